@@ -1,0 +1,32 @@
+"""dynadiag: see what ``torch.compile`` did with a program, in the program's own lines.
+
+    import dynadiag
+    print(dynadiag.explain(fn, x))                 # run once, explain every graph, guard, break and recompile
+    with dynadiag.record("run.dynadiag"): ...      # record whatever is compiled inside
+    dynadiag.open("run.dynadiag")                  # read a recording
+
+Importing this package imports neither torch nor anything of ours: the names below load on first use, because
+torch loads `dynadiag.autoload` in every process of an environment that has dynadiag installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["DynadiagError", "__version__"]
+
+_WHERE = {
+    "DynadiagError": "dynadiag.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'dynadiag' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""The ladder of rungs, and the descent below it."""

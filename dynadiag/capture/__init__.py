@@ -1,0 +1,1 @@
+"""What listens to torch and appends to a journal."""

@@ -1,0 +1,1 @@
+"""From a recording to an explanation: breaks, recompiles, time, advice."""

@@ -1,0 +1,1 @@
+"""Renderers of an explanation: text, JSON, DOT."""

@@ -1,0 +1,1 @@
+"""Run one candidate in isolation and say how it ended."""

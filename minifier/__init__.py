@@ -1,0 +1,1 @@
+"""Reduce a failing FX graph to its culprits."""
