@@ -1,0 +1,88 @@
+"""What a graph break knows of itself when it is logged: its type, and the exact span that it blames.
+
+torch's text names a line. The span comes from the instruction that Dynamo's interpreter of that very frame stood
+at: its ``positions`` hold columns for every instruction (Python 3.11 and up).
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import sysconfig
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from dynadiag import torch_private
+
+
+def describe(failure: BaseException, emitter: FrameType | None, *, fatal: bool) -> dict[str, Any]:
+    """The data of one break: ``gb_type``, the place (file, line, columns, function) and whether torch raised it."""
+    place = _blamed(failure, emitter)
+    return {"gb_type": _gb_type(failure), "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
+
+
+def _gb_type(failure: BaseException) -> str | None:
+    name = getattr(failure, "gb_type", None)
+    return name if isinstance(name, str) and name else None
+
+
+def _blamed(failure: BaseException, emitter: FrameType | None) -> dict[str, Any] | None:
+    """The innermost frame that is the user's or of a library he called; the innermost of all where there is none."""
+    interpreters = list(torch_private.translators(emitter, failure))
+    places = [place for tx in interpreters if (place := _place(tx)) is not None]
+    theirs = [place for place in places if not is_plumbing(place["file"])]
+    innermost = (theirs or places)[-1:]
+    return innermost[0] if innermost else None
+
+
+def _place(tx: Any) -> dict[str, Any] | None:
+    code: CodeType = tx.f_code
+    positions = getattr(tx.current_instruction, "positions", None)
+    line = getattr(positions, "lineno", None) or getattr(tx, "lineno", None)
+    place: dict[str, Any] = {"file": code.co_filename, "line": line, "function": code.co_qualname}
+    if positions is not None and None not in (
+        positions.lineno,
+        positions.col_offset,
+        positions.end_col_offset,
+    ):
+        place |= {
+            "column": characters(code.co_filename, positions.lineno, positions.col_offset),
+            "end_line": positions.end_lineno,
+            "end_column": characters(code.co_filename, positions.end_lineno, positions.end_col_offset),
+        }
+    return place
+
+
+def characters(file: str, line: int, offset: int) -> int:
+    """A column in characters from CPython's offset in UTF-8 bytes."""
+    text = linecache.getline(file, line)
+    return offset if text.isascii() else len(text.encode()[:offset].decode(errors="replace"))
+
+
+@functools.cache
+def is_plumbing(file: str) -> bool:
+    """Whether a file belongs to Python's own library, to torch, or to the interpreter itself."""
+    if file.startswith("<frozen "):
+        return True
+    path = Path(file)
+    return any(_inside(path, folder) for folder in _plumbing()) and "site-packages" not in _below_stdlib(path)
+
+
+def _below_stdlib(path: Path) -> tuple[str, ...]:
+    """The parts of a path below Python's library: ``site-packages`` there means a library of the user's."""
+    stdlib, torch = _plumbing()
+    if _inside(path, torch):
+        return ()
+    return path.relative_to(stdlib).parts if _inside(path, stdlib) else ()
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    return path.is_relative_to(folder)
+
+
+@functools.cache
+def _plumbing() -> tuple[Path, Path]:
+    import torch
+
+    return Path(sysconfig.get_path("stdlib")), Path(torch.__file__).parent

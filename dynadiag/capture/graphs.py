@@ -1,0 +1,142 @@
+"""A graph that Dynamo hands to its backend, as data from which it can be rebuilt.
+
+Nodes keep op, target, arguments and what is known of their value; tensors keep shape, stride, dtype, device and
+``requires_grad``, and the number of their storage, so that inputs that share memory are seen to. Nothing here is
+code: targets are names, and arguments are JSON in which everything that JSON lacks is an object with one key:
+
+    {"%": "relu"}            a node            {"t": [1, 2]}          a tuple
+    {"dtype": "float32"}     a torch.dtype     {"device": "cpu"}      a torch.device
+    {"slice": [a, b, c]}     a slice           {"sym": "s0 + 1"}      a symbolic number
+    {"float": "nan"}         nan, inf, -inf    {"?": "text"}          anything else: it cannot be rebuilt
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from dynadiag import torch_private
+
+_CONSTANT_LIMIT = 1_000  # elements of a list argument that are written out; longer ones are cut with a word
+
+
+def describe(gm: fx.GraphModule) -> str:
+    """The graph module and its subgraphs as one JSON text, one node a line (readable, and diffs line by line)."""
+    stacks: dict[str, int] = {}
+    storages: dict[int, int] = {}
+    nodes = [json.dumps(_node(node, stacks, storages), separators=(",", ":")) for node in gm.graph.nodes]
+    subgraphs = {
+        name: json.loads(describe(child)) for name, child in gm.named_children() if isinstance(child, fx.GraphModule)
+    }
+    parts = [
+        '"nodes": [\n' + ",\n".join(nodes) + "\n]",
+        '"stacks": ' + json.dumps(list(stacks)),
+        '"symbols": ' + json.dumps(_symbols(gm)),
+        '"subgraphs": ' + json.dumps(subgraphs),
+    ]
+    return "{" + ",\n".join(parts) + "}"
+
+
+def _node(node: fx.Node, stacks: dict[str, int], storages: dict[int, int]) -> dict[str, Any]:
+    stack = node.meta.get("stack_trace")
+    value = node.meta.get("example_value", node.meta.get("val"))
+    data: dict[str, Any] = {"name": node.name, "op": node.op, "target": target_name(node.target)}
+    if node.args:
+        data["args"] = [encode(argument) for argument in node.args]
+    if node.kwargs:
+        data["kwargs"] = {name: encode(argument) for name, argument in node.kwargs.items()}
+    if value is not None:
+        data["value"] = _value(value, storages)
+    if stack:
+        data["stack"] = stacks.setdefault(stack, len(stacks))
+    return data
+
+
+def target_name(target: Any) -> str:
+    """A name by which a target can be looked up in a closed list: ``aten.relu.default``, ``torch.relu``, ``add``."""
+    if isinstance(target, str):
+        return target
+    if isinstance(target, torch._ops.OpOverload):
+        return f"torch.ops.{target}"
+    module = getattr(target, "__module__", None)
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
+    return f"{module}.{name}" if module else str(name)
+
+
+def encode(value: Any) -> Any:
+    """An argument as JSON (the table above)."""
+    if isinstance(value, fx.Node):
+        return {"%": value.name}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    for kind, encoder in _ENCODERS:
+        if isinstance(value, kind):
+            return encoder(value)
+    return {"?": type(value).__qualname__}
+
+
+def _list(value: list[Any]) -> Any:
+    if len(value) > _CONSTANT_LIMIT:
+        return {"?": f"list of {len(value)}"}
+    return [encode(item) for item in value]
+
+
+_ENCODERS: list[tuple[type | tuple[type, ...], Callable[[Any], Any]]] = [
+    (torch.Size, lambda value: {"t": _list(list(value))}),
+    (tuple, lambda value: {"t": _list(list(value))}),
+    (list, _list),
+    (dict, lambda value: {"dict": [[encode(key), encode(item)] for key, item in value.items()]}),
+    (slice, lambda value: {"slice": [encode(value.start), encode(value.stop), encode(value.step)]}),
+    (torch.dtype, lambda value: {"dtype": str(value).removeprefix("torch.")}),
+    (torch.device, lambda value: {"device": str(value)}),
+    (torch.layout, lambda value: {"layout": str(value).removeprefix("torch.")}),
+    (torch.memory_format, lambda value: {"memory_format": str(value).removeprefix("torch.")}),
+    ((torch.SymInt, torch.SymFloat, torch.SymBool), lambda value: {"sym": str(value.node.expr)}),
+    (complex, lambda value: {"complex": [value.real, value.imag]}),
+    (type(...), lambda _: {"ellipsis": True}),
+]
+
+
+def _value(value: Any, storages: dict[int, int]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return _tensor(value, storages)
+    if isinstance(value, (tuple, list)):
+        return [_value(item, storages) for item in value]
+    return encode(value)
+
+
+def _tensor(value: torch.Tensor, storages: dict[int, int]) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "shape": [_size(size) for size in value.shape],
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "device": str(value.device),
+    }
+    if value.layout is torch.strided:
+        data["stride"] = [_size(step) for step in value.stride()]
+        data["storage"] = storages.setdefault(value.untyped_storage()._cdata, len(storages))
+    else:
+        data["layout"] = str(value.layout).removeprefix("torch.")
+    if value.requires_grad:
+        data["requires_grad"] = True
+    return data
+
+
+def _size(size: Any) -> int | str:
+    return size if type(size) is int else str(size)
+
+
+def _symbols(gm: fx.GraphModule) -> dict[str, dict[str, str]]:
+    """The range and the example value of each size symbol that the graph was made under."""
+    for node in gm.graph.nodes:
+        value = node.meta.get("example_value", node.meta.get("val"))
+        env = getattr(getattr(value, "fake_mode", None), "shape_env", None)
+        if env is not None:
+            return torch_private.size_symbols(env)
+    return {}

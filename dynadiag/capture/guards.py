@@ -1,0 +1,217 @@
+"""Guards, while torch still has them as objects: where each came from, and which of them failed.
+
+A recompile's own reason names the first failing guard. Here every leaf guard of every cached entry is asked again,
+each against its own value, so that all that changed is known at once. Values are read, never called upon: only
+plain numbers, strings, dtypes and the like are written out, anything else by its type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from dynadiag.capture.breaks import is_plumbing
+
+_TENSOR = re.compile(
+    r"check_tensor\((?P<source>.*), (?P<type>\w+), DispatchKeySet\((?P<keys>[^)]*)\), (?P<dtype>torch\.\w+), "
+    r"device=(?P<device>[^,]*), requires_grad=(?P<requires_grad>\w+), size=\[(?P<size>.*?)\], stride=\[(?P<stride>.*?)\]\)"
+)
+_ID = re.compile(r"___check_(?P<what>obj|type)_id\(.*, (?P<id>\d+)\)(?:, type=(?P<type><.*?>)(?=\s|$))?")
+_EQUALS = re.compile(r"^(?P<source>.*?) == (?P<was>.*)$")
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_TEXT_LIMIT = 200  # characters of a value that are kept
+
+
+def places(guards: Any) -> list[list[Any]]:
+    """``[kind, source, file, line, function]`` of each guard whose user stack torch kept: the innermost user line."""
+    found = []
+    for guard in guards:
+        stack = guard.user_stack
+        if not stack:
+            continue
+        theirs = [frame for frame in stack if not is_plumbing(frame.filename)]
+        frame = theirs[-1] if theirs else stack[-1]
+        found.append([guard.create_fn_name(), guard.name, frame.filename, frame.lineno, frame.name])
+    return found
+
+
+def failures(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every guard of one cached entry that does not hold for ``f_locals``: guard, source, was, now, against."""
+    wrapper = entry.guard_manager
+    root = getattr(wrapper, "root", None)
+    if root is None:  # the entry was invalidated: torch keeps a sentence, no guards
+        yield {"guard": str(getattr(wrapper, "invalidation_reason", "")), "against": str(entry.compile_id)}
+        return
+    scope = {**wrapper.closure_vars, "L": f_locals, "G": wrapper.global_scope["G"]}
+    lookup = _Lookup(dict(wrapper.global_scope), scope)
+    for failure in [*_leaf_failures(root, lookup, f_locals), *_shape_failures(root, lookup, f_locals)]:
+        yield {**failure, "against": str(entry.compile_id)}
+
+
+class _Lookup:
+    """Evaluates torch's own guard expressions in the scope that torch evaluates them in."""
+
+    def __init__(self, globals_: dict[str, Any], scope: dict[str, Any]) -> None:
+        self._globals, self._scope = globals_, scope
+
+    def value(self, expression: str) -> Any:
+        return eval(expression, self._globals, self._scope)  # noqa: S307 - torch's code in torch's process, not a recording's
+
+
+def _leaf_failures(manager: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    source = manager.get_source()
+    try:
+        value = f_locals if source in ("", "L") else lookup.value(source)
+    except (KeyError, AttributeError, IndexError, TypeError, NameError) as error:
+        yield {
+            "guard": f"{source} exists",
+            "source": source,
+            "was": "present",
+            "now": f"gone ({type(error).__name__})",
+        }
+        return
+    for leaf in manager.get_leaf_guards():
+        if callable(leaf) and not leaf(value):
+            yield from _leaf(leaf, source, value)
+    for child in manager.get_child_managers():
+        if child is not None:
+            yield from _leaf_failures(child, lookup, f_locals)
+
+
+def _leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any]]:
+    text = "; ".join(leaf.verbose_code_parts())
+    code, comment = _split_comment(text)
+    common = {"guard": code, "kind": type(leaf).__name__, "comment": comment}
+    if (tensor := _TENSOR.match(code)) and isinstance(value, torch.Tensor):
+        differences = list(_tensor_differences(tensor, source, value))
+        yield from ({**common, **difference} for difference in differences or [{"source": source}])
+    elif code.startswith("___check_global_state"):
+        yield {**common, "source": None, **_global_state(leaf, code)}
+    else:
+        yield {**common, "source": source, **_was_and_now(code, value)}
+
+
+def _split_comment(text: str) -> tuple[str, str]:
+    code, _, comment = text.partition("  # ")
+    return code.strip(), comment.strip()
+
+
+def _was_and_now(code: str, value: Any) -> dict[str, str | None]:
+    if match := _ID.match(code):
+        if match["what"] == "type":
+            return {"was": match["type"], "now": str(type(value))}
+        return {
+            "was": _by_id(int(match["id"])) or f"another object {match['type'] or ''}".strip(),
+            "now": short(value),
+        }
+    if match := re.match(r"^len\((?P<source>.*)\) == (?P<was>\d+)$", code):
+        return {
+            "was": f"length {match['was']}",
+            "now": f"length {len(value)}" if hasattr(value, "__len__") else None,
+        }
+    if match := _EQUALS.match(code):
+        return {"was": match["was"][:_TEXT_LIMIT], "now": short(value)}
+    return {"was": None, "now": short(value)}
+
+
+def _by_id(number: int) -> str | None:
+    """The singletons whose identity says their value."""
+    return next((repr(one) for one in (True, False, None) if id(one) == number), None)
+
+
+def _tensor_differences(match: re.Match[str], source: str, value: torch.Tensor) -> Iterator[dict[str, Any]]:
+    """What differs between the tensor that was guarded on and the one that came."""
+    was_size, was_stride = _sizes(match["size"]), _sizes(match["stride"])
+    if str(value.dtype) != match["dtype"]:
+        yield {"source": f"{source}.dtype", "was": match["dtype"], "now": str(value.dtype)}
+    if match["requires_grad"] != str(value.requires_grad):
+        yield {
+            "source": f"{source}.requires_grad",
+            "was": match["requires_grad"],
+            "now": str(value.requires_grad),
+        }
+    if len(was_size) != value.dim():
+        yield {"source": f"{source}.dim()", "was": str(len(was_size)), "now": str(value.dim())}
+        return
+    now_stride = value.stride() if value.layout is torch.strided else ()
+    for name, was, now in (("size", was_size, tuple(value.shape)), ("stride", was_stride, now_stride)):
+        for index, (old, new) in enumerate(zip(was, now, strict=False)):
+            if old is not None and old != str(new):
+                yield {"source": f"{source}.{name}()[{index}]", "was": old, "now": str(new)}
+    keys, now_keys = (
+        match["keys"],
+        str(torch._C._dispatch_keys(value)).removeprefix("DispatchKeySet(").removesuffix(")"),
+    )
+    if keys != now_keys and match["requires_grad"] == str(value.requires_grad):
+        yield {"source": f"{source} (dispatch keys)", "was": keys, "now": now_keys}
+
+
+def _sizes(text: str) -> list[str | None]:
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    return [None if item == "None" else item for item in items]
+
+
+def _global_state(leaf: Any, code: str) -> dict[str, str | None]:
+    """Which global setting changed. torch names it (``reason``); older guards do not."""
+    reason = getattr(leaf, "reason", None)
+    name = reason().strip() if callable(reason) else ""
+    was, now = _setting(code, name)
+    return {
+        "source": name or None,
+        "guard": f"GLOBAL_STATE changed: {name}".rstrip(": "),
+        "was": was,
+        "now": now,
+    }
+
+
+def _setting(code: str, name: str) -> tuple[str | None, str | None]:
+    current = {
+        "grad_mode": torch.is_grad_enabled,
+        "num_threads": torch.get_num_threads,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+        "autocast_state": torch.is_autocast_enabled,
+    }
+    match = re.search(rf'"{name}":(true|false|\d+)', code)
+    was = {"true": "True", "false": "False"}.get(match[1], match[1]) if match else None
+    return was, str(current[name]()) if name in current else None
+
+
+def _shape_failures(root: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Symbolic-shape guards hang at the root as one guard with many parts, each an expression over the locals."""
+    for leaf in root.get_epilogue_lambda_guards():
+        if not callable(leaf) or leaf(f_locals):
+            continue
+        for part in leaf.verbose_code_parts():
+            code, comment = _split_comment(part)
+            try:
+                holds = bool(lookup.value(code))
+            except (KeyError, AttributeError, IndexError, TypeError, NameError, SyntaxError, ValueError):
+                holds = True  # cannot be asked again: torch's own reason stands
+            if not holds:
+                source = next(iter(re.findall(r"[LG]\[.*?\](?:\.size\(\)\[\d+\]|\.stride\(\)\[\d+\])?", code)), None)
+                now = lookup.value(source) if source else None
+                yield {
+                    "guard": code,
+                    "kind": "SHAPE_ENV",
+                    "source": source,
+                    "was": code,
+                    "now": short(now),
+                    "comment": comment,
+                }
+
+
+def short(value: Any) -> str:
+    """A value as a short text, without calling anything that the user wrote."""
+    if type(value) in _PLAIN:
+        text = repr(value)
+    elif isinstance(value, torch.Tensor):
+        text = f"Tensor{tuple(value.shape)}"
+    elif type(value) in (list, tuple, dict, set):
+        text = f"{type(value).__name__} of length {len(value)}"
+    else:
+        name = getattr(value, "__qualname__", None)
+        text = f"{name} ({type(value).__name__})" if isinstance(name, str) else f"a {type(value).__qualname__}"
+    return text if len(text) <= _TEXT_LIMIT else text[: _TEXT_LIMIT - 1] + "…"

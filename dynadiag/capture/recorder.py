@@ -1,0 +1,186 @@
+"""The recorder: a handler of torch's structured trace that appends each event to a journal.
+
+Where an event says less than the torch function that emits it knows, a probe looks at that function's local variables
+and an event of ours goes into the journal just before torch's. Nothing of torch is replaced, so nothing is
+different when the recorder is gone; a probe that fails says so in the journal and changes nothing else.
+"""
+
+from __future__ import annotations
+
+import linecache
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from dynadiag import torch_private
+from dynadiag.capture import breaks, guards, redact
+from dynadiag.recording.journal import Journal
+
+_SOURCE_LIMIT = 2_000_000  # bytes of one source file that are kept
+_CONTEXT = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
+
+
+class Recorder(logging.Handler):
+    """Appends every event of the trace to a journal that ``open_journal`` makes when the first one comes.
+
+    A forked child (a DataLoader worker, say) never writes into its parent's journal: it gets one of its own with its
+    first event. Safe from any thread.
+    """
+
+    def __init__(self, open_journal: Callable[[], Journal], *, source: bool = True) -> None:
+        super().__init__(logging.DEBUG)
+        self._open, self._source = open_journal, source
+        self._journal: Journal | None = None
+        self._pid = os.getpid()
+        self._opening = threading.Lock()
+        self._files: set[str] = set()
+        self._level: int | None = None
+
+    def start(self) -> None:
+        """Listen. The level of the logger is put back by `stop`."""
+        logger = logging.getLogger(torch_private.TRACE_LOGGER)
+        torch_private.keep_enabled(logger)
+        self._level = logger.level
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(self)
+
+    def stop(self) -> None:
+        """Stop listening, and close the journal."""
+        logger = logging.getLogger(torch_private.TRACE_LOGGER)
+        logger.removeHandler(self)
+        torch_private.release(logger)
+        if self._level is not None:
+            logger.setLevel(self._level)
+        if self._journal is not None:
+            self._journal.close()
+
+    @property
+    def opened(self) -> bool:
+        """Whether this process has a journal."""
+        return self._journal is not None and self._pid == os.getpid()
+
+    def journal(self) -> Journal:
+        """The journal of this process, opened on first use."""
+        if not self.opened or self._journal is None:
+            with self._opening:
+                if not self.opened or self._journal is None:
+                    self._files.clear()
+                    self._journal, self._pid = self._open(), os.getpid()
+        return self._journal
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Append one event, and what its probe finds before it. No lock: an append is one write."""
+        metadata: Mapping[str, Any] | None = getattr(record, "metadata", None)
+        if metadata is not None:
+            self._probe(metadata, sys._getframe(1))
+            self._append(metadata, getattr(record, "payload", None), record)
+        return True
+
+    emit = handle  # type: ignore[assignment]  # logging calls handle(); emit() is for those who call it by name
+
+    def close(self) -> None:
+        """Nothing: ``logging.config`` closes handlers that it did not make, and the journal must stay open."""
+
+    def append(self, kind: str, data: Any, context: Mapping[str, Any], payload: str | None = None) -> None:
+        """Append an event of ours, ``dynadiag_<kind>``, in the context of torch's event."""
+        self._append({f"dynadiag_{kind}": data, **{key: context[key] for key in _CONTEXT if key in context}}, payload)
+
+    def _append(
+        self, metadata: Mapping[str, Any], payload: str | None, record: logging.LogRecord | None = None
+    ) -> None:
+        if not self._source:
+            metadata, payload = redact.event(metadata, payload)
+        where = (
+            {} if record is None else {"pathname": record.pathname, "lineno": record.lineno, "created": record.created}
+        )
+        self.journal().append(metadata, payload, **where)
+
+    def _probe(self, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+        """Look where torch's event says less than its emitter knows."""
+        artifact = metadata.get("artifact")
+        name = artifact.get("name") if artifact is not None else next(iter(metadata))
+        probe = _PROBES.get(name)
+        if probe is None:
+            return
+        try:
+            probe(self, metadata, emitter)
+        except Exception as error:  # noqa: BLE001 - whatever torch changed must not reach the user's program
+            self.append("missed", {"probe": name, "error": f"{type(error).__name__}: {error}"[:500]}, metadata)
+
+    def keep_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
+        """Keep the text of one of the user's files, as it is now, once."""
+        if not self._source or not file or file in self._files or breaks.is_plumbing(file):
+            return
+        self._files.add(file)
+        text = "".join(linecache.getlines(file)) or _read(file)
+        if text is not None:
+            self.append("source", {"file": file}, metadata, text[:_SOURCE_LIMIT])
+
+
+def _read(file: str) -> str | None:
+    try:
+        return Path(file).read_text(errors="replace")
+    except (OSError, ValueError):
+        return None
+
+
+def _start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
+        code = found["code"]
+        data = {"file": code.co_filename, "line": code.co_firstlineno, "function": code.co_qualname}
+        recorder.append("frame", data, metadata)
+        recorder.keep_source(code.co_filename, metadata)
+
+
+def _break(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    for function, local in torch_private.BREAK_EMITTERS.items():
+        if found := torch_private.emitter_locals(function, local, emitter):
+            _append_break(recorder, metadata, emitter, found[local], fatal=False)
+            return
+
+
+def _error(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.ERROR_EMITTER, emitter):
+        _append_break(recorder, metadata, emitter, found["e"], fatal=bool(found.get("one_graph")))
+
+
+def _append_break(
+    recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType, failure: Any, *, fatal: bool
+) -> None:
+    data = breaks.describe(failure, emitter, fatal=fatal)
+    recorder.append("break", data, metadata)
+    recorder.keep_source(data.get("file"), metadata)
+
+
+def _graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, emitter):
+        from dynadiag.capture import graphs  # imports torch, which is loaded by now
+
+        recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.describe(found["gm"]))
+
+
+def _guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.GUARDS_EMITTER, emitter):
+        recorder.append("guards", {"places": guards.places(found["sorted_guards"])}, metadata)
+
+
+def _recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if found := torch_private.emitter_locals(*torch_private.RECOMPILE_EMITTER, emitter):
+        f_locals = found["frame"].f_locals
+        for entry in torch_private.cached_entries(found):
+            recorder.append("recompile", {"failures": list(guards.failures(entry, f_locals))}, metadata)
+
+
+_PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
+    "dynamo_start": _start,
+    "dynamo_graph_break_reason": _break,
+    "dynamo_error": _error,
+    "dynamo_output_graph": _graph,
+    "dynamo_cpp_guards_str": _guards,
+    "recompile_reasons": _recompile,
+}

@@ -1,0 +1,50 @@
+"""How a process is told to record itself: two environment variables.
+
+``DYNADIAG_RECORD`` is the folder, and is the user's to set. ``DYNADIAG_RECORD_SETTINGS`` (JSON) is what our own
+commands add for a program that they start: its target, who is the main process, what to leave out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+FOLDER = "DYNADIAG_RECORD"
+SETTINGS = "DYNADIAG_RECORD_SETTINGS"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to record. ``limit`` is in bytes; ``parent`` is the process id of the command that started the program."""
+
+    target: str | None = None
+    parent: int | None = None
+    source: bool = True
+    inputs: bool = False
+    stop_after: int | None = None
+    limit: int = 2_000_000_000
+
+    def environment(self, folder: str) -> dict[str, str]:
+        """The variables that make a child record itself into ``folder``."""
+        return {FOLDER: folder, SETTINGS: json.dumps(asdict(self))}
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """The settings in an environment; the defaults where there are none or they cannot be read."""
+    try:
+        return Settings(**json.loads(environment.get(SETTINGS, "{}")))
+    except (ValueError, TypeError):
+        return Settings()
+
+
+def hide() -> None:
+    """Take our variables out of ``os.environ``, so that the program sees the environment that it was given.
+
+    They stay in the C environment: processes that the program starts still inherit them, and record themselves.
+    """
+    for name in (FOLDER, SETTINGS):
+        value = os.environ.pop(name, None)
+        if value is not None:
+            os.putenv(name, value)
