@@ -1,0 +1,111 @@
+"""An explanation: what torch.compile did with one program, as data for every view.
+
+It is a pure function of a recording. The renderers (text, JSON, the browser) add no knowledge of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from dynadiag.explain.advice import advise
+from dynadiag.explain.causes import group, original_name, roots
+from dynadiag.explain.impact import Impact, impacts
+from dynadiag.explain.registry import Registry
+from dynadiag.explain.source import Readable
+from dynadiag.recording.records import (
+    Break,
+    Compile,
+    Graph,
+    Guard,
+    Kernel,
+    Recompile,
+    Run,
+    SkippedFrame,
+    Symbol,
+)
+
+__all__ = ["Explanation", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that the views of one run show.
+
+    ``advice`` has one tuple for each recompile, in the same order. ``sources`` maps a file to its text as
+    it was recorded; a file whose text was not kept is not in it. ``notes`` are sentences on what could not
+    be seen.
+    """
+
+    run: Run
+    compiles: tuple[Compile, ...]
+    breaks: tuple[Break, ...]
+    skipped: tuple[SkippedFrame, ...]
+    recompiles: tuple[Recompile, ...]
+    graphs: tuple[Graph, ...]
+    guards: tuple[Guard, ...]
+    kernels: tuple[Kernel, ...]
+    symbols: tuple[Symbol, ...]
+    advice: tuple[tuple[str, ...], ...]
+    sources: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    @property
+    def roots(self) -> tuple[Break, ...]:
+        """The breaks that are causes of their own, in the order torch met them."""
+        return roots(self.breaks)
+
+    @property
+    def impacts(self) -> tuple[Impact, ...]:
+        """What each root led to, the worst first."""
+        return impacts(self.breaks, self.graphs, self.recompiles)
+
+    @property
+    def break_count(self) -> int:
+        """Root causes, not reports of them."""
+        return len(self.roots)
+
+    @property
+    def graph_count(self) -> int:
+        """Graphs that Dynamo handed to a backend."""
+        return sum(graph.stage == "dynamo" for graph in self.graphs)
+
+    @property
+    def recompile_count(self) -> int:
+        return len(self.recompiles)
+
+
+def explain(recording: Readable, registry: Registry | None = None) -> Explanation:
+    """Explain a recording. `registry` is torch's list of graph breaks; by itself the installed torch's."""
+    known = Registry.installed() if registry is None else registry
+    breaks = group([known.complete(item) for item in recording.breaks()])
+    compiles = tuple(replace(item, function=original_name(item.function)) for item in recording.compiles())
+    recompiles = tuple(replace(item, function=original_name(item.function)) for item in recording.recompiles())
+    return Explanation(
+        run=recording.run,
+        compiles=compiles,
+        breaks=breaks,
+        skipped=recording.skipped(),
+        recompiles=recompiles,
+        graphs=recording.graphs(),
+        guards=recording.guards(),
+        kernels=recording.kernels(),
+        symbols=recording.symbols(),
+        advice=tuple(advise(item) for item in recompiles),
+        sources=_sources(recording, _files(breaks, compiles, recompiles)),
+        notes=recording.run.notes,
+    )
+
+
+def _files(breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Iterable[Recompile]) -> set[str]:
+    """Every file that a view may quote a line of."""
+    files = {item.span.file for item in breaks}
+    files.update(item.file for item in compiles)
+    for recompile in recompiles:
+        files.update({recompile.file, *(reason.file for reason in recompile.reasons)})
+    return {file for file in files if file}
+
+
+def _sources(recording: Readable, files: set[str]) -> dict[str, str]:
+    texts = {file: recording.source(file) for file in sorted(files)}
+    return {file: text for file, text in texts.items() if text is not None}

@@ -1,0 +1,62 @@
+"""What each root cause led to: how often it was met, which frames and graphs it cut, which recompiles met it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dynadiag.recording.records import Break, Graph, Recompile
+
+__all__ = ["Impact", "frame_of", "impacts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """One root cause and what came of it. Compile ids are in the order torch met them, without repeats."""
+
+    root: Break
+    met: int  # reports of it, its own among them
+    compile_ids: tuple[str, ...]
+    functions: tuple[str, ...]  # of the frames it split, as the user named them
+    graphs: int  # graphs that ended at it
+    recompiles: tuple[str, ...]  # compile ids of recompiles that met it again
+
+
+def impacts(breaks: Sequence[Break], graphs: Sequence[Graph], recompiles: Sequence[Recompile]) -> tuple[Impact, ...]:
+    """The impact of each root, the worst first: fatal ones, then by graphs ended, then by reports, then in order."""
+    cut = _dynamo_graphs(graphs)
+    again = {item.compile_id for item in recompiles}
+    found = [_impact(root, entries, cut, again) for root, entries in _by_root(breaks)]
+    return tuple(sorted(found, key=lambda item: (not item.root.fatal, -item.graphs, -item.met)))
+
+
+def frame_of(compile_id: str) -> str:
+    """The frame's part of a compile id: ``0`` of ``0/1``, ``!0/2`` of ``!0/2/1``."""
+    return compile_id.rpartition("/")[0] or compile_id
+
+
+def _by_root(breaks: Sequence[Break]) -> list[tuple[Break, list[Break]]]:
+    entries: dict[int, tuple[Break, list[Break]]] = {
+        item.index: (item, [item]) for item in breaks if item.cause is None
+    }
+    for item in breaks:
+        if item.cause is not None:
+            entries[item.cause][1].append(item)
+    return list(entries.values())
+
+
+def _impact(root: Break, entries: list[Break], cut: set[str], again: set[str]) -> Impact:
+    ids = tuple(dict.fromkeys(item.compile_id for item in entries))
+    return Impact(
+        root=root,
+        met=len(entries),
+        compile_ids=ids,
+        functions=tuple(dict.fromkeys(item.function for item in entries)),
+        graphs=sum(compile_id in cut for compile_id in ids),
+        recompiles=tuple(compile_id for compile_id in ids if compile_id in again),
+    )
+
+
+def _dynamo_graphs(graphs: Sequence[Graph]) -> set[str]:
+    """The compiles that handed a graph to a backend (one at most each: a break ends it)."""
+    return {graph.compile_id for graph in graphs if graph.stage == "dynamo"}

@@ -1,0 +1,36 @@
+"""What an explanation is made of: the part of a recording that it reads."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dynadiag.recording.records import (
+    Break,
+    Compile,
+    Graph,
+    Guard,
+    Kernel,
+    Recompile,
+    Run,
+    SkippedFrame,
+    Symbol,
+)
+
+__all__ = ["Readable"]
+
+
+class Readable(Protocol):
+    """A recording, as far as explaining needs one; tests build theirs by hand."""
+
+    @property
+    def run(self) -> Run: ...
+    def compiles(self) -> tuple[Compile, ...]: ...
+    def breaks(self) -> tuple[Break, ...]: ...
+    def recompiles(self) -> tuple[Recompile, ...]: ...
+    def skipped(self) -> tuple[SkippedFrame, ...]: ...
+    def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]: ...
+    def guards(self, compile_id: str | None = None) -> tuple[Guard, ...]: ...
+    def symbols(self) -> tuple[Symbol, ...]: ...
+    def kernels(self) -> tuple[Kernel, ...]: ...
+    def source(self, file: str) -> str | None: ...
+    def counts(self) -> dict[str, int]: ...

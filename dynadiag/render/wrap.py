@@ -1,0 +1,65 @@
+"""Text laid out in the columns of a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from dynadiag.render.clean import clean_line
+
+__all__ = ["char_width", "cut", "hanging", "width", "wrap"]
+
+_ELLIPSIS = "…"
+
+
+def char_width(char: str) -> int:
+    """Columns that a character takes: two for wide ones (East Asian Width W and F), none for combining ones."""
+    if char.isascii():
+        return 1
+    if unicodedata.category(char) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def width(text: str) -> int:
+    """Columns that a text on one line takes."""
+    return len(text) if text.isascii() else sum(map(char_width, text))
+
+
+def cut(text: str, columns: int) -> str:
+    """The text in at most `columns`, what does not fit replaced by an ellipsis in the middle: both ends
+    tell most.
+
+    >>> cut("abcdefghij", 7)
+    'abc…hij'
+    """
+    if width(text) <= columns:
+        return text
+    left = _fitting(text, (columns - 1) // 2 + (columns - 1) % 2)
+    right = _fitting(text[::-1], (columns - 1) // 2)[::-1]
+    return f"{left}{_ELLIPSIS}{right}"
+
+
+def wrap(text: str, columns: int) -> list[str]:
+    """The text cleaned, in lines of at most `columns`, broken between words only; a longer word is cut short."""
+    lines: list[str] = []
+    for word in (cut(word, columns) for word in clean_line(text).split(" ")):
+        if lines and width(lines[-1]) + 1 + width(word) <= columns:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def hanging(lead: str, text: str, columns: int) -> list[str]:
+    """The text after a lead, its further lines indented to where it began."""
+    first, *rest = wrap(text, max(columns - width(lead), 1))
+    return [lead + first, *(" " * width(lead) + line for line in rest)]
+
+
+def _fitting(text: str, columns: int) -> str:
+    taken = 0
+    for position, char in enumerate(text):
+        taken += char_width(char)
+        if taken > columns:
+            return text[:position]
+    return text
