@@ -128,6 +128,22 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeOf:
+    """A node with the graph that it belongs to: what the digest hands to the store."""
+
+    graph: int
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of the user's source, as it was when recorded: the payload of an event."""
+
+    file: str
+    event: int
+
+
+@dataclass(frozen=True, slots=True)
 class Break:
     """A graph break. ``cause`` is the index of the root break that this one is a consequence of."""
 

@@ -1,0 +1,88 @@
+"""From events to typed records: what each event of the trace means.
+
+A `Digest` reads events in the order of the log and yields records as soon as they are complete, so that memory does not
+grow with the log. Events of ours (``dynadiag_*``) stand just before the event of torch's that they add to; where they
+are missing, as in a log made with ``TORCH_TRACE``, torch's own text is read instead and what it lacks is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dynadiag.recording.digest import breaks, graphs, guards, kernels, recompiles, symbols
+from dynadiag.recording.digest.compiles import Compiles
+from dynadiag.recording.digest.context import Context, Record
+from dynadiag.recording.digest.runs import Runs
+from dynadiag.recording.records import Event
+
+__all__ = ["Digest", "Record"]
+
+Payload = Callable[[], str]
+Reader = Callable[[Context, Event, dict[str, Any], Payload], Iterator[Record]]
+
+_READERS: dict[str, Reader] = {
+    "dynamo_graph_break_reason": breaks.read,
+    "dynamo_error": breaks.read_error,
+    "dynamo_cpp_guards_str": guards.read,
+    "recompile_reasons": recompiles.read,
+    "inductor_output_code": kernels.read,
+    "create_symbol": symbols.read,
+    "create_unbacked_symbol": symbols.read,
+    "guard_added_fast": symbols.read,
+    "symbolic_shape_specialization": symbols.read,
+}
+
+
+class Digest:
+    """Reads one log. ``event`` once for each event in order, then ``finish``."""
+
+    def __init__(self) -> None:
+        self._context = Context()
+        self._compiles = Compiles(self._context)
+        self._runs = Runs(self._context)
+
+    def wants(self, kind: str, name: str | None) -> bool:
+        """Whether an event of this kind (and artifact name) says anything to the digest."""
+        name = name if kind == "artifact" and name else kind
+        return (
+            name in _READERS
+            or name in Compiles.KINDS
+            or name in Runs.KINDS
+            or kind.startswith("dynadiag_")
+            or kind == "str"
+            or graphs.stage_of(name) is not None
+        )
+
+    def event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
+        """The records that this event completes. ``payload`` is called only where the text is needed."""
+        name = event.name if event.kind == "artifact" and event.name else event.kind
+        if event.kind == "str":
+            self._context.intern(metadata.get("str"))
+        elif event.kind.startswith("dynadiag_"):
+            yield from self._ours(event, metadata, payload)
+        elif graphs.stage_of(name) is not None:
+            yield from graphs.read(self._context, event, name, payload)
+        elif name in _READERS:
+            yield from _READERS[name](self._context, event, metadata, payload)
+        self._runs.event(name, metadata, payload)
+        yield from self._compiles.event(name, event, metadata)
+
+    def _ours(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
+        data = metadata.get(event.kind)
+        if not isinstance(data, dict):
+            return
+        kind = event.kind.removeprefix("dynadiag_")
+        if kind == "source":
+            yield from self._context.source(data, payload)
+        elif kind == "trial":
+            yield from self._context.trial(data)
+        elif kind == "graph":
+            self._context.note("graph", event.compile_id, payload())
+        else:
+            self._context.note(kind, event.compile_id, data)
+
+    def finish(self) -> Iterator[Record]:
+        """The records that only the end of the log completes: compiles, recompiles, the run."""
+        yield from self._compiles.finish()
+        yield self._runs.finish()

@@ -1,0 +1,142 @@
+"""Graph breaks: from the text that torch logs for each, and from what the recorder knew of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dynadiag.recording.digest.context import Context, integer, original_name, text_or_none, theirs
+from dynadiag.recording.records import Break, Event, Frame, Span
+
+_ID = re.compile(r"/gb/(gb\d+)\.html")
+_FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in (\S+)', re.MULTILINE)
+_PLACE = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTILINE)
+_ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order Operator): ?", re.MULTILINE)
+_PREAMBLES = ("Encountered graph break when attempting to trace", "Failed to handle graph break gracefully")
+_RAISES_AS_BREAK = ("Unsupported", "UserError", "UncapturedHigherOrderOpError")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the text of a break says."""
+
+    gb_id: str | None
+    gb_type: str
+    reason: str
+    explanation: str
+    hints: tuple[str, ...]
+
+
+def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[Break]:
+    """A break that split or skipped a frame."""
+    text = payload()
+    yield _break(context, event, text, context.take("break", event.compile_id) or {}, fatal=False)
+
+
+def read_error(
+    context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
+) -> Iterator[Break]:
+    """A failed compile: with ``fullgraph=True`` a break is raised, and this is the only event that tells."""
+    data = context.take("break", event.compile_id) or {}
+    text = payload()
+    last = text[text.rfind("\ntorch._dynamo.exc.") :] if "\ntorch._dynamo.exc." in text else text
+    if data and not data.get("fatal"):
+        return
+    if not data and context.breaks[event.compile_id]:
+        return  # a foreign log: the break was logged, and then skipped the frame
+    if (data.get("raised") or _raised(last)) in _RAISES_AS_BREAK and (_ID.search(last) or data.get("gb_type")):
+        found = _break(context, event, last, data, fatal=True)
+        if (event.compile_id, found.gb_type, found.span.line) not in context.sites or not data:
+            yield found
+
+
+def _raised(text: str) -> str | None:
+    match = re.match(r"\s*torch\._dynamo\.exc\.(\w+)", text)
+    return match[1] if match else None
+
+
+def _break(context: Context, event: Event, text: str, data: dict[str, Any], *, fatal: bool) -> Break:
+    message = parse(text)
+    stack = _stack(text)
+    span = _span(data, text, stack)
+    function = text_or_none(data.get("function")) or (stack[-1].function if stack else "?")
+    gb_type = text_or_none(data.get("gb_type")) or message.gb_type
+    hints = data.get("hints")
+    context.breaks[event.compile_id] += 1
+    context.sites.add((event.compile_id, gb_type, span.line))
+    return Break(
+        index=context.number("break"),
+        compile_id=event.compile_id,
+        gb_id=message.gb_id,
+        gb_type=gb_type,
+        reason=message.reason,
+        explanation=text_or_none(data.get("explanation")) or message.explanation,
+        hints=tuple(map(str, hints)) if isinstance(hints, list) and not message.hints else message.hints,
+        span=span,
+        function=original_name(function),
+        user_stack=theirs(stack),
+        cause=None,
+        fatal=fatal,
+    )
+
+
+def parse(text: str) -> Message:
+    """The parts of torch's message. Its layout: the type on a line of its own, then indented, labelled items."""
+    body = _body(text)
+    items = list(_ITEM.finditer(body))
+    if not items:
+        first = body.strip().split("\n\n")[0].strip()
+        head, _, rest = first.partition("\n")
+        return Message(_gb_id(text), head, head, rest.strip(), ())
+    gb_type = body[: items[0].start()].strip().split("\n")[-1].strip()
+    explanation, hints = "", []
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        part = _dedent(body[item.end() : following.start() if following else None])
+        if item[1] == "Explanation":
+            explanation = part
+        elif item[1] == "Hint":
+            hints.append(part)
+    reason = f"{gb_type}: {explanation.splitlines()[0]}" if explanation else gb_type
+    return Message(_gb_id(text), gb_type, reason, explanation, tuple(hints))
+
+
+def _body(text: str) -> str:
+    """The message itself: after the heading, before the traceback and the link."""
+    _, found, after = text.partition("Graph Break Reason: ")
+    body = after if found else re.sub(r"^\s*torch\._dynamo\.exc\.\w+: ", "", text)
+    for end in ("\n For more details", "\nUser code traceback:", "\nfrom user code:", "\nTraceback (most recent"):
+        body = body.partition(end)[0]
+    if body.startswith(_PREAMBLES):
+        body = body.partition("\n\n")[2] or body
+    return body
+
+
+def _dedent(part: str) -> str:
+    return "\n".join(line.removeprefix("    ") for line in part.strip("\n").split("\n")).strip()
+
+
+def _gb_id(text: str) -> str | None:
+    found = _ID.search(text)
+    return found[1].upper() if found else None
+
+
+def _stack(text: str) -> tuple[Frame, ...]:
+    """The user's frames, outermost first: the part of the text that is not torch's internal traceback."""
+    for heading in ("\nUser code traceback:", "\nfrom user code:", "in the following user code:"):
+        _, found, after = text.partition(heading)
+        if found:
+            part = after.partition("\nTraceback (most recent call last)")[0]
+            return tuple(Frame(file, int(line), original_name(name)) for file, line, name in _FRAME.findall(part))
+    return ()
+
+
+def _span(data: dict[str, Any], text: str, stack: tuple[Frame, ...]) -> Span:
+    if isinstance(data.get("file"), str):
+        columns = (integer(data.get(key)) for key in ("line", "column", "end_line", "end_column"))
+        return Span(data["file"], *columns)
+    if stack:
+        return Span(stack[-1].file, stack[-1].line)
+    place = _PLACE.search(text)
+    return Span(place[1], int(place[2])) if place else Span(None, None)

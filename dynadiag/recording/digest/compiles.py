@@ -1,0 +1,179 @@
+"""Compiles: one record for all attempts at one frame, complete when the log ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from dynadiag.recording.digest.context import Context, Record, integer, original_name, seconds, text_or_none, theirs
+from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
+
+_LIMIT = "recompile limit exceeded"  # in torch's reason, all versions
+_PARTS = {
+    "total": ("entire_frame_compile_time_s", "backward_cumulative_compile_time_us"),
+    "aot": ("backend_compile_time_s", "backward_cumulative_compile_time_us"),
+    "inductor": ("inductor_compile_time_s",),
+    "codegen": ("code_gen_time_s",),
+}
+
+
+@dataclass(slots=True)
+class _Open:
+    """What is known so far of one compile."""
+
+    compile_id: str
+    file: str | None = None
+    line: int | None = None
+    function: str = "?"
+    user_stack: tuple[Frame, ...] = ()
+    attempts: int = 1
+    parts: dict[str, float] = field(default_factory=dict)
+    measured: bool = False
+    guarded: bool = False
+    fatal: bool = False
+    error: str | None = None
+    reason: str | None = None
+    cache: str | None = None
+    reasons: tuple[GuardFailure, ...] | None = None  # not None: it is a recompile
+
+
+class Compiles:
+    """Collects compiles by id. A program may reset torch, after which ids are given out again."""
+
+    KINDS: ClassVar[frozenset[str]] = frozenset(
+        {
+            "dynamo_start",
+            "compilation_metrics",
+            "bwd_compilation_metrics",
+            "fx_graph_cache_hit",
+            "fx_graph_cache_miss",
+            "fx_graph_cache_bypass",
+        }
+    )
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._open: dict[str, _Open] = {}
+        self._done: list[_Open] = []
+
+    def event(self, name: str, event: Event, metadata: dict[str, Any]) -> Iterator[Record]:
+        """Note what one event says of its compile."""
+        if name == "dynamo_start":
+            self._start(event, metadata)
+        elif name == "recompile_reasons":
+            self._recompiled(event)
+        elif name in ("compilation_metrics", "bwd_compilation_metrics"):
+            data = metadata.get(name)
+            if isinstance(data, dict) and event.compile_id != "-":
+                self._measure(self._of(event.compile_id), data, forward=name == "compilation_metrics")
+        elif name.startswith("fx_graph_cache_") and name in self.KINDS:
+            self._of(event.compile_id).cache = name.removeprefix("fx_graph_cache_")
+        elif name == "dynadiag_break" and isinstance(data := metadata.get("dynadiag_break"), dict):
+            self._of(event.compile_id).fatal |= bool(data.get("fatal"))
+        return iter(())
+
+    def _of(self, compile_id: str) -> _Open:
+        return self._open.setdefault(compile_id, _Open(compile_id))
+
+    def _renew(self, compile_id: str) -> _Open:
+        """The open compile of this id; a new one where the last was measured, and so was over."""
+        if (last := self._open.get(compile_id)) is not None and last.measured:
+            self._done.append(self._open.pop(compile_id))
+        return self._of(compile_id)
+
+    def _start(self, event: Event, metadata: dict[str, Any]) -> None:
+        compile = self._renew(event.compile_id)
+        data = metadata.get("dynamo_start")
+        stack = self._context.stack(data.get("stack") if isinstance(data, dict) else None)
+        compile.user_stack = theirs(stack)
+        compile.attempts = (event.attempt or 0) + 1
+        frame = self._context.take("frame", event.compile_id)
+        self._name(compile, frame, stack)
+
+    def _name(self, compile: _Open, frame: Any, stack: tuple[Frame, ...]) -> None:
+        if isinstance(frame, dict):
+            compile.file, compile.line = text_or_none(frame.get("file")), integer(frame.get("line"))
+            compile.function = original_name(str(frame.get("function", "?")))
+        elif stack:
+            compile.file, compile.line, compile.function = stack[-1].file, stack[-1].line, stack[-1].function
+
+    def _recompiled(self, event: Event) -> None:
+        compile = self._renew(event.compile_id)
+        data = self._context.take("recompiled", event.compile_id) or {}
+        compile.reasons = data.get("reasons", ())
+        if "function" in data:
+            self._name(compile, data, ())
+
+    def _measure(self, compile: _Open, data: dict[str, Any], *, forward: bool) -> None:
+        for part, names in _PARTS.items():
+            for name in names:
+                value = seconds(data.get(name))
+                if value is not None:
+                    value = value / 1e6 if name.endswith("_us") else value
+                    compile.parts[part] = compile.parts.get(part, 0.0) + value
+        if not forward:
+            return
+        compile.measured = True
+        compile.guarded = bool(data.get("has_guarded_code"))
+        compile.error, compile.reason = text_or_none(data.get("fail_type")), text_or_none(data.get("fail_reason"))
+        if compile.file is None:
+            compile.file, compile.line = text_or_none(data.get("co_filename")), integer(data.get("co_firstlineno"))
+            compile.function = original_name(str(data.get("co_name") or "?"))
+
+    def finish(self) -> Iterator[Record]:
+        """Every compile, and with it the recompile or the skipped frame that it was."""
+        for compile in sorted([*self._done, *self._open.values()], key=lambda one: one.compile_id == "-"):
+            if compile.compile_id != "-" and "/" in compile.compile_id:
+                yield from self._records(compile)
+
+    def _records(self, compile: _Open) -> Iterator[Record]:
+        outcome = self._outcome(compile)
+        limit = _LIMIT in (compile.reason or "")
+        if compile.reasons is not None:
+            yield self._recompile(compile, limit=limit)
+        if outcome == "skipped" and compile.file:
+            reason = compile.reason or "nothing in it to compile"
+            yield SkippedFrame(compile.file, compile.line, compile.function, reason)
+        yield Compile(
+            index=self._context.number("compile"),
+            compile_id=compile.compile_id,
+            file=compile.file,
+            line=compile.line,
+            function=compile.function,
+            user_stack=compile.user_stack,
+            outcome=outcome,
+            attempts=compile.attempts,
+            seconds=_seconds(compile.parts),
+            guards=self._context.guards[compile.compile_id],
+            error=compile.error,
+            reason=compile.reason if compile.measured else "the recording ends during this compile",
+            cache=compile.cache,
+        )
+
+    def _recompile(self, compile: _Open, *, limit: bool) -> Recompile:
+        return Recompile(
+            index=self._context.number("recompile"),
+            compile_id=compile.compile_id,
+            file=compile.file,
+            line=compile.line,
+            function=compile.function,
+            reasons=compile.reasons or (),
+            limit_reached=limit,
+        )
+
+    def _outcome(self, compile: _Open) -> str:
+        if not compile.measured:
+            return "error"
+        if compile.error is not None:
+            soft = compile.error in ("Unsupported", "UserError", "SkipFrame", "RecompileLimitExceeded")
+            return "skipped" if soft and not compile.fatal else "error"
+        if self._context.breaks[compile.compile_id]:
+            return "break"
+        return "ok" if compile.guarded else "skipped"
+
+
+def _seconds(parts: dict[str, float]) -> Seconds:
+    total, aot = parts.get("total"), parts.get("aot")
+    dynamo = None if total is None else max(0.0, total - (aot or 0.0))
+    return Seconds(total, dynamo, aot, parts.get("inductor"), parts.get("codegen"))

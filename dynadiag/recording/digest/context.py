@@ -1,0 +1,146 @@
+"""What the readers of a log share: interned strings, numbering, and what ours said just before torch's event."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dynadiag.recording.records import (
+    Break,
+    Compile,
+    Frame,
+    Graph,
+    Guard,
+    Kernel,
+    Node,
+    Recompile,
+    Run,
+    SkippedFrame,
+    Symbol,
+    Trial,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text of one of the user's files when it was recorded."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A node, and the index of the graph that it belongs to."""
+
+    graph: int
+    node: Node
+
+
+Record: TypeAlias = (
+    Break | Compile | Graph | GraphNode | Guard | Kernel | Recompile | Run | SkippedFrame | Source | Symbol | Trial
+)
+
+_RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
+_TORCH_FILE = re.compile(r"/site-packages/torch/|^<frozen |/torch/_dynamo/|/torch/nn/modules/module\.py$")
+_FILES_LIMIT = 20_000  # distinct files that short names are looked up among; a log names a few hundred
+
+
+class Context:
+    """State of one reading."""
+
+    def __init__(self) -> None:
+        self._strings: dict[int, str] = {}
+        self._numbers: Counter[str] = Counter()
+        self._notes: dict[tuple[str, str], Any] = {}
+        self._files: dict[str, None] = {}
+        self._found: dict[str, str | None] = {}
+        self.guards: Counter[str] = Counter()  # compile id -> guards of its last attempt
+        self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
+        self.sites: set[tuple[str, str, int | None]] = set()  # (compile id, type, line) of each break
+
+    def number(self, kind: str) -> int:
+        """The next index of a kind of record."""
+        self._numbers[kind] += 1
+        return self._numbers[kind] - 1
+
+    def intern(self, pair: Any) -> None:
+        """Remember an interned string: torch names files once, by number."""
+        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], int):
+            self._strings[pair[1]] = pair[0]
+            self.seen(pair[0])
+
+    def seen(self, file: str) -> None:
+        """Remember a file by its full name."""
+        if len(self._files) < _FILES_LIMIT:
+            self._files[file] = None
+
+    def note(self, kind: str, compile_id: str, data: Any) -> None:
+        """Keep what an event of ours says for the event of torch's that follows it."""
+        self._notes[kind, compile_id] = data
+        file = data.get("file") if isinstance(data, dict) else None
+        if isinstance(file, str):
+            self.seen(file)
+
+    def take(self, kind: str, compile_id: str) -> Any:
+        """What was kept by `note`, once."""
+        return self._notes.pop((kind, compile_id), None)
+
+    def stack(self, frames: Any) -> tuple[Frame, ...]:
+        """A stack as torch writes it in metadata, with file names looked up."""
+        found = []
+        for frame in frames if isinstance(frames, list) else ():
+            if isinstance(frame, dict):
+                file = frame.get("filename")
+                file = self._strings.get(file, "?") if isinstance(file, int) else str(file)
+                found.append(Frame(file, integer(frame.get("line")), original_name(str(frame.get("name", "?")))))
+        return tuple(found)
+
+    def full_name(self, short: str) -> str | None:
+        """The one known file that ends in ``short``: torch cuts the front off the files that it names in guards."""
+        if short not in self._found:
+            matches = [file for file in self._files if file.endswith(short)]
+            self._found[short] = matches[0] if len(matches) == 1 else None
+        return self._found[short]
+
+    def source(self, data: dict[str, Any], payload: Callable[[], str]) -> Iterator[Source]:
+        if isinstance(file := data.get("file"), str):
+            yield Source(file, payload())
+
+    def trial(self, data: dict[str, Any]) -> Iterator[Trial]:
+        seconds = data.get("seconds")
+        yield Trial(
+            self.number("trial"),
+            integer(data.get("pid")),
+            str(data.get("candidate", "")),
+            str(data.get("outcome", "")),
+            float(seconds) if isinstance(seconds, (int, float)) else 0.0,
+        )
+
+
+def theirs(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """A stack without torch's own frames and the interpreter's; the whole where nothing else is left."""
+    return tuple(frame for frame in stack if not _TORCH_FILE.search(frame.file)) or stack
+
+
+def original_name(function: str) -> str:
+    """The name of the function that a resume function continues: what the user wrote."""
+    return _RESUME.sub(r"\1", function)
+
+
+def integer(value: Any) -> int | None:
+    """An int from JSON, or None."""
+    return value if type(value) is int else None
+
+
+def text_or_none(value: Any) -> str | None:
+    """A str from JSON, or None."""
+    return value if isinstance(value, str) else None
+
+
+def seconds(value: Any) -> float | None:
+    """Seconds from JSON, or None."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,113 @@
+"""Graphs: one record a stage, and the nodes of those that were kept as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+
+from dynadiag.recording.digest.context import Context, GraphNode
+from dynadiag.recording.records import Event, Graph, Node, Span
+
+STAGES = {
+    "dynamo_output_graph": "dynamo",
+    "optimize_ddp_split_child": "ddp_split",
+    "compiled_autograd_graph": "compiled_autograd",
+    "before_pre_grad_graph": "before_pre_grad",
+    "after_pre_grad_graph": "pre_grad",
+    "aot_joint_graph": "joint",
+    "before_joint_graph": "before_joint",
+    "after_joint_graph": "after_joint",
+    "aot_forward_graph": "forward",
+    "aot_backward_graph": "backward",
+    "aot_inference_graph": "inference",
+    "before_post_grad_graph": "before_post_grad",
+    "inductor_post_grad_graph": "post_grad",
+}
+_PASS = re.compile(r"^(?:PASS_|.*(?:_pre_grad|_post_grad)$)")
+
+_STATEMENT = re.compile(r"(?m)^ +([A-Za-z_]\w*)(?:: \"[^\"\n]*\")? = (?!None;)(\S*)")
+_SIGNATURE = re.compile(r"def forward\(self(?P<arguments>[^\n]*)\)( ->[^\n]*)?:")
+_ARGUMENT = re.compile(r"(?:^|, )\s*([A-Za-z_]\w*)(?=\s*(?::|,|$))")
+_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ')
+_TORCH_FILE = re.compile(r"/site-packages/torch/|^<frozen ")
+
+
+def stage_of(name: str) -> str | None:
+    """The stage that an event of this name shows a graph of."""
+    return STAGES.get(name) or (name if _PASS.match(name) else None)
+
+
+def read(context: Context, event: Event, name: str, payload: Callable[[], str]) -> Iterator[Graph | GraphNode]:
+    """The graph of one stage, and its nodes where the recorder kept them as data."""
+    stage = stage_of(name) or name
+    kept = context.take("graph", event.compile_id) if stage == "dynamo" else None
+    index = context.number("graph")
+    nodes = list(_nodes(kept)) if isinstance(kept, str) else []
+    if nodes:
+        count, ops = len(nodes), sum(node.op.startswith("call_") for node in nodes)
+    else:
+        count, ops = _count(payload())
+    yield Graph(index, event.compile_id, stage, count, ops, event.index)
+    yield from (GraphNode(index, node) for node in nodes)
+
+
+def _count(text: str) -> tuple[int, int]:
+    """Nodes and computing nodes of a printed graph: its arguments, its statements and its output."""
+    statements = _STATEMENT.findall(text)
+    attributes = sum(value.startswith("self.") and "(" not in value for _, value in statements)
+    arguments = sum(len(_ARGUMENT.findall(found["arguments"])) for found in _SIGNATURE.finditer(text))
+    return arguments + len(statements) + 1, len(statements) - attributes
+
+
+def _nodes(text: str) -> Iterator[Node]:
+    try:
+        graph = orjson.loads(text)
+        listed, stacks = graph["nodes"], graph["stacks"]
+    except (ValueError, KeyError, TypeError):
+        return
+    for position, data in enumerate(listed):
+        if isinstance(data, dict):
+            yield _node(position, data, stacks)
+
+
+def _node(position: int, data: dict[str, Any], stacks: list[Any]) -> Node:
+    value = data.get("value")
+    tensor = value if isinstance(value, dict) and "shape" in value else {}
+    arguments = {"args": data.get("args", []), "kwargs": data.get("kwargs", {})}
+    return Node(
+        position=position,
+        name=str(data.get("name")),
+        op=str(data.get("op")),
+        target=str(data.get("target")),
+        inputs=tuple(_inputs([arguments["args"], arguments["kwargs"]])),
+        arguments=orjson.dumps(arguments).decode(),
+        shape=f"({', '.join(map(str, tensor['shape']))})" if isinstance(tensor.get("shape"), list) else None,
+        dtype=tensor.get("dtype") if isinstance(tensor.get("dtype"), str) else None,
+        device=tensor.get("device") if isinstance(tensor.get("device"), str) else None,
+        span=_place(data.get("stack"), stacks),
+    )
+
+
+def _inputs(arguments: Any) -> Iterator[str]:
+    """The names of the nodes that arguments refer to."""
+    if isinstance(arguments, dict):
+        name = arguments.get("%")
+        if isinstance(name, str):
+            yield name
+        for item in arguments.values():
+            yield from _inputs(item)
+    elif isinstance(arguments, list):
+        for item in arguments:
+            yield from _inputs(item)
+
+
+def _place(index: Any, stacks: list[Any]) -> Span:
+    """The innermost line of the user's in a node's stack."""
+    if not isinstance(index, int) or not 0 <= index < len(stacks) or not isinstance(stacks[index], str):
+        return Span(None, None)
+    frames = _FRAME.findall(stacks[index])
+    chosen = [frame for frame in frames if not _TORCH_FILE.search(frame[0])] or frames
+    return Span(chosen[-1][0], int(chosen[-1][1])) if chosen else Span(None, None)

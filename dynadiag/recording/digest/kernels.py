@@ -1,0 +1,29 @@
+"""Kernels: those that a generated module defines, and those that it calls from a library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dynadiag.recording.digest.context import Context
+from dynadiag.recording.records import Event, Kernel
+
+_DEFINED = re.compile(r"(?m)^(\w+) = async_compile\.(cpp|triton|cuda|halide|metal|pallas|cutedsl)\w*\(")
+_CALLED = re.compile(r"(?m)^ +(?:\w+ = )?(?:extern_kernels\.(\w+)|torch\.ops\.(\w+(?:\.\w+)+))\(")
+
+
+def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[Kernel]:
+    """The kernels of one generated module, each once, in the order of the text."""
+    seen: set[str] = set()
+    for name, language in _names(payload()):
+        if name not in seen:
+            seen.add(name)
+            yield Kernel(context.number("kernel"), event.compile_id, name, language, event.index)
+
+
+def _names(module: str) -> Iterator[tuple[str, str]]:
+    for name, language in _DEFINED.findall(module):
+        yield name, language
+    for extern, op in _CALLED.findall(module):
+        yield extern or op, "extern"

@@ -1,0 +1,79 @@
+"""The run itself: what the recorder wrote at its beginning and its end, or what a foreign log tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import orjson
+
+from dynadiag.recording.digest.context import Context, integer, seconds, text_or_none
+from dynadiag.recording.records import Run
+
+_CUT = "the recording ends before the program did: it was cut short"
+_FOREIGN = "imported from a TORCH_TRACE log: columns, the values in failing guards and graphs as data are not in it"
+
+
+class Runs:
+    """Collects what is known of the process."""
+
+    KINDS: ClassVar[frozenset[str]] = frozenset({"torch_version"})
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._torch: str | None = None
+        self._rank: int | None = None
+        self._missed: dict[str, str] = {}
+        self._full = False
+
+    def event(self, name: str, metadata: dict[str, Any], payload: Callable[[], str]) -> None:
+        """Note what one event says of the process."""
+        if self._rank is None:
+            self._rank = integer(metadata.get("rank"))
+        if name == "torch_version":
+            self._torch = self._version(payload())
+        elif name == "dynadiag_missed" and isinstance(data := metadata.get(name), dict):
+            self._missed.setdefault(str(data.get("probe")), str(data.get("error")))
+        elif name == "dynadiag_limit":
+            self._full = True
+
+    @staticmethod
+    def _version(text: str) -> str | None:
+        try:
+            return text_or_none(orjson.loads(text).get("pytorch_version"))
+        except (ValueError, AttributeError):
+            return None
+
+    def finish(self) -> Run:
+        """The run. ``exit_code`` is what the last ``dynadiag_exit`` says: the process that saw the program end."""
+        start: dict[str, Any] = self._context.take("run", "-") or {}
+        end: dict[str, Any] = self._context.take("end", "-") or {}
+        seen: dict[str, Any] = self._context.take("exit", "-") or {}
+        complete = bool(end) or "code" in seen
+        argv = start.get("argv")
+        return Run(
+            target=str(start.get("target") or "?"),
+            argv=tuple(map(str, argv)) if isinstance(argv, list) else (),
+            cwd=text_or_none(start.get("cwd")),
+            torch=text_or_none(start.get("torch")) or self._torch,
+            python=text_or_none(start.get("python")),
+            triton=text_or_none(start.get("triton")),
+            device=text_or_none(end.get("device")),
+            rank=self._rank if self._rank is not None else integer(start.get("rank")),
+            pid=integer(start.get("pid")),
+            started=seconds(start.get("started")),
+            seconds=seconds(end.get("seconds")) or seconds(seen.get("seconds")),
+            exit_code=integer(seen.get("code")),
+            complete=complete,
+            notes=tuple(self._notes(foreign=not start, complete=complete, seen=seen)),
+        )
+
+    def _notes(self, *, foreign: bool, complete: bool, seen: dict[str, Any]) -> list[str]:
+        notes = [_FOREIGN] if foreign else []
+        if not foreign and not complete:
+            notes.append(_CUT)
+        if self._full:
+            notes.append("the size limit of the recording was reached: later events are not in it")
+        notes += [f"could not be seen on this torch: {probe} ({error})" for probe, error in self._missed.items()]
+        notes += [str(note) for note in seen.get("notes", ()) if isinstance(seen.get("notes"), list)]
+        return notes

@@ -1,0 +1,269 @@
+"""A log becomes a recording: the journal of a run of ours, or a ``TORCH_TRACE`` log from anywhere.
+
+The log is read once, in pieces of one block, so that memory does not grow with it. Each piece is compressed in a
+thread (zstd lets go of the interpreter) while its events are indexed and handed to the digest, which turns them into
+typed records.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import zstandard
+
+from dynadiag.errors import UnreadableInput
+from dynadiag.recording.log import NOISE_KIND, LogParser, Raw, kind_of, metadata_of, payload_text, time_of
+from dynadiag.recording.mapping import FieldError
+from dynadiag.recording.records import Event, Run
+from dynadiag.recording.schema import BLOCK_SIZE
+from dynadiag.recording.store import StoreWriter, replacing
+
+__all__ = ["MAX_DIGESTED", "EventDigest", "IndexOnly", "fold"]
+
+MAX_DIGESTED = 16 << 20  # bytes of one payload that a digest gets to see, so that its memory is bounded
+_MAX_KINDS = 1000  # torch has about a hundred: a log with more is not torch's, and counts must stay few
+_MAX_NAME = 1000  # characters of a name in the index; the event has the whole
+_LEVEL = 3  # of zstd: docs/notes/recording-compression.md
+_PENDING = 4  # blocks under compression at once
+
+Row = tuple[int, str, str | None, str, int | None, str | None, int, int, int]
+
+
+class EventDigest(Protocol):
+    """What makes typed records of events; it sees them in the order of the log, noise left out."""
+
+    def event(self, event: Event, metadata: dict[str, Any], payload: Callable[[], str]) -> Iterable[object]:
+        """The records that this event completes. `payload` reads at most `MAX_DIGESTED` bytes."""
+        ...
+
+    def finish(self) -> Iterable[object]:
+        """The records that the end of the log completes, the run among them."""
+        ...
+
+
+class IndexOnly:
+    """The digest that makes no records: the log is indexed and kept, nothing more."""
+
+    def event(self, *_: object) -> Iterable[object]:
+        """Nothing."""
+        return ()
+
+    def finish(self) -> Iterable[object]:
+        """Nothing."""
+        return ()
+
+
+def fold(log: Path, recording: Path, digest: EventDigest | None = None, *, force: bool = False) -> None:
+    """Make a recording of `log`. It appears whole or not at all; `log` is left as it is.
+
+    Raises `UnreadableInput` where `log` holds no event, `DynadiagError` where `recording` exists (without `force`)
+    or cannot be written.
+    """
+    digest = IndexOnly() if digest is None else digest
+    with _opened(log) as source, replacing(recording, force) as scratch, StoreWriter(scratch) as store:
+        _Fold(log, source, store, digest).run()
+
+
+class _Source:
+    """The log as it is now: what is appended while it is read is left for another time."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        status = os.fstat(self._descriptor)
+        self.size = status.st_size
+        self.regular = stat.S_ISREG(status.st_mode)
+
+    def __enter__(self) -> _Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def read(self, start: int, size: int) -> bytes:
+        """Bytes from `start`, fewer than `size` only where the file ends."""
+        parts = []
+        while size > 0 and (part := os.pread(self._descriptor, size, start)):
+            parts.append(part)
+            start, size = start + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def blocks(self) -> Iterator[bytes]:
+        """Consecutive pieces of one block each."""
+        for start in range(0, self.size, BLOCK_SIZE):
+            if not (piece := self.read(start, min(BLOCK_SIZE, self.size - start))):
+                return
+            yield piece
+
+
+def _opened(log: Path) -> _Source:
+    try:
+        source = _Source(log)
+    except OSError as error:
+        raise UnreadableInput(f"{log}: {error.strerror}") from error
+    if not source.regular:
+        source.__exit__()
+        raise UnreadableInput(f"{log}: not a file")
+    return source
+
+
+class _Fold:
+    """One run of `fold`: the state between the pieces."""
+
+    def __init__(self, log: Path, source: _Source, store: StoreWriter, digest: EventDigest) -> None:
+        self._log, self._source, self._store, self._digest = log, source, store, digest
+        self._index = 0  # of the next event
+        self._noise = 0  # lines that are no event
+        self._counts: Counter[str] = Counter()
+        self._run: Run | None = None
+        self._lost = 0  # records that could not be kept
+        self._loss = ""  # and why, for the first of them
+
+    def run(self) -> None:
+        parser, size = LogParser(), 0
+        for piece in self._compressed():
+            size += len(piece)
+            self._events(parser.feed(piece))
+        self._events(parser.finish())
+        if self._index == self._counts[NOISE_KIND]:
+            raise UnreadableInput(f"{self._log}: not a TORCH_TRACE log: none of its lines is an event")
+        self._records(self._digest.finish())
+        self._store.log(self._log.name, size, BLOCK_SIZE, self._index, self._noise)
+        self._store.counts(self._counts)
+        self._store.add(self._final_run())
+
+    def _compressed(self) -> Iterator[bytes]:
+        """The pieces of the log, while a thread compresses them for the store."""
+        compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True, write_content_size=True)
+        pending: deque[Future[bytes]] = deque()
+        stored = 0
+        with ThreadPoolExecutor(1) as pool:
+            for piece in self._source.blocks():
+                pending.append(pool.submit(compressor.compress, piece))
+                yield piece
+                while pending and (len(pending) >= _PENDING or pending[0].done()):
+                    self._store.block(stored, pending.popleft().result())
+                    stored += 1
+            for block in pending:
+                self._store.block(stored, block.result())
+                stored += 1
+
+    def _events(self, raws: list[Raw]) -> None:
+        self._store.events([self._event(raw) for raw in raws])
+
+    def _event(self, raw: Raw) -> Row:
+        """The row of one event, which is handed to the digest on the way."""
+        index, self._index = self._index, self._index + 1
+        metadata = None if raw.header is None else metadata_of(raw.header)
+        if raw.header is None or metadata is None:
+            return self._unparsed(index, raw)
+        kind = self._counted(kind_of(metadata))
+        header_size = min(len(raw.header) + 1, raw.size)
+        payload_size = raw.size - header_size
+        event = Event(
+            index,
+            kind,
+            _name(metadata.get(kind)),
+            _compile_id(metadata),
+            _small(metadata.get("attempt")),
+            payload_size,
+            time_of(raw.header),
+        )
+        payload = partial(self._payload, raw.start + header_size, payload_size)
+        self._records(self._digest.event(event, metadata, payload))
+        return (
+            index,
+            kind,
+            event.name,
+            event.compile_id,
+            event.attempt,
+            event.time,
+            raw.start,
+            header_size,
+            payload_size,
+        )
+
+    def _unparsed(self, index: int, raw: Raw) -> Row:
+        self._noise += max(raw.lines, 1)
+        self._counts[NOISE_KIND] += 1
+        return index, NOISE_KIND, None, "-", None, None, raw.start, 0, raw.size
+
+    def _counted(self, kind: str) -> str:
+        kind = kind[:_MAX_NAME]
+        if kind not in self._counts and len(self._counts) >= _MAX_KINDS:
+            kind = "unknown"
+        self._counts[kind] += 1
+        return kind
+
+    def _payload(self, start: int, size: int) -> str:
+        return payload_text(self._source.read(start, min(size, MAX_DIGESTED)))
+
+    def _records(self, records: Iterable[object]) -> None:
+        for record in records:
+            if isinstance(record, Run):
+                self._run = record
+                continue
+            try:
+                self._store.add(record)
+            except FieldError as error:
+                self._lost, self._loss = self._lost + 1, self._loss or str(error)
+
+    def _final_run(self) -> Run:
+        run = self._run or _unknown_run(self._log)
+        return replace(run, notes=run.notes + tuple(self._notes()))
+
+    def _notes(self) -> Iterator[str]:
+        if self._noise:
+            lines = "1 line" if self._noise == 1 else f"{self._noise:,} lines"
+            yield f"{lines} of {self._log.name} could not be read as events (kept as they are)."
+        if self._lost:
+            what = "1 thing" if self._lost == 1 else f"{self._lost:,} things"
+            yield f"{what} in the log had unexpected values and could not be kept: {self._loss}."
+
+
+def _unknown_run(log: Path) -> Run:
+    """The run of a log that does not say what it is of."""
+    return Run(
+        target=log.name,
+        argv=(),
+        cwd=None,
+        torch=None,
+        python=None,
+        triton=None,
+        device=None,
+        rank=None,
+        pid=None,
+        started=None,
+        seconds=None,
+        exit_code=None,
+        complete=False,
+        notes=(),
+    )
+
+
+def _name(body: object) -> str | None:
+    """The name in an event's own metadata."""
+    name = body.get("name") if type(body) is dict else None
+    return name[:_MAX_NAME] if type(name) is str else None
+
+
+def _compile_id(metadata: dict[str, Any]) -> str:
+    """torch's text of a compile id (``CompileId.__str__``)."""
+    frame, number = _small(metadata.get("frame_id")), _small(metadata.get("frame_compile_id"))
+    autograd = _small(metadata.get("compiled_autograd_id"))
+    framed = frame is not None and number is not None
+    if autograd is not None:
+        return f"!{autograd}/{frame}/{number}" if framed else f"!{autograd}"
+    return f"{frame}/{number}" if framed else "-"
+
+
+def _small(value: object) -> int | None:
+    """A counter of torch's, whatever else a log may hold in its place."""
+    return value if type(value) is int and 0 <= value < 1 << 31 else None

@@ -1,0 +1,155 @@
+"""The format of ``TORCH_TRACE`` logs, read as a stream: where each event lies, and what its header says.
+
+An event is a glog line that ends in a JSON object, ``V1120 06:38:46.123456 PID PATH:LINE] {json}``, and the lines
+after it that are led by a tab: its payload. Everything else is noise (what a program printed into the same file,
+blank lines, a header cut short), which is kept as events of the kind `NOISE_KIND`, so that the events of a log cover
+every byte of it. Nothing here raises because of what a log holds, and no more than one header is held in memory:
+payloads are given as places in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+import orjson
+
+__all__ = ["MAX_HEADER", "NOISE_KIND", "LogParser", "Raw", "kind_of", "metadata_of", "payload_text", "time_of"]
+
+NOISE_KIND = "dynadiag_unparsed"
+MAX_HEADER = 4 << 20  # bytes; torch asks that metadata stay under 1 MB
+_MAX_NOISE = 1 << 20  # bytes of noise in one event, so that a file of nothing else can be read piece by piece
+
+_RECORD = re.compile(rb"\n(?=[^\t])")
+_GLOG = re.compile(rb"[A-Z]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ ")
+_TIME = slice(1, 21)  # of the glog line
+# The names that torch reserves, and the two that it adds: never the kind of an event.
+_RESERVED = ("rank", "severity", "timestamp", "pathname", "thread", "subgraph_name")
+_COMPILE = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
+_CONTEXT = frozenset((*_RESERVED, *_COMPILE, "has_payload", "stack"))
+
+
+class Raw(NamedTuple):
+    """One event as it lies in the log: bytes ``start`` to ``start + size``, the header line first."""
+
+    start: int
+    size: int
+    header: bytes | None  # without its newline; None for noise
+    lines: int  # lines of noise, 0 for an event
+
+
+class LogParser:
+    """Bytes in, events out. Feed it consecutive pieces of a log of any size, then call `finish`."""
+
+    def __init__(self) -> None:
+        self._read = 0  # bytes fed so far
+        self._carry = b""  # a header whose end has not been seen
+        self._line_start = True  # the next byte begins a line
+        self._start = 0  # of the event that is open
+        self._header: bytes | None = None
+        self._lines = 0
+        self._open = False
+
+    def feed(self, piece: bytes) -> list[Raw]:
+        """The events that are known to end within what was fed so far."""
+        data = self._carry + piece if self._carry else piece
+        base = self._read - len(self._carry)
+        self._read += len(piece)
+        done: list[Raw] = []
+        for start in self._starts(data):
+            end = data.find(b"\n", start)
+            if end < 0:
+                if len(data) - start <= MAX_HEADER:
+                    self._carry = data[start:]
+                    return done
+                self._line(base + start, None, done)
+            else:
+                self._line(base + start, data[start:end], done)
+        self._carry = b""
+        if data:
+            self._line_start = data.endswith(b"\n")
+        return done
+
+    def finish(self) -> list[Raw]:
+        """The events that the end of the file closes."""
+        done: list[Raw] = []
+        if self._carry:
+            self._line(self._read - len(self._carry), self._carry, done)
+            self._carry = b""
+        self._close(self._read, done)
+        return done
+
+    def _starts(self, data: bytes) -> list[int]:
+        """Where the lines begin that no tab leads."""
+        starts = [match.end() for match in _RECORD.finditer(data)]
+        if data and (self._carry or (self._line_start and not data.startswith(b"\t"))):
+            starts.insert(0, 0)
+        return starts
+
+    def _line(self, start: int, line: bytes | None, done: list[Raw]) -> None:
+        """Open an event at `start`; a line that is no header goes on with the noise before it."""
+        if line is not None and _GLOG.match(line) is None:
+            line = None
+        if line is None and self._open and self._header is None and start - self._start < _MAX_NOISE:
+            self._lines += 1
+            return
+        self._close(start, done)
+        self._open, self._start, self._header, self._lines = True, start, line, int(line is None)
+
+    def _close(self, end: int, done: list[Raw]) -> None:
+        if not self._open and end > self._start:  # a log that begins with payload lines
+            self._lines = 1
+            self._open = True
+        if self._open:
+            done.append(Raw(self._start, end - self._start, self._header, self._lines))
+            self._open = False
+
+
+def metadata_of(header: bytes) -> dict[str, Any] | None:
+    """The JSON object of a header line, or ``None`` where it holds none that can be read.
+
+    orjson is strict; what Python's own writer makes beyond the standard (``NaN``, lone surrogates, numbers of any
+    length) is read by Python's own reader, its text made fit for UTF-8.
+    """
+    text = header[header.find(b"] {") + 2 :]
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = _python_json(text)
+    return value if type(value) is dict else None
+
+
+def _python_json(text: bytes) -> object:
+    try:
+        return _clean(json.loads(text))
+    except (ValueError, RecursionError):  # not JSON; nested without end
+        return None
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {_clean(key): _clean(item) for key, item in value.items()}
+    return value
+
+
+def kind_of(metadata: dict[str, Any]) -> str:
+    """The kind of an event: its first key that is not context; ``"unknown"`` where there is none."""
+    for key in metadata:
+        if key not in _CONTEXT:
+            return key
+    return "unknown"
+
+
+def time_of(header: bytes) -> str:
+    """The time of a glog line as it stands there: ``"1120 06:38:46.123456"`` (no year, local time)."""
+    return header[_TIME].decode("ascii")
+
+
+def payload_text(raw: bytes) -> str:
+    """The payload whose bytes in the log are `raw`: without the leading tabs, bytes that are no UTF-8 replaced."""
+    return raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n").decode("utf-8", "replace")

@@ -1,0 +1,339 @@
+"""The schema of a recording, as data: the tables are made from it, and so is its page of documentation.
+
+``python -m dynadiag.recording.schema > docs/recording-schema.md`` writes the page anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from dynadiag.recording import records
+from dynadiag.recording.mapping import Mapping
+
+__all__ = ["APPLICATION_ID", "BLOCK_SIZE", "RECORD_TABLES", "TABLES", "VERSION", "Column", "Table", "mapping", "page"]
+
+APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's own tools show it
+VERSION = 1  # a reader refuses what is newer
+BLOCK_SIZE = 1 << 20  # bytes of log in a block: see docs/notes/recording-compression.md for the figures
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its SQL type with constraints, and what it means in a line."""
+
+    name: str
+    sql: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table. `record` is the type of its rows where they are typed records; `after` is made once it is full."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    record: type | None = None
+    suffix: str = ""
+    after: tuple[str, ...] = ()
+
+    def ddl(self) -> str:
+        """The statement that makes the table."""
+        columns = ", ".join(f'"{column.name}" {column.sql}' for column in self.columns)
+        return f'CREATE TABLE "{self.name}" ({columns}){self.suffix}'
+
+    def insert(self, verb: str = "INSERT") -> str:
+        """The statement that adds a row."""
+        marks = ", ".join("?" * len(self.columns))
+        return f'{verb} INTO "{self.name}" VALUES ({marks})'
+
+    def select(self, rest: str = "") -> str:
+        """The statement that reads rows."""
+        columns = ", ".join(f'"{column.name}"' for column in self.columns)
+        return f'SELECT {columns} FROM "{self.name}" {rest}'
+
+
+def _typed(
+    record: type, name: str, meaning: str, columns: dict[str, str], suffix: str = "", after: tuple[str, ...] = ()
+) -> Table:
+    """The table of a record: its columns follow from the annotations, their meanings from `columns`."""
+    made = []
+    for column, kind, optional in Mapping(record, name).columns:
+        rule = " PRIMARY KEY" if column == "id" else "" if optional else " NOT NULL"
+        made.append(Column(column, kind + rule, columns.pop(column)))
+    if columns:
+        raise TypeError(f"table {name} has no columns {sorted(columns)}")
+    return Table(name, meaning, tuple(made), record, suffix, after)
+
+
+_COMPILE_ID = 'torch\'s name of the compile: "0/1" is the second one of frame 0; "-" outside any'
+_STACK = 'the user\'s frames, outermost first: JSON, [{"file", "line", "function"}]'
+_SPAN = {
+    "span_file": "the source file of the place",
+    "span_line": "its line, from 1",
+    "span_column": "its first column, from 0",
+    "span_end_line": "the line where it ends",
+    "span_end_column": "the column after its end",
+}
+_PLACE = {"file": "the source file", "line": "the line in it, from 1"}
+
+_STORE = (
+    Table(
+        "log",
+        "One row: the log that the recording was made from.",
+        (
+            Column("name", "TEXT NOT NULL", "the name of the file"),
+            Column("size", "INTEGER NOT NULL", "its bytes"),
+            Column("block_size", "INTEGER NOT NULL", "bytes of log in each block but the last"),
+            Column("events", "INTEGER NOT NULL", "rows of `event`"),
+            Column("unparsed_lines", "INTEGER NOT NULL", "lines that are no event, kept all the same"),
+        ),
+    ),
+    Table(
+        "block",
+        "The log itself, byte for byte, cut into pieces of the same size: byte N is in block N / block_size.",
+        (
+            Column("id", "INTEGER PRIMARY KEY", "from 0, in the order of the log"),
+            Column("data", "BLOB NOT NULL", "one zstd frame with its content size and a checksum"),
+        ),
+    ),
+    Table(
+        "event",
+        "Where each event of the log lies. The events cover every byte of the log.",
+        (
+            Column("id", "INTEGER PRIMARY KEY", "from 0, in the order of the log"),
+            Column("kind", "TEXT NOT NULL", 'torch\'s name of the kind, such as "artifact"; ours begin with dynadiag_'),
+            Column("name", "TEXT", "the name in the metadata, such as an artifact's"),
+            Column("compile_id", "TEXT NOT NULL", _COMPILE_ID),
+            Column("attempt", "INTEGER", "the attempt within the compile, from 0"),
+            Column("time", "TEXT", '"MMDD HH:MM:SS.micros", local time, as the log has it'),
+            Column("start", "INTEGER NOT NULL", "offset of its header line in the log"),
+            Column("header_size", "INTEGER NOT NULL", "bytes of the header line with its newline"),
+            Column("payload_size", "INTEGER NOT NULL", "bytes of the payload as it stands in the log"),
+        ),
+        after=(
+            "CREATE INDEX event_kind ON event (kind)",
+            "CREATE INDEX event_name ON event (name) WHERE name IS NOT NULL",
+            "CREATE INDEX event_compile ON event (compile_id)",
+        ),
+    ),
+    Table(
+        "count",
+        "How many events there are of each kind, so that nobody has to count them.",
+        (
+            Column("kind", "TEXT PRIMARY KEY NOT NULL", "as in `event`"),
+            Column("events", "INTEGER NOT NULL", "how many"),
+        ),
+        suffix=" WITHOUT ROWID",
+    ),
+)
+
+_TYPED = (
+    _typed(
+        records.Run,
+        "run",
+        "One row: the process that was recorded.",
+        {
+            "target": "what was run, as it was asked for",
+            "argv": "the program's arguments: JSON list",
+            "cwd": "the folder it ran in",
+            "torch": "torch's version",
+            "python": "Python's version",
+            "triton": "Triton's version",
+            "device": "the device that the program had",
+            "rank": "its rank in a distributed run",
+            "pid": "its process id",
+            "started": "when it began, seconds since the epoch",
+            "seconds": "how long it ran",
+            "exit_code": "its own exit code, negative for a signal, NULL where nobody saw it end",
+            "complete": "1 where the recorder saw the end of the process",
+            "notes": "what could not be seen, in sentences: JSON list",
+        },
+    ),
+    _typed(
+        records.Compile,
+        "compile",
+        "One compile of one frame, all its attempts together.",
+        {
+            "id": "from 0, in the order in which they began",
+            "compile_id": _COMPILE_ID,
+            **_PLACE,
+            "function": "the function that was compiled",
+            "user_stack": _STACK,
+            "outcome": '"ok", "break", "error" or "skipped"',
+            "attempts": "how often Dynamo began to trace it",
+            "seconds_total": "seconds in all",
+            "seconds_dynamo": "of them in Dynamo",
+            "seconds_aot": "of them in AOTAutograd and below",
+            "seconds_inductor": "of them in Inductor and below",
+            "seconds_codegen": "of them in code generation",
+            "guards": "how many guards the compiled code has",
+            "error": "the type of the failure",
+            "reason": "torch's words on it",
+            "cache": '"hit", "miss" or "bypass" of the FX graph cache',
+        },
+    ),
+    _typed(
+        records.Graph,
+        "graph",
+        "A graph at one stage of the pipeline.",
+        {
+            "id": "from 0",
+            "compile_id": _COMPILE_ID,
+            "stage": '"dynamo", "pre_grad", "joint", "forward", "backward", "inference", "post_grad" or torch\'s name',
+            "nodes": "how many nodes it has",
+            "ops": "nodes that compute: neither placeholder, get_attr nor output",
+            "event": "the event whose payload is its text",
+        },
+        after=("CREATE INDEX graph_compile ON graph (compile_id)",),
+    ),
+    _typed(
+        records.NodeOf,
+        "node",
+        "The nodes of the graphs that were kept as data.",
+        {
+            "graph": "the graph's id",
+            "position": "from 0, in the order of the graph",
+            "name": "the node's name",
+            "op": '"placeholder", "get_attr", "call_function", "call_method", "call_module" or "output"',
+            "target": "what it calls or gets",
+            "inputs": "names of the nodes that it reads: JSON list",
+            "arguments": "its arguments: JSON",
+            "shape": 'such as "(4, s0)"',
+            "dtype": "such as torch.float32",
+            "device": "such as cpu",
+            **_SPAN,
+        },
+        after=("CREATE UNIQUE INDEX node_place ON node (graph, position)",),
+    ),
+    _typed(
+        records.Break,
+        "break",
+        "A graph break.",
+        {
+            "id": "from 0, in the order of the log",
+            "compile_id": _COMPILE_ID,
+            "gb_id": 'its number in torch\'s registry, such as "GB0124"',
+            "gb_type": "its type in torch's registry",
+            "reason": "torch's words on this one",
+            "explanation": "torch's words on the type",
+            "hints": "what torch advises: JSON list",
+            **_SPAN,
+            "function": "the function that the place is in",
+            "user_stack": _STACK,
+            "cause": "the id of the root break that this one follows from",
+            "fatal": "1 where torch raised instead of splitting the graph",
+        },
+    ),
+    _typed(
+        records.SkippedFrame,
+        "skipped_frame",
+        "A frame that Dynamo left to Python.",
+        {**_PLACE, "function": "the frame's function", "reason": "why"},
+    ),
+    _typed(
+        records.Guard,
+        "guard",
+        "A condition under which compiled code is used again.",
+        {
+            "id": "from 0",
+            "compile_id": _COMPILE_ID,
+            "kind": 'torch\'s name, such as "TENSOR_MATCH"',
+            "source": "what it looks at, such as L['x']",
+            "expression": "what is checked",
+            **_PLACE,
+        },
+        after=("CREATE INDEX guard_compile ON guard (compile_id)",),
+    ),
+    _typed(
+        records.Recompile,
+        "recompile",
+        "A frame compiled again.",
+        {
+            "id": "from 0",
+            "compile_id": _COMPILE_ID,
+            **_PLACE,
+            "function": "the function that was compiled again",
+            "reasons": 'the guards that failed: JSON, [{"guard", "source", "was", "now", "against", "file", "line"}]',
+            "limit_reached": "1 where torch gave up compiling the frame",
+        },
+    ),
+    _typed(
+        records.Symbol,
+        "symbol",
+        "A size that torch made symbolic, or a guard or specialization on one.",
+        {
+            "compile_id": _COMPILE_ID,
+            "name": "such as s0",
+            "value": "its value in the traced call",
+            "source": "where it comes from, such as L['x'].size()[0]",
+            "event": '"created", "guarded", "specialized" or "unbacked"',
+            "expression": "the guard or the value",
+            "user_stack": _STACK,
+        },
+    ),
+    _typed(
+        records.Kernel,
+        "kernel",
+        "A generated or called kernel.",
+        {
+            "id": "from 0",
+            "compile_id": _COMPILE_ID,
+            "name": "its name",
+            "language": '"cpp", "triton" or "extern"',
+            "event": "the event whose payload holds its source",
+        },
+    ),
+    _typed(
+        records.Trial,
+        "trial",
+        "One trial of a search.",
+        {
+            "id": "from 0, in the order in which they ended",
+            "pid": "the process that ran it",
+            "candidate": "what was tried",
+            "outcome": "how it ended: JSON",
+            "seconds": "how long it took",
+        },
+    ),
+    _typed(
+        records.SourceFile,
+        "source",
+        "The user's source as it was when recorded.",
+        {"file": "the file's path", "event": "the event whose payload is its text"},
+        after=("CREATE INDEX source_file ON source (file)",),
+    ),
+)
+
+TABLES = _STORE + _TYPED
+RECORD_TABLES: dict[type, Table] = {table.record: table for table in _TYPED if table.record is not None}
+
+
+_MAPPINGS: dict[type, Mapping[Any]] = {record: Mapping(record, table.name) for record, table in RECORD_TABLES.items()}
+
+
+def mapping(record: type) -> Mapping[Any]:
+    """How the records of this type are written and read."""
+    return _MAPPINGS[record]
+
+
+def page() -> str:
+    """The page of documentation, in Markdown."""
+    parts = [
+        "# The schema of a recording",
+        "<!-- written by `python -m dynadiag.recording.schema`: change dynadiag/recording/schema.py instead -->",
+        "A recording is one SQLite file: any SQLite tool reads it. "
+        f"Its `application_id` is {APPLICATION_ID:#x}, its `user_version`, the version of this schema, is {VERSION}. "
+        "Lines are counted from 1, columns from 0, ends are exclusive, NULL is what torch did not say.",
+    ]
+    for table in TABLES:
+        parts.append(f"## {table.name}\n\n{table.meaning}")
+        rows = "\n".join(f"| `{column.name}` | {column.sql} | {column.meaning} |" for column in table.columns)
+        parts.append(f"| column | type | meaning |\n|---|---|---|\n{rows}")
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,107 @@
+"""Writing a recording: one transaction into a temporary file that takes its name when it is whole."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dynadiag.errors import DynadiagError
+from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VERSION, mapping
+
+__all__ = ["StoreWriter", "replacing"]
+
+_TABLE = {table.name: table for table in TABLES}
+_PREPARE = (
+    "PRAGMA page_size = 8192",
+    "PRAGMA journal_mode = OFF",  # nobody reads the file before it is whole; a failure removes it
+    "PRAGMA synchronous = OFF",  # `replacing` flushes it once, at the end
+    "PRAGMA locking_mode = EXCLUSIVE",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+
+@contextmanager
+def replacing(output: Path, force: bool) -> Iterator[Path]:
+    """A temporary path beside `output` that becomes `output` at the end, or goes when the body raises.
+
+    Raises `DynadiagError` where `output` exists and `force` is false, or where its folder cannot be written.
+    """
+    if not force and os.path.lexists(output):
+        raise DynadiagError(f"{output} exists already: give another name with -o, or --force to replace it")
+    if not output.parent.is_dir():
+        raise DynadiagError(f"{output}: there is no folder {output.parent}")
+    scratch = output.with_name(f".{output.name[:100]}.{secrets.token_hex(6)}.part")
+    try:
+        yield scratch
+        _flush(scratch)
+        scratch.replace(output)
+    except OSError as error:
+        raise DynadiagError(f"cannot write {output}: {error.strerror}") from error
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Bring `path` to the disk: the journal that it was made from may be removed next."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class StoreWriter:
+    """An empty recording that is being filled. Use as a context manager: it is whole once the body has ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = sqlite3.connect(path, isolation_level=None)
+        for statement in _PREPARE:
+            self._database.execute(statement)
+        self._database.execute("BEGIN")
+        for table in TABLES:
+            self._database.execute(table.ddl())
+        self._inserts = {table.name: table.insert() for table in TABLES}
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self._database.close()
+
+    def block(self, index: int, data: bytes) -> None:
+        """Add one compressed piece of the log."""
+        self._database.execute(self._inserts["block"], (index, data))
+
+    def events(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows of `event`, their values in the order of its columns."""
+        self._database.executemany(self._inserts["event"], rows)
+
+    def add(self, record: object) -> None:
+        """Add a typed record. Raises `FieldError` where a field holds what its annotation does not allow."""
+        row = mapping(type(record)).row(record)
+        self._database.execute(self._inserts[RECORD_TABLES[type(record)].name], row)
+
+    def log(self, name: str, size: int, block_size: int, events: int, unparsed_lines: int) -> None:
+        """Say what the log was."""
+        self._database.execute(self._inserts["log"], (name, size, block_size, events, unparsed_lines))
+
+    def counts(self, counts: Mapping[str, int]) -> None:
+        """Say how many events there are of each kind."""
+        self._database.executemany(self._inserts["count"], counts.items())
+
+    def _finish(self) -> None:
+        """Make the indexes and end the transaction: an index made over full tables costs a third."""
+        for table in TABLES:
+            for statement in table.after:
+                self._database.execute(statement)
+        self._database.execute("COMMIT")
