@@ -20,13 +20,14 @@ from typing import Any, Protocol
 import zstandard
 
 from dynadiag.errors import UnreadableInput
+from dynadiag.recording.digest import Digest
 from dynadiag.recording.log import NOISE_KIND, LogParser, Raw, kind_of, metadata_of, payload_text, time_of
 from dynadiag.recording.mapping import FieldError
 from dynadiag.recording.records import Event, Run
 from dynadiag.recording.schema import BLOCK_SIZE
 from dynadiag.recording.store import StoreWriter, replacing
 
-__all__ = ["MAX_DIGESTED", "EventDigest", "IndexOnly", "fold"]
+__all__ = ["MAX_DIGESTED", "EventDigest", "fold"]
 
 MAX_DIGESTED = 16 << 20  # bytes of one payload that a digest gets to see, so that its memory is bounded
 _MAX_KINDS = 1000  # torch has about a hundred: a log with more is not torch's, and counts must stay few
@@ -49,27 +50,14 @@ class EventDigest(Protocol):
         ...
 
 
-class IndexOnly:
-    """The digest that makes no records: the log is indexed and kept, nothing more."""
-
-    def event(self, *_: object) -> Iterable[object]:
-        """Nothing."""
-        return ()
-
-    def finish(self) -> Iterable[object]:
-        """Nothing."""
-        return ()
-
-
 def fold(log: Path, recording: Path, digest: EventDigest | None = None, *, force: bool = False) -> None:
     """Make a recording of `log`. It appears whole or not at all; `log` is left as it is.
 
     Raises `UnreadableInput` where `log` holds no event, `DynadiagError` where `recording` exists (without `force`)
     or cannot be written.
     """
-    digest = IndexOnly() if digest is None else digest
     with _opened(log) as source, replacing(recording, force) as scratch, StoreWriter(scratch) as store:
-        _Fold(log, source, store, digest).run()
+        _Fold(log, source, store, digest or Digest()).run()
 
 
 class _Source:
@@ -164,31 +152,16 @@ class _Fold:
         metadata = None if raw.header is None else metadata_of(raw.header)
         if raw.header is None or metadata is None:
             return self._unparsed(index, raw)
-        kind = self._counted(kind_of(metadata))
+        kind = kind_of(metadata)
+        name = _name(metadata.get(kind))
+        kind = self._counted(kind)
+        compile_id, attempt, time = _compile_id(metadata), _small(metadata.get("attempt")), time_of(raw.header)
         header_size = min(len(raw.header) + 1, raw.size)
         payload_size = raw.size - header_size
-        event = Event(
-            index,
-            kind,
-            _name(metadata.get(kind)),
-            _compile_id(metadata),
-            _small(metadata.get("attempt")),
-            payload_size,
-            time_of(raw.header),
-        )
+        event = Event(index, kind, name, compile_id, attempt, payload_size, time)
         payload = partial(self._payload, raw.start + header_size, payload_size)
         self._records(self._digest.event(event, metadata, payload))
-        return (
-            index,
-            kind,
-            event.name,
-            event.compile_id,
-            event.attempt,
-            event.time,
-            raw.start,
-            header_size,
-            payload_size,
-        )
+        return index, kind, name, compile_id, attempt, time, raw.start, header_size, payload_size
 
     def _unparsed(self, index: int, raw: Raw) -> Row:
         self._noise += max(raw.lines, 1)
@@ -206,6 +179,7 @@ class _Fold:
         return payload_text(self._source.read(start, min(size, MAX_DIGESTED)))
 
     def _records(self, records: Iterable[object]) -> None:
+        """Keep what the digest made."""
         for record in records:
             if isinstance(record, Run):
                 self._run = record
