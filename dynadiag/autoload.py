@@ -1,6 +1,7 @@
 """What torch calls at the end of ``import torch`` (entry point group ``torch.backends``).
 
-Where ``DYNADIAG_RECORD`` is not set this returns at once: two dictionary look-ups, and nothing else of dynadiag is loaded.
+Where ``DYNADIAG_RECORD`` is not set this returns at once: one look-up, and nothing else of
+dynadiag is loaded.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from dynadiag.capture.breaks import is_plumbing
 
 _TENSOR = re.compile(
     r"check_tensor\((?P<source>.*), (?P<type>\w+), DispatchKeySet\((?P<keys>[^)]*)\), (?P<dtype>torch\.\w+), "
-    r"device=(?P<device>[^,]*), requires_grad=(?P<requires_grad>\w+), size=\[(?P<size>.*?)\], stride=\[(?P<stride>.*?)\]\)"
+    r"device=(?P<device>[^,]*), requires_grad=(?P<requires_grad>\w+), "
+    r"size=\[(?P<size>.*?)\], stride=\[(?P<stride>.*?)\]\)"
 )
 _ID = re.compile(r"___check_(?P<what>obj|type)_id\(.*, (?P<id>\d+)\)(?:, type=(?P<type><.*?>)(?=\s|$))?")
 _EQUALS = re.compile(r"^(?P<source>.*?) == (?P<was>.*)$")
@@ -87,7 +88,8 @@ def _leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any]]:
     common = {"guard": code, "kind": type(leaf).__name__, "comment": comment}
     if (tensor := _TENSOR.match(code)) and isinstance(value, torch.Tensor):
         differences = list(_tensor_differences(tensor, source, value))
-        yield from ({**common, **difference} for difference in differences or [{"source": source}])
+        differences = differences or [_dispatch_keys(tensor, source, value)]
+        yield from ({**common, **difference} for difference in differences)
     elif code.startswith("___check_global_state"):
         yield {**common, "source": None, **_global_state(leaf, code)}
     else:
@@ -141,12 +143,12 @@ def _tensor_differences(match: re.Match[str], source: str, value: torch.Tensor) 
         for index, (old, new) in enumerate(zip(was, now, strict=False)):
             if old is not None and old != str(new):
                 yield {"source": f"{source}.{name}()[{index}]", "was": old, "now": str(new)}
-    keys, now_keys = (
-        match["keys"],
-        str(torch._C._dispatch_keys(value)).removeprefix("DispatchKeySet(").removesuffix(")"),
-    )
-    if keys != now_keys and match["requires_grad"] == str(value.requires_grad):
-        yield {"source": f"{source} (dispatch keys)", "was": keys, "now": now_keys}
+
+
+def _dispatch_keys(match: re.Match[str], source: str, value: torch.Tensor) -> dict[str, Any]:
+    """What is left where neither shape nor dtype changed: the kind of tensor (a subclass, a sparse or wrapped one)."""
+    now = str(torch._C._dispatch_keys(value)).removeprefix("DispatchKeySet(").removesuffix(")")
+    return {"source": source, "was": f"dispatch keys {match['keys']}", "now": f"dispatch keys {now}"}
 
 
 def _sizes(text: str) -> list[str | None]:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from dynadiag import torch_private
@@ -95,10 +95,12 @@ class Recorder(logging.Handler):
     ) -> None:
         if not self._source:
             metadata, payload = redact.event(metadata, payload)
-        where = (
-            {} if record is None else {"pathname": record.pathname, "lineno": record.lineno, "created": record.created}
-        )
-        self.journal().append(metadata, payload, **where)
+        if record is None:
+            self.journal().append(metadata, payload)
+        else:
+            self.journal().append(
+                metadata, payload, pathname=record.pathname, lineno=record.lineno, created=record.created
+            )
 
     def _probe(self, metadata: Mapping[str, Any], emitter: FrameType) -> None:
         """Look where torch's event says less than its emitter knows."""
@@ -132,27 +134,40 @@ def _read(file: str) -> str | None:
 def _start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
         code = found["code"]
-        data = {"file": code.co_filename, "line": code.co_firstlineno, "function": code.co_qualname}
-        recorder.append("frame", data, metadata)
+        recorder.append("frame", _code(code), metadata)
         recorder.keep_source(code.co_filename, metadata)
+
+
+def _code(code: CodeType) -> dict[str, Any]:
+    return {"file": code.co_filename, "line": code.co_firstlineno, "function": code.co_qualname}
 
 
 def _break(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     for function, local in torch_private.BREAK_EMITTERS.items():
         if found := torch_private.emitter_locals(function, local, emitter):
-            _append_break(recorder, metadata, emitter, found[local], fatal=False)
+            named: dict[str, Any] = {
+                key: found[key] for key in ("gb_type", "explanation", "hints") if key in found
+            }
+            _append_break(recorder, metadata, emitter, found[local], fatal=False, named=named)
             return
 
 
 def _error(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.ERROR_EMITTER, emitter):
-        _append_break(recorder, metadata, emitter, found["e"], fatal=bool(found.get("one_graph")))
+        fatal = bool(found.get("one_graph"))
+        _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named={})
 
 
 def _append_break(
-    recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType, failure: Any, *, fatal: bool
+    recorder: Recorder,
+    metadata: Mapping[str, Any],
+    emitter: FrameType,
+    failure: Any,
+    *,
+    fatal: bool,
+    named: dict[str, Any],
 ) -> None:
-    data = breaks.describe(failure, emitter, fatal=fatal)
+    data = {**breaks.describe(failure, emitter, fatal=fatal), **named}
     recorder.append("break", data, metadata)
     recorder.keep_source(data.get("file"), metadata)
 
@@ -171,9 +186,13 @@ def _guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType)
 
 def _recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.RECOMPILE_EMITTER, emitter):
-        f_locals = found["frame"].f_locals
-        for entry in torch_private.cached_entries(found):
-            recorder.append("recompile", {"failures": list(guards.failures(entry, f_locals))}, metadata)
+        frame = found["frame"]
+        failures = [
+            failure
+            for entry in torch_private.cached_entries(found)
+            for failure in guards.failures(entry, frame.f_locals)
+        ]
+        recorder.append("recompile", {**_code(frame.f_code), "failures": failures}, metadata)
 
 
 _PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {

@@ -42,18 +42,6 @@ class Digest:
         self._compiles = Compiles(self._context)
         self._runs = Runs(self._context)
 
-    def wants(self, kind: str, name: str | None) -> bool:
-        """Whether an event of this kind (and artifact name) says anything to the digest."""
-        name = name if kind == "artifact" and name else kind
-        return (
-            name in _READERS
-            or name in Compiles.KINDS
-            or name in Runs.KINDS
-            or kind.startswith("dynadiag_")
-            or kind == "str"
-            or graphs.stage_of(name) is not None
-        )
-
     def event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
         """The records that this event completes. ``payload`` is called only where the text is needed."""
         name = event.name if event.kind == "artifact" and event.name else event.kind
@@ -74,7 +62,7 @@ class Digest:
             return
         kind = event.kind.removeprefix("dynadiag_")
         if kind == "source":
-            yield from self._context.source(data, payload)
+            yield from self._context.source(data, event.index)
         elif kind == "trial":
             yield from self._context.trial(data)
         elif kind == "graph":

@@ -83,94 +83,94 @@ class Compiles:
         return self._of(compile_id)
 
     def _start(self, event: Event, metadata: dict[str, Any]) -> None:
-        compile = self._renew(event.compile_id)
+        entry = self._renew(event.compile_id)
         data = metadata.get("dynamo_start")
         stack = self._context.stack(data.get("stack") if isinstance(data, dict) else None)
-        compile.user_stack = theirs(stack)
-        compile.attempts = (event.attempt or 0) + 1
+        entry.user_stack = theirs(stack)
+        entry.attempts = (event.attempt or 0) + 1
         frame = self._context.take("frame", event.compile_id)
-        self._name(compile, frame, stack)
+        self._name(entry, frame, stack)
 
-    def _name(self, compile: _Open, frame: Any, stack: tuple[Frame, ...]) -> None:
+    def _name(self, entry: _Open, frame: Any, stack: tuple[Frame, ...]) -> None:
         if isinstance(frame, dict):
-            compile.file, compile.line = text_or_none(frame.get("file")), integer(frame.get("line"))
-            compile.function = original_name(str(frame.get("function", "?")))
+            entry.file, entry.line = text_or_none(frame.get("file")), integer(frame.get("line"))
+            entry.function = original_name(str(frame.get("function", "?")))
         elif stack:
-            compile.file, compile.line, compile.function = stack[-1].file, stack[-1].line, stack[-1].function
+            entry.file, entry.line, entry.function = stack[-1].file, stack[-1].line, stack[-1].function
 
     def _recompiled(self, event: Event) -> None:
-        compile = self._renew(event.compile_id)
+        entry = self._renew(event.compile_id)
         data = self._context.take("recompiled", event.compile_id) or {}
-        compile.reasons = data.get("reasons", ())
+        entry.reasons = data.get("reasons", ())
         if "function" in data:
-            self._name(compile, data, ())
+            self._name(entry, data, ())
 
-    def _measure(self, compile: _Open, data: dict[str, Any], *, forward: bool) -> None:
+    def _measure(self, entry: _Open, data: dict[str, Any], *, forward: bool) -> None:
         for part, names in _PARTS.items():
             for name in names:
                 value = seconds(data.get(name))
                 if value is not None:
                     value = value / 1e6 if name.endswith("_us") else value
-                    compile.parts[part] = compile.parts.get(part, 0.0) + value
+                    entry.parts[part] = entry.parts.get(part, 0.0) + value
         if not forward:
             return
-        compile.measured = True
-        compile.guarded = bool(data.get("has_guarded_code"))
-        compile.error, compile.reason = text_or_none(data.get("fail_type")), text_or_none(data.get("fail_reason"))
-        if compile.file is None:
-            compile.file, compile.line = text_or_none(data.get("co_filename")), integer(data.get("co_firstlineno"))
-            compile.function = original_name(str(data.get("co_name") or "?"))
+        entry.measured = True
+        entry.guarded = bool(data.get("has_guarded_code"))
+        entry.error, entry.reason = text_or_none(data.get("fail_type")), text_or_none(data.get("fail_reason"))
+        if entry.file is None:
+            entry.file, entry.line = text_or_none(data.get("co_filename")), integer(data.get("co_firstlineno"))
+            entry.function = original_name(str(data.get("co_name") or "?"))
 
     def finish(self) -> Iterator[Record]:
         """Every compile, and with it the recompile or the skipped frame that it was."""
-        for compile in sorted([*self._done, *self._open.values()], key=lambda one: one.compile_id == "-"):
-            if compile.compile_id != "-" and "/" in compile.compile_id:
-                yield from self._records(compile)
+        for entry in sorted([*self._done, *self._open.values()], key=lambda one: one.compile_id == "-"):
+            if entry.compile_id != "-" and "/" in entry.compile_id:
+                yield from self._records(entry)
 
-    def _records(self, compile: _Open) -> Iterator[Record]:
-        outcome = self._outcome(compile)
-        limit = _LIMIT in (compile.reason or "")
-        if compile.reasons is not None:
-            yield self._recompile(compile, limit=limit)
-        if outcome == "skipped" and compile.file:
-            reason = compile.reason or "nothing in it to compile"
-            yield SkippedFrame(compile.file, compile.line, compile.function, reason)
+    def _records(self, entry: _Open) -> Iterator[Record]:
+        outcome = self._outcome(entry)
+        limit = _LIMIT in (entry.reason or "")
+        if entry.reasons is not None:
+            yield self._recompile(entry, limit=limit)
+        if outcome == "skipped" and entry.file:
+            reason = entry.reason or "nothing in it to compile"
+            yield SkippedFrame(entry.file, entry.line, entry.function, reason)
         yield Compile(
             index=self._context.number("compile"),
-            compile_id=compile.compile_id,
-            file=compile.file,
-            line=compile.line,
-            function=compile.function,
-            user_stack=compile.user_stack,
+            compile_id=entry.compile_id,
+            file=entry.file,
+            line=entry.line,
+            function=entry.function,
+            user_stack=entry.user_stack,
             outcome=outcome,
-            attempts=compile.attempts,
-            seconds=_seconds(compile.parts),
-            guards=self._context.guards[compile.compile_id],
-            error=compile.error,
-            reason=compile.reason if compile.measured else "the recording ends during this compile",
-            cache=compile.cache,
+            attempts=entry.attempts,
+            seconds=_seconds(entry.parts),
+            guards=self._context.guards[entry.compile_id],
+            error=entry.error,
+            reason=entry.reason if entry.measured else "the recording ends during this compile",
+            cache=entry.cache,
         )
 
-    def _recompile(self, compile: _Open, *, limit: bool) -> Recompile:
+    def _recompile(self, entry: _Open, *, limit: bool) -> Recompile:
         return Recompile(
             index=self._context.number("recompile"),
-            compile_id=compile.compile_id,
-            file=compile.file,
-            line=compile.line,
-            function=compile.function,
-            reasons=compile.reasons or (),
+            compile_id=entry.compile_id,
+            file=entry.file,
+            line=entry.line,
+            function=entry.function,
+            reasons=entry.reasons or (),
             limit_reached=limit,
         )
 
-    def _outcome(self, compile: _Open) -> str:
-        if not compile.measured:
+    def _outcome(self, entry: _Open) -> str:
+        if not entry.measured:
             return "error"
-        if compile.error is not None:
-            soft = compile.error in ("Unsupported", "UserError", "SkipFrame", "RecompileLimitExceeded")
-            return "skipped" if soft and not compile.fatal else "error"
-        if self._context.breaks[compile.compile_id]:
+        if entry.error is not None:
+            soft = entry.error in ("Unsupported", "UserError", "SkipFrame", "RecompileLimitExceeded")
+            return "skipped" if soft and not entry.fatal else "error"
+        if self._context.breaks[entry.compile_id]:
             return "break"
-        return "ok" if compile.guarded else "skipped"
+        return "ok" if entry.guarded else "skipped"
 
 
 def _seconds(parts: dict[str, float]) -> Seconds:

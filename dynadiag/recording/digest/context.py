@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from dynadiag.recording.records import (
@@ -15,33 +14,17 @@ from dynadiag.recording.records import (
     Graph,
     Guard,
     Kernel,
-    Node,
+    NodeOf,
     Recompile,
     Run,
     SkippedFrame,
+    SourceFile,
     Symbol,
     Trial,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The text of one of the user's files when it was recorded."""
-
-    file: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class GraphNode:
-    """A node, and the index of the graph that it belongs to."""
-
-    graph: int
-    node: Node
-
-
 Record: TypeAlias = (
-    Break | Compile | Graph | GraphNode | Guard | Kernel | Recompile | Run | SkippedFrame | Source | Symbol | Trial
+    Break | Compile | Graph | Guard | Kernel | NodeOf | Recompile | Run | SkippedFrame | SourceFile | Symbol | Trial
 )
 
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
@@ -106,9 +89,9 @@ class Context:
             self._found[short] = matches[0] if len(matches) == 1 else None
         return self._found[short]
 
-    def source(self, data: dict[str, Any], payload: Callable[[], str]) -> Iterator[Source]:
+    def source(self, data: dict[str, Any], event: int) -> Iterator[SourceFile]:
         if isinstance(file := data.get("file"), str):
-            yield Source(file, payload())
+            yield SourceFile(file, event)
 
     def trial(self, data: dict[str, Any]) -> Iterator[Trial]:
         seconds = data.get("seconds")

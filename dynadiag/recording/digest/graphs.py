@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from dynadiag.recording.digest.context import Context, GraphNode
-from dynadiag.recording.records import Event, Graph, Node, Span
+from dynadiag.recording.digest.context import Context
+from dynadiag.recording.records import Event, Graph, Node, NodeOf, Span
 
 STAGES = {
     "dynamo_output_graph": "dynamo",
@@ -40,7 +40,7 @@ def stage_of(name: str) -> str | None:
     return STAGES.get(name) or (name if _PASS.match(name) else None)
 
 
-def read(context: Context, event: Event, name: str, payload: Callable[[], str]) -> Iterator[Graph | GraphNode]:
+def read(context: Context, event: Event, name: str, payload: Callable[[], str]) -> Iterator[Graph | NodeOf]:
     """The graph of one stage, and its nodes where the recorder kept them as data."""
     stage = stage_of(name) or name
     kept = context.take("graph", event.compile_id) if stage == "dynamo" else None
@@ -51,7 +51,7 @@ def read(context: Context, event: Event, name: str, payload: Callable[[], str]) 
     else:
         count, ops = _count(payload())
     yield Graph(index, event.compile_id, stage, count, ops, event.index)
-    yield from (GraphNode(index, node) for node in nodes)
+    yield from (NodeOf(index, node) for node in nodes)
 
 
 def _count(text: str) -> tuple[int, int]:

@@ -23,7 +23,6 @@ def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Cal
 
 
 def _names(module: str) -> Iterator[tuple[str, str]]:
-    for name, language in _DEFINED.findall(module):
-        yield name, language
+    yield from _DEFINED.findall(module)
     for extern, op in _CALLED.findall(module):
         yield extern or op, "extern"
