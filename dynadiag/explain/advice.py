@@ -1,14 +1,97 @@
-"""Advice for recompiles: what would have kept the compiled code usable."""
+"""Advice for recompiles: what would have kept the compiled code usable.
+
+torch compiles code for what it saw, and again when a guard on that fails. Whether that is a waste depends on what
+changed: a size can be a symbol, a dtype cannot. What is said here of torch was tried on, or
+read in the source of, torch 2.13.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+
+from dynadiag.explain import advice_tensors, advice_values
+from dynadiag.explain.guards import Reading, read
+from dynadiag.explain.naming import names
 from dynadiag.recording.records import Recompile
 
-__all__ = ["advise"]
+__all__ = ["NO_REASON", "advise"]
 
-_NO_REASON = "no reason was recorded"
+NO_REASON = "No reason was recorded for this recompile."
+
+_LIMIT = (
+    "torch gave up compiling this function: it reached the limit (`torch._dynamo.config.recompile_limit`, 8 "
+    "variants of a function by default, and `accumulated_recompile_limit`, 256). Calls that fit a variant "
+    "compiled so far still use it, all others now run uncompiled, with everything they call.",
+    "End the recompiles first; raise the limit only if all variants are wanted. "
+    "`torch._dynamo.config.fail_on_recompile_limit_hit = True` makes it an exception, and "
+    "`torch._dynamo.config.error_on_recompile = True` does so at the first recompile.",
+)
+_LOWER_BOUND = re.compile(r"2 <= \S+|\S+ >= 2")  # that a size is neither 0 nor 1
+_SETTING_OTHER = "A global setting of torch changed between the calls: set it once, before the first call."
+_SETTINGS = {
+    "grad_mode": "Called with gradients on and off (`no_grad`, `inference_mode`): that is different code. One "
+    "compile for each is expected; warm up both, and do not switch inside a loop.",
+    "autocast": "Called inside and outside autocast: that is different code. Enter `torch.autocast` around "
+    "every call, or none.",
+    "autocast_state": "Called inside and outside autocast, or under another one: enter `torch.autocast` around "
+    "every call, or none.",
+    "num_threads": "The number of threads changed after the first compile: call `torch.set_num_threads` at the start.",
+    "default_dtype": "The default dtype changed after the first compile: set it at the start.",
+    "deterministic_algorithms": "`torch.use_deterministic_algorithms` changed after the first compile: set it "
+    "at the start.",
+}
 
 
 def advise(recompile: Recompile) -> tuple[str, ...]:
-    """What to do about one recompile, most useful first."""
-    return () if recompile.reasons else (_NO_REASON,)
+    """What to do about one recompile, most useful first, each said once."""
+    limit = _LIMIT if recompile.limit_reached else ()
+    if not recompile.reasons:
+        return (*limit, NO_REASON)
+    kinds: dict[str, list[Reading]] = {}
+    for reading in map(read, recompile.reasons):
+        kinds.setdefault(reading.kind, []).append(reading)
+    advice = [text for kind, found in _causes(kinds).items() for text in _ADVICE.get(kind, _other)(found)]
+    return tuple(dict.fromkeys((*limit, *advice)))
+
+
+def _causes(kinds: dict[str, list[Reading]]) -> dict[str, list[Reading]]:
+    """The kinds without those that only follow from others: strides from sizes, and the sizes of an older, static
+    entry from the shapes that the newest, dynamic one could not take."""
+    sizes = kinds.get("size", [])
+    if "shape" in kinds:
+        sizes = [item for item in sizes if advice_tensors.is_special(item)]
+        if sizes and all(_LOWER_BOUND.fullmatch(item.index or "") for item in kinds["shape"]):
+            kinds = {**kinds, "shape": []}
+    if kinds.get("size"):
+        kinds = {**kinds, "size": sizes, "stride": []}
+    return {kind: found for kind, found in kinds.items() if found}
+
+
+def _global_state(found: Sequence[Reading]) -> list[str]:
+    return [_SETTINGS.get((item.index or item.subject or "").split("(")[0], _SETTING_OTHER) for item in found]
+
+
+def _other(found: Sequence[Reading]) -> list[str]:
+    return [f"{names(found)} changed: keep it the same for every call, or pass what depends on it as a tensor."]
+
+
+_ADVICE: dict[str, Callable[[Sequence[Reading]], list[str]]] = {
+    "size": advice_tensors.size,
+    "shape": advice_tensors.shape,
+    "rank": advice_tensors.rank,
+    "dtype": advice_tensors.dtype,
+    "stride": advice_tensors.stride,
+    "device": advice_tensors.device,
+    "requires_grad": advice_tensors.requires_grad,
+    "dispatch_keys": advice_tensors.dispatch_keys,
+    "global_state": _global_state,
+    "length": advice_values.length,
+    "keys": advice_values.keys,
+    "membership": advice_values.membership,
+    "identity": advice_values.identity,
+    "type": advice_values.type_,
+    "alias": advice_tensors.alias,
+    "presence": advice_values.presence,
+    "value": advice_values.value,
+}

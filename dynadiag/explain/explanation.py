@@ -10,9 +10,12 @@ from dataclasses import dataclass, replace
 
 from dynadiag.explain.advice import advise
 from dynadiag.explain.causes import group, original_name, roots
+from dynadiag.explain.guards import complete
 from dynadiag.explain.impact import Impact, impacts
 from dynadiag.explain.registry import Registry
 from dynadiag.explain.source import Readable
+from dynadiag.explain.timing import Timing, timing
+from dynadiag.explain.verdict import Verdict, verdict
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -49,6 +52,8 @@ class Explanation:
     advice: tuple[tuple[str, ...], ...]
     sources: Mapping[str, str]
     notes: tuple[str, ...]
+    timing: Timing | None
+    verdict: Verdict
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -81,20 +86,28 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
     breaks = group([known.complete(item) for item in recording.breaks()])
     compiles = tuple(replace(item, function=original_name(item.function)) for item in recording.compiles())
     recompiles = tuple(replace(item, function=original_name(item.function)) for item in recording.recompiles())
+    graphs, skipped = recording.graphs(), recording.skipped()
     return Explanation(
         run=recording.run,
         compiles=compiles,
         breaks=breaks,
-        skipped=recording.skipped(),
+        skipped=skipped,
         recompiles=recompiles,
-        graphs=recording.graphs(),
+        graphs=graphs,
         guards=recording.guards(),
         kernels=recording.kernels(),
         symbols=recording.symbols(),
         advice=tuple(advise(item) for item in recompiles),
         sources=_sources(recording, _files(breaks, compiles, recompiles)),
         notes=recording.run.notes,
+        timing=timing(compiles),
+        verdict=verdict(recording.run, compiles, graphs, roots(breaks), skipped, recording.counts()),
     )
+
+
+def _recompile(item: Recompile) -> Recompile:
+    reasons = tuple(complete(reason) for reason in item.reasons)
+    return replace(item, function=original_name(item.function), reasons=reasons)
 
 
 def _files(breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Iterable[Recompile]) -> set[str]:

@@ -1,0 +1,133 @@
+"""Advice where a tensor changed: its sizes, dtype, layout, kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dynadiag.explain.guards import Reading
+from dynadiag.explain.naming import names, shown
+
+__all__ = [
+    "alias",
+    "device",
+    "dispatch_keys",
+    "dtype",
+    "is_special",
+    "rank",
+    "requires_grad",
+    "shape",
+    "size",
+    "stride",
+]
+
+_MOST_DIMENSIONS = 4  # of sizes that are named one by one; with more, dynamic=True says it shorter
+_SPECIAL_SIZES = ("0", "1")  # torch always compiles for these apart
+_BY_ITSELF = (
+    "(By itself torch makes a size a symbol when it first changes, at the price of this recompile; with "
+    "`dynamic=False`, never.)"
+)
+
+
+def size(found: Sequence[Reading]) -> list[str]:
+    if any("_parameters[" in (item.subject or "") for item in found):
+        return [
+            "A parameter has another shape: torch treats shapes of parameters as constants. Expect one compile "
+            "for each shape, or set `torch._dynamo.config.force_parameter_static_shapes = False`."
+        ]
+    special = [item for item in found if is_special(item)]
+    changed = [item for item in found if item not in special]
+    advice = [_changed_size(changed)] if changed else []
+    if special:
+        item = special[0]
+        advice.append(
+            "torch always compiles sizes 0 and 1 apart from all others: avoid them (drop the last short batch, "
+            f"pad), or `torch._dynamo.decorators.mark_unbacked({shown(item.subject)}, {item.index})`."
+        )
+    return advice
+
+
+def is_special(item: Reading) -> bool:
+    return item.now in _SPECIAL_SIZES or item.was in _SPECIAL_SIZES
+
+
+def _changed_size(found: Sequence[Reading]) -> str:
+    dims = list(dict.fromkeys((shown(item.subject), item.index) for item in found))
+    if len({(item.subject, item.index, item.was) for item in found}) > len(dims):
+        return (
+            "The size changed before, and the code was still made for one size only: the program was compiled with "
+            "`dynamic=False`, the dimension is marked static, or Python code needs its number. Remove that, or "
+            "pad to a few sizes."
+        )
+    if len(dims) > _MOST_DIMENSIONS:
+        return (
+            f"Sizes change: `torch.compile(..., dynamic=True)` makes them symbols from the first call on. {_BY_ITSELF}"
+        )
+    calls = ", ".join(f"`torch._dynamo.mark_dynamic({name}, {index})`" for name, index in dims)
+    return (
+        f"The size changes: call {calls} before the first call, or use `torch.compile(..., dynamic=True)`. {_BY_ITSELF}"
+    )
+
+
+def shape(found: Sequence[Reading]) -> list[str]:
+    return list(dict.fromkeys(_shape_of(shown(item.index)) for item in found))
+
+
+def _shape_of(expression: str) -> str:
+    made = f"The code is dynamic, but made for `{expression}`"
+    if re.search(r"== \d+$", expression):
+        return (
+            f"{made}: something needs that size as a number (Python code, an operator). Avoid it, or pad to one size."
+        )
+    if "==" in expression:
+        return (
+            f"{made}: in the calls before, these sizes went together. Where they need not, make them differ in "
+            "the first call, or mark both with `torch._dynamo.mark_dynamic`."
+        )
+    return (
+        f"{made}: a branch on the size, in the program or in torch, takes another way beyond it. Keep to one side, or "
+        "expect one compile for each; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a range."
+    )
+
+
+def rank(found: Sequence[Reading]) -> list[str]:
+    return [
+        f"{names(found)} came with another number of dimensions: that always needs code of its own. Reshape to one "
+        "(`unsqueeze`, `view`) before the call."
+    ]
+
+
+def dtype(found: Sequence[Reading]) -> list[str]:
+    return [
+        f"{names(found)} came in another dtype: code is made for each dtype. Convert before the call, or expect one "
+        "compile for each and call each once to warm up. Under autocast, check that every call is inside it."
+    ]
+
+
+def stride(found: Sequence[Reading]) -> list[str]:
+    return [f"{names(found)} came with another memory layout: call `.contiguous()` on it before the compiled call."]
+
+
+def device(found: Sequence[Reading]) -> list[str]:
+    return [f"{names(found)} came on another device: code is made for each device. Move it before the call."]
+
+
+def requires_grad(found: Sequence[Reading]) -> list[str]:
+    return [
+        f"{names(found)} came with another `requires_grad`: with and without gradients is different code. Expect one "
+        "compile for each, or `detach()` before the call where no gradient is wanted."
+    ]
+
+
+def dispatch_keys(found: Sequence[Reading]) -> list[str]:
+    return [
+        f"{names(found)} is another kind of tensor (made under inference mode, a subclass, a view for `vmap`, "
+        "...): make it the same way for every call."
+    ]
+
+
+def alias(_found: Sequence[Reading]) -> list[str]:
+    return [
+        "Two arguments were the same tensor (or shared memory) in one call and not in the other: `clone()` one "
+        "of them, or always pass them alike."
+    ]

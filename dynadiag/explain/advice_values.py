@@ -1,0 +1,119 @@
+"""Advice where a Python value or object changed: numbers, flags, containers, functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dynadiag.explain.guards import Reading
+from dynadiag.explain.naming import is_global, names, shown
+
+__all__ = ["identity", "keys", "length", "membership", "presence", "type_", "value"]
+
+_INTEGER = re.compile(r"-?\d+")
+_FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
+
+
+def value(found: Sequence[Reading]) -> list[str]:
+    seen: dict[str | None, set[str | None]] = {}
+    for item in found:
+        seen.setdefault(item.subject, set()).add(item.was)
+    return [text for item in found for text in _value_of(item, len(seen[item.subject]) > 1)]
+
+
+def _value_of(item: Reading, again: bool) -> list[str]:
+    subject, was = item.subject or "", item.was or ""
+    name = f"`{shown(subject)}`"
+    if subject.endswith(".training"):
+        return [
+            f"{name} switched (`model.train()`, `model.eval()`): one compile for each mode is expected, and "
+            "both are kept. Warm up both; do not switch inside a loop."
+        ]
+    if _is_attribute(subject):
+        return [_attribute(name, was)]
+    if is_global(subject):
+        return [f"The global {name} changed, and its value is part of the code: pass it as an argument, as a tensor."]
+    return [_argument(name, was, again)]
+
+
+def _is_attribute(subject: str) -> bool:
+    """Whether a source is an attribute of something (``L['self'].k``), not a name (``n``, ``L['n']``)."""
+    return "." in re.sub(r"\[.*?\]", "", subject)
+
+
+def _attribute(name: str, was: str) -> str:
+    if _FLOAT.fullmatch(was):
+        return (
+            f"The float attribute {name} changed. Keep it in a tensor (`register_buffer`), or pass it as an "
+            "argument: torch then makes it an input of the graph."
+        )
+    if _INTEGER.fullmatch(was):
+        return (
+            f"The integer attribute {name} changed, and its value is part of the code: one compile for each. "
+            "Keep it in a tensor (`register_buffer`), pass it as an argument, or, on a module, set "
+            "`torch._dynamo.config.allow_unspec_int_on_nn_module = True`."
+        )
+    return f"The attribute {name} changed, and its value is part of the code: set it once, before the first call."
+
+
+def _argument(name: str, was: str, again: bool) -> str:
+    if again and _INTEGER.fullmatch(was):
+        return (
+            f"The integer {name} changed before and is still a constant: it was compiled with `dynamic=False`, "
+            "or Python code needs to know it (a loop count, an index, a branch). Pass a tensor, or take that "
+            "code out of the function."
+        )
+    if _INTEGER.fullmatch(was):
+        return (
+            f"The integer {name} changed. From now on torch makes it a symbol; `torch.compile(..., "
+            "dynamic=True)` does so from the first call on. (0 and 1 remain constants, and so does an integer "
+            "that Python code needs to know.)"
+        )
+    if _FLOAT.fullmatch(was):
+        return (
+            f"The float {name} changed. From now on torch makes it an input; pass a tensor to have it so "
+            "from the first call."
+        )
+    return (
+        f"{name} is a constant of the code: each value of it is compiled apart. With few values call each once "
+        "to warm up; with many, take the choice out of the compiled function."
+    )
+
+
+def length(found: Sequence[Reading]) -> list[str]:
+    return [
+        f"{names(found)} has another number of items: a loop over it is unrolled, so each number is code of "
+        "its own. Stack the items into one tensor, pad to one length, or loop outside and compile what is done "
+        "to one item."
+    ]
+
+
+def keys(found: Sequence[Reading]) -> list[str]:
+    return [f"{names(found)} has other keys, or in another order: use the same keys for every call, in the same order."]
+
+
+def membership(found: Sequence[Reading]) -> list[str]:
+    return [
+        f"What {names(found)} contains changed, and the code asked: look it up before the call and pass the answer."
+    ]
+
+
+def identity(found: Sequence[Reading]) -> list[str]:
+    code = any((item.subject or "").endswith("__code__") for item in found)
+    if code or any("function" in (item.index or item.was or "") for item in found):
+        return [
+            f"{names(found)} is another function than before: each is compiled apart. Do not make functions "
+            "or lambdas anew for each call; for a few fixed ones, expect one compile each."
+        ]
+    return [
+        f"{names(found)} is another object than before, and the code is bound to the object. Pass the same "
+        "one, or pass the tensors and numbers in it instead."
+    ]
+
+
+def type_(found: Sequence[Reading]) -> list[str]:
+    return [f"{names(found)} is of another type than before: code is made for each type. Pass one type always."]
+
+
+def presence(found: Sequence[Reading]) -> list[str]:
+    return [f"{names(found)} was there in one call and not in the other: define it from the start (in `__init__`)."]

@@ -1,0 +1,144 @@
+"""What a failed guard says, read from its text or from the fields that the recorder filled.
+
+A recompile's reasons come in two forms. The recorder asks each guard again and fills ``source``, ``was`` and
+``now``. torch's own trace has one sentence for each cached entry (``tensor 'x' size mismatch at index 0. expected
+4, actual 5``; ``s.k == 1   # the user's line``), all that a foreign log holds. The sentences are those of
+``torch/csrc/dynamo/guards.cpp`` and ``torch/_dynamo/guards.py`` as torch 2.13 prints them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from dynadiag.recording.records import GuardFailure
+
+__all__ = ["Reading", "complete", "plain", "read"]
+
+_ENTRY = re.compile(r"^\[?!?\d[\d/]*\]?: ")  # "0/1: ", the cached entry that a reason belongs to
+
+# Ends of the `source` that the recorder gives a part of a tensor, and the kind that a change of it is.
+_PARTS = (
+    (re.compile(r"\.size\(\)\[(?P<index>\d+)\]$"), "size"),
+    (re.compile(r"\.stride\(\)\[(?P<index>\d+)\]$"), "stride"),
+    (re.compile(r"\.dtype$"), "dtype"),
+    (re.compile(r"\.device$"), "device"),
+    (re.compile(r"\.requires_grad$"), "requires_grad"),
+    (re.compile(r"\.dim\(\)$"), "rank"),
+    (re.compile(r" \(dispatch keys\)$"), "dispatch_keys"),
+)
+
+_TENSOR = r"tensor '(?P<source>.*)' "
+_CHANGE = r"expected (?P<was>.*?), actual (?P<now>.*?)(\. Guard failed on a parameter.*)?"
+# Tried in this order on the plain text of a guard.
+_TEXTS = tuple(
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in (
+        (_TENSOR + r"size mismatch at index (?P<index>\d+)\. " + _CHANGE, "size"),
+        (_TENSOR + r"stride mismatch at index (?P<index>\d+)\. " + _CHANGE, "stride"),
+        (_TENSOR + r"rank mismatch\. " + _CHANGE, "rank"),
+        (_TENSOR + r"dtype mismatch\. " + _CHANGE, "dtype"),
+        (_TENSOR + r"dispatch key set mismatch\. " + _CHANGE, "dispatch_keys"),
+        (_TENSOR + r"requires_grad mismatch\. expected requires_grad=(?P<was>\w+).*", "requires_grad"),
+        (
+            _TENSOR + r"Tensor device index mismatch\. Expected device index to be (?P<was>.*?), .* (?P<now>\S+)",
+            "device",
+        ),
+        (r"expected type of '(?P<source>.*)' to be a tensor type, .*found (?P<now>.*)", "type"),
+        (r"GLOBAL_STATE changed: ?(?P<index>.*?)\s*", "global_state"),
+        (r"Duplicate tensors? found.*", "alias"),
+        (r"(?P<source>\S+) is (not )?[A-Za-z_]\S*", "alias"),
+        (r"(not )?check_(no_)?aliasing.*|.*STORAGE_OVERLAPPING.*", "alias"),
+        (r"(?P<source>.+) exists", "presence"),
+        (r"(not )?(no_)?hasattr\((?P<source>.+), .*\)", "presence"),
+        (r"___check_obj_id\((?P<source>.+), \d+\)(, type=(?P<index>.*))?", "identity"),
+        (r"___check_type_id\((?P<source>.+), \d+\)(, type=(?P<was>.*))?", "type"),
+        (r"(not )?len\((?P<source>.+)\) [!=]= (?P<was>\d+)|not (?P<index>\S+)", "length"),
+        (r"list\(dict\.keys\((?P<source>.+)\)\).* == (?P<was>.*)", "keys"),
+        (r"(not )?set\.__contains__\((?P<source>.+), (?P<index>.*)\)", "membership"),
+        (r"(not )?___dict_contains\((?P<index>.+), (?P<source>.+)\)", "membership"),
+        (r"(?P<source>.+?) == (?P<was>.+)", "value"),
+    )
+)
+# A guard on symbolic sizes is an expression over them, whatever source the recorder picked out of it.
+_SHAPE = re.compile(r".*\.(size|stride)\(\)\[\d+\].*", re.DOTALL)
+_BOOLS = {"0": "False", "1": "True"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A failed guard understood. ``kind`` is "other" where it was not.
+
+    ``subject`` is the source without the part that changed (``L['x']`` of ``L['x'].size()[0]``). ``index`` is the
+    dimension for a size or stride, the whole expression for a guard on shapes, the name of the setting for a global
+    state, the key for a membership.
+    """
+
+    kind: str
+    subject: str | None
+    index: str | None
+    was: str | None
+    now: str | None
+
+
+def plain(guard: str) -> str:
+    """A guard's own text: without the entry it belongs to, the comment that quotes the user's line, the stack."""
+    text = _ENTRY.sub("", guard).split("\nUser stack trace:")[0]
+    return re.split(r"\s+# ", text, maxsplit=1)[0].strip() or guard.strip()
+
+
+def read(failure: GuardFailure) -> Reading:
+    """What failed, by the recorder's fields where it filled them, otherwise by torch's sentence."""
+    text = plain(failure.guard)
+    if _SHAPE.fullmatch(text):
+        return Reading("shape", failure.source, text, failure.was, failure.now)
+    for pattern, kind in _PARTS:
+        if failure.source and (match := pattern.search(failure.source)):
+            index = match.groupdict().get("index")
+            return Reading(kind, failure.source[: match.start()], index, failure.was, failure.now)
+    for pattern, kind in _TEXTS:
+        if match := pattern.fullmatch(text):
+            return _from_text(kind, match, failure)
+    return Reading("other", failure.source, None, failure.was, failure.now)
+
+
+def complete(failure: GuardFailure) -> GuardFailure:
+    """The failure with its plain guard, and the fields that only torch's sentence held."""
+    reading = read(failure)
+    return replace(
+        failure,
+        guard=plain(failure.guard),
+        source=failure.source or _source(reading),
+        was=failure.was if failure.was is not None else reading.was,
+        now=failure.now if failure.now is not None else reading.now,
+    )
+
+
+def _from_text(kind: str, match: re.Match[str], failure: GuardFailure) -> Reading:
+    found = match.groupdict()
+    was = found.get("was")
+    if kind == "requires_grad" and was in _BOOLS:
+        was = _BOOLS[was]
+    now = found.get("now") or _opposite(kind, was)
+    return Reading(
+        kind,
+        failure.source or found.get("source"),
+        found.get("index"),
+        failure.was if failure.was is not None else was,
+        failure.now if failure.now is not None else now,
+    )
+
+
+def _opposite(kind: str, was: str | None) -> str | None:
+    """What a value must be now, where it can only be one of two."""
+    return {"True": "False", "False": "True"}.get(was or "") if kind == "requires_grad" else None
+
+
+def _source(reading: Reading) -> str | None:
+    """The exact place in the program's data, in torch's notation."""
+    if reading.subject is None:
+        return reading.index if reading.kind == "global_state" else None
+    if reading.kind in ("size", "stride") and reading.index is not None:
+        return f"{reading.subject}.{reading.kind}()[{reading.index}]"
+    suffix = {"dtype": ".dtype", "rank": ".dim()", "requires_grad": ".requires_grad", "device": ".device"}
+    return reading.subject + suffix.get(reading.kind, "")

@@ -1,0 +1,89 @@
+"""Where the time went: in which compiles, first or again, and in which part of the compiler.
+
+A recording has the times of compiles, not of calls. The slow first call is the first compile of each frame it
+reaches; a later call is slow because some frame is compiled again, or for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dynadiag.explain.impact import frame_of
+from dynadiag.recording.records import Compile, Seconds
+
+__all__ = ["Share", "Spent", "Timing", "shares", "timing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of the compiler and the seconds spent in it alone."""
+
+    part: str  # "dynamo" | "aot" | "inductor" | "codegen" | "other"
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One compile that took time; ``again`` where its frame had been compiled before."""
+
+    compile: Compile
+    again: bool
+    seconds: float
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of compiling in all, in first compiles and in later ones, and each compile, the slowest first."""
+
+    total: float
+    first: float
+    again: float
+    shares: tuple[Share, ...]
+    spent: tuple[Spent, ...]
+
+
+def timing(compiles: Sequence[Compile]) -> Timing | None:
+    """The times of a run; ``None`` where no compile has any."""
+    seen: set[str] = set()
+    spent: list[Spent] = []
+    for item in compiles:
+        frame = frame_of(item.compile_id)
+        if item.seconds.total is not None:
+            spent.append(Spent(item, frame in seen, item.seconds.total, shares(item.seconds)))
+        seen.add(frame)
+    if not spent:
+        return None
+    again = sum(item.seconds for item in spent if item.again)
+    total = sum(item.seconds for item in spent)
+    slowest = tuple(sorted(spent, key=lambda item: -item.seconds))
+    return Timing(total, total - again, again, _sum(item.shares for item in spent), slowest)
+
+
+def shares(seconds: Seconds) -> tuple[Share, ...]:
+    """The nested times of a compile as parts that add up to its total; parts of no length are left out.
+
+    A clock that ran unevenly may make an inner time longer than the outer one: its excess is not counted twice.
+    """
+    total = seconds.total or 0.0
+    dynamo = min(seconds.dynamo or 0.0, total)
+    aot = min(max(seconds.aot or 0.0, seconds.inductor or 0.0, seconds.codegen or 0.0), total - dynamo)
+    inductor = min(max(seconds.inductor or 0.0, seconds.codegen or 0.0), aot)
+    codegen = min(seconds.codegen or 0.0, inductor)
+    parts = (
+        Share("dynamo", dynamo),
+        Share("aot", aot - inductor),
+        Share("inductor", inductor - codegen),
+        Share("codegen", codegen),
+        Share("other", total - dynamo - aot),
+    )
+    return tuple(part for part in parts if part.seconds > 0)
+
+
+def _sum(each: Iterable[tuple[Share, ...]]) -> tuple[Share, ...]:
+    found: dict[str, float] = {}
+    for parts in each:
+        for part in parts:
+            found[part.part] = found.get(part.part, 0.0) + part.seconds
+    return tuple(Share(part, seconds) for part, seconds in found.items())

@@ -1,0 +1,90 @@
+"""The answer in one sentence: is the whole one graph, and if nothing was compiled, why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dynadiag.recording.records import Break, Compile, Graph, Run, SkippedFrame
+
+__all__ = ["Verdict", "verdict"]
+
+_REASONS = 3  # reasons for skipped frames that are named
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``kind`` for programs, ``sentence`` for people, ``why`` where there is more to say."""
+
+    kind: str  # "one_graph" | "whole" | "split" | "failed" | "nothing"
+    sentence: str
+    why: tuple[str, ...] = ()
+
+
+def verdict(
+    run: Run,
+    compiles: Sequence[Compile],
+    graphs: Sequence[Graph],
+    roots: Sequence[Break],
+    skipped: Sequence[SkippedFrame],
+    counts: Mapping[str, int],
+) -> Verdict:
+    """What a run comes to. `counts` are the events that the recording holds, by kind."""
+    made = sum(graph.stage == "dynamo" for graph in graphs)
+    split = [item for item in roots if not item.fatal]
+    if not compiles and not made and not roots:
+        return Verdict("nothing", "Nothing was compiled.", _why_nothing(run, skipped, counts))
+    if not made:
+        return Verdict("nothing", "No graph was compiled.", _why_no_graph(compiles, skipped))
+    if any(item.fatal for item in roots):
+        return Verdict("failed", "torch refused to compile a function that had to be one graph (fullgraph=True).")
+    if split:
+        return Verdict("split", f"Not one graph: {_count(len(split), 'graph break')} in the way.")
+    if _variants(compiles) == 1:
+        return Verdict("one_graph", "All that was compiled is one graph.")
+    return Verdict("whole", f"No graph break: each of {_variants(compiles)} compiled functions is one graph.")
+
+
+def _variants(compiles: Sequence[Compile]) -> int:
+    """Functions that were compiled, whatever the number of their variants."""
+    return len({(item.file, item.line, item.function) for item in compiles if item.outcome in ("ok", "break")}) or 1
+
+
+def _why_nothing(run: Run, skipped: Sequence[SkippedFrame], counts: Mapping[str, int]) -> tuple[str, ...]:
+    """What is known of the reason. The recorder's own notes (disabled, torch never imported) stand beside it."""
+    if skipped:
+        return (f"Every frame that Dynamo looked at was left to Python: {_common(skipped)}.",)
+    if run.notes:
+        return ("The notes say what is known.",)
+    if run.torch is None:
+        return ("The program never imported torch.",)
+    if not any(count for kind, count in counts.items() if not kind.startswith("dynadiag_")):
+        return (
+            "torch reported no event at all: nothing that `torch.compile` returned was called, or compiling "
+            "was disabled.",
+        )
+    return ("No call reached a function that `torch.compile` had returned.",)
+
+
+def _why_no_graph(compiles: Sequence[Compile], skipped: Sequence[SkippedFrame]) -> tuple[str, ...]:
+    failed = [item for item in compiles if item.outcome == "error"]
+    if failed:
+        kinds = ", ".join(dict.fromkeys(item.error or "an exception" for item in failed))
+        return (f"{_count(len(failed), 'compile')} failed: {kinds}.",)
+    if skipped:
+        return (f"Frames were left to Python: {_common(skipped)}.",)
+    reasons = list(dict.fromkeys(item.reason for item in compiles if item.reason))
+    if reasons:
+        return tuple(reasons[:_REASONS])
+    return ("No frame held a tensor operation that Dynamo could put in a graph.",)
+
+
+def _common(skipped: Sequence[SkippedFrame]) -> str:
+    """The most usual reasons, with how often each was given."""
+    ranked = Counter(item.reason or "no reason was recorded" for item in skipped).most_common(_REASONS)
+    return "; ".join(f"{reason} ({_count(count, 'frame')})" for reason, count in ranked)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

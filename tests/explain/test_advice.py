@@ -1,0 +1,140 @@
+"""The advice fits the guard that failed; the guards are torch's own, from real recompiles."""
+
+from __future__ import annotations
+
+import pytest
+
+from dynadiag.explain.advice import NO_REASON, advise
+from dynadiag.explain.guards import complete, plain, read
+from tests.explain.build import a_failure, a_recompile
+
+# Sentences that torch 2.13 wrote, and what must stand in the advice.
+SENTENCES = {
+    "0/0: tensor 'x' size mismatch at index 1. expected 4, actual 5": "mark_dynamic(x, 1)",
+    "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 1": "sizes 0 and 1",
+    "0/0: tensor 'x' rank mismatch. expected 1, actual 2": "number of dimensions",
+    "0/0: tensor 'x' dtype mismatch. expected Float, actual BFloat16": "another dtype",
+    "0/0: tensor 'x' stride mismatch at index 0. expected 3, actual 1": ".contiguous()",
+    "0/0: tensor 'x' requires_grad mismatch. expected requires_grad=0": "requires_grad",
+    "0/0: GLOBAL_STATE changed: grad_mode ": "no_grad",
+    "0/0: GLOBAL_STATE changed: autocast(cpu)_enabled ": "torch.autocast",
+    "0/0: GLOBAL_STATE changed: num_threads ": "set_num_threads",
+    "0/0: n == 3          # def f(x, n): return x + n  # g.py:33 in f": "integer `n`",
+    "0/0: n == 3.0        # def f(x, n): return x + n  # g.py:33 in f": "float `n`",
+    "0/0: m == 'a'        # def f(x, m): ...  # g.py:36 in f": "`m` is a constant",
+    "0/0: len(xs) == 3    # def f(xs): return sum(xs)": "number of items",
+    "0/0: len(d) != 1": "number of items",
+    "0/0: list(dict.keys(d))[0] == 'a'": "other keys",
+    "0/0: ___check_obj_id(f.__code__, 1406845), type=<class 'code'>  # f(x)": "`f` is another function",
+    "0/0: ___check_type_id(o, 938915), type=<class '__main__.O'>  # o.a": "another type",
+    "0/0: self.k == 1     # x * self.k (HINT: torch.compile considers ...)": "allow_unspec_int_on_nn_module",
+    "0/0: self.f == 1.0   # x * self.f": "float attribute `self.f`",
+    "0/0: self._modules['d'].training == True  # F.dropout(...)": "`self.d.training` switched",
+    "0/0: G['SCALE'] == 1  # x + SCALE": "global `SCALE`",
+    '0/0: Duplicate tensors found: ["x", "y"]': "same tensor",
+    "0/0: x is y          # x + y": "same tensor",
+    "0/0: set.__contains__(d, 3)  # 3 in d": "contains changed",
+    "0/1: y.size()[0] == x.size()[0]  # (unknown var s17, please file a bug)": "y.size()[0] == x.size()[0]",
+    "0/1: x.size()[0] <= 5  # if x.shape[0] > 5": "branch on the size",
+    "0/0: expected type of 'x' to be a tensor type, ' but found <class 'torch.nn.parameter.Parameter'>": "type",
+}
+
+
+@pytest.mark.parametrize(("sentence", "expected"), SENTENCES.items())
+def test_advice_fits_the_sentence(sentence: str, expected: str) -> None:
+    advice = advise(a_recompile(sentence))
+    assert len(advice) == 1
+    assert expected in advice[0]
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_every_sentence_is_understood(sentence: str) -> None:
+    assert read(a_failure(sentence)).kind != "other"
+
+
+def test_fields_of_the_recorder_are_read_before_the_guards_text() -> None:
+    guard = "check_tensor(L['x'], Tensor, DispatchKeySet(CPU), torch.float32, device=None, size=[4], stride=[1])"
+    failure = a_failure(guard, source="L['x'].size()[0]", was="4", now="5")
+    recompile = a_recompile(reasons=(failure,))
+    assert "mark_dynamic(x, 0)" in advise(recompile)[0]
+    assert complete(failure) == failure
+
+
+def test_a_sentence_alone_gives_source_and_values() -> None:
+    done = complete(a_failure("0/0: tensor 'x' size mismatch at index 1. expected 4, actual 5"))
+    assert (done.source, done.was, done.now) == ("x.size()[1]", "4", "5")
+    done = complete(a_failure("tensor 'x' requires_grad mismatch. expected requires_grad=0"))
+    assert (done.source, done.was, done.now) == ("x.requires_grad", "False", "True")
+    done = complete(a_failure("0/0: GLOBAL_STATE changed: grad_mode "))
+    assert (done.source, done.was, done.now) == ("grad_mode", None, None)
+
+
+def test_a_guard_on_a_parameter_keeps_its_values() -> None:
+    sentence = (
+        "tensor 'self._parameters['w']' size mismatch at index 0. expected 4, actual 5. Guard failed on a parameter, "
+        "consider using torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
+    )
+    assert read(a_failure(sentence)).now == "5"
+    assert "force_parameter_static_shapes" in advise(a_recompile(sentence))[0]
+
+
+def test_without_reasons_that_is_said() -> None:
+    assert advise(a_recompile()) == (NO_REASON,)
+
+
+def test_the_limit_is_explained_first() -> None:
+    advice = advise(a_recompile("m == 'a'", limit_reached=True))
+    assert "recompile_limit" in advice[0]
+    assert "run uncompiled" in advice[0]
+    assert "`m`" in advice[-1]
+
+
+def test_strides_follow_from_sizes() -> None:
+    both = a_recompile(
+        "tensor 'x' size mismatch at index 0. expected 4, actual 5",
+        "tensor 'x' stride mismatch at index 1. expected 4, actual 5",
+    )
+    assert not any("contiguous" in text for text in advise(both))
+
+
+def test_the_static_entry_beside_a_dynamic_one_gives_no_advice() -> None:
+    advice = advise(
+        a_recompile("0/1: 2 <= x.size()[0] <= 5", "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6")
+    )
+    assert len(advice) == 1
+    assert "branch on the size" in advice[0]
+
+
+def test_size_one_after_a_dynamic_entry_is_explained_as_such() -> None:
+    advice = advise(
+        a_recompile("0/1: 2 <= x.size()[0]", "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 1")
+    )
+    assert len(advice) == 1
+    assert "mark_unbacked(x, 0)" in advice[0]
+
+
+def test_a_size_that_stays_constant_is_not_to_be_marked_dynamic() -> None:
+    advice = advise(
+        a_recompile(
+            "0/1: tensor 'x' size mismatch at index 0. expected 5, actual 6",
+            "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6",
+        )
+    )
+    assert "dynamic=False" in advice[0]
+    assert "mark_dynamic" not in advice[0]
+
+
+def test_an_integer_that_changed_before_is_not_said_to_become_a_symbol() -> None:
+    advice = advise(a_recompile("0/1: n == 4", "0/0: n == 3"))
+    assert advice == tuple(dict.fromkeys(advice))
+    assert "still a constant" in advice[0]
+
+
+def test_the_same_advice_is_given_once() -> None:
+    assert len(advise(a_recompile("self.k == 1", "self.k == 2"))) == 1
+
+
+def test_plain_takes_off_entry_comment_and_stack() -> None:
+    text = "0/0: n == 3    # def f(x, n): return x + n  # g.py:3 in f\nUser stack trace:\n  File g.py"
+    assert plain(text) == "n == 3"
+    assert plain("m == '# a'") == "m == '# a'"
