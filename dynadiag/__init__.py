@@ -15,10 +15,14 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["DynadiagError", "__version__"]
+__all__ = ["DynadiagError", "UnreadableInput", "__version__", "explain", "open", "record"]
 
 _WHERE = {
     "DynadiagError": "dynadiag.errors",
+    "UnreadableInput": "dynadiag.errors",
+    "explain": "dynadiag.api",
+    "open": "dynadiag.api",
+    "record": "dynadiag.api",
 }
 
 

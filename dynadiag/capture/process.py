@@ -17,7 +17,7 @@ from dynadiag.capture.recorder import Recorder
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 
-JOURNAL_SUFFIX = ".journal"
+RECORDING_SUFFIX = ".dynadiag"
 
 
 def record_this_process() -> None:
@@ -43,28 +43,41 @@ def record_this_process() -> None:
 
 
 def _open(folder: Path, settings: settings_.Settings) -> Journal:
-    rank = os.environ.get("RANK")
-    name = f"{f'rank{rank}-' if rank else ''}{socket.gethostname()}-{os.getpid()}-{time.time_ns()}{JOURNAL_SUFFIX}"
+    main = settings.parent == os.getppid() and settings.journal is not None
+    path = Path(settings.journal) if main and settings.journal else _own_path(folder, settings)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DynadiagError(f"cannot make the folder {folder}: {error.strerror}") from error
-    journal = Journal.create(folder / name, settings.limit)
+    journal = Journal.create(path, settings.limit)
     journal.append({"dynadiag_run": run_header(settings.target)})
     return journal
+
+
+def _own_path(folder: Path, settings: settings_.Settings) -> Path:
+    """The name of this process's recording: with its rank where the launcher gave one."""
+    rank = os.environ.get("RANK")
+    lead = Path(settings.journal).stem if settings.journal else socket.gethostname()
+    name = f"{lead}-rank{rank}" if rank else f"{lead}-{os.getpid()}"
+    path = folder / f"{name}{RECORDING_SUFFIX}"
+    return path if not path.exists() else folder / f"{name}-{os.getpid()}-{time.time_ns()}{RECORDING_SUFFIX}"
 
 
 def run_header(target: str | None) -> dict[str, Any]:
     """What is known of a run at its beginning."""
     import torch  # loaded already: torch is what called us
 
+    return {**run_header_without_torch(target), "torch": torch.__version__, "argv": list(sys.argv)}
+
+
+def run_header_without_torch(target: str | None) -> dict[str, Any]:
+    """The same where torch was never imported. The process that writes it stands for the program."""
     return {
         "target": target or " ".join(sys.argv),
-        "argv": list(sys.argv),
-        "cwd": os.getcwd(),  # noqa: PTH109 - Path.cwd() says the same and costs an import
-        "torch": torch.__version__,
+        "cwd": str(Path.cwd()),
         "python": sys.version.split()[0],
         "rank": int(os.environ["RANK"]) if os.environ.get("RANK", "").isdigit() else None,
+        "host": socket.gethostname(),
         "pid": os.getpid(),
         "parent": os.getppid(),
         "started": time.time(),

@@ -17,9 +17,11 @@ SETTINGS = "DYNADIAG_RECORD_SETTINGS"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to record. ``limit`` is in bytes; ``parent`` is the process id of the command that started the program."""
+    """What to record. ``limit`` is in bytes; ``parent`` is the process id of the command that started the
+    program; its child, the main process, writes ``journal``, and others write beside it."""
 
     target: str | None = None
+    journal: str | None = None
     parent: int | None = None
     source: bool = True
     inputs: bool = False

@@ -61,6 +61,18 @@ class Journal:
             raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
         return cls(path, _out_of_the_way(descriptor), limit)
 
+    @classmethod
+    def reopen(cls, path: Path) -> Journal:
+        """Go on with a journal whose process has ended, with no limit: to add how it ended.
+
+        Raises `DynadiagError` where it cannot be opened for writing.
+        """
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except OSError as error:
+            raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
+        return cls(path, descriptor, None)
+
     @property
     def mine(self) -> bool:
         """Whether this process made the journal: false in a forked child."""

@@ -1,0 +1,88 @@
+"""The command line: ``dynadiag COMMAND [OPTIONS] TARGET [ARGS...]``.
+
+Each command is a module of `dynadiag.commands` whose docstring is its help; it is imported when it is asked for, so that
+``dynadiag --help`` is quick and never loads torch.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and sys.path and sys.path[0] in ("", "."):
+    del sys.path[0]  # `python -m dynadiag` puts the current folder first: its tui/ or minifier/ is the user's, not ours
+
+import argparse
+from importlib import import_module
+
+from dynadiag import __version__
+from dynadiag.errors import DynadiagError
+
+COMMANDS = {
+    "explain": "what torch.compile did: every graph, guard, break and recompile, in your own lines",
+    "bisect": "which part of the compiler is at fault",
+    "minify": "a small program with the same failure, proved",
+    "compare": "does compiling pay: eager against compile modes",
+    "kernels": "list generated kernels, or print one",
+    "graph": "draw the graphs, as DOT or SVG",
+    "browse": "browse a recording in the terminal",
+    "import": "make a recording of a TORCH_TRACE log",
+    "export": "make a TORCH_TRACE log of a recording",
+    "doctor": "what of torch, Triton, a compiler, a GPU is here",
+}
+_MODULES = {"import": "import_"}
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code. `DynadiagError` is caught here, and nowhere else."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        return _run(arguments)
+    except DynadiagError as error:
+        print(f"dynadiag: {_one_line(str(error))}", file=sys.stderr)  # noqa: T201 - the command line reports here
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # `dynadiag ... | head`: the reader has what it wanted
+        sys.stderr.close()
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
+    name = next((argument for argument in arguments[:1] if not argument.startswith("-")), None)
+    if name not in COMMANDS:
+        _overview().parse_args(arguments)  # prints help, the version or a usage error, and exits
+        return USAGE_ERROR
+    module = import_module(f"dynadiag.commands.{_MODULES.get(name, name)}")
+    parser = argparse.ArgumentParser(
+        prog=f"dynadiag {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.prepare_parser(parser)
+    return int(module.run(parser.parse_args(arguments[1:])))
+
+
+def _overview() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {name:<9} {purpose}" for name, purpose in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="dynadiag",
+        usage="dynadiag COMMAND [OPTIONS] TARGET [ARGS...]",
+        description="See what torch.compile did with your program, find what is at fault, and make it small.",
+        epilog=f"commands:\n{listed}\n\n`dynadiag COMMAND --help` says more. Start with: dynadiag explain FILE.py",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"dynadiag {__version__}")
+    parser.add_argument("command", metavar="COMMAND", choices=list(COMMANDS), help=argparse.SUPPRESS)
+    return parser
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Run a program under the recorder, in a process of its own, as ``python FILE.py ARGS...`` would run it.
+
+The recorder comes in through torch's own entry point (`dynadiag.autoload`): the command line, ``sys.path`` and the
+environment are what they would be without us.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import FrameType
+
+from dynadiag.capture.process import run_header_without_torch
+from dynadiag.capture.settings import Settings
+from dynadiag.errors import DynadiagError
+from dynadiag.recording.journal import Journal
+
+__all__ = ["Ended", "launch"]
+
+_PATIENCE = 2  # Ctrl-C this often, and the program is killed
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a recorded program ended. ``recordings`` are the journals of its other processes."""
+
+    exit_code: int
+    seconds: float
+    interrupted: bool
+    others: tuple[Path, ...]
+
+
+def launch(command: Sequence[str], journal: Path, settings: Settings) -> Ended:
+    """Run ``command`` with its main process recorded into ``journal``, and add to it how the program ended.
+
+    Raises `DynadiagError` where the recorder is not installed in the interpreter that runs us.
+    """
+    _check_installed()
+    settings = replace(settings, journal=str(journal.absolute()), parent=os.getpid())
+    environment = {**os.environ, **settings.environment(str(journal.absolute().parent))}
+    began = time.time()
+    process = subprocess.Popen(command, env=environment)
+    with _Signals(process) as signals:
+        code = process.wait()
+    seconds = time.time() - began
+    _note_end(journal, settings, code, seconds)
+    others = sorted(journal.absolute().parent.glob(f"{journal.stem}-*.dynadiag"))
+    return Ended(code, seconds, signals.interrupts > 0, tuple(path for path in others if path.stat().st_mtime >= began))
+
+
+def _check_installed() -> None:
+    if not any(entry.name == "dynadiag" for entry in entry_points(group="torch.backends")):
+        raise DynadiagError(
+            "dynadiag is not installed in this environment, so torch cannot load its recorder: pip install dynadiag"
+        )
+
+
+def _note_end(journal: Path, settings: Settings, code: int, seconds: float) -> None:
+    notes = []
+    if not journal.exists():
+        Journal.create(journal).append({"dynadiag_run": run_header_without_torch(settings.target)})
+        notes.append(_why_unseen())
+    if os.environ.get("TORCHDYNAMO_DISABLE") == "1" or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
+        notes.append("the environment disables torch.compile (TORCHDYNAMO_DISABLE or TORCH_COMPILE_DISABLE is 1)")
+    end = Journal.reopen(journal)
+    end.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": notes}}, past_limit=True)
+    end.close()
+
+
+def _why_unseen() -> str:
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        return "TORCH_DEVICE_BACKEND_AUTOLOAD is 0 in this environment: torch did not load the recorder"
+    return "the program never imported torch, or ended before it had"
+
+
+class _Signals:
+    """While the program runs, Ctrl-C is its own affair; a third one kills it. A request to end is passed on."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self.interrupts = 0
+
+    def __enter__(self) -> _Signals:
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGTERM:
+            self._process.terminate()
+            return
+        self.interrupts += 1
+        if self.interrupts > _PATIENCE:
+            self._process.kill()
+        elif not sys.stdin.isatty():  # a terminal sends it to the program as well; a single process id does not
+            self._process.send_signal(signal.SIGINT)
