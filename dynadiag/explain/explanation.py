@@ -85,7 +85,7 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
     known = Registry.installed() if registry is None else registry
     breaks = group([known.complete(item) for item in recording.breaks()])
     compiles = tuple(replace(item, function=original_name(item.function)) for item in recording.compiles())
-    recompiles = tuple(replace(item, function=original_name(item.function)) for item in recording.recompiles())
+    recompiles = tuple(_recompile(item) for item in recording.recompiles())
     graphs, skipped = recording.graphs(), recording.skipped()
     return Explanation(
         run=recording.run,

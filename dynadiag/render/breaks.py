@@ -5,15 +5,16 @@ from __future__ import annotations
 from dynadiag.explain.explanation import Explanation
 from dynadiag.explain.impact import Impact
 from dynadiag.render.clean import clean_line
-from dynadiag.render.paths import place, stack
+from dynadiag.render.paths import fit, place, stack
+from dynadiag.render.pieces import fact, help_, lead_of, where
 from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style
-from dynadiag.render.wrap import cut, hanging, width, wrap
+from dynadiag.render.words import count, some
+from dynadiag.render.wrap import hanging
 
 __all__ = ["WORST", "breaks_section"]
 
 WORST = 10  # breaks that a report shows without --all
-_LISTED = 6  # compile ids or functions named in one line
 
 
 def breaks_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
@@ -25,83 +26,70 @@ def breaks_section(explanation: Explanation, style: Style, all_: bool) -> list[s
         lines += [*_diagnostic(impact, explanation, style), ""]
     hidden = len(impacts) - len(shown)
     if hidden:
-        lines += [style.paint(f"... and {hidden} more graph breaks; --all shows them", "dim"), ""]
+        lines += [style.paint(f"... and {count(hidden, 'more graph break')}; --all shows them", "dim"), ""]
     return lines
 
 
 def _diagnostic(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
     item = impact.root
-    cwd = explanation.run.cwd
-    arrow = style.paint("-->", "gutter")
-    where = cut(place(item.span, cwd), style.columns - 6)
     return [
         *_head(impact, style),
-        f"  {arrow} {where}",
+        where(place(item.span.file, item.span.line, item.span.column, explanation.run.cwd), style),
         *snippet(explanation.sources.get(item.span.file or ""), item.span, style),
         *_facts(impact, explanation, style),
-        *_helps(impact, style),
+        *(line for hint in item.hints for line in help_(hint, style)),
     ]
 
 
 def _head(impact: Impact, style: Style) -> list[str]:
     item = impact.root
     word = "error" if item.fatal else "break"
-    label = f"{word}[{item.gb_id}]" if item.gb_id else word
-    lines = hanging(f"{clean_line(label)}: ", item.gb_type or "graph break of unknown type", style.columns)
-    lead = width(clean_line(label))
-    return [
-        style.paint(lines[0][:lead], word) + style.paint(lines[0][lead:], "strong"),
-        *(style.paint(line, "strong") for line in lines[1:]),
-    ]
+    label = clean_line(f"{word}[{item.gb_id}]" if item.gb_id else word)
+    first, *rest = hanging(f"{label}: ", item.gb_type or "graph break of unknown type", style.columns)
+    lead = style.paint(first[: len(label)], word) + style.paint(first[len(label) :], "strong")
+    return [lead, *(style.paint(line, "strong") for line in rest)]
 
 
 def _facts(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
     item = impact.root
-    facts = [("why", item.explanation or item.reason), ("in", f"{item.function} (compile {item.compile_id})")]
-    facts.append(("led to", _consequences(impact)))
-    lines = [line for name, text in facts if text for line in _fact(name, text, style)]
-    frames = stack(item.user_stack, explanation.run.cwd)
-    if len(frames) > 1:
-        lines += _fact("called", "", style)
-        lines += [f"       {line}" for frame in frames for line in wrap(frame, style.columns - 7)]
-    if explanation.sources.get(item.span.file or "") is None:
-        lines += _fact("note", "the source of this file was not recorded", style)
-    return lines
+    facts = {
+        "why": item.explanation or item.reason,
+        "in": f"{item.function} (compile {item.compile_id})",
+        "led to": _consequences(impact),
+    }
+    lines = [line for name, text in facts.items() if text for line in fact(name, text, style)]
+    if not _has_line(explanation, impact):
+        lines += fact("note", "the source of this line was not recorded", style)
+    return [*lines, *_stack(impact, explanation.run.cwd, style)]
 
 
-def _fact(name: str, text: str, style: Style) -> list[str]:
-    first, *rest = hanging(f"   = {name}: ", text, style.columns)
-    return [style.paint("   =", "gutter") + first[4:], *rest]
+def _has_line(explanation: Explanation, impact: Impact) -> bool:
+    span = impact.root.span
+    source = explanation.sources.get(span.file or "")
+    return source is not None and 1 <= (span.line or 0) <= len(source.splitlines())
+
+
+def _stack(impact: Impact, cwd: str | None, style: Style) -> list[str]:
+    """The way to the break, where it is more than the line itself."""
+    root = impact.root
+    above = [frame for frame in root.user_stack if (frame.file, frame.line) != (root.span.file, root.span.line)]
+    frames = stack(above, cwd)
+    if not frames:
+        return []
+    lead = lead_of("called")
+    first, *rest = (fit(frame, style.columns - len(lead)) for frame in frames)
+    return [*fact("called", first, style), *(" " * len(lead) + line for line in rest)]
 
 
 def _consequences(impact: Impact) -> str:
     """In words: what the break did to the program."""
     if impact.root.fatal:
-        return "torch raised an exception here, because the whole had to be one graph (fullgraph=True)"
-    parts = [f"met {impact.met} times" if impact.met > 1 else "met once"]
-    if impact.graphs:
-        parts.append(f"{_count(impact.graphs, 'graph')} ended here")
+        return "an exception, because the whole had to be one graph (fullgraph=True)"
+    parts = [f"{count(impact.graphs, 'graph')} ended here"] if impact.graphs else []
+    if impact.met > 1:
+        parts.append(f"met {count(impact.met, 'time')}, in compiles {some(impact.compile_ids)}")
     if len(impact.functions) > 1:
-        parts.append(f"frames split: {_some(impact.functions)}")
-    if len(impact.compile_ids) > 1:
-        parts.append(f"compiles {_some(impact.compile_ids)}")
+        parts.append(f"it split the frames of {some(impact.functions)}")
     if impact.recompiles:
-        parts.append(f"met again by recompiles {_some(impact.recompiles)}")
+        parts.append(f"recompiles among them: {some(impact.recompiles)}")
     return "; ".join(parts)
-
-
-def _helps(impact: Impact, style: Style) -> list[str]:
-    lines: list[str] = []
-    for hint in impact.root.hints:
-        first, *rest = hanging("help: ", hint, style.columns)
-        lines += [style.paint("help:", "help") + first[5:], *rest]
-    return lines
-
-
-def _some(items: tuple[str, ...]) -> str:
-    more = len(items) - _LISTED
-    return ", ".join(items[:_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

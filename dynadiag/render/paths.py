@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os.path
+from collections.abc import Sequence
 
-from dynadiag.recording.records import Frame, Span
+from dynadiag.recording.records import Frame
 from dynadiag.render.clean import clean_line
+from dynadiag.render.wrap import cut, width
 
-__all__ = ["place", "shown", "stack"]
+__all__ = ["fit", "place", "shown", "stack"]
 
 _STACK = 4  # frames of a user stack that are shown: the way in and where it ended
 
@@ -17,24 +19,34 @@ def shown(file: str | None, cwd: str | None) -> str:
     if not file:
         return "<unknown>"
     if cwd and file.startswith("/"):
-        relative = os.path.relpath(file, cwd)
-        file = min(relative, file, key=len)
+        file = min(os.path.relpath(file, cwd), file, key=len)
     return clean_line(file)
 
 
-def place(span: Span, cwd: str | None) -> str:
+def place(file: str | None, line: int | None, column: int | None, cwd: str | None) -> str:
     """``file:line:column``, the column 1-based as editors take it."""
-    parts = [shown(span.file, cwd)]
-    if span.line is not None:
-        parts.append(str(span.line))
-        if span.column is not None:
-            parts.append(str(span.column + 1))
-    return ":".join(parts)
+    numbers = [] if line is None else [line] if column is None else [line, column + 1]
+    return ":".join([shown(file, cwd), *map(str, numbers)])
 
 
-def stack(frames: tuple[Frame, ...], cwd: str | None) -> list[str]:
+def fit(text: str, columns: int) -> str:
+    """A place in at most `columns`: of a path too long its first folders go, because its end tells most.
+
+    >>> fit("/usr/lib/python3/site-packages/torch/nn/modules/linear.py:3 in forward", 40)
+    '…/nn/modules/linear.py:3 in forward'
+    """
+    path, sep, rest = text.partition(" in ")
+    parts = path.split("/")
+    for first in range(1, len(parts)):
+        if width(text) <= columns:
+            break
+        text = f"…/{'/'.join(parts[first:])}{sep}{rest}"
+    return cut(text, columns)
+
+
+def stack(frames: Sequence[Frame], cwd: str | None) -> list[str]:
     """A user stack, outermost first, its middle left out where it is long."""
-    lines = [f"{shown(item.file, cwd)}:{item.line or '?'} in {clean_line(item.function)}" for item in frames]
+    lines = [f"{place(item.file, item.line, None, cwd)} in {clean_line(item.function)}" for item in frames]
     if len(lines) <= _STACK:
         return lines
     hidden = len(lines) - _STACK + 1

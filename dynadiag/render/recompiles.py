@@ -1,58 +1,91 @@
-"""The recompiles of an explanation as text."""
+"""The recompiles of an explanation as text: what changed as a small table, then the advice."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dynadiag.explain.explanation import Explanation
-from dynadiag.recording.records import GuardFailure, Recompile, Span
+from dynadiag.explain.naming import shown
+from dynadiag.recording.records import GuardFailure, Recompile
 from dynadiag.render.clean import clean_line
-from dynadiag.render.paths import place
+from dynadiag.render.paths import fit, place
+from dynadiag.render.pieces import fact, help_, lead_of, where
 from dynadiag.render.style import Style
-from dynadiag.render.wrap import cut, hanging
+from dynadiag.render.words import count
+from dynadiag.render.wrap import cut, hanging, width
 
 __all__ = ["FIRST", "recompiles_section"]
 
 FIRST = 10  # recompiles that a report shows without --all
 _GUARDS = 8  # failing guards of one recompile that are shown without --all
+_VALUE = 24  # columns of a value in the table
 
 
 def recompiles_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
-    """Each recompile with its failing guards and what to do about it."""
+    """Each recompile with its failing guards and what to do about it; advice already given is not repeated."""
     pairs = list(zip(explanation.recompiles, explanation.advice, strict=True))
-    shown = pairs if all_ else pairs[:FIRST]
+    shown_ = pairs if all_ else pairs[:FIRST]
     lines: list[str] = []
-    for item, advice in shown:
-        lines += [*_recompile(item, advice, explanation.run.cwd, style, all_), ""]
-    hidden = len(pairs) - len(shown)
+    given: dict[str, str] = {}
+    for item, advice in shown_:
+        lines += _recompile(item, explanation, style, all_)
+        lines += [*_advice(item, advice, given, style), ""]
+    hidden = len(pairs) - len(shown_)
     if hidden:
-        lines += [style.paint(f"... and {hidden} more recompiles; --all shows them", "dim"), ""]
+        lines += [style.paint(f"... and {count(hidden, 'more recompile')}; --all shows them", "dim"), ""]
     return lines
 
 
-def _recompile(item: Recompile, advice: Sequence[str], cwd: str | None, style: Style, all_: bool) -> list[str]:
+def _advice(item: Recompile, advice: Sequence[str], given: dict[str, str], style: Style) -> list[str]:
+    lines = [line for text in advice if text not in given for line in help_(text, style)]
+    again = sorted({given[text] for text in advice if text in given})
+    for text in advice:
+        given.setdefault(text, item.compile_id)
+    return [*lines, *(line for before in again for line in help_(f"as for recompile {before}", style))]
+
+
+def _recompile(item: Recompile, explanation: Explanation, style: Style, all_: bool) -> list[str]:
     label = f"recompile[{clean_line(item.compile_id)}]"
-    head = style.paint(label, "recompile") + style.paint(
-        f": {cut(clean_line(item.function), style.columns - len(label) - 2)}", "strong"
-    )
-    where = cut(place(Span(item.file, item.line), cwd), style.columns - 6)
-    lines = [head, f"  {style.paint('-->', 'gutter')} {where}"]
+    name = cut(clean_line(item.function), style.columns - width(label) - 2)
+    lines = [
+        style.paint(label, "recompile") + style.paint(f": {name}", "strong"),
+        where(place(item.file, item.line, None, explanation.run.cwd), style),
+    ]
     reasons = item.reasons if all_ else item.reasons[:_GUARDS]
-    lines += [line for reason in reasons for line in _reason(reason, cwd, style)]
+    lines += [line for reason in reasons for line in _reason(reason, explanation, style)]
     if len(reasons) < len(item.reasons):
-        lines += [f"   = {len(item.reasons) - len(reasons)} more failing guards; --all shows them"]
-    for hint in advice:
-        first, *rest = hanging("help: ", hint, style.columns)
-        lines += [style.paint("help:", "help") + first[5:], *rest]
+        hidden = count(len(item.reasons) - len(reasons), "more failing guard")
+        lines += fact("and", f"{hidden}; --all shows them", style)
     return lines
 
 
-def _reason(reason: GuardFailure, cwd: str | None, style: Style) -> list[str]:
-    guard, *rest = hanging("   = guard: ", reason.guard, style.columns)
-    lines = [style.paint("   =", "gutter") + guard[4:], *rest]
-    if reason.was is not None or reason.now is not None:
-        change = f"{reason.source or 'value'} was {reason.was or '?'}, now {reason.now or '?'}"
-        lines += hanging("     ", f"{change} (against {reason.against})", style.columns)
+def _reason(reason: GuardFailure, explanation: Explanation, style: Style) -> list[str]:
+    """One failing guard: what changed from what to what where that is known, the guard's own text where not."""
+    if reason.was is None and reason.now is None:
+        text = reason.guard or "a guard of unknown text"
+    else:
+        text = f"{shown(reason.source)} was {_value(reason.was)}, now {_value(reason.now)}"
+    lines = fact("guard", f"{text} (guard of {reason.against})", style)
     if reason.file and reason.line:
-        lines += [f"     made at {cut(place(Span(reason.file, reason.line), cwd), style.columns - 13)}"]
+        lines += _line(reason.file, reason.line, explanation, style)
     return lines
+
+
+def _line(file: str, number: int, explanation: Explanation, style: Style) -> list[str]:
+    """Where the program made the guard, with the line itself where it was kept."""
+    at = place(file, number, None, explanation.run.cwd)
+    source = explanation.sources.get(file, "").splitlines()
+    code = clean_line(source[number - 1]) if number <= len(source) else ""
+    lead = " " * len(lead_of("guard"))
+    room = style.columns - width(lead)
+    lines = [f"{lead}{fit(f'at {at}', room)}"]
+    return [*lines, f"{lead}{style.paint(_end(code, room), 'dim')}"] if code else lines
+
+
+def _end(code: str, room: int) -> str:
+    """A line of code cut at its end."""
+    return code if width(code) <= room else hanging("", code, room - 1)[0] + "…"
+
+
+def _value(text: str | None) -> str:
+    return "not recorded" if text is None else cut(clean_line(text), _VALUE)

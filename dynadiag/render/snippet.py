@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean
+from dynadiag.render.pieces import GUTTER
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import width
 
@@ -32,7 +33,7 @@ def snippet(source: str | None, span: Span, style: Style) -> list[str]:
     marked = _marked(source.splitlines(), span) if source is not None else []
     if not marked:
         return []
-    gutter = len(str(marked[-1].number))
+    gutter = max(GUTTER, len(str(marked[-1].number)))
     bar = style.paint(f"{' ' * gutter} |", "gutter")
     lines = [bar]
     previous = marked[0].number - 1

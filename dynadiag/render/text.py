@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dynadiag import __version__
+import shlex
+
 from dynadiag.explain.explanation import Explanation
 from dynadiag.render.breaks import breaks_section
 from dynadiag.render.clean import clean_line
 from dynadiag.render.recompiles import recompiles_section
+from dynadiag.render.skipped import skipped_section
 from dynadiag.render.style import Style
-from dynadiag.render.wrap import cut, hanging
+from dynadiag.render.summary import summary_section
 
 __all__ = ["explanation_text"]
 
@@ -22,37 +24,22 @@ def explanation_text(
     """
     style = style or Style()
     lines = [
-        *_summary(explanation, style),
+        *summary_section(explanation, style),
         "",
         *breaks_section(explanation, style, all_),
         *recompiles_section(explanation, style, all_),
-        *_next(recording, style),
+        *skipped_section(explanation, style, all_),
+        *_next(explanation, recording, style),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _summary(explanation: Explanation, style: Style) -> list[str]:
-    run = explanation.run
-    torch = f"torch {run.torch}" if run.torch else "torch unknown"
-    head = f"dynadiag {__version__}, {torch}: {clean_line(run.target)}"
-    counts = ", ".join(
-        (
-            _count(explanation.graph_count, "graph"),
-            _count(explanation.break_count, "graph break"),
-            _count(explanation.recompile_count, "recompile"),
-        )
-    )
-    lines = [style.paint(cut(clean_line(head), style.columns), "strong"), counts]
-    for note in explanation.notes:
-        lines += hanging("note: ", note, style.columns)
-    return lines
-
-
-def _next(recording: str | None, style: Style) -> list[str]:
-    if recording is None:
-        return []
-    return [style.paint("next:", "help") + f" dynadiag browse {clean_line(recording)}"]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+def _next(explanation: Explanation, recording: str | None, style: Style) -> list[str]:
+    """The command to type next: on the recording where there is one, else on what stopped the graph most."""
+    if recording is not None:
+        command = f"dynadiag browse {shlex.quote(recording)}"
+    elif explanation.impacts and explanation.impacts[0].root.gb_id:
+        command = f"dynadiag explain {explanation.impacts[0].root.gb_id}"
+    else:
+        command = f"dynadiag compare {shlex.quote(explanation.run.target)}"
+    return [f"{style.paint('next:', 'help')} {clean_line(command)}"]

@@ -1,0 +1,39 @@
+"""The pieces that every section of a text report is built of: facts, helps, wrapped notes."""
+
+from __future__ import annotations
+
+from dynadiag.render.paths import fit
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import hanging
+
+__all__ = ["GUTTER", "fact", "help_", "labelled", "lead_of", "where"]
+
+GUTTER = 4  # columns for line numbers, so that the bars of all diagnostics stand in one line up to line 9,999
+
+
+def where(place: str, style: Style) -> str:
+    """The line that names a place, after the head of a diagnostic."""
+    return f"{' ' * GUTTER}{style.paint('-->', 'gutter')} {fit(place, style.columns - GUTTER - 4)}"
+
+
+def fact(name: str, text: str, style: Style) -> list[str]:
+    """``= name: text`` below the bar of the source, wrapped."""
+    lead = lead_of(name)
+    first, *rest = hanging(lead, text, style.columns)
+    return [style.paint(first[: GUTTER + 2], "gutter") + first[GUTTER + 2 :], *rest]
+
+
+def lead_of(name: str) -> str:
+    """What stands before the text of a fact."""
+    return f"{' ' * GUTTER} = {name}: "
+
+
+def help_(text: str, style: Style) -> list[str]:
+    """``help: text``, wrapped."""
+    return labelled("help", "help", text, style)
+
+
+def labelled(label: str, role: str, text: str, style: Style) -> list[str]:
+    """A text after a coloured label and a colon, wrapped under itself."""
+    first, *rest = hanging(f"{label}: ", text, style.columns)
+    return [style.paint(f"{label}:", role) + first[len(label) + 1 :], *rest]

@@ -1,0 +1,33 @@
+"""One kind of graph break in plain words: `dynadiag explain GB0124`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynadiag.explain.registry import Entry
+from dynadiag.render.clean import clean_line
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import hanging
+
+__all__ = ["entry_text"]
+
+
+def entry_text(entry: Entry, style: Style | None = None) -> str:
+    """What the break means, what torch says of it, and what to do; with a line end."""
+    style = style or Style()
+    head = style.paint(clean_line(entry.gb_id), "break") + style.paint(f": {clean_line(entry.gb_type)}", "strong")
+    lines = [head, ""]
+    lines += _block("What it means", [entry.family.meaning], style)
+    lines += _block("torch says", [entry.explanation] if entry.explanation else [], style)
+    lines += _block("torch's hints", entry.hints, style)
+    lines += _block("What to do", entry.family.remedies, style)
+    lines += _block("Reported with", [entry.context] if entry.context else [], style)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _block(title: str, texts: Sequence[str], style: Style) -> list[str]:
+    if not texts:
+        return []
+    mark = "- " if len(texts) > 1 else ""
+    lines = [line for text in texts for line in hanging(f"  {mark}", text, style.columns)]
+    return [style.paint(f"{title}:", "help"), *lines, ""]

@@ -1,0 +1,111 @@
+"""The first screen of a report: the counts, the verdict, the time, what could not be seen."""
+
+from __future__ import annotations
+
+from dynadiag import __version__
+from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.timing import Share, Spent, Timing
+from dynadiag.recording.records import Run
+from dynadiag.render.clean import clean_line
+from dynadiag.render.pieces import labelled
+from dynadiag.render.style import Style
+from dynadiag.render.words import count, duration
+from dynadiag.render.wrap import cut, hanging, width
+
+__all__ = ["summary_section"]
+
+_SLOWEST = 5  # compiles that are named
+_PARTS = {
+    "dynamo": "Dynamo (tracing)",
+    "aot": "AOTAutograd",
+    "inductor": "Inductor",
+    "codegen": "code generation",
+    "other": "other",
+}
+
+
+def summary_section(explanation: Explanation, style: Style) -> list[str]:
+    """Counts and verdict, how the program ended, notes, and where the time went."""
+    lines = [*_head(explanation.run, style), *_counts(explanation, style), *_verdict(explanation, style)]
+    lines += _ending(explanation.run, style)
+    for note in explanation.notes:
+        lines += labelled("note", "strong", note, style)
+    if explanation.timing is not None:
+        lines += ["", *_time(explanation.timing, style)]
+    return lines
+
+
+def _head(run: Run, style: Style) -> list[str]:
+    parts = [f"dynadiag {__version__}", f"torch {run.torch}" if run.torch else "torch unknown", run.device or ""]
+    if run.rank is not None:
+        parts.append(f"rank {run.rank}")
+    lead = ", ".join(clean_line(part) for part in parts if part)
+    room = style.columns - width(lead) - 2
+    target = cut(clean_line(run.target), max(room, 20))
+    return [f"{lead}: {style.paint(target, 'strong')}"]
+
+
+def _counts(explanation: Explanation, style: Style) -> list[str]:
+    reports = len(explanation.breaks)
+    breaks = count(explanation.break_count, "graph break")
+    if reports > explanation.break_count:
+        breaks += f" (met {count(reports, 'time')})"
+    text = (
+        f"{count(explanation.graph_count, 'graph')}, {breaks}, {count(explanation.recompile_count, 'recompile')}, "
+        f"{count(len(explanation.compiles), 'compile')}, {count(len(explanation.kernels), 'kernel')}"
+    )
+    return hanging("", text, style.columns)
+
+
+def _verdict(explanation: Explanation, style: Style) -> list[str]:
+    verdict = explanation.verdict
+    role = "good" if verdict.kind in ("one_graph", "whole") else "break"
+    lines = [style.paint(line, role) for line in hanging("", verdict.sentence, style.columns)]
+    for why in verdict.why:
+        lines += labelled("why", "strong", why, style)
+    return lines
+
+
+def _ending(run: Run, style: Style) -> list[str]:
+    """How the program ended, where that was not well."""
+    if run.exit_code == 0:
+        return []
+    if run.exit_code is None:
+        text = "nobody saw it end" if run.complete else "the run was cut short; this is what was recorded until then"
+    elif run.exit_code < 0:
+        text = f"the program was ended by signal {-run.exit_code}"
+    else:
+        text = f"the program ended with exit code {run.exit_code}"
+    return labelled("note", "strong", text, style)
+
+
+def _time(timing: Timing, style: Style) -> list[str]:
+    text = f"{duration(timing.total)} compiling: {_shares(timing.shares, timing.total)}"
+    lines = labelled("time", "strong", text, style)
+    if timing.again:
+        again = f"{duration(timing.first)} in first compiles, {duration(timing.again)} in compiling again"
+        lines += hanging("      ", again, style.columns)
+    shown = timing.spent[:_SLOWEST]
+    if len(timing.spent) > 1:
+        lines += [_spent(item, style) for item in shown]
+    if len(timing.spent) > len(shown):
+        rest = sum(item.seconds for item in timing.spent[len(shown) :])
+        lines.append(f"      and {count(len(timing.spent) - len(shown), 'more compile')}, {duration(rest)}")
+    return lines
+
+
+def _spent(item: Spent, style: Style) -> str:
+    """One slow compile on one line: seconds, id, function, why, the part that took most."""
+    compile_ = item.compile
+    most = max(item.shares, key=lambda share: share.seconds, default=None)
+    part = f", mostly {_PARTS[most.part]}" if most and most.seconds > item.seconds / 2 else ""
+    lead = f"      {duration(item.seconds):>8}  {clean_line(compile_.compile_id):<6} "
+    tail = f"  {'recompile' if item.again else 'first compile'}{part}"
+    return lead + cut(clean_line(compile_.function), max(style.columns - width(lead) - width(tail), 10)) + tail
+
+
+def _shares(shares: tuple[Share, ...], total: float) -> str:
+    """The parts in percent, the largest first; what rounds to nothing is left out."""
+    ranked = sorted(shares, key=lambda share: -share.seconds)
+    named = [f"{_PARTS[share.part]} {share.seconds / total:.0%}" for share in ranked if share.seconds >= total / 200]
+    return ", ".join(named) or "no parts were recorded"

@@ -1,0 +1,27 @@
+"""Small words of a report: counts, lists, durations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["count", "duration", "some"]
+
+_LISTED = 6  # names in one list; more are counted
+
+
+def count(number: int, noun: str) -> str:
+    """``1 graph``, ``2 graphs``, ``2 graph breaks``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def some(items: Sequence[str]) -> str:
+    """The first few items, and how many more there are."""
+    more = len(items) - _LISTED
+    return ", ".join(items[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def duration(seconds: float) -> str:
+    """Seconds to read: ``0.04 s``, ``3.2 s``, ``124 s``."""
+    if seconds < 0.995:
+        return f"{seconds:.2f} s"
+    return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:.0f} s"
