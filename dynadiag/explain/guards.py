@@ -45,7 +45,7 @@ _TEXTS = tuple(
             "device",
         ),
         (r"expected type of '(?P<source>.*)' to be a tensor type, .*found (?P<now>.*)", "type"),
-        (r"GLOBAL_STATE changed: ?(?P<index>.*?)\s*", "global_state"),
+        (r"GLOBAL_STATE changed:? ?(?P<index>.*?)\s*", "global_state"),
         (r"Duplicate tensors? found.*", "alias"),
         (r"(?P<source>\S+) is (not )?[A-Za-z_]\S*", "alias"),
         (r"(not )?check_(no_)?aliasing.*|.*STORAGE_OVERLAPPING.*", "alias"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynadiag.recording.records import Break, Graph, Recompile
 
-__all__ = ["Impact", "frame_of", "impacts"]
+__all__ = ["Impact", "impacts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,6 @@ def impacts(breaks: Sequence[Break], graphs: Sequence[Graph], recompiles: Sequen
     again = {item.compile_id for item in recompiles}
     found = [_impact(root, entries, cut, again) for root, entries in _by_root(breaks)]
     return tuple(sorted(found, key=lambda item: (not item.root.fatal, -item.graphs, -item.met)))
-
-
-def frame_of(compile_id: str) -> str:
-    """The frame's part of a compile id: ``0`` of ``0/1``, ``!0/2`` of ``!0/2/1``."""
-    return compile_id.rpartition("/")[0] or compile_id
 
 
 def _by_root(breaks: Sequence[Break]) -> list[tuple[Break, list[Break]]]:

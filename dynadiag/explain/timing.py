@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dynadiag.explain.impact import frame_of
 from dynadiag.recording.records import Compile, Seconds
 
 __all__ = ["Share", "Spent", "Timing", "shares", "timing"]
@@ -46,19 +45,23 @@ class Timing:
 
 def timing(compiles: Sequence[Compile]) -> Timing | None:
     """The times of a run; ``None`` where no compile has any."""
-    seen: set[str] = set()
-    spent: list[Spent] = []
-    for item in compiles:
-        frame = frame_of(item.compile_id)
-        if item.seconds.total is not None:
-            spent.append(Spent(item, frame in seen, item.seconds.total, shares(item.seconds)))
-        seen.add(frame)
+    spent = [
+        Spent(item, _is_again(item.compile_id), item.seconds.total, shares(item.seconds))
+        for item in compiles
+        if item.seconds.total is not None
+    ]
     if not spent:
         return None
     again = sum(item.seconds for item in spent if item.again)
     total = sum(item.seconds for item in spent)
     slowest = tuple(sorted(spent, key=lambda item: -item.seconds))
     return Timing(total, total - again, again, _sum(item.shares for item in spent), slowest)
+
+
+def _is_again(compile_id: str) -> bool:
+    """Whether the last part counts from the frame's first compile (``0/0``). Ids begin anew after
+    ``torch._dynamo.reset()``, so an id met before says nothing."""
+    return compile_id.rpartition("/")[2] not in ("0", compile_id)
 
 
 def shares(seconds: Seconds) -> tuple[Share, ...]:

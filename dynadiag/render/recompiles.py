@@ -11,14 +11,14 @@ from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place
 from dynadiag.render.pieces import fact, help_, lead_of, where
 from dynadiag.render.style import Style
-from dynadiag.render.words import count
+from dynadiag.render.words import count, some
 from dynadiag.render.wrap import cut, hanging, width
 
 __all__ = ["FIRST", "recompiles_section"]
 
 FIRST = 10  # recompiles that a report shows without --all
 _GUARDS = 8  # failing guards of one recompile that are shown without --all
-_VALUE = 24  # columns of a value in the table
+_VALUE = 32  # columns of a value in the table
 
 
 def recompiles_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
@@ -51,31 +51,47 @@ def _recompile(item: Recompile, explanation: Explanation, style: Style, all_: bo
         style.paint(label, "recompile") + style.paint(f": {name}", "strong"),
         where(place(item.file, item.line, None, explanation.run.cwd), style),
     ]
-    reasons = item.reasons if all_ else item.reasons[:_GUARDS]
-    lines += [line for reason in reasons for line in _reason(reason, explanation, style)]
-    if len(reasons) < len(item.reasons):
-        hidden = count(len(item.reasons) - len(reasons), "more failing guard")
-        lines += fact("and", f"{hidden}; --all shows them", style)
+    changes = _changes(item.reasons)
+    kept = changes if all_ else changes[:_GUARDS]
+    for at, texts in _by_place(kept).items():
+        lines += [line for text in texts for line in fact("guard", text, style)]
+        lines += _line(*at, explanation, style)
+    if len(kept) < len(changes):
+        lines += fact("and", f"{count(len(changes) - len(kept), 'more failing guard')}; --all shows them", style)
     return lines
 
 
-def _reason(reason: GuardFailure, explanation: Explanation, style: Style) -> list[str]:
-    """One failing guard: what changed from what to what where that is known, the guard's own text where not."""
+def _changes(reasons: Sequence[GuardFailure]) -> list[tuple[str, tuple[str | None, int | None]]]:
+    """Each change with its place, said once with all the cached entries that it kept from being used."""
+    against: dict[tuple[str, tuple[str | None, int | None]], list[str]] = {}
+    for reason in reasons:
+        against.setdefault((_change(reason), (reason.file, reason.line)), []).append(reason.against)
+    return [(f"{text} (guard of {some(ids)})", at) for (text, at), ids in against.items()]
+
+
+def _by_place(
+    changes: Sequence[tuple[str, tuple[str | None, int | None]]],
+) -> dict[tuple[str | None, int | None], list[str]]:
+    places: dict[tuple[str | None, int | None], list[str]] = {}
+    for text, at in changes:
+        places.setdefault(at, []).append(text)
+    return places
+
+
+def _change(reason: GuardFailure) -> str:
+    """What changed from what to what where that is known, the guard's own text where not."""
     if reason.was is None and reason.now is None:
-        text = reason.guard or "a guard of unknown text"
-    else:
-        text = f"{shown(reason.source)} was {_value(reason.was)}, now {_value(reason.now)}"
-    lines = fact("guard", f"{text} (guard of {reason.against})", style)
-    if reason.file and reason.line:
-        lines += _line(reason.file, reason.line, explanation, style)
-    return lines
+        return reason.guard or "a guard of unknown text"
+    return f"{shown(reason.source)} was {_value(reason.was)}, now {_value(reason.now)}"
 
 
-def _line(file: str, number: int, explanation: Explanation, style: Style) -> list[str]:
+def _line(file: str | None, number: int | None, explanation: Explanation, style: Style) -> list[str]:
     """Where the program made the guard, with the line itself where it was kept."""
+    if file is None or number is None:
+        return []
     at = place(file, number, None, explanation.run.cwd)
     source = explanation.sources.get(file, "").splitlines()
-    code = clean_line(source[number - 1]) if number <= len(source) else ""
+    code = clean_line(source[number - 1]) if 1 <= number <= len(source) else ""
     lead = " " * len(lead_of("guard"))
     room = style.columns - width(lead)
     lines = [f"{lead}{fit(f'at {at}', room)}"]

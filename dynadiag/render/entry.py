@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
+from dynadiag import __version__
 from dynadiag.explain.registry import Entry
 from dynadiag.render.clean import clean_line
+from dynadiag.render.json import SCHEMA, encode
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import hanging
 
-__all__ = ["entry_text"]
+__all__ = ["entry_json", "entry_text"]
 
 
 def entry_text(entry: Entry, style: Style | None = None) -> str:
@@ -23,6 +27,31 @@ def entry_text(entry: Entry, style: Style | None = None) -> str:
     lines += _block("What to do", entry.family.remedies, style)
     lines += _block("Reported with", [entry.context] if entry.context else [], style)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def entry_json(entry: Entry) -> bytes:
+    """The same as a document."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "dynadiag": __version__,
+        "torch": _torch_version(),
+        "gb_id": entry.gb_id,
+        "gb_type": entry.gb_type,
+        "meaning": entry.family.meaning,
+        "explanation": entry.explanation,
+        "hints": list(entry.hints),
+        "remedies": list(entry.family.remedies),
+        "context": entry.context,
+    }
+    return encode(document)
+
+
+def _torch_version() -> str | None:
+    """Of the torch in this environment, from its metadata: importing it would take seconds."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
 
 
 def _block(title: str, texts: Sequence[str], style: Style) -> list[str]:
