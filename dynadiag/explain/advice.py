@@ -28,7 +28,11 @@ _LIMIT = (
     "`torch._dynamo.config.error_on_recompile = True` does so at the first recompile.",
 )
 _LOWER_BOUND = re.compile(r"2 <= \S+|\S+ >= 2")  # that a size is neither 0 nor 1
-_SETTING_OTHER = "A global setting of torch changed between the calls: set it once, before the first call."
+_SETTING_OTHER = (
+    "A global setting of torch changed between the calls (gradients on or off, autocast, the number of threads, the "
+    "default dtype, deterministic algorithms). The code is made for each: set it once, before the first call, or warm "
+    "up both."
+)
 _SETTINGS = {
     "grad_mode": "Called with gradients on and off (`no_grad`, `inference_mode`): that is different code. One "
     "compile for each is expected; warm up both, and do not switch inside a loop.",
@@ -56,16 +60,26 @@ def advise(recompile: Recompile) -> tuple[str, ...]:
 
 
 def _causes(kinds: dict[str, list[Reading]]) -> dict[str, list[Reading]]:
-    """The kinds without those that only follow from others: strides from sizes, and the sizes of an older, static
-    entry from the shapes that the newest, dynamic one could not take."""
-    sizes = kinds.get("size", [])
-    if "shape" in kinds:
-        sizes = [item for item in sizes if advice_tensors.is_special(item)]
-        if sizes and all(_LOWER_BOUND.fullmatch(item.index or "") for item in kinds["shape"]):
-            kinds = {**kinds, "shape": []}
-    if kinds.get("size"):
-        kinds = {**kinds, "size": sizes, "stride": []}
-    return {kind: found for kind, found in kinds.items() if found}
+    """The kinds without what only follows from others.
+
+    Strides follow from sizes; what a tensor dispatches to, from the global state; items of a container, from its
+    length; and the sizes of an older, static entry only stand beside the shapes that the newest, dynamic one could
+    not take.
+    """
+    kept = dict(kinds)
+    if kept.get("size"):
+        kept["stride"] = []
+    if kept.get("global_state"):
+        kept["dispatch_keys"] = []
+    if kept.get("shape"):
+        kept["size"] = [item for item in kept.get("size", []) if advice_tensors.is_special(item)]
+        if kept["size"]:
+            kept["shape"] = [item for item in kept["shape"] if not _LOWER_BOUND.fullmatch(item.index or "")]
+    for container in kept.get("length", []):
+        for kind in ("value", "presence", "type", "size"):
+            items = kept.get(kind, [])
+            kept[kind] = [item for item in items if not (item.subject or "").startswith(f"{container.subject}[")]
+    return {kind: found for kind, found in kept.items() if found}
 
 
 def _global_state(found: Sequence[Reading]) -> list[str]:

@@ -24,6 +24,8 @@ def value(found: Sequence[Reading]) -> list[str]:
 def _value_of(item: Reading, again: bool) -> list[str]:
     subject, was = item.subject or "", item.was or ""
     name = f"`{shown(subject)}`"
+    if item.now is not None and _sort(item.now) != _sort(was):
+        return type_([item])
     if subject.endswith(".training"):
         return [
             f"{name} switched (`model.train()`, `model.eval()`): one compile for each mode is expected, and "
@@ -34,6 +36,11 @@ def _value_of(item: Reading, again: bool) -> list[str]:
     if is_global(subject):
         return [f"The global {name} changed, and its value is part of the code: pass it as an argument, as a tensor."]
     return [_argument(name, was, again)]
+
+
+def _sort(value: str) -> str:
+    """What a short text of a value is of: a number of either kind, or something else."""
+    return "int" if _INTEGER.fullmatch(value) else "float" if _FLOAT.fullmatch(value) else "other"
 
 
 def _is_attribute(subject: str) -> bool:

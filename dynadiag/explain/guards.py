@@ -92,6 +92,8 @@ def read(failure: GuardFailure) -> Reading:
     text = plain(failure.guard)
     if _SHAPE.fullmatch(text):
         return Reading("shape", failure.source, text, failure.was, failure.now)
+    if failure.was and failure.was.startswith("dispatch keys"):
+        return Reading("dispatch_keys", failure.source, None, failure.was, failure.now)
     for pattern, kind in _PARTS:
         if failure.source and (match := pattern.search(failure.source)):
             index = match.groupdict().get("index")
@@ -120,9 +122,10 @@ def _from_text(kind: str, match: re.Match[str], failure: GuardFailure) -> Readin
     if kind == "requires_grad" and was in _BOOLS:
         was = _BOOLS[was]
     now = found.get("now") or _opposite(kind, was)
+    exact = kind in ("keys", "length", "membership")  # the recorder names an expression over the container there
     return Reading(
         kind,
-        failure.source or found.get("source"),
+        (found.get("source") if exact else None) or failure.source or found.get("source"),
         found.get("index"),
         failure.was if failure.was is not None else was,
         failure.now if failure.now is not None else now,
@@ -140,5 +143,7 @@ def _source(reading: Reading) -> str | None:
         return reading.index if reading.kind == "global_state" else None
     if reading.kind in ("size", "stride") and reading.index is not None:
         return f"{reading.subject}.{reading.kind}()[{reading.index}]"
+    if reading.kind == "length":
+        return f"len({reading.subject})"
     suffix = {"dtype": ".dtype", "rank": ".dim()", "requires_grad": ".requires_grad", "device": ".device"}
     return reading.subject + suffix.get(reading.kind, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.guards import read
 from dynadiag.explain.naming import shown
 from dynadiag.recording.records import GuardFailure, Recompile
 from dynadiag.render.clean import clean_line
@@ -18,6 +19,7 @@ __all__ = ["FIRST", "recompiles_section"]
 
 FIRST = 10  # recompiles that a report shows without --all
 _GUARDS = 8  # failing guards of one recompile that are shown without --all
+_CONDITIONS = ("shape", "alias", "membership")  # kinds of guard that say more than the values do
 _VALUE = 32  # columns of a value in the table
 
 
@@ -40,7 +42,7 @@ def _advice(item: Recompile, advice: Sequence[str], given: dict[str, str], style
     lines = [line for text in advice if text not in given for line in help_(text, style)]
     again = sorted({given[text] for text in advice if text in given})
     for text in advice:
-        given.setdefault(text, item.compile_id)
+        given.setdefault(text, f"{item.compile_id} of {item.function}")
     return [*lines, *(line for before in again for line in help_(f"as for recompile {before}", style))]
 
 
@@ -80,9 +82,17 @@ def _by_place(
 
 def _change(reason: GuardFailure) -> str:
     """What changed from what to what where that is known, the guard's own text where not."""
+    kind, source, was, now = read(reason).kind, shown(reason.source), _value(reason.was), _value(reason.now)
     if reason.was is None and reason.now is None:
         return reason.guard or "a guard of unknown text"
-    return f"{shown(reason.source)} was {_value(reason.was)}, now {_value(reason.now)}"
+    if kind in _CONDITIONS:
+        held = f"`{shown(reason.guard)}` does not hold"
+        return f"{held}: {source} is now {now}" if kind == "shape" and reason.now else held
+    if kind == "identity" and (reason.was or "another object").startswith("another object"):
+        return f"{source} is another object than before" + (f", now {now}" if reason.now else "")
+    if reason.now is None:
+        return f"{source} is no longer {was}"
+    return f"{source} was {was}, now {now}" if reason.was is not None else f"{source} is now {now}"
 
 
 def _line(file: str | None, number: int | None, explanation: Explanation, style: Style) -> list[str]:
@@ -104,4 +114,4 @@ def _end(code: str, room: int) -> str:
 
 
 def _value(text: str | None) -> str:
-    return "not recorded" if text is None else cut(clean_line(text), _VALUE)
+    return cut(clean_line(text or ""), _VALUE)

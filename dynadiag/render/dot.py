@@ -1,0 +1,182 @@
+"""`dynadiag graph`: compiles, graphs and breaks, or the nodes of one graph, as a NetworkX graph and as DOT.
+
+The overview needs only the typed records. The picture of one graph needs its nodes, which a recording of our own
+keeps as data; a log made elsewhere has them as text only, and no text is parsed for this.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import graphviz
+import networkx as nx
+
+from dynadiag.errors import DynadiagError
+from dynadiag.explain.explanation import Explanation
+from dynadiag.recording.records import Break, Compile, Node
+from dynadiag.render.clean import clean_line
+from dynadiag.render.paths import place
+from dynadiag.render.words import count
+from dynadiag.render.wrap import cut
+
+__all__ = ["MOST_NODES", "dot_text", "node_graph", "overview_graph", "rendered"]
+
+MOST_NODES = 3000  # beyond that `dot` takes minutes, and nobody can read it
+_LABEL = 60  # columns of one line of a label
+_TEXT_FORMATS = ("dot", "gv")
+_DRAWN_FORMATS = ("svg", "png", "pdf")
+_COLORS = {
+    "frame": "#dbeafe",
+    "graph": "#dcfce7",
+    "break": "#fecaca",
+    "placeholder": "#dbeafe",
+    "get_attr": "#e0e7ff",
+    "output": "#fde68a",
+    "more": "#e5e7eb",
+}
+
+
+def overview_graph(explanation: Explanation) -> nx.DiGraph:
+    """Each compiled frame, its graphs stage by stage, the breaks that ended them, and where the program went on.
+
+    Node attributes: ``kind`` ("frame", "graph", "break", "more") and ``label``; a graph's ``stage``; a break's
+    ``gb_id``. Edge attribute: ``label``.
+    """
+    made = nx.DiGraph(name=explanation.run.target)
+    _add_frames(made, explanation)
+    _add_graphs(made, explanation)
+    _add_breaks(made, explanation)
+    return _capped(made)
+
+
+def node_graph(nodes: Sequence[Node], name: str) -> nx.DiGraph:
+    """The dataflow of one graph. Node attributes: ``kind`` (the node's op), ``label``, ``target``, ``line``."""
+    made = nx.DiGraph(name=name)
+    for node in nodes:
+        made.add_node(node.name, kind=node.op, label=_node_label(node), target=node.target, line=node.span.line)
+    known = set(made)
+    made.add_edges_from(
+        (source, node.name, {"label": ""}) for node in nodes for source in node.inputs if source in known
+    )
+    return _capped(made)
+
+
+def dot_text(graph: nx.DiGraph) -> str:
+    """The graph in the DOT language. Names become ``n0``, ``n1``, ...: a colon in one would mean a port to DOT."""
+    drawn = graphviz.Digraph(
+        name=graphviz.escape(clean_line(str(graph.graph.get("name", "")))),
+        node_attr={"shape": "box", "style": "filled,rounded", "fontname": "monospace", "fontsize": "10"},
+        edge_attr={"fontname": "monospace", "fontsize": "9"},
+    )
+    ids = {node: f"n{position}" for position, node in enumerate(graph)}
+    for node, data in graph.nodes(data=True):
+        color = _COLORS.get(data["kind"], "#ffffff")
+        shape = "octagon" if data["kind"] == "break" else "box"
+        drawn.node(ids[node], label=_escaped(data["label"]), fillcolor=color, shape=shape)
+    for source, target, data in graph.edges(data=True):
+        drawn.edge(ids[source], ids[target], label=_escaped(data.get("label", "")))
+    return str(drawn.source)
+
+
+def rendered(graph: nx.DiGraph, format_: str) -> bytes:
+    """The graph as a file: DOT text for "dot" and "gv", else drawn by Graphviz ("svg", "png", "pdf").
+
+    Raises `DynadiagError` where Graphviz is not installed or cannot draw it.
+    """
+    text = dot_text(graph)
+    if format_ in _TEXT_FORMATS:
+        return text.encode("utf-8")
+    if format_ not in _DRAWN_FORMATS:
+        raise DynadiagError(f"{format_}: not a format for a graph; write dot, gv, svg, png or pdf")
+    try:
+        return bytes(graphviz.pipe("dot", format_, text.encode("utf-8"), quiet=True))
+    except graphviz.ExecutableNotFound as error:
+        raise DynadiagError(
+            f"{format_}: Graphviz's `dot` is not on the path; install Graphviz, or write DOT (-o NAME.dot)"
+        ) from error
+    except subprocess.CalledProcessError as error:
+        raise DynadiagError(f"{format_}: Graphviz could not draw this ({error}); write DOT (-o NAME.dot)") from error
+
+
+def _add_frames(made: nx.DiGraph, explanation: Explanation) -> None:
+    for item in explanation.compiles:
+        at = place(item.file, item.line, None, explanation.run.cwd)
+        label = _label(f"{item.function} [{item.compile_id}]", at, "" if item.outcome == "ok" else item.outcome)
+        made.add_node(_frame(item.compile_id), kind="frame", label=label)
+
+
+def _add_graphs(made: nx.DiGraph, explanation: Explanation) -> None:
+    """The graphs of a compile one after another, as the compiler made them of each other."""
+    latest: dict[str, str] = {}
+    for item in explanation.graphs:
+        name = f"graph {item.index}"
+        made.add_node(name, kind="graph", label=_label(item.stage, count(item.ops, "op")), stage=item.stage)
+        before = latest.get(item.compile_id, _frame(item.compile_id))
+        if before in made:
+            made.add_edge(before, name, label="")
+        latest[item.compile_id] = name
+
+
+def _add_breaks(made: nx.DiGraph, explanation: Explanation) -> None:
+    """Each root cause once, with an edge from every graph it ended and one to what was compiled after it."""
+    for root in explanation.roots:
+        at = place(root.span.file, root.span.line, None, explanation.run.cwd)
+        label = _label(root.gb_id or "graph break", root.gb_type, at)
+        made.add_node(f"break {root.index}", kind="break", label=label, gb_id=root.gb_id)
+    ended = {item.compile_id: f"graph {item.index}" for item in explanation.graphs if item.stage == "dynamo"}
+    for item in explanation.breaks:
+        name = f"break {item.index if item.cause is None else item.cause}"
+        source = ended.get(item.compile_id, _frame(item.compile_id))
+        if source in made:
+            made.add_edge(source, name, label="")
+        onward = _resumed(item, explanation.compiles)
+        if onward is not None and not item.fatal:
+            made.add_edge(name, _frame(onward.compile_id), label="goes on")
+
+
+def _resumed(item: Break, compiles: Sequence[Compile]) -> Compile | None:
+    """The next compile of the same function as another frame: what torch made of the rest after a break."""
+    ids = [compile_.compile_id for compile_ in compiles]
+    if item.compile_id not in ids:
+        return None
+    start = ids.index(item.compile_id)
+    origin = compiles[start]
+    same = (
+        other
+        for other in compiles[start + 1 :]
+        if (other.file, other.function) == (origin.file, origin.function)
+        and other.compile_id.rpartition("/")[0] != origin.compile_id.rpartition("/")[0]
+    )
+    return next(same, None)
+
+
+def _frame(compile_id: str) -> str:
+    return f"frame {compile_id}"
+
+
+def _node_label(node: Node) -> str:
+    kind = " ".join(part for part in (node.dtype, node.shape) if part)
+    line = f"line {node.span.line}" if node.span.line else ""
+    return _label(node.name, "" if node.op in ("placeholder", "output") else node.target, kind, line)
+
+
+def _label(*lines: str) -> str:
+    return "\n".join(cut(clean_line(line), _LABEL) for line in lines if line)
+
+
+def _escaped(label: str) -> Any:  # a str of graphviz's own, which keeps "<b>" from being read as HTML
+    """A label for DOT: nothing in it is markup, its line ends are kept."""
+    lines = (str(graphviz.escape(line)) for line in label.split("\n"))
+    return graphviz.nohtml("\\n".join(lines))
+
+
+def _capped(graph: nx.DiGraph) -> nx.DiGraph:
+    """The graph, or its first nodes and one that says how many more there are."""
+    hidden = graph.number_of_nodes() - MOST_NODES
+    if hidden <= 0:
+        return graph
+    made = nx.DiGraph(graph.subgraph(list(graph)[:MOST_NODES]))
+    made.add_node("...", kind="more", label=f"{count(hidden, 'more node')}")
+    return made
