@@ -1,1 +1,34 @@
-"""Reduce a failing FX graph to its culprits."""
+"""Reduce a failing FX graph to its culprits.
+
+    from minifier import reduce_graph
+    reduction = reduce_graph(gm, inputs, fails)      # fails(gm, inputs) -> bool
+
+`minifier.search` is the reducer itself and knows nothing of torch; the rest is what it takes to make parts of a
+graph, and the result a program that a person would write. torch is loaded when the first of these names is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minifier.errors import ReductionError
+    from minifier.reduction import Reduction, reduce_graph
+    from minifier.search import Budget, Progress
+
+__all__ = ["Budget", "Progress", "Reduction", "ReductionError", "reduce_graph"]
+
+_HOMES = {
+    "Budget": "minifier.search",
+    "Progress": "minifier.search",
+    "Reduction": "minifier.reduction",
+    "ReductionError": "minifier.errors",
+    "reduce_graph": "minifier.reduction",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,252 @@
+"""What a graph is made of: the value of each node, what can be left out, and what must stay together.
+
+leaf      a placeholder or an attribute (parameter, constant, subgraph): there when it is needed
+support   a size, a symbolic number, a flag: there when a part that is kept needs it and it can be computed,
+          else its value is written where it was used
+part      an operation, or several that only make sense together
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from minifier.errors import ReductionError
+from minifier.tensors import alone, fresh, leaves, map_leaves, same_metadata, storage_key, tensors_in
+
+__all__ = ["Anatomy", "dissect", "fingerprint", "interpret"]
+
+_PLAIN = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.Size,
+    type(Ellipsis),
+)
+# Operations whose state is handed on as a tensor: seeds looked up in a table of seeds.
+_RANDOM_STATE = ("inductor_seed", "inductor_lookup_seed", "inductor_random", "inductor_randint", "philox", "rngprims")
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """A graph taken apart. Nodes go by their place in the graph."""
+
+    module: fx.GraphModule
+    nodes: tuple[fx.Node, ...]
+    place: dict[fx.Node, int]
+    values: tuple[Any, ...]
+    groups: tuple[tuple[int, ...], ...]  # the nodes of each part; parts are in the order of their last node
+    group_of: dict[int, int]
+    firm: tuple[tuple[int, ...], ...]  # the same where a storage that is written to holds nothing together
+    reads: tuple[tuple[int, ...], ...]  # node -> the nodes that are its arguments
+    stand_ins: tuple[tuple[int, ...], ...]  # node -> those of its arguments that have its own metadata
+    returned: tuple[int, ...]  # what the graph returns
+    fingerprint: str
+
+    def refined(self) -> Anatomy:
+        """The same graph with parts as small as they can be: for a last look at what is left."""
+        return replace(self, groups=self.firm, group_of=_group_of(self.firm))
+
+    def is_support(self, node: int) -> bool:
+        return node not in self.group_of and self.nodes[node].op not in ("placeholder", "get_attr", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    values: tuple[Any, ...]
+    mutated: frozenset[int]  # storages that some node wrote to
+    writes: dict[int, frozenset[int]]  # node -> storages it wrote to
+
+
+class _Recorder(fx.Interpreter):
+    """Runs a graph and keeps every value. `clone`: storages whose values must be copied, as they change later."""
+
+    def __init__(self, module: fx.GraphModule, nodes: dict[fx.Node, int], clone: frozenset[int]) -> None:
+        super().__init__(module)
+        self._nodes = nodes
+        self._clone = clone
+        self.values: dict[int, Any] = {}
+        self.storages: dict[int, list[int | None]] = {}
+        self.writes: dict[int, frozenset[int]] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        place = self._nodes[n]
+        read = tensors_in(self.fetch_args_kwargs_from_env(n))
+        before = [_version(tensor) for tensor in read]
+        value = super().run_node(n)
+        changed = {storage_key(t) for t, v in zip(read, before, strict=True) if _version(t) != v} - {None}
+        if changed:
+            self.writes[place] = frozenset(key for key in changed if key is not None)
+        self.values[place] = map_leaves(lambda leaf: self._keep(place, leaf), value)
+        return value
+
+    def _keep(self, place: int, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        detached = leaf.detach()
+        if place in self._clone:
+            detached = alone(detached)
+        wants = leaf.requires_grad and (detached.is_floating_point() or detached.is_complex())
+        return detached.requires_grad_(wants)
+
+
+def interpret(module: fx.GraphModule, inputs: Sequence[Any], clone: frozenset[int] = frozenset()) -> _Recorder:
+    """Run a copy of the graph once on copies of the inputs, keeping every value; torch's random state is as before."""
+    own = copy.deepcopy(module)
+    recorder = _Recorder(own, {node: i for i, node in enumerate(own.graph.nodes)}, clone)
+    enabled = torch.is_grad_enabled()
+    try:
+        with torch.random.fork_rng():
+            recorder.run(*fresh(inputs), enable_io_processing=False)
+    finally:
+        torch.set_grad_enabled(enabled)
+    return recorder
+
+
+def dissect(module: fx.GraphModule, inputs: Sequence[Any]) -> Anatomy:
+    """Take a graph apart. Raises `ReductionError` where the graph cannot be run in eager on these inputs."""
+    nodes = tuple(module.graph.nodes)
+    place = {node: i for i, node in enumerate(nodes)}
+    try:
+        recorder = interpret(module, inputs)
+        on = _written_nodes(recorder)
+        if on:
+            recorder.values = interpret(module, inputs, frozenset(n for group in on for n in group)).values
+    except Exception as error:
+        raise ReductionError(
+            f"the graph does not run uncompiled on these inputs ({type(error).__name__}: {_line(error)}): "
+            "give inputs on which it does"
+        ) from error
+    values = tuple(recorder.values.get(i) for i in range(len(nodes)))
+    reads = tuple(tuple(place[arg] for arg in node.all_input_nodes) for node in nodes)
+    firm, groups = _group(nodes, place, values, on)
+    return Anatomy(
+        module=module,
+        nodes=nodes,
+        place=place,
+        values=values,
+        groups=groups,
+        group_of=_group_of(groups),
+        firm=firm,
+        reads=reads,
+        stand_ins=tuple(_stand_ins(i, nodes, reads, values) for i in range(len(nodes))),
+        returned=tuple(i for i in reads[-1] if nodes[-1].op == "output"),
+        fingerprint=fingerprint(module),
+    )
+
+
+def _written_nodes(recorder: _Recorder) -> list[list[int]]:
+    """The nodes on each storage that some node wrote to, with those that wrote. Leaves are not among them."""
+    written = frozenset[int]().union(*recorder.writes.values()) if recorder.writes else frozenset()
+    return [
+        sorted(
+            place
+            for place, value in recorder.values.items()
+            if any(storage_key(t) == key for t in tensors_in(value)) or key in recorder.writes.get(place, ())
+        )
+        for key in sorted(written)
+    ]
+
+
+def _group(
+    nodes: tuple[fx.Node, ...], place: dict[fx.Node, int], values: tuple[Any, ...], written: list[list[int]]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+    """The parts that nothing may separate, and those that are only held together by a storage that is written to."""
+    operations = [i for i, node in enumerate(nodes) if _is_operation(node, values[i])]
+    parent = {i: i for i in operations}
+    for i in operations:
+        for user in _inseparable(nodes[i], values[i]):
+            _union(parent, i, place[user])
+    firm = _classes(parent)
+    for group in written:
+        inside = [i for i in group if i in parent]
+        for other in inside[1:]:
+            _union(parent, inside[0], other)
+    return firm, _classes(parent)
+
+
+def _classes(parent: dict[int, int]) -> tuple[tuple[int, ...], ...]:
+    members: dict[int, list[int]] = {}
+    for i in parent:
+        members.setdefault(_root(parent, i), []).append(i)
+    return tuple(sorted((tuple(group) for group in members.values()), key=lambda group: group[-1]))
+
+
+def _group_of(groups: tuple[tuple[int, ...], ...]) -> dict[int, int]:
+    return {node: part for part, group in enumerate(groups) for node in group}
+
+
+def _is_operation(node: fx.Node, value: Any) -> bool:
+    if node.op in ("placeholder", "get_attr", "output"):
+        return False
+    return value is None or not all(isinstance(leaf, _PLAIN) for leaf in leaves(value))
+
+
+def _inseparable(node: fx.Node, value: Any) -> list[fx.Node]:
+    """The users that make no sense without the node: items of its tuple, users of its handle or random state."""
+    if isinstance(value, (tuple, list)):
+        return [user for user in node.users if user.target is operator.getitem]
+    if not isinstance(value, (torch.Tensor, *_PLAIN)):
+        return [user for user in node.users if user.op != "output"]
+    if _random(node):
+        return [user for user in node.users if _random(user)]
+    return []
+
+
+def _random(node: fx.Node) -> bool:
+    return any(name in str(node.target) for name in _RANDOM_STATE)
+
+
+def _stand_ins(
+    i: int, nodes: tuple[fx.Node, ...], reads: tuple[tuple[int, ...], ...], values: tuple[Any, ...]
+) -> tuple[int, ...]:
+    """The arguments that can stand for a node; for an item of a tuple, the arguments of what made the tuple."""
+    sources = reads[i]
+    if nodes[i].target is operator.getitem and sources and isinstance(values[sources[0]], (tuple, list)):
+        sources = reads[sources[0]]
+    return tuple(s for s in sources if same_metadata(values[s], values[i]))
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _union(parent: dict[int, int], one: int, other: int) -> None:
+    if other in parent:
+        a, b = _root(parent, one), _root(parent, other)
+        parent[max(a, b)] = min(a, b)
+
+
+def _root(parent: dict[int, int], i: int) -> int:
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def fingerprint(module: fx.GraphModule) -> str:
+    """The same for the same graph in another process: names, operations and targets, no addresses."""
+    digest = hashlib.blake2b(digest_size=12)
+    for node in module.graph.nodes:
+        target = node.target if isinstance(node.target, str) else getattr(node.target, "__qualname__", None)
+        read = " ".join(arg.name for arg in node.all_input_nodes)
+        digest.update(f"{node.op} {node.name} {target or str(node.target)} {read}\n".encode())
+    return digest.hexdigest()

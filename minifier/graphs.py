@@ -1,0 +1,191 @@
+"""Reduction of a graph as a problem of parts: any choice of parts is a graph that can be run."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import fx
+
+from minifier.anatomy import Anatomy
+from minifier.search import Candidate
+from minifier.tensors import alone, fresh, map_leaves
+from minifier.wiring import Plan, Wiring
+
+__all__ = ["Case", "Fails", "GraphProblem", "ask", "build", "own"]
+
+Fails = Callable[[fx.GraphModule, list[Any]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A graph and inputs for it. What is handed to an oracle is a copy of both."""
+
+    module: fx.GraphModule
+    inputs: tuple[Any, ...]
+
+
+class GraphProblem:
+    """The parts of a graph under an oracle: `minifier.search.PartsProblem`.
+
+    `refused` collects what `fails` raised: a candidate on which it raises does not count as the same failure.
+    """
+
+    def __init__(self, anatomy: Anatomy, inputs: Sequence[Any], fails: Fails, refused: list[Exception]) -> None:
+        self.anatomy = anatomy
+        self.wiring = Wiring(anatomy)
+        self.parts = tuple(range(len(anatomy.groups)))
+        self._inputs = dict(zip(_placeholders(anatomy), inputs, strict=True))
+        self._fails = fails
+        self._refused = refused
+        self._producers = [self.wiring.producers(part) for part in self.parts]
+        self._plans: tuple[Candidate, Plan] | None = None
+
+    def key(self, candidate: Candidate) -> str:
+        text = self.anatomy.fingerprint + self._plan(candidate).canonical()
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def fails(self, candidate: Candidate) -> bool:
+        return ask(self._fails, self.case(candidate), self._refused)
+
+    def nodes(self, candidate: Candidate) -> frozenset[int]:
+        return self.wiring.nodes_of(candidate.kept)
+
+    def cost(self, candidate: Candidate) -> int:
+        return sum(len(self.anatomy.groups[part]) for part in candidate.kept)
+
+    def producers(self, part: int) -> frozenset[int]:
+        return self._producers[part]
+
+    def closure(self, kept: frozenset[int]) -> frozenset[int]:
+        return self.wiring.closure(kept)
+
+    def routes(self, part: int) -> tuple[int, ...]:
+        """The stand-ins to choose from: of a part of one node, where it has several."""
+        group = self.anatomy.groups[part]
+        ways = self.anatomy.stand_ins[group[0]] if len(group) == 1 else ()
+        return ways if len(ways) > 1 else ()
+
+    def case(self, candidate: Candidate) -> Case:
+        return build(self.anatomy, self._plan(candidate), self._inputs)
+
+    def _plan(self, candidate: Candidate) -> Plan:
+        if self._plans is None or self._plans[0] != candidate:
+            self._plans = (candidate, self.wiring.plan(candidate))
+        return self._plans[1]
+
+
+def ask(fails: Fails, case: Case, refused: list[Exception]) -> bool:
+    """Ask with copies, under the same random state each time; grad mode and random state are as before afterwards."""
+    enabled = torch.is_grad_enabled()
+    try:
+        with torch.random.fork_rng():
+            copied = own(case)
+            return bool(fails(copied.module, list(copied.inputs)))
+    except Exception as error:  # noqa: BLE001  the caller's oracle may raise anything on a graph it does not expect
+        refused.append(error)
+        return False
+    finally:
+        torch.set_grad_enabled(enabled)
+
+
+def build(anatomy: Anatomy, plan: Plan, inputs: dict[int, Any]) -> Case:
+    """The graph of a plan: inputs of the original that are still read, then one for each value that was cut."""
+    builder = _Builder(anatomy, plan, inputs)
+    for node in plan.nodes:
+        builder.add(node)
+    return builder.finish()
+
+
+class _Builder:
+    def __init__(self, anatomy: Anatomy, plan: Plan, inputs: dict[int, Any]) -> None:
+        self._anatomy = anatomy
+        self._plan = plan
+        self._graph = fx.Graph()
+        self._env: dict[int, fx.Node] = {}
+        self._cut: dict[int, Any] = {}
+        self._inputs: list[Any] = []
+        nodes = anatomy.nodes
+        for place in (n for n in plan.nodes if nodes[n].op == "placeholder"):
+            self._env[place] = self._graph.node_copy(nodes[place])
+            self._inputs.append(inputs[place])
+        for place in sorted(n for n, stand in plan.stands.items() if n == stand):
+            self._cut[place] = self._cut_value(place)
+
+    def add(self, place: int) -> None:
+        node = self._anatomy.nodes[place]
+        if node.op == "placeholder":
+            return
+        copied = self._graph.create_node(
+            node.op,
+            node.target,
+            map_leaves(self._argument, node.args),
+            map_leaves(self._argument, node.kwargs),
+            name=node.name,
+        )
+        copied.meta = copy.copy(node.meta)
+        self._env[place] = copied
+
+    def finish(self) -> Case:
+        outputs = [leaf for place in self._plan.outputs for leaf in self._output(place)]
+        self._graph.output(tuple(outputs))
+        module = fx.GraphModule(_attributes(self._anatomy.module, self._graph), self._graph)
+        module.meta = dict(self._anatomy.module.meta)
+        return Case(module, tuple(self._inputs))
+
+    def _cut_value(self, place: int) -> Any:
+        """An input for a tensor, several for a tuple of tensors, a literal for what is no tensor."""
+        node, value = self._anatomy.nodes[place], self._anatomy.values[place]
+        if isinstance(value, torch.Tensor):
+            return self._input(node.name, value, node.meta)
+        count = iter(range(1 << 30))
+        return map_leaves(
+            lambda leaf: self._input(f"{node.name}_{next(count)}", leaf, {}) if torch.is_tensor(leaf) else leaf, value
+        )
+
+    def _input(self, name: str, value: torch.Tensor, meta: dict[str, Any]) -> fx.Node:
+        self._inputs.append(alone(value))
+        placeholder = self._graph.placeholder(name)
+        placeholder.meta = copy.copy(meta)
+        return placeholder
+
+    def _argument(self, argument: Any) -> Any:
+        if not isinstance(argument, fx.Node):
+            return argument
+        place = self._anatomy.place[argument]
+        if place in self._env:
+            return self._env[place]
+        stand = self._plan.stands[place]
+        return self._cut[place] if stand == place else self._env[stand]
+
+    def _output(self, place: int) -> list[fx.Node]:
+        value, node = self._anatomy.values[place], self._env[place]
+        if not isinstance(value, (tuple, list)):
+            return [node]
+        tensors = [i for i, item in enumerate(value) if torch.is_tensor(item)]
+        return [self._graph.call_function(operator.getitem, (node, i)) for i in tensors]
+
+
+def _placeholders(anatomy: Anatomy) -> list[int]:
+    return [i for i, node in enumerate(anatomy.nodes) if node.op == "placeholder"]
+
+
+def _attributes(module: torch.nn.Module, graph: fx.Graph) -> dict[str, Any]:
+    targets = dict.fromkeys(str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module"))
+    return {target: reduce(getattr, target.split("."), module) for target in targets}
+
+
+def own(case: Case) -> Case:
+    """A copy whose inputs, parameters, constants and subgraphs are its own; an attribute named twice stays one."""
+    attributes = copy.deepcopy(_attributes(case.module, case.module.graph))
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(case.module.graph, {}))
+    module = fx.GraphModule(attributes, graph)
+    module.meta = dict(case.module.meta)
+    return Case(module, tuple(fresh(case.inputs)))

@@ -1,0 +1,159 @@
+"""From a failing graph to a small one: parts first, then inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, MutableMapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from minifier.anatomy import Anatomy, dissect, fingerprint
+from minifier.errors import ReductionError
+from minifier.graphs import Case, Fails, GraphProblem, ask, own
+from minifier.search import Budget, Candidate, Ledger, Outcome, ProgressCallback, reduce_parts, sweep_parts, voting
+from minifier.tensors import check_inputs
+
+__all__ = ["Reduction", "reduce_graph"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A smaller graph that fails in the same way, and inputs for it.
+
+    `trials` is how often `fails` was asked, `cached` how often the answer was known. `minimal`: no operation can be
+    left out (each was tried); False where the budget ended the search. `memo` resumes it. `refused` are the
+    exceptions that `fails` raised on candidates, which count as "not the same failure".
+    """
+
+    graph_module: fx.GraphModule
+    inputs: list[Any]
+    trials: int
+    minimal: bool
+    cached: int = 0
+    memo: MutableMapping[str, bool] = field(default_factory=dict)
+    refused: tuple[Exception, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    fails: Fails
+    ledger: Ledger
+    refused: list[Exception]
+    executor: Executor | None
+    width: int
+
+
+def reduce_graph(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    fails: Fails,
+    *,
+    simplify_inputs: bool = True,
+    budget: Budget | None = None,
+    suspects: Iterable[Collection[str]] = (),
+    votes: int = 1,
+    memo: MutableMapping[str, bool] | None = None,
+    progress: ProgressCallback | None = None,
+    executor: Executor | None = None,
+    width: int = 1,
+) -> Reduction:
+    """Reduce an FX graph on which `fails(graph_module, inputs)` is true to one from which nothing can be left out.
+
+    `fails` is given copies, and may change them. On the whole graph what it raises is raised on; on a candidate an
+    exception counts as "not the same failure" and is kept in `Reduction.refused`. `suspects` are sets of node names
+    to try first. `votes` asks several times and takes the majority. `memo` is that of an earlier `Reduction` or is
+    filled here, so that an interrupted search repeats no trial. With an `executor` of threads, `width` at a time.
+
+    Raises `ReductionError` where the whole graph does not fail, or cannot be run uncompiled on these inputs.
+    """
+    _check(gm, inputs)
+    ledger = Ledger(memo, budget, progress)
+    asked = fails if votes == 1 else _voting(fails, votes)
+    setting = _Setting(asked, ledger, [], executor, width)
+    whole = Case(gm, tuple(inputs))
+    _check_fails(setting, whole)
+    anatomy = dissect(gm, inputs)
+    case, minimal = _reduce_nodes(anatomy, whole, setting, suspects)
+    return Reduction(
+        graph_module=case.module,
+        inputs=list(case.inputs),
+        trials=ledger.calls,
+        minimal=minimal,
+        cached=ledger.hits,
+        memo=ledger.memo,
+        refused=tuple(setting.refused),
+    )
+
+
+def _check(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
+    if not isinstance(gm, fx.GraphModule):
+        raise ReductionError(f"a torch.fx.GraphModule is needed, not a {type(gm).__name__}: trace it first")
+    check_inputs(inputs)
+    places = sum(node.op == "placeholder" for node in gm.graph.nodes)
+    if places != len(inputs):
+        raise ReductionError(f"the graph has {places} placeholders and {len(inputs)} inputs were given")
+
+
+def _voting(fails: Fails, votes: int) -> Fails:
+    def on_case(case: Case) -> bool:
+        copied = own(case)
+        return fails(copied.module, list(copied.inputs))
+
+    majority = voting(on_case, votes)
+    return lambda module, values: majority(Case(module, tuple(values)))
+
+
+def _check_fails(setting: _Setting, whole: Case) -> None:
+    """Ask about the whole. An exception here is the caller's: nothing is known yet that it could be compared with."""
+    ledger, key = setting.ledger, f"whole {fingerprint(whole.module)}"
+    raised: list[Exception] = []
+    ledger.stage = "whole"
+    if key not in ledger.memo:
+        ledger.spend()
+        failed = ask(setting.fails, whole, raised)
+        if raised:
+            raise raised[0]
+        ledger.memo[key] = failed
+    if not ledger.memo[key]:
+        raise ReductionError(
+            "fails() is false for the whole graph: there is no failure to keep; check fails() or inputs"
+        )
+
+
+def _reduce_nodes(
+    anatomy: Anatomy, whole: Case, setting: _Setting, suspects: Iterable[Collection[str]]
+) -> tuple[Case, bool]:
+    problem = GraphProblem(anatomy, whole.inputs, setting.fails, setting.refused)
+    outcome = reduce_parts(
+        problem,
+        setting.ledger,
+        suggested=[_parts_named(anatomy, names) for names in suspects],
+        executor=setting.executor,
+        width=setting.width,
+    )
+    if outcome.candidate is None:
+        return whole, outcome.minimal
+    if outcome.minimal and anatomy.firm != anatomy.groups:
+        return _refine(problem, outcome, whole, setting)
+    return problem.case(outcome.candidate), outcome.minimal
+
+
+def _refine(problem: GraphProblem, outcome: Outcome, whole: Case, setting: _Setting) -> tuple[Case, bool]:
+    """Look at the operations on one storage singly: they were kept together, and may not all be needed."""
+    if outcome.candidate is None:
+        return whole, outcome.minimal
+    anatomy = problem.anatomy.refined()
+    finer = GraphProblem(anatomy, whole.inputs, setting.fails, setting.refused)
+    kept = frozenset(anatomy.group_of[node] for node in problem.nodes(outcome.candidate))
+    start = Candidate(kept, outcome.candidate.joined)
+    refined = sweep_parts(finer, start, setting.ledger, executor=setting.executor, width=setting.width)
+    if refined.candidate is None:
+        return problem.case(outcome.candidate), refined.minimal
+    return finer.case(refined.candidate), refined.minimal
+
+
+def _parts_named(anatomy: Anatomy, names: Collection[str]) -> frozenset[int]:
+    wanted = set(names)
+    return frozenset(part for node, part in anatomy.group_of.items() if anatomy.nodes[node].name in wanted)

@@ -1,0 +1,161 @@
+"""Asking whether a candidate fails: never the same question twice, never beyond the budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
+from concurrent.futures import Executor
+from typing import Generic, TypeVar
+
+from minifier.search.problem import Budget, Oracled, Progress, ProgressCallback
+
+__all__ = ["BudgetSpentError", "Ledger", "Oracle", "voting"]
+
+CandidateT = TypeVar("CandidateT", bound=Hashable)
+AskedT = TypeVar("AskedT")
+
+
+class BudgetSpentError(Exception):
+    """Raised inside a search to end it; `reduce_parts` catches it and answers with the best so far."""
+
+
+class Ledger:
+    """Memo, budget and counters, shared by the stages of one search.
+
+    `memo` maps canonical forms to verdicts. Give in the memo of an interrupted search and this one, being
+    deterministic, asks the same questions and is answered from it up to where the other stopped.
+    """
+
+    def __init__(
+        self,
+        memo: MutableMapping[str, bool] | None = None,
+        budget: Budget | None = None,
+        progress: ProgressCallback | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.memo: MutableMapping[str, bool] = {} if memo is None else memo
+        self.calls = 0
+        self.hits = 0
+        self.stage = ""
+        self._budget = budget or Budget()
+        self._progress = progress
+        self._clock = clock
+        self._start = clock()
+
+    def spend(self) -> None:
+        """Account for one call of the oracle; raises `BudgetSpentError` instead of going beyond the budget."""
+        calls, seconds = self.calls_left, self.seconds_left
+        if (calls is not None and calls <= 0) or (seconds is not None and seconds <= 0):
+            raise BudgetSpentError
+        self.calls += 1
+
+    @property
+    def calls_left(self) -> int | None:
+        return None if self._budget.calls is None else self._budget.calls - self.calls
+
+    @property
+    def seconds_left(self) -> float | None:
+        limit = self._budget.seconds
+        return None if limit is None else limit - (self._clock() - self._start)
+
+    def report(self, key: str, failed: bool, size: int, best: int | None) -> None:
+        if self._progress is None:
+            return
+        self._progress(
+            Progress(
+                stage=self.stage,
+                key=key,
+                failed=failed,
+                size=size,
+                best=best,
+                calls=self.calls,
+                hits=self.hits,
+                calls_left=self.calls_left,
+                seconds_left=self.seconds_left,
+            )
+        )
+
+
+class Oracle(Generic[CandidateT]):
+    """Answers for candidates of one problem, out of the ledger where it knows.
+
+    With an `executor`, up to `width` candidates are tried at the same time; the answers, and so the result of the
+    search, are the same where failing is monotone. `problem.fails` then runs in the executor's threads or processes.
+    """
+
+    def __init__(
+        self,
+        problem: Oracled[CandidateT],
+        ledger: Ledger | None = None,
+        executor: Executor | None = None,
+        width: int = 1,
+    ) -> None:
+        self.problem = problem
+        self.ledger = ledger or Ledger()
+        self.width = width if executor is not None else 1
+        self.best: CandidateT | None = None
+        self._best_cost: int | None = None
+        self._executor = executor
+
+    def fails(self, candidate: CandidateT) -> bool:
+        return self.many([candidate])[0]
+
+    def many(self, candidates: Sequence[CandidateT]) -> list[bool]:
+        """A verdict for each. All are tried, so ask only what is worth asking."""
+        keys = [self.problem.key(candidate) for candidate in candidates]
+        fresh = {key: c for key, c in zip(keys, candidates, strict=True) if key not in self.ledger.memo}
+        self.ledger.hits += len(keys) - len(fresh)
+        for key, failed in self._ask(fresh).items():
+            self.ledger.memo[key] = failed
+        verdicts = [self.ledger.memo[key] for key in keys]
+        for key, candidate, failed in zip(keys, candidates, verdicts, strict=True):
+            self._note(key, candidate, failed)
+        return verdicts
+
+    def first(self, candidates: Sequence[CandidateT]) -> CandidateT | None:
+        """The first in order that fails. Tries no more than `width` beyond it."""
+        for start in range(0, len(candidates), self.width):
+            batch = candidates[start : start + self.width]
+            for candidate, failed in zip(batch, self.many(batch), strict=True):
+                if failed:
+                    return candidate
+        return None
+
+    def _ask(self, fresh: dict[str, CandidateT]) -> dict[str, bool]:
+        if self._executor is None:
+            return {key: self._ask_here(candidate) for key, candidate in fresh.items()}
+        futures = {}
+        for key, candidate in fresh.items():
+            self.ledger.spend()
+            futures[key] = self._executor.submit(self.problem.fails, candidate)
+        return {key: future.result() for key, future in futures.items()}
+
+    def _ask_here(self, candidate: CandidateT) -> bool:
+        self.ledger.spend()
+        return self.problem.fails(candidate)
+
+    def _note(self, key: str, candidate: CandidateT, failed: bool) -> None:
+        size = self.problem.cost(candidate)
+        if failed and (self._best_cost is None or size < self._best_cost):
+            self.best, self._best_cost = candidate, size
+        self.ledger.report(key, failed, size, self._best_cost)
+
+
+def voting(fails: Callable[[AskedT], bool], votes: int = 3) -> Callable[[AskedT], bool]:
+    """An oracle that asks up to `votes` times and answers with the majority; it stops when that is certain.
+
+    For failures that come and go. A majority, because one lucky failure of a candidate that lacks the culprit would
+    throw the culprit away for good.
+    """
+    needed = votes // 2 + 1
+
+    def majority(candidate: AskedT) -> bool:
+        failed = passed = 0
+        while failed < needed and passed < votes - needed + 1:
+            if fails(candidate):
+                failed += 1
+            else:
+                passed += 1
+        return failed >= needed
+
+    return majority

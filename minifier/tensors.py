@@ -1,0 +1,102 @@
+"""Copies of inputs that an oracle may do with as it likes, and what of a tensor makes it fit for another's place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from minifier.errors import ReductionError
+
+__all__ = ["alone", "check_inputs", "fresh", "leaves", "map_leaves", "same_metadata", "storage_key", "tensors_in"]
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """`value` with `function` applied to what is in its tuples, lists, dicts and slices."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_leaves(function, v) for v in value))
+    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
+        return type(value)(map_leaves(function, v) for v in value)
+    if isinstance(value, dict):
+        return {k: map_leaves(function, v) for k, v in value.items()}
+    if isinstance(value, slice):
+        return slice(*(map_leaves(function, v) for v in (value.start, value.stop, value.step)))
+    return function(value)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What `map_leaves` would visit."""
+    found: list[Any] = []
+    map_leaves(found.append, value)
+    return iter(found)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def storage_key(tensor: torch.Tensor) -> int | None:
+    """What two tensors of one storage have in common, while both live; None where there is no storage to share."""
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return None
+    return tensor.untyped_storage().data_ptr() or None
+
+
+def check_inputs(inputs: Sequence[Any]) -> None:
+    """Raises `ReductionError` for what cannot be copied faithfully: tensor subclasses, nested inputs."""
+    for place, value in enumerate(inputs):
+        if isinstance(value, torch.Tensor):
+            if type(value) not in (torch.Tensor, torch.nn.Parameter):
+                raise ReductionError(
+                    f"input {place} is a {type(value).__name__}: only plain tensors can be reduced; unwrap it first"
+                )
+        elif isinstance(value, (tuple, list, dict)):
+            raise ReductionError(f"input {place} is a {type(value).__name__}: flatten the inputs of the graph first")
+
+
+def fresh(values: Sequence[Any]) -> list[Any]:
+    """Copies with the same strides, values and `requires_grad`; those that share a storage share the copy's."""
+    keys = [storage_key(v) if isinstance(v, torch.Tensor) else None for v in values]
+    shared = {key for key, count in Counter(keys).items() if key is not None and count > 1}
+    storages: dict[int, torch.UntypedStorage] = {}
+    copies: list[Any] = []
+    for value, key in zip(values, keys, strict=True):
+        if not isinstance(value, torch.Tensor):
+            copies.append(value)
+        elif key in shared and key is not None:
+            if key not in storages:
+                storages[key] = value.untyped_storage().clone()
+            copies.append(_like(value, _onto(storages[key], value)))
+        else:
+            copies.append(alone(value))
+    return copies
+
+
+def alone(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides in a storage of its own, no larger than it needs."""
+    plain = tensor.detach()
+    if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
+        return _like(tensor, plain.clone())
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    flat = plain.as_strided((span,), (1,), tensor.storage_offset()).clone()
+    return _like(tensor, flat.as_strided(tensor.shape, tensor.stride()))
+
+
+def same_metadata(one: Any, other: Any) -> bool:
+    """Whether one tensor can stand where the other was: the same shape, dtype, device and layout."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    return (one.shape, one.dtype, one.device, one.layout) == (other.shape, other.dtype, other.device, other.layout)
+
+
+def _onto(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
+    empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+def _like(tensor: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(copy, requires_grad=tensor.requires_grad)
+    return copy.requires_grad_(tensor.requires_grad)

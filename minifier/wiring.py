@@ -1,0 +1,180 @@
+"""Who reads what once nodes are left out: cutting, bypassing, and what must stay for dataflow to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from minifier.anatomy import Anatomy
+from minifier.search import Candidate
+
+__all__ = ["Plan", "Wiring"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A graph to be built: nodes in order, and for each node left out that they read, the node that stands for it.
+
+    A node that stands for itself is cut: it becomes an input (or a literal, where its value is no tensor).
+    """
+
+    nodes: tuple[int, ...]
+    stands: dict[int, int]
+    outputs: tuple[int, ...]
+
+    def canonical(self) -> str:
+        stands = sorted(self.stands.items())
+        return f"{self.nodes}{stands}{self.outputs}"
+
+
+class Wiring:
+    """The dataflow of one graph. Reachability is kept as bit sets: N nodes take N*N/8 bytes, made when first needed."""
+
+    def __init__(self, anatomy: Anatomy) -> None:
+        self.anatomy = anatomy
+        self._count = len(anatomy.nodes)
+        self._users: list[list[int]] = [[] for _ in range(self._count)]
+        for node, reads in enumerate(anatomy.reads):
+            for read in reads:
+                self._users[read].append(node)
+
+    def plan(self, candidate: Candidate) -> Plan:
+        kept = self.nodes_of(candidate.kept)
+        stands = self._stand_ins(candidate, kept) if candidate.joined else {}
+        needed = [read for node in sorted(kept) for read in self.anatomy.reads[node]]
+        chosen = {n: stands.get(n, n) for n in needed if n not in kept and n in self.anatomy.group_of}
+        extra, more = self._support(kept, chosen, needed, stands)
+        nodes = tuple(sorted(kept | extra))
+        return Plan(nodes, chosen | more, self._outputs(kept, extra, chosen | more))
+
+    def nodes_of(self, parts: Iterable[int]) -> frozenset[int]:
+        return frozenset(node for part in parts for node in self.anatomy.groups[part])
+
+    def producers(self, part: int) -> frozenset[int]:
+        """The parts that this one reads, also by way of sizes."""
+        group_of = self.anatomy.group_of
+        found: set[int] = set()
+        pending = [read for node in self.anatomy.groups[part] for read in self.anatomy.reads[node]]
+        seen: set[int] = set()
+        while pending:
+            read = pending.pop()
+            if read in group_of:
+                found.add(group_of[read])
+            elif read not in seen:
+                seen.add(read)
+                pending.extend(self.anatomy.reads[read])
+        return frozenset(found - {part})
+
+    def closure(self, parts: frozenset[int]) -> frozenset[int]:
+        """The parts, and those between them that cannot be bypassed without losing dataflow from one to another."""
+        while True:
+            joints = self._joints(self.nodes_of(parts))
+            if not joints:
+                return parts
+            parts = parts | {self.anatomy.group_of[node] for node in joints}
+
+    def _joints(self, kept: frozenset[int]) -> list[int]:
+        """Nodes between kept ones that have no stand-in reached by all the kept nodes that reach them.
+
+        Decided in order, each with those before it, so that more kept nodes never make fewer joints.
+        """
+        mask = sum(1 << node for node in kept)
+        before = self._leading_to(kept)
+        joints: list[int] = []
+        for node in range(self._count):
+            if node not in before or node in kept or node not in self.anatomy.group_of:
+                continue
+            above = self._reach[node] & mask
+            if above and not self._carried(node, above, mask):
+                mask |= 1 << node
+                joints.append(node)
+        return joints
+
+    def _carried(self, node: int, above: int, mask: int) -> bool:
+        if isinstance(self.anatomy.values[node], (tuple, list)):
+            group = self.anatomy.groups[self.anatomy.group_of[node]]
+            return all(user in group for user in self._users[node])  # then its items are asked themselves
+        return any(self._upto(s) & mask & above == above for s in self.anatomy.stand_ins[node])
+
+    def _upto(self, node: int) -> int:
+        return self._reach[node] | (1 << node)
+
+    @cached_property
+    def _reach(self) -> list[int]:
+        reach: list[int] = []
+        for reads in self.anatomy.reads:
+            bits = 0
+            for read in reads:
+                bits |= reach[read] | (1 << read)
+            reach.append(bits)
+        return reach
+
+    def _leading_to(self, kept: frozenset[int]) -> set[int]:
+        leading: set[int] = set()
+        pending = [read for node in kept for read in self.anatomy.reads[node]]
+        while pending:
+            node = pending.pop()
+            if node not in leading:
+                leading.add(node)
+                pending.extend(self.anatomy.reads[node])
+        return leading
+
+    def _stand_ins(self, candidate: Candidate, kept: frozenset[int]) -> dict[int, int]:
+        """For each node left out, the kept node that a chain of stand-ins leads to, if there is one.
+
+        Of several, the one that carries most of the kept nodes above: the dataflow that is lost is the least.
+        """
+        mask = sum(1 << node for node in kept)
+        severed = self.nodes_of(candidate.severed)
+        routes = {node: route for part, route in candidate.routes for node in self.anatomy.groups[part]}
+        stands = {node: node for node in kept}
+        for node, sources in enumerate(self.anatomy.stand_ins):
+            if node in stands or node in severed or node not in self.anatomy.group_of:
+                continue
+            ways = [s for s in sources if s in stands and routes.get(node, s) == s]
+            if ways:
+                stands[node] = stands[max(ways, key=lambda s: ((self._upto(s) & mask).bit_count(), s))]
+        return stands
+
+    def _support(
+        self, kept: frozenset[int], chosen: dict[int, int], needed: list[int], stands: dict[int, int]
+    ) -> tuple[frozenset[int], dict[int, int]]:
+        """Leaves and sizes that the kept nodes read, and literals for sizes that can no longer be computed."""
+        extra: set[int] = set()
+        literal: dict[int, int] = {}
+        followed: dict[int, int] = {}
+        wanted = self._support_wanted(needed)
+        for node in sorted(wanted):
+            if not self.anatomy.is_support(node):
+                extra.add(node)
+                continue
+            reads = self.anatomy.reads[node]
+            tensors = [r for r in reads if r in self.anatomy.group_of and r not in kept]
+            if any(r in literal for r in reads) or any(r not in chosen and r not in stands for r in tensors):
+                literal[node] = node
+                continue
+            extra.add(node)
+            followed.update({r: chosen.get(r, stands.get(r, r)) for r in tensors})
+        used = self._read_by(kept | extra)
+        return frozenset(n for n in extra if n in used), {n: s for n, s in (literal | followed).items() if n in used}
+
+    def _support_wanted(self, needed: list[int]) -> set[int]:
+        wanted: set[int] = set()
+        pending = [node for node in needed if node not in self.anatomy.group_of]
+        while pending:
+            node = pending.pop()
+            if node not in wanted:
+                wanted.add(node)
+                pending.extend(r for r in self.anatomy.reads[node] if r not in self.anatomy.group_of)
+        return wanted
+
+    def _read_by(self, nodes: Iterable[int]) -> set[int]:
+        return {read for node in nodes for read in self.anatomy.reads[node]}
+
+    def _outputs(self, kept: frozenset[int], extra: frozenset[int], stands: dict[int, int]) -> tuple[int, ...]:
+        """What was returned before, then what nobody reads any more."""
+        read = self._read_by(kept | extra).union(stands.values())
+        sinks = [n for n in sorted(kept) if n not in read and n not in self.anatomy.returned]
+        first = [n for n in dict.fromkeys(self.anatomy.returned) if n in kept]
+        return (*first, *(n for n in sinks if self.anatomy.values[n] is not None))
