@@ -145,9 +145,7 @@ def _code(code: CodeType) -> dict[str, Any]:
 def _break(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     for function, local in torch_private.BREAK_EMITTERS.items():
         if found := torch_private.emitter_locals(function, local, emitter):
-            named: dict[str, Any] = {
-                key: found[key] for key in ("gb_type", "explanation", "hints") if key in found
-            }
+            named: dict[str, Any] = {key: found[key] for key in ("gb_type", "explanation", "hints") if key in found}
             _append_break(recorder, metadata, emitter, found[local], fatal=False, named=named)
             return
 

@@ -46,10 +46,10 @@ def read_error(
         return
     if not data and context.breaks[event.compile_id]:
         return  # a foreign log: the break was logged, and then skipped the frame
+    if (event.compile_id, data.get("gb_type"), data.get("line")) in context.sites:
+        return  # logged already, then raised
     if (data.get("raised") or _raised(last)) in _RAISES_AS_BREAK and (_ID.search(last) or data.get("gb_type")):
-        found = _break(context, event, last, data, fatal=True)
-        if (event.compile_id, found.gb_type, found.span.line) not in context.sites or not data:
-            yield found
+        yield _break(context, event, last, data, fatal=True)
 
 
 def _raised(text: str) -> str | None:

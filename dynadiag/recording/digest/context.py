@@ -43,7 +43,7 @@ class Context:
         self._found: dict[str, str | None] = {}
         self.guards: Counter[str] = Counter()  # compile id -> guards of its last attempt
         self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
-        self.sites: set[tuple[str, str, int | None]] = set()  # (compile id, type, line) of each break
+        self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
 
     def number(self, kind: str) -> int:
         """The next index of a kind of record."""
