@@ -43,6 +43,8 @@ def replacing(output: Path, force: bool) -> Iterator[Path]:
         scratch.replace(output)
     except OSError as error:
         raise DynadiagError(f"cannot write {output}: {error.strerror}") from error
+    except sqlite3.Error as error:  # a full disk, a folder without permission: SQLite says it in its own words
+        raise DynadiagError(f"cannot write {output}: {error}") from error
     finally:
         scratch.unlink(missing_ok=True)
 
