@@ -78,8 +78,8 @@ def _argument(name: str, was: str, again: bool) -> str:
         )
     if _FLOAT.fullmatch(was):
         return (
-            f"The float {name} changed. From now on torch makes it an input; pass a tensor to have it so "
-            "from the first call."
+            f"The float {name} changed. From now on torch makes it an input; `torch.compile(..., dynamic=True)`, or "
+            "passing a tensor, does so from the first call on."
         )
     return (
         f"{name} is a constant of the code: each value of it is compiled apart. With few values call each once "

@@ -82,8 +82,10 @@ FAMILIES = (
         "A message is printed or logged while the function runs, which no graph can do.",
         (
             "Log after the compiled call, from values that it returns.",
-            "Or add the function to `torch._dynamo.config.reorderable_logging_functions` (print, "
-            "warnings.warn, methods of loggers): the message then comes after the graph has run.",
+            "`print` and `warnings.warn` can come after the graph instead: add them to "
+            "`torch._dynamo.config.reorderable_logging_functions`.",
+            "Methods of loggers can be left out while compiling: add them to "
+            "`torch._dynamo.config.ignore_logging_functions`.",
         ),
     ),
     Family(

@@ -35,10 +35,12 @@ def verdict(
     split = [item for item in roots if not item.fatal]
     if not compiles and not made and not roots:
         return Verdict("nothing", "Nothing was compiled.", _why_nothing(run, skipped, counts))
-    if not made:
-        return Verdict("nothing", "No graph was compiled.", _why_no_graph(compiles, skipped))
     if any(item.fatal for item in roots):
         return Verdict("failed", "torch refused to compile a function that had to be one graph (fullgraph=True).")
+    if not made and split:
+        return Verdict("split", f"No graph was compiled: {_count(len(split), 'graph break')} left nothing to compile.")
+    if not made:
+        return Verdict("nothing", "No graph was compiled.", _why_no_graph(compiles, skipped))
     if split:
         return Verdict("split", f"Not one graph: {_count(len(split), 'graph break')} in the way.")
     if _variants(compiles) == 1:

@@ -1,0 +1,50 @@
+"""The time of compiles, by part, and what was compiled again."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.explain.timing import shares, timing
+from dynadiag.recording.records import Seconds
+from tests.explain.build import a_compile
+
+_part = st.one_of(st.none(), st.floats(0, 1e6))
+
+
+@given(st.builds(Seconds, _part, _part, _part, _part, _part))
+def test_the_parts_add_up_to_the_total(seconds: Seconds) -> None:
+    parts = shares(seconds)
+    assert all(part.seconds > 0 for part in parts)
+    assert math.isclose(sum(part.seconds for part in parts), seconds.total or 0.0, abs_tol=1e-6)
+
+
+def test_nested_times_are_told_apart() -> None:
+    parts = {part.part: round(part.seconds, 6) for part in shares(Seconds(10, 2, 7, 5, 4))}
+    assert parts == {"dynamo": 2, "aot": 2, "inductor": 1, "codegen": 4, "other": 1}
+
+
+def test_first_compiles_and_recompiles_are_apart_and_the_slowest_stands_first() -> None:
+    found = timing(
+        [
+            a_compile(0, "0/0", seconds=Seconds(3.0)),
+            a_compile(1, "1/0", seconds=Seconds(1.0)),
+            a_compile(2, "0/1", seconds=Seconds(4.0)),
+            a_compile(3, "!2/0/0", seconds=Seconds(0.5)),
+        ]
+    )
+    assert found is not None
+    assert (found.total, found.first, found.again) == (8.5, 4.5, 4.0)
+    assert [(item.compile.compile_id, item.again) for item in found.spent] == [
+        ("0/1", True),
+        ("0/0", False),
+        ("1/0", False),
+        ("!2/0/0", False),
+    ]
+
+
+def test_without_times_there_is_no_timing() -> None:
+    assert timing([]) is None
+    assert timing([a_compile(seconds=Seconds())]) is None

@@ -1,0 +1,61 @@
+"""Is it one graph, and if nothing was compiled, why."""
+
+from __future__ import annotations
+
+from dynadiag.explain.verdict import Verdict, verdict
+from dynadiag.recording.records import Break, Compile, Graph, Run, SkippedFrame
+from tests.explain.build import FILE, RUN, a_break, a_compile, a_graph, a_run
+
+
+def judge(
+    *,
+    run: Run = RUN,
+    compiles: tuple[Compile, ...] = (),
+    graphs: tuple[Graph, ...] = (),
+    roots: tuple[Break, ...] = (),
+    skipped: tuple[SkippedFrame, ...] = (),
+    counts: dict[str, int] | None = None,
+) -> Verdict:
+    return verdict(run, compiles, graphs, roots, skipped, counts or {})
+
+
+def test_one_function_without_breaks_is_one_graph_in_any_number_of_variants() -> None:
+    compiles = (a_compile(0, "0/0"), a_compile(1, "0/1"))
+    assert judge(compiles=compiles, graphs=(a_graph(0), a_graph(1, "0/1"))).kind == "one_graph"
+
+
+def test_several_whole_functions() -> None:
+    compiles = (a_compile(0, "0/0"), a_compile(1, "1/0", function="loss"))
+    found = judge(compiles=compiles, graphs=(a_graph(0), a_graph(1, "1/0")))
+    assert (found.kind, "2 compiled functions" in found.sentence) == ("whole", True)
+
+
+def test_a_break_splits_and_a_fatal_one_fails() -> None:
+    assert judge(compiles=(a_compile(),), graphs=(a_graph(),), roots=(a_break(),)).kind == "split"
+    assert judge(compiles=(a_compile(),), graphs=(a_graph(),), roots=(a_break(fatal=True),)).kind == "failed"
+
+
+def test_a_fatal_break_before_any_graph_is_named_as_the_failure() -> None:
+    assert judge(compiles=(a_compile(outcome="error"),), roots=(a_break(fatal=True),)).kind == "failed"
+
+
+def test_breaks_that_left_nothing_are_named_as_the_reason() -> None:
+    found = judge(compiles=(a_compile(outcome="break"),), roots=(a_break(),))
+    assert (found.kind, "1 graph break left nothing" in found.sentence) == ("split", True)
+
+
+def test_nothing_compiled_says_why() -> None:
+    cases = [
+        (judge(run=a_run(torch=None)), "never imported torch"),
+        (judge(), "no event at all"),
+        (judge(run=a_run(notes=("compiling was disabled",))), "notes"),
+        (judge(counts={"artifact": 3}), "No call reached"),
+        (judge(counts={"dynadiag_run": 1}), "no event at all"),
+        (judge(skipped=(SkippedFrame(FILE, 1, "f", "skip by disable"),) * 2), "skip by disable (2 frames)"),
+        (judge(compiles=(a_compile(outcome="error", error="RuntimeError"),)), "RuntimeError"),
+        (judge(compiles=(a_compile(outcome="skipped", reason="no tensor ops"),)), "no tensor ops"),
+        (judge(compiles=(a_compile(outcome="skipped"),)), "No frame held a tensor operation"),
+    ]
+    for found, words in cases:
+        assert found.kind == "nothing"
+        assert words in " ".join(found.why)
