@@ -1,7 +1,7 @@
 """The command line: ``dynadiag COMMAND [OPTIONS] TARGET [ARGS...]``.
 
-Each command is a module of `dynadiag.commands` whose docstring is its help; it is imported when it is asked for, so that
-``dynadiag --help`` is quick and never loads torch.
+Each command is a module of `dynadiag.commands` whose docstring is its help; it is imported when it is asked for, so
+that ``dynadiag --help`` is quick and never loads torch.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if __name__ == "__main__" and sys.path and sys.path[0] in ("", "."):
 
 import argparse
 from importlib import import_module
+from typing import NoReturn
 
 from dynadiag import __version__
 from dynadiag.errors import DynadiagError
@@ -55,7 +56,7 @@ def _run(arguments: list[str]) -> int:
         _overview().parse_args(arguments)  # prints help, the version or a usage error, and exits
         return USAGE_ERROR
     module = import_module(f"dynadiag.commands.{_MODULES.get(name, name)}")
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"dynadiag {name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -65,9 +66,16 @@ def _run(arguments: list[str]) -> int:
     return int(module.run(parser.parse_args(arguments[1:])))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Reports a usage error as every other error of ours: one line, and exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise DynadiagError(f"{message} (see `{self.prog} --help`)")
+
+
 def _overview() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:<9} {purpose}" for name, purpose in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dynadiag",
         usage="dynadiag COMMAND [OPTIONS] TARGET [ARGS...]",
         description="See what torch.compile did with your program, find what is at fault, and make it small.",

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ __all__ = ["explain", "open", "record"]
 def record(path: str | Path, *, force: bool = False, source: bool = True) -> Iterator[Path]:
     """Record whatever torch compiles inside the block into ``path``.
 
-    ``source=False`` leaves the text of your files out. An exception in the block goes on, and what was recorded is kept.
+    ``source=False`` leaves the text of your files out. An exception in the block goes on, and what was recorded is
+    kept.
     Raises `DynadiagError` where ``path`` exists and ``force`` is not given.
     """
     import torch  # noqa: F401 - the recorder's probes need it loaded
@@ -75,7 +77,9 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
             failure = error
         with open(path) as recording:
             made = report(recording)
-    return made if failure is None else made.noting(f"the call raised {type(failure).__name__}: {failure}")
+    if failure is None:
+        return made
+    return replace(made, notes=(*made.notes, f"the call raised {type(failure).__name__}: {failure}"))
 
 
 def open(path: str | Path) -> Recording:  # noqa: A001 - `dynadiag.open`, as `gzip.open` is

@@ -13,7 +13,16 @@ from pathlib import Path
 from dynadiag.errors import DynadiagError
 from dynadiag.render.style import Style
 
-__all__ = ["add_json", "add_output", "new_recording", "say_where", "state_folder", "style_for", "write_json"]
+__all__ = [
+    "add_json",
+    "add_output",
+    "new_recording",
+    "say_where",
+    "state_folder",
+    "style_for",
+    "write_file",
+    "write_json",
+]
 
 
 def add_output(parser: argparse.ArgumentParser, what: str) -> None:
@@ -65,6 +74,16 @@ def write_json(destination: str | None, document: bytes) -> None:
             Path(destination).write_bytes(document)
         except OSError as error:
             raise DynadiagError(f"cannot write {destination}: {error.strerror}") from error
+
+
+def write_file(path: Path, content: bytes, *, force: bool) -> None:
+    """Write a result. Raises `DynadiagError` where it exists and ``force`` is not given, or cannot be written."""
+    if path.exists() and not force:
+        raise DynadiagError(f"{path} exists: give another name, or --force to overwrite it")
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
 
 
 def style_for(stream: object) -> Style:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.commands.program import add_program, program_of, run_recorded
+from dynadiag.errors import DynadiagError
 from dynadiag.explain import Registry, explain
 from dynadiag.recording.opening import is_journal, open_any, recordings_in
 from dynadiag.recording.transfer import import_log
@@ -35,6 +36,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if not args.target:
+        raise DynadiagError("explain: name a program, a recording, a log, or the id of a graph break")
     if not args.module and _BREAK_ID.fullmatch(args.target):
         return _explain_id(args)
     readable = None if args.module else _readable(args)
@@ -100,4 +103,3 @@ def _report(path: Path, args: argparse.Namespace, *, quiet_json: bool = False) -
         sys.stdout.write(text)
         sys.stdout.flush()
     return 0 if explanation.run.exit_code in (0, None) else 1
-

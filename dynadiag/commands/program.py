@@ -58,5 +58,3 @@ def _command(program: Program) -> list[str]:
     if program.module:
         return [sys.executable, "-m", program.target, *program.arguments]
     return [sys.executable, program.target, *program.arguments]
-
-

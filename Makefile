@@ -1,0 +1,58 @@
+# `make explain` and `make test` set everything up on first use, and nothing on the second.
+# Another torch in an environment of its own: `TORCH=2.15.0 make test`.
+
+DEFAULT_TORCH := 2.13.0
+TORCH ?= $(DEFAULT_TORCH)
+PYTHON ?= python3
+VENV := .venv$(if $(filter $(DEFAULT_TORCH),$(TORCH)),,-$(TORCH))
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+JOBS ?= 2
+
+.PHONY: help explain test test-slow check format docs bench clean
+
+help:
+	@echo "make explain    set up, and explain samples/graph_breaks.py"
+	@echo "make test       set up, and run the tests (TORCH=2.15.0 for another torch)"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make check      ruff, mypy --strict, import-linter"
+	@echo "make format     format the code"
+	@echo "make docs       write the generated pages of docs/"
+	@echo "make bench      the benchmarks, one after the other"
+
+$(READY): pyproject.toml constraints.txt Makefile
+	$(PYTHON) -c 'import sys; sys.exit("dynadiag needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    $(if $(filter $(DEFAULT_TORCH),$(TORCH)),--constraint constraints.txt) --editable '.[test,check]'
+	touch $(READY)
+
+explain: $(READY)
+	$(BIN)/dynadiag explain samples/graph_breaks.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS)
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(READY)
+	$(BIN)/python -m dynadiag.recording.schema > docs/recording-schema.md
+
+bench: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[bench]'
+	set -e; for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program; done
+
+clean:
+	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,111 @@
+"""Say what of torch, Triton, a C++ compiler, a GPU and Graphviz is here, and which command needs it.
+
+Nothing is compiled or run on a GPU to find out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dynadiag import __version__
+from dynadiag.commands import common
+from dynadiag.render import encode
+
+_SUPPORTED = ((2, 11), (2, 15))  # the versions of torch that our tests have run on
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a command may need."""
+
+    name: str
+    found: str | None
+    needed_by: str
+    cure: str
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    common.add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    findings = [_python(), _torch(), _hook(), _triton(), _compiler(), _gpu(), _dot(), _state()]
+    torch = next(finding.found for finding in findings if finding.name == "torch")
+    document = {"schema": 1, "dynadiag": __version__, "torch": torch, "findings": [asdict(one) for one in findings]}
+    common.write_json(args.json, encode(document))
+    if args.json != "-":
+        sys.stdout.write("".join(_line(finding) for finding in findings))
+    return 0
+
+
+def _line(finding: Finding) -> str:
+    style = common.style_for(sys.stdout)
+    if finding.found is not None or not finding.cure:
+        found = finding.found or "none"
+        return f"{style.paint('ok     ', 'good')} {finding.name:<14} {found}\n"
+    head = f"{style.paint('missing', 'break')} {finding.name:<14} needed by {finding.needed_by}\n"
+    return head + f"{'':<23}{finding.cure}\n"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _python() -> Finding:
+    return Finding("Python", sys.version.split()[0], "everything", "")
+
+
+def _torch() -> Finding:
+    version = _version("torch")
+    if version is not None:
+        numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+        low, high = _SUPPORTED
+        if not low <= numbers <= high:
+            version += f" (tested with {low[0]}.{low[1]} to {high[0]}.{high[1]}: some things may not be seen)"
+    return Finding("torch", version, "every command that runs a program", "pip install torch")
+
+
+def _hook() -> Finding:
+    names = [entry.name for entry in importlib.metadata.entry_points(group="torch.backends")]
+    found = "installed" if "dynadiag" in names else None
+    if found and os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        found = None
+    cure = "install dynadiag with pip into this environment, and do not set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+    return Finding("recorder", found, "explain", cure)
+
+
+def _triton() -> Finding:
+    version = _version("triton") or _version("pytorch-triton") or _version("triton-windows")
+    return Finding("Triton", version, "the triton rung of bisect, kernels on a GPU", "pip install triton")
+
+
+def _compiler() -> Finding:
+    names = [os.environ.get("CXX"), "g++", "clang++", "c++"]
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    return Finding("C++ compiler", found, "Inductor on a CPU", "install g++ (Debian: apt-get install g++)")
+
+
+def _gpu() -> Finding:
+    cards = sorted(Path("/proc/driver/nvidia/gpus").glob("*")) if Path("/proc/driver/nvidia/gpus").is_dir() else []
+    amd = Path("/dev/kfd").exists()
+    found = f"{len(cards)} NVIDIA" if cards else "AMD" if amd else "none: Triton kernels run in its interpreter"
+    return Finding("GPU", found, "nothing", "")
+
+
+def _dot() -> Finding:
+    return Finding("Graphviz dot", shutil.which("dot"), "graph -o FILE.svg", "apt-get install graphviz")
+
+
+def _state() -> Finding:
+    folder = common.state_folder()
+    writable = os.access(next(path for path in (folder, *folder.parents) if path.exists()), os.W_OK)
+    return Finding("recordings", str(folder) if writable else None, "every command without -o", "set XDG_STATE_HOME")
