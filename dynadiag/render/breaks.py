@@ -7,13 +7,14 @@ from dynadiag.explain.impact import Impact
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place, stack
 from dynadiag.render.pieces import fact, help_, lead_of, where
-from dynadiag.render.snippet import snippet
+from dynadiag.render.snippet import snippet, source_lines
 from dynadiag.render.style import Style
 from dynadiag.render.words import count, some
-from dynadiag.render.wrap import hanging
+from dynadiag.render.wrap import cut, hanging
 
 __all__ = ["WORST", "breaks_section"]
 
+_ID = 16  # columns of an id; torch's have six
 WORST = 10  # breaks that a report shows without --all
 
 
@@ -44,7 +45,7 @@ def _diagnostic(impact: Impact, explanation: Explanation, style: Style) -> list[
 def _head(impact: Impact, style: Style) -> list[str]:
     item = impact.root
     word = "error" if item.fatal else "break"
-    label = clean_line(f"{word}[{item.gb_id}]" if item.gb_id else word)
+    label = f"{word}[{cut(clean_line(item.gb_id), _ID)}]" if item.gb_id else word
     first, *rest = hanging(f"{label}: ", item.gb_type or "graph break of unknown type", style.columns)
     lead = style.paint(first[: len(label)], word) + style.paint(first[len(label) :], "strong")
     return [lead, *(style.paint(line, "strong") for line in rest)]
@@ -66,7 +67,7 @@ def _facts(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
 def _has_line(explanation: Explanation, impact: Impact) -> bool:
     span = impact.root.span
     source = explanation.sources.get(span.file or "")
-    return source is not None and 1 <= (span.line or 0) <= len(source.splitlines())
+    return source is not None and 1 <= (span.line or 0) <= len(source_lines(source))
 
 
 def _stack(impact: Impact, cwd: str | None, style: Style) -> list[str]:

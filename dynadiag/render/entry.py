@@ -8,7 +8,6 @@ from typing import Any
 
 from dynadiag import __version__
 from dynadiag.explain.registry import Entry
-from dynadiag.render.clean import clean_line
 from dynadiag.render.json import SCHEMA, encode
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import hanging
@@ -19,8 +18,9 @@ __all__ = ["entry_json", "entry_text"]
 def entry_text(entry: Entry, style: Style | None = None) -> str:
     """What the break means, what torch says of it, and what to do; with a line end."""
     style = style or Style()
-    head = style.paint(clean_line(entry.gb_id), "break") + style.paint(f": {clean_line(entry.gb_type)}", "strong")
-    lines = [head, ""]
+    first, *rest = hanging(f"{entry.gb_id}: ", entry.gb_type, style.columns)
+    head = style.paint(first[: len(entry.gb_id)], "break") + style.paint(first[len(entry.gb_id) :], "strong")
+    lines = [head, *(style.paint(line, "strong") for line in rest), ""]
     lines += _block("What it means", [entry.family.meaning], style)
     lines += _block("torch says", [entry.explanation] if entry.explanation else [], style)
     lines += _block("torch's hints", entry.hints, style)

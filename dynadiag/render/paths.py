@@ -36,11 +36,10 @@ def fit(text: str, columns: int) -> str:
     '…/nn/modules/linear.py:3 in forward'
     """
     path, sep, rest = text.partition(" in ")
-    parts = path.split("/")
-    for first in range(1, len(parts)):
-        if width(text) <= columns:
-            break
-        text = f"…/{'/'.join(parts[first:])}{sep}{rest}"
+    parts = path.split("/")[-columns:]  # each part takes a column at least
+    while width(text) > columns and len(parts) > 1:
+        parts = parts[1:]
+        text = f"…/{'/'.join(parts)}{sep}{rest}"
     return cut(text, columns)
 
 

@@ -11,6 +11,7 @@ from dynadiag.recording.records import GuardFailure, Recompile
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place
 from dynadiag.render.pieces import fact, help_, lead_of, where
+from dynadiag.render.snippet import source_lines
 from dynadiag.render.style import Style
 from dynadiag.render.words import count, some
 from dynadiag.render.wrap import cut, hanging, width
@@ -47,7 +48,7 @@ def _advice(item: Recompile, advice: Sequence[str], given: dict[str, str], style
 
 
 def _recompile(item: Recompile, explanation: Explanation, style: Style, all_: bool) -> list[str]:
-    label = f"recompile[{clean_line(item.compile_id)}]"
+    label = f"recompile[{cut(clean_line(item.compile_id), _VALUE)}]"
     name = cut(clean_line(item.function), style.columns - width(label) - 2)
     lines = [
         style.paint(label, "recompile") + style.paint(f": {name}", "strong"),
@@ -83,13 +84,13 @@ def _by_place(
 def _change(reason: GuardFailure) -> str:
     """What changed from what to what where that is known, the guard's own text where not."""
     kind, source, was, now = read(reason).kind, shown(reason.source), _value(reason.was), _value(reason.now)
-    if reason.was is None and reason.now is None:
-        return reason.guard or "a guard of unknown text"
-    if kind in _CONDITIONS:
+    if kind in _CONDITIONS and reason.guard:
         held = f"`{shown(reason.guard)}` does not hold"
         return f"{held}: {source} is now {now}" if kind == "shape" and reason.now else held
     if kind == "identity" and (reason.was or "another object").startswith("another object"):
         return f"{source} is another object than before" + (f", now {now}" if reason.now else "")
+    if reason.was is None and reason.now is None:
+        return reason.guard or "a guard of unknown text"
     if reason.now is None:
         return f"{source} is no longer {was}"
     return f"{source} was {was}, now {now}" if reason.was is not None else f"{source} is now {now}"
@@ -100,7 +101,7 @@ def _line(file: str | None, number: int | None, explanation: Explanation, style:
     if file is None or number is None:
         return []
     at = place(file, number, None, explanation.run.cwd)
-    source = explanation.sources.get(file, "").splitlines()
+    source = source_lines(explanation.sources.get(file, ""))
     code = clean_line(source[number - 1]) if 1 <= number <= len(source) else ""
     lead = " " * len(lead_of("guard"))
     room = style.columns - width(lead)

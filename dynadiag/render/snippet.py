@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,11 +12,12 @@ from dynadiag.render.pieces import GUTTER
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import width
 
-__all__ = ["snippet"]
+__all__ = ["snippet", "source_lines"]
 
 _TAB = "    "
 _MOST_LINES = 6  # of a span; of a longer one the first and last lines tell where it is
 _ELLIPSIS = "…"
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class _Marked:
 
 def snippet(source: str | None, span: Span, style: Style) -> list[str]:
     """The lines of a span, numbered and underlined; none where the source was not kept or has no such line."""
-    marked = _marked(source.splitlines(), span) if source is not None else []
+    marked = _marked(source_lines(source), span) if source is not None else []
     if not marked:
         return []
     gutter = max(GUTTER, len(str(marked[-1].number)))
@@ -43,6 +45,11 @@ def snippet(source: str | None, span: Span, style: Style) -> list[str]:
         lines.extend(_drawn(line, gutter, style))
         previous = line.number
     return [*lines, bar]
+
+
+def source_lines(source: str) -> list[str]:
+    """The lines as Python numbers them: a form feed or another of Unicode's separators ends none."""
+    return _LINE_END.split(source.removesuffix("\n")) if source else []
 
 
 def _marked(lines: Sequence[str], span: Span) -> list[_Marked]:

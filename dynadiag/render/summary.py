@@ -14,6 +14,7 @@ from dynadiag.render.wrap import cut, hanging, width
 
 __all__ = ["summary_section"]
 
+_PART = 24  # columns of a version or a device
 _SLOWEST = 5  # compiles that are named
 _PARTS = {
     "dynamo": "Dynamo (tracing)",
@@ -39,9 +40,8 @@ def _head(run: Run, style: Style) -> list[str]:
     parts = [f"dynadiag {__version__}", f"torch {run.torch}" if run.torch else "torch unknown", run.device or ""]
     if run.rank is not None:
         parts.append(f"rank {run.rank}")
-    lead = ", ".join(clean_line(part) for part in parts if part)
-    room = style.columns - width(lead) - 2
-    target = cut(clean_line(run.target), max(room, 20))
+    lead = ", ".join(cut(clean_line(part), _PART) for part in parts if part)
+    target = cut(clean_line(run.target), style.columns - width(lead) - 2)
     return [f"{lead}: {style.paint(target, 'strong')}"]
 
 
@@ -99,7 +99,7 @@ def _spent(item: Spent, style: Style) -> str:
     compile_ = item.compile
     most = max(item.shares, key=lambda share: share.seconds, default=None)
     part = f", mostly {_PARTS[most.part]}" if most and most.seconds > item.seconds / 2 else ""
-    lead = f"      {duration(item.seconds):>8}  {clean_line(compile_.compile_id):<6} "
+    lead = f"      {duration(item.seconds):>8}  {cut(clean_line(compile_.compile_id), _PART):<6} "
     tail = f"  {'recompile' if item.again else 'first compile'}{part}"
     return lead + cut(clean_line(compile_.function), max(style.columns - width(lead) - width(tail), 10)) + tail
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from dynadiag.explain.explanation import Explanation
@@ -11,8 +12,12 @@ from dynadiag.render.recompiles import recompiles_section
 from dynadiag.render.skipped import skipped_section
 from dynadiag.render.style import Style
 from dynadiag.render.summary import summary_section
+from dynadiag.render.wrap import cut
 
 __all__ = ["explanation_text"]
+
+_BREAK_ID = re.compile(r"GB\d+")
+_LONGEST = 1000  # columns of a target in a command: whole for anything that can be typed
 
 
 def explanation_text(
@@ -38,8 +43,8 @@ def _next(explanation: Explanation, recording: str | None, style: Style) -> list
     """The command to type next: on the recording where there is one, else on what stopped the graph most."""
     if recording is not None:
         command = f"dynadiag browse {shlex.quote(recording)}"
-    elif explanation.impacts and explanation.impacts[0].root.gb_id:
+    elif explanation.impacts and _BREAK_ID.fullmatch(explanation.impacts[0].root.gb_id or ""):
         command = f"dynadiag explain {explanation.impacts[0].root.gb_id}"
     else:
-        command = f"dynadiag compare {shlex.quote(explanation.run.target)}"
+        command = f"dynadiag compare {shlex.quote(cut(clean_line(explanation.run.target), _LONGEST))}"
     return [f"{style.paint('next:', 'help')} {clean_line(command)}"]

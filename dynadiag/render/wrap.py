@@ -9,6 +9,7 @@ from dynadiag.render.clean import clean_line
 __all__ = ["char_width", "cut", "hanging", "width", "wrap"]
 
 _ELLIPSIS = "…"
+_LONGEST = 4000  # columns of one text in a report: no sentence of torch is longer, a hostile recording's may be
 
 
 def char_width(char: str) -> int:
@@ -40,8 +41,9 @@ def cut(text: str, columns: int) -> str:
 
 
 def wrap(text: str, columns: int) -> list[str]:
-    """The text cleaned, in lines of at most `columns`, broken between words only; a longer word is cut short."""
+    """The text cleaned, in lines of at most `columns`, broken between words only. What is too long is cut short."""
     lines: list[str] = []
+    text = cut(text, _LONGEST)
     for word in (cut(word, columns) for word in clean_line(text).split(" ")):
         if lines and width(lines[-1]) + 1 + width(word) <= columns:
             lines[-1] += f" {word}"

@@ -1,0 +1,115 @@
+"""Graphs as NetworkX graphs and as DOT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from dynadiag.errors import DynadiagError
+from dynadiag.explain import explain
+from dynadiag.recording.records import Node, Span
+from dynadiag.render import dot
+from dynadiag.render.dot import dot_text, node_graph, overview_graph, rendered
+from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_graph
+from tests.render.samples import EVIL, evil, full
+
+
+def a_node(name: str, *inputs: str, op: str = "call_function", target: str = "aten.relu.default") -> Node:
+    return Node(0, name, op, target, inputs, "{}", "(4,)", "torch.float32", "cpu", Span(FILE, 3))
+
+
+def test_frames_lead_to_graphs_to_breaks_and_on() -> None:
+    made = overview_graph(
+        explain(
+            FakeRecording(
+                compile_records=(a_compile(0, "0/0", outcome="break"), a_compile(1, "1/0")),
+                graph_records=(a_graph(0), a_graph(1, stage="forward"), a_graph(2, "1/0")),
+                break_records=(a_break(0),),
+            )
+        )
+    )
+    assert set(made.edges) == {
+        ("frame 0/0", "graph 0"),
+        ("graph 0", "graph 1"),
+        ("graph 0", "break 0"),
+        ("break 0", "frame 1/0"),
+        ("frame 1/0", "graph 2"),
+    }
+    assert made.nodes["graph 1"]["stage"] == "forward"
+    assert made.nodes["break 0"]["kind"] == "break"
+
+
+def test_a_cause_met_twice_is_one_node() -> None:
+    made = overview_graph(full())
+    assert sum(data["kind"] == "break" for _, data in made.nodes(data=True)) == 2
+    assert made.in_degree("break 0") == 2
+
+
+def test_the_dataflow_of_a_graph() -> None:
+    nodes = (a_node("x", op="placeholder"), a_node("relu", "x"), a_node("output", "relu", "gone", op="output"))
+    made = node_graph(nodes, "graph 0")
+    assert list(nx.topological_sort(made)) == ["x", "relu", "output"]
+    assert "aten.relu.default" in made.nodes["relu"]["label"]
+    assert "(4,)" in made.nodes["relu"]["label"]
+
+
+def test_names_are_escaped() -> None:
+    nodes = (a_node("<b>", op="placeholder", target="x"), a_node('a:b"\\N]; evil [label="', "<b>"))
+    text = dot_text(node_graph(nodes, 'g"\n{'))
+    assert text.count("[label=") - text.count('\\"') <= 4
+    assert 'label="<b>\\n' in text
+    assert '\\"\\\\N]; evil [label=\\"' in text
+    alone = nx.DiGraph()
+    alone.add_node("n", kind="more", label="<i>")
+    assert 'label="<i>"' in dot_text(alone)
+
+
+def test_a_hostile_recording_makes_plain_dot() -> None:
+    text = dot_text(overview_graph(evil(EVIL)))
+    assert not any(char in text for char in "\x1b\x9b\u202e\ud800\r\x07\x00")
+
+
+def test_a_graph_too_large_says_how_much_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dot, "MOST_NODES", 3)
+    made = node_graph([a_node(f"n{i}") for i in range(5)], "g")
+    assert made.number_of_nodes() == 4
+    assert made.nodes["..."]["label"] == "2 more nodes"
+
+
+def test_dot_needs_no_graphviz(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert rendered(overview_graph(full()), "dot").startswith(b"digraph")
+
+
+def test_without_graphviz_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(DynadiagError, match="install Graphviz, or write DOT"):
+        rendered(overview_graph(full()), "svg")
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(DynadiagError, match="svg, png or pdf"):
+        rendered(overview_graph(full()), "xyz")
+
+
+def _program(folder: Path, text: str) -> None:
+    path = folder / "dot"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_pictures_are_drawn_by_the_dot_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _program(tmp_path, 'echo "$@"; exec cat')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    made = rendered(overview_graph(full()), "svg")
+    assert b"-Tsvg" in made
+    assert b"digraph" in made
+
+
+def test_a_dot_program_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _program(tmp_path, "exit 3")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(DynadiagError, match="could not draw"):
+        rendered(overview_graph(full()), "png")

@@ -1,0 +1,177 @@
+"""The report as text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynadiag.explain import explain
+from dynadiag.recording.records import Span
+from dynadiag.render import Style, explanation_text
+from dynadiag.render.wrap import width
+from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_recompile, a_run
+from tests.render.samples import EVIL, SOURCE, evil, full
+
+_ESCAPE = re.compile(r"\x1b\[[\d;]*m")
+
+
+def test_the_summary_stands_first_and_the_next_command_last() -> None:
+    lines = explanation_text(full(), recording="runs/a b.dynadiag").splitlines()
+    assert lines[0] == "dynadiag 0.1.0, torch 2.13.0, cpu: prog.py"
+    assert lines[1].startswith("2 graphs, 2 graph breaks (met 3 times), 2 recompiles, 3 compiles, 1 kernel")
+    assert lines[-1] == "next: dynadiag browse 'runs/a b.dynadiag'"
+
+
+def test_a_break_is_shown_in_the_manner_of_rustc() -> None:
+    text = explanation_text(full())
+    assert (
+        "break[GB0170]: Data-dependent branching\n"
+        "    --> prog.py:3:8\n"
+        "     |\n"
+        "   3 |     if x.sum() > 0:\n"
+        "     |        ^^^^^^^^^^^\n"
+        "     |\n"
+        "     = why: Detected data-dependent branching.\n"
+        "     = in: forward (compile 0/0)\n"
+        "     = led to: 2 graphs ended here; met 2 times, in compiles 0/0, 0/1;\n"
+        "               recompiles among them: 0/1\n"
+        "     = called: prog.py:9 in <module>\n"
+        "help: Use `torch.cond`.\n"
+    ) in text
+
+
+def test_a_fatal_break_is_an_error_and_stands_first() -> None:
+    text = explanation_text(full())
+    assert text.index("error[GB0124]") < text.index("break[GB0170]")
+    assert "fullgraph=True" in text
+
+
+def test_a_recompile_names_what_changed_where_and_what_to_do() -> None:
+    text = explanation_text(full())
+    assert (
+        "recompile[0/1]: forward\n"
+        "    --> prog.py:1\n"
+        "     = guard: x.size()[0] was 4, now 5 (guard of 0/0)\n"
+        "              at prog.py:3\n"
+        "              if x.sum() > 0:\n"
+        "help: The size changes: call `torch._dynamo.mark_dynamic(x, 0)`"
+    ) in text
+    assert "No reason was recorded" in text
+
+
+def test_advice_is_given_once() -> None:
+    twice = FakeRecording(recompile_records=tuple(a_recompile("m == 'a'", compile_id=f"0/{i}") for i in (1, 2)))
+    text = explanation_text(explain(twice))
+    assert text.count("is a constant of the code") == 1
+    assert "help: as for recompile 0/1 of forward" in text
+
+
+def test_a_change_seen_from_several_entries_is_said_once() -> None:
+    failures = tuple(a_failure("rank", source="L['x'].dim()", was="1", now="2", against=f"0/{i}") for i in (0, 1))
+    text = explanation_text(explain(FakeRecording(recompile_records=(a_recompile(reasons=failures),))))
+    assert "guard: x.dim() was 1, now 2 (guard of 0/0, 0/1)" in text
+
+
+@pytest.mark.parametrize(
+    ("failure", "shown"),
+    [
+        (a_failure("n == 3"), "n is no longer 3"),
+        (a_failure("GLOBAL_STATE changed: grad_mode"), "GLOBAL_STATE changed: grad_mode"),
+        (a_failure("2 <= L['x'].size()[0]", source="L['x'].size()[0]", now="1"), "`2 <= x.size()[0]` does not hold"),
+        (a_failure("x is y"), "`x is y` does not hold"),
+        (a_failure("___check_obj_id(f, 12)", source="L['f']", now="g (function)"), "f is another object than before"),
+        (a_failure(""), "a guard of unknown text"),
+    ],
+)
+def test_a_guard_is_put_in_words(failure: object, shown: str) -> None:
+    text = explanation_text(explain(FakeRecording(recompile_records=(a_recompile(reasons=(failure,)),))))
+    assert shown in text
+
+
+def test_long_lists_are_cut_and_the_flag_is_named() -> None:
+    breaks = tuple(a_break(i, span=Span(FILE, i + 1, 0, i + 1, 3)) for i in range(14))
+    recompiles = tuple(a_recompile("n == 3", compile_id=f"0/{i}") for i in range(13))
+    made = explain(FakeRecording(break_records=breaks, recompile_records=recompiles))
+    short, long = explanation_text(made), explanation_text(made, all_=True)
+    assert "... and 4 more graph breaks; --all shows them" in short
+    assert "... and 3 more recompiles; --all shows them" in short
+    assert (short.count("break[GB"), long.count("break[GB")) == (10, 14)
+    assert "--all" not in long
+
+
+def test_nothing_compiled_is_explained() -> None:
+    text = explanation_text(explain(FakeRecording(run=a_run(torch=None))))
+    assert "Nothing was compiled." in text
+    assert "why: The program never imported torch." in text
+
+
+def test_how_the_program_ended_is_said_where_it_was_not_well() -> None:
+    endings = {0: None, 1: "exit code 1", -9: "signal 9", None: "cut short"}
+    for code, words in endings.items():
+        text = explanation_text(explain(FakeRecording(run=a_run(exit_code=code, complete=code is not None))))
+        assert (words or "exit code") in text or words is None
+        assert ("note:" in text) == (words is not None)
+
+
+def test_a_missing_source_is_said() -> None:
+    text = explanation_text(explain(FakeRecording(break_records=(a_break(),))))
+    assert "note: the source of this line was not recorded" in text
+
+
+def test_colour_only_where_it_was_asked_for() -> None:
+    plain, colored = explanation_text(full()), explanation_text(full(), Style(80, color=True))
+    assert "\x1b" not in plain
+    assert "\x1b[" in colored
+    assert _ESCAPE.sub("", colored) == plain
+
+
+@pytest.mark.parametrize("columns", [20, 80, 97, 120, 200])
+def test_no_line_is_wider_than_asked_for(columns: int) -> None:
+    text = explanation_text(full(), Style(columns), recording="/r.dynadiag")
+    assert max(map(width, text.split("\n"))) <= max(columns, 80)
+
+
+def test_a_hostile_recording_prints_harmlessly() -> None:
+    text = explanation_text(evil(EVIL), Style(80), recording="r.dynadiag")
+    unsafe = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+    assert unsafe == {"\n"}
+    assert "\\x1b[31mred" in text
+
+
+def test_very_long_texts_are_cut() -> None:
+    for anything in ("x" * 1_000_000, "word " * 200_000, "/folder" * 10_000):
+        assert len(explanation_text(evil(anything))) < 60_000
+
+
+@settings(max_examples=40)
+@given(st.text(st.characters(codec=None), max_size=40))
+def test_any_text_is_laid_out_within_the_columns(anything: str) -> None:
+    text = explanation_text(evil(anything), Style(80))
+    *lines, command, _ = text.split("\n")
+    assert max(map(width, lines)) <= 80
+    assert command.startswith("next: ")
+    text.encode("utf-8")
+
+
+def test_paths_are_relative_to_where_the_program_ran() -> None:
+    breaks = (
+        a_break(0),
+        a_break(1, span=Span("/home/user/lib.py", 1), gb_type="b"),
+        a_break(2, span=Span("/usr/x.py", 1), gb_type="c"),
+        a_break(3, span=Span("<string>", 1), gb_type="d"),
+        a_break(4, span=Span(None, None), gb_type="e"),
+    )
+    text = explanation_text(explain(FakeRecording(break_records=breaks, sources={FILE: SOURCE})))
+    for shown in ("--> prog.py:3:8\n", "--> ../lib.py:1\n", "--> /usr/x.py:1\n", "--> <string>:1\n", "--> <unknown>\n"):
+        assert shown in text
+
+
+def test_the_slowest_compiles_are_named() -> None:
+    compiles = tuple(a_compile(i, f"{i}/0") for i in range(8))
+    text = explanation_text(explain(FakeRecording(compile_records=compiles)))
+    assert "time: 8.0 s compiling: code generation 30%" in text
+    assert "and 3 more compiles, 3.0 s" in text

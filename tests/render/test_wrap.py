@@ -1,0 +1,35 @@
+"""Text in columns."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.render.clean import clean_line
+from dynadiag.render.wrap import cut, hanging, width, wrap
+
+
+@given(st.text(max_size=300), st.integers(5, 60))
+def test_no_line_is_wider_and_no_word_is_broken(text: str, columns: int) -> None:
+    lines = wrap(text, columns)
+    assert all(width(line) <= columns for line in lines)
+    words = clean_line(text).split(" ")
+    assert " ".join(lines) == " ".join(cut(word, columns) for word in words)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=100), st.integers(1, 40))
+def test_cut_fits_and_keeps_both_ends(text: str, columns: int) -> None:
+    made = cut(text, columns)
+    assert width(made) <= columns
+    assert made == text or "…" in made
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert width("日本") == 4
+    assert width("e\u0301") == 1
+    assert wrap("日本 日本 日本", 9) == ["日本 日本", "日本"]
+
+
+def test_further_lines_hang_under_the_first() -> None:
+    assert hanging("help: ", "one two three", 13) == ["help: one two", "      three"]
+    assert hanging("help: ", "", 13) == ["help: "]
