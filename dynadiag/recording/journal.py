@@ -165,7 +165,7 @@ def _event(prefix: str, metadata: Mapping[str, object], payload: str | None) -> 
 def _json(metadata: Mapping[str, object]) -> str:
     """Metadata as one line of JSON; what JSON cannot hold becomes its ``repr``, as in torch's own log."""
     try:
-        return json.dumps(metadata, default=_repr)
+        return _ENCODER.encode(metadata)
     except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles, endless nesting
         return json.dumps({_text(key): _flat(value) for key, value in metadata.items()})
 
@@ -190,6 +190,7 @@ def _repr(value: object) -> str:
         return f"<{type(value).__name__} without a repr>"
 
 
+_ENCODER = json.JSONEncoder(default=_repr)  # json.dumps makes one for every call that has a default
 _stamped: tuple[int, str] = (-1, "")
 
 
