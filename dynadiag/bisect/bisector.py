@@ -1,0 +1,181 @@
+"""From a program to a verdict: the first run, the forks, the ladder, the descent."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+
+from dynadiag.bisect.descent import Finding, descend
+from dynadiag.bisect.ladder import Climb, climb, ladder, plan_at, top_rung
+from dynadiag.bisect.search import Search
+from dynadiag.bisect.verdict import Verdict
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import RUNGS, Plan
+
+__all__ = ["HOOKS", "Options", "bisect"]
+
+HOOKS = ("dynadiag.bisect.switches",)
+_FRESH_REPEATS = 3  # further fresh runs that tell a flaky failure from one that forks do not show
+_LAST_REPEATS = 1  # runs as written after the search: a failure that comes and goes shows here at the latest
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for. ``rungs`` ``None`` is the ladder of the program's own backends."""
+
+    accuracy: bool = False
+    rungs: tuple[str, ...] | None = None
+    repeat: int = 1
+    tolerance: tuple[float, float] | None = None
+
+
+@dataclass(slots=True)
+class _Bisection:
+    search: Search
+    options: Options
+    base: Plan
+    notes: list[str]
+
+    def announce(self, text: str) -> None:
+        self.search.announce(text)
+
+
+def bisect(search: Search, options: Options) -> Verdict:
+    """The verdict on the search's program. Raises `TargetError` where the target gives no program."""
+    began = time.monotonic()
+    base = Plan(accuracy=options.accuracy, tolerance=options.tolerance)
+    bisection = _Bisection(search, options, base, [])
+    verdict, first = _verdict(bisection)
+    return replace(
+        verdict,
+        notes=tuple(dict.fromkeys([*bisection.notes, *verdict.notes, *search.runner.notes, *first.notes])),
+        side_finds=tuple(search.side_finds),
+        torch=(first.facts or {}).get("torch"),
+        trials=search.rows.count,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _verdict(bisection: _Bisection) -> tuple[Verdict, Outcome]:
+    first = _first_run(bisection)
+    if first.passed:
+        return _passes(first), first
+    bisection.search.reference = first.signature
+    bisection.announce(_warning(first))
+    _fork_if_the_same(bisection, first)
+    return _search(bisection, first), first
+
+
+def _first_run(bisection: _Bisection) -> Outcome:
+    """As written, in a fresh interpreter; up to ``repeat`` times until it fails."""
+    for _ in range(bisection.options.repeat):
+        outcome = bisection.search.fresh(bisection.base)
+        if not outcome.passed:
+            break
+    return outcome
+
+
+def _warning(first: Outcome) -> str:
+    return (
+        f"it fails; more runs of up to {first.seconds:.0f} s follow, and each repeats what the program does outside "
+        "(files, uploads). FILE.py:NAME runs one function instead."
+    )
+
+
+def _passes(first: Outcome) -> Verdict:
+    notes = [] if (first.facts or {}).get("backends") else ["nothing was compiled: no torch.compile call was reached"]
+    return Verdict("passes", dict.fromkeys(RUNGS, "not_run"), notes=tuple(notes))
+
+
+def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
+    """Goes over to forks where a fork shows the same failure, else stays with fresh interpreters."""
+    search, facts = bisection.search, first.facts or {}
+    reason = search.runner.start_forks(threads=_threads(facts), warm=True)
+    if reason:
+        bisection.notes.append(f"each trial runs the whole program: {reason}")
+    top = top_rung(facts.get("backends", ()))
+    plan = plan_at(bisection.base, top) if top else bisection.base
+    for _ in range(2):
+        if not search.runner.forks or first.hung:
+            return
+        if search.status(search.trial(plan, "as written, forked")) == "same":
+            return
+        search.forget()
+        if not search.runner.drop_checkpoint():
+            break
+    search.runner.stop_forks()
+    bisection.notes.append("a fork does not show the same failure: each trial is a fresh interpreter")
+
+
+def _threads(facts: dict[str, object]) -> int:
+    threads = facts.get("threads")
+    return threads if isinstance(threads, int) else len(os.sched_getaffinity(0))
+
+
+def _search(bisection: _Bisection, first: Outcome) -> Verdict:
+    search, options = bisection.search, bisection.options
+    top = _top(bisection, first)
+    result = climb(search, bisection.base, ladder(top, options.rungs))
+    if result.rungs["uncompiled"] == "same":
+        return Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature)
+    if result.first is None or result.outcome is None:
+        return _unexplained(bisection, first, result)
+    finding = _descend(bisection, result)
+    return _found(bisection, first, result, finding)
+
+
+def _top(bisection: _Bisection, first: Outcome) -> str:
+    """The rung of the program's own backends, as far as any run told them."""
+    backends = list((first.facts or {}).get("backends", ()))
+    if not backends:
+        for rung in ("uncompiled", "eager"):
+            outcome = bisection.search.trial(plan_at(bisection.base, rung), rung, across_rungs=True)
+            backends += (outcome.facts or {}).get("backends", ())
+    return top_rung(backends) or "inductor"
+
+
+def _descend(bisection: _Bisection, result: Climb) -> Finding:
+    assert result.first is not None
+    assert result.outcome is not None
+    bisection.search.reference = result.outcome.signature
+    base = replace(plan_at(bisection.base, result.first), record=())
+    return descend(bisection.search, base, result.first, result.outcome)
+
+
+def _found(bisection: _Bisection, first: Outcome, result: Climb, finding: Finding) -> Verdict:
+    flaky = _flaky(bisection)
+    if flaky:
+        return Verdict("flaky", result.rungs, result.first, first.signature, notes=(flaky,))
+    return Verdict(
+        "found",
+        result.rungs,
+        result.first,
+        first.signature,
+        finding.culprits,
+        notes=finding.notes,
+        confirmed=finding.confirmed,
+        reproduce=tuple(plan.key() for plan in finding.plans),
+    )
+
+
+def _flaky(bisection: _Bisection) -> str | None:
+    """Runs it as written again: what comes and goes cannot be pinned on anything by single trials."""
+    search = bisection.search
+    if bisection.options.repeat > 1 or (search.reference is not None and search.reference.kind == "hang"):
+        return None
+    plan = replace(bisection.base, caches=False)
+    runs = [search.status(search.once(plan, "as written, again"), across_rungs=True) for _ in range(_LAST_REPEATS)]
+    if all(run == "same" for run in runs):
+        return None
+    return f"{runs.count('same')} of {len(runs)} further runs failed the same way (see --repeat)"
+
+
+def _unexplained(bisection: _Bisection, first: Outcome, result: Climb) -> Verdict:
+    """No rung shows the failure: it comes and goes, or it needs what no rung has."""
+    search = bisection.search
+    search.runner.stop_forks()
+    runs = [search.status(search.fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
+    failed = runs.count("same")
+    note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
+    return Verdict("flaky", result.rungs, None, first.signature, notes=(note,))

@@ -1,0 +1,108 @@
+"""Finding which of many decisions cause a failure, with few trials.
+
+The decisions are put in the order of their hashes, read from the last digit, so that any stretch of them is a handful
+of hash suffixes whatever else turns up while others are off (the idea of Go's `bisect`). A minimal failing set is
+found by binary search with pinning: the shortest prefix that still fails ends in a culprit; that one is pinned, and
+the search goes on in the prefix before it. This takes about k log2(n) trials for k culprits that only fail together;
+it assumes that adding decisions to a failing set does not hide the failure, and its answer is tried, so a wrong
+assumption costs trials and never gives a wrong answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from dynadiag.trial.plan import bits
+
+__all__ = ["culprit_sets", "minimal_set", "suffixes"]
+
+Fails = Callable[[frozenset[str]], bool]  # whether it fails with only these decisions on
+
+
+def _ordered(keys: Collection[str]) -> list[str]:
+    return sorted(keys, key=lambda key: bits(key)[::-1])
+
+
+def suffixes(chosen: Collection[str], all_keys: Collection[str]) -> tuple[str, ...]:
+    """The fewest hash suffixes that match every chosen key and no other known one.
+
+    >>> suffixes({"a", "b"}, {"a", "b"})
+    ('',)
+    """
+    wanted = {bits(key) for key in chosen}
+    others = {bits(key) for key in all_keys} - wanted
+    return tuple(_cover("", wanted, others))
+
+
+def _cover(suffix: str, wanted: set[str], others: set[str]) -> list[str]:
+    if not wanted:
+        return []
+    if not others:
+        return [suffix]
+    found = []
+    for digit in "01":
+        longer = digit + suffix
+        found += _cover(
+            longer,
+            {b for b in wanted if b.endswith(longer)},
+            {b for b in others if b.endswith(longer)},
+        )
+    return found
+
+
+def minimal_set(keys: Collection[str], fails: Fails) -> frozenset[str]:
+    """A set that fails by itself, and from which nothing can be taken without the failure going.
+
+    ``keys`` altogether must fail. ``fails`` may be asked for the same set twice: remember answers where they are dear.
+    """
+    pinned: list[str] = []
+    rest = _ordered(keys)
+    while not fails(frozenset(pinned)) if pinned else True:
+        end = _shortest_failing_prefix(rest, pinned, fails)
+        if end == 0:
+            break
+        pinned.append(rest[end - 1])
+        rest = rest[: end - 1]
+    return _without_passengers(pinned, fails)
+
+
+def _shortest_failing_prefix(rest: Sequence[str], pinned: Sequence[str], fails: Fails) -> int:
+    """The length of the shortest prefix of ``rest`` that fails together with what is pinned."""
+    low, high = 0, len(rest)  # the prefix of length `high` fails, that of length `low` does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fails(frozenset([*pinned, *rest[:middle]])):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _without_passengers(pinned: Sequence[str], fails: Fails) -> frozenset[str]:
+    """Binary search pins nothing needless where failures are monotone; else this takes it out."""
+    kept = list(pinned)
+    if (
+        len(kept) < 3
+    ):  # each of two was needed when it was pinned: the first alone did not fail, the second completes it
+        return frozenset(kept)
+    for key in pinned:
+        fewer = [k for k in kept if k != key]
+        if fewer and fails(frozenset(fewer)):
+            kept = fewer
+    return frozenset(kept)
+
+
+def culprit_sets(keys: Collection[str], fails: Fails, limit: int = 16) -> list[frozenset[str]]:
+    """Disjoint minimal failing sets, until what is left does not fail.
+
+    ``keys`` altogether must fail. Two faults that each suffice make two sets; one that needs both parts makes one set
+    of two. Stops after ``limit`` sets: whoever asks then has to see whether the rest still fails.
+    """
+    found: list[frozenset[str]] = []
+    rest = frozenset(keys)
+    while rest and len(found) < limit:
+        if found and not fails(rest):
+            break
+        found.append(minimal_set(rest, fails))
+        rest -= found[-1]
+    return found

@@ -1,0 +1,123 @@
+"""The trials of a search as rows of its recording, written as they end, so that a search can be taken up again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dynadiag import recording
+from dynadiag.errors import DynadiagError
+from dynadiag.recording.digest import Digest
+from dynadiag.recording.fold import fold
+from dynadiag.recording.journal import Journal
+from dynadiag.trial.outcome import Outcome, Point
+from dynadiag.trial.signature import Signature
+
+__all__ = ["Rows", "outcome_from_json", "outcome_to_json"]
+
+_TAIL = 4000  # characters of a trial's output that are kept in its row
+
+
+def outcome_to_json(outcome: Outcome, status: str) -> str:
+    """``status`` is the outcome in comparison with the failure sought, for whoever reads the row."""
+    data = {name: value for name, value in asdict(outcome).items() if value not in (None, (), "")}
+    data["tail"] = outcome.tail[-_TAIL:]
+    return json.dumps({"status": status, **data}, default=str)
+
+
+def outcome_from_json(text: str) -> Outcome:
+    """Raises `ValueError`, `KeyError` or `TypeError` where the row is none of ours."""
+    data = json.loads(text)
+    return Outcome(
+        signature=Signature.from_json(data["signature"]) if data.get("signature") else None,
+        seconds=float(data["seconds"]),
+        pid=data.get("pid"),
+        exit_code=data.get("exit_code"),
+        invalid=data.get("invalid"),
+        witness=tuple(data.get("witness", ())),
+        points=tuple(Point.from_json(p) for p in data.get("points", ())),
+        facts=data.get("facts") or {},
+        notes=tuple(data.get("notes", ())),
+        tail=data.get("tail", ""),
+    )
+
+
+class Rows:
+    """The journal of one search, and what an earlier part of it already tried."""
+
+    def __init__(self, output: Path, target: str, argv: list[str], resume: Path | None = None) -> None:
+        """Raises `DynadiagError` where ``resume`` is no search of this target, or the journal cannot be written."""
+        self.output = output
+        self.count = 0
+        self._known: dict[str, list[str]] = {}
+        self._began = time.time()
+        earlier = _rows_of(resume, target) if resume is not None else []
+        self._path = Path(f"{output}.journal")
+        if resume is not None:
+            self._path.unlink(missing_ok=True)
+        self._journal = Journal.create(self._path)
+        self._journal.append({"dynadiag_run": self._run(target, argv)})
+        for candidate, outcome, pid, seconds in earlier:
+            self._append(candidate, outcome, pid, seconds)
+            self._known.setdefault(candidate, []).append(outcome)
+
+    def _run(self, target: str, argv: list[str]) -> dict[str, Any]:
+        return {
+            "target": target,
+            "argv": argv,
+            "cwd": str(Path.cwd()),
+            "python": sys.version.split()[0],
+            "pid": os.getpid(),
+            "started": self._began,
+        }
+
+    def known(self, candidate: str) -> Outcome | None:
+        """The outcome of the next run of this candidate that an earlier search made, or None."""
+        left = self._known.get(candidate)
+        return outcome_from_json(left.pop(0)) if left else None
+
+    def add(self, candidate: str, outcome: Outcome, status: str) -> None:
+        self._append(candidate, outcome_to_json(outcome, status), outcome.pid, outcome.seconds)
+
+    def _append(self, candidate: str, outcome: str, pid: int | None, seconds: float) -> None:
+        self.count += 1
+        row = {"pid": pid, "candidate": candidate, "outcome": outcome, "seconds": round(seconds, 3)}
+        self._journal.append({"dynadiag_trial": row})
+
+    def finish(self, exit_code: int | None, force: bool) -> Path:
+        """Folds the journal into the recording and removes it."""
+        end = {"code": exit_code, "seconds": round(time.time() - self._began, 3)}
+        self._journal.append({"dynadiag_exit": end})
+        self._journal.close()
+        fold(self._path, self.output, Digest(), force=force)
+        self._path.unlink()
+        return self.output
+
+    def discard(self) -> None:
+        """Leaves nothing behind: the search did not begin."""
+        self._journal.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _rows_of(path: Path, target: str) -> list[tuple[str, str, int | None, float]]:
+    """The trials in a recording, or in the journal that a killed search left beside it."""
+    journal = Path(f"{path}.journal")
+    if not journal.exists():
+        return _read(path, target)
+    with tempfile.TemporaryDirectory() as folder:
+        folded = Path(folder, "search.dynadiag")
+        fold(journal, folded, Digest())
+        return _read(folded, target)
+
+
+def _read(path: Path, target: str) -> list[tuple[str, str, int | None, float]]:
+    with recording.open(path) as earlier:
+        if earlier.run.target != target:
+            raise DynadiagError(f"{path}: a search on {earlier.run.target}, not on {target}. Resume that one with it.")
+        return [(t.candidate, t.outcome, t.pid, t.seconds) for t in earlier.trials()]

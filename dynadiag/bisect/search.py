@@ -1,0 +1,97 @@
+"""A search: trials one after another, each counted, kept as a row, told to whoever watches, and never run twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dynadiag.bisect.rows import Rows
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import AS_WRITTEN, Plan
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import Limits
+
+__all__ = ["Search"]
+
+_FRESH = "fresh "  # leads the candidate of a trial in a fresh interpreter: it is another trial than its fork
+_HANG_SLACK = 10.0  # seconds; a trial is taken to hang well after ten times what a passing one took
+_HANG_FACTOR = 10.0
+
+Tell = Callable[[int, str, str, float], None]  # trial number, what is tried, its status, seconds
+
+
+def _silent(_number: int, _label: str, _status: str, _seconds: float) -> None:
+    return None
+
+
+def _ignored(_text: str) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Search:
+    """What the ladder and the descent ask for trials.
+
+    ``repeat`` runs each candidate up to that often until it fails the same way, for failures that come and go.
+    """
+
+    runner: Runner
+    rows: Rows
+    tell: Tell = _silent
+    announce: Callable[[str], None] = _ignored
+    repeat: int = 1
+    reference: Signature | None = None
+    side_finds: dict[str, None] = field(default_factory=dict)
+    _memo: dict[str, Outcome] = field(default_factory=dict)
+    _slowest_pass: float = 0.0
+
+    def status(self, outcome: Outcome, across_rungs: bool = False) -> str:
+        if self.reference is None:
+            return "pass" if outcome.passed else "fail"
+        return outcome.against(self.reference, across_rungs)
+
+    def fresh(self, plan: Plan = AS_WRITTEN, label: str = "as written") -> Outcome:
+        """One trial in a fresh interpreter; asked again, it is run again."""
+        return self._do(_FRESH + plan.key(), lambda: self.runner.fresh(plan), label, across_rungs=False)
+
+    def once(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
+        """One trial, whether or not it was made before."""
+        return self._do(plan.key(), lambda: self.runner.run(plan), label, across_rungs)
+
+    def trial(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
+        """The outcome of a candidate: the one that was seen before, else a new trial (or ``repeat`` of them)."""
+        key = plan.key()
+        if key not in self._memo:
+            for _ in range(self.repeat):
+                outcome = self.once(plan, label, across_rungs)
+                if self.status(outcome, across_rungs) == "same":
+                    break
+            self._memo[key] = outcome
+        return self._memo[key]
+
+    def forget(self) -> None:
+        """What forks showed does not count any more: fresh interpreters go on."""
+        self._memo.clear()
+
+    def _do(self, key: str, run: Callable[[], Outcome], label: str, across_rungs: bool) -> Outcome:
+        known = self.rows.known(key)
+        outcome = known if known is not None else run()
+        status = self.status(outcome, across_rungs)
+        self.rows.add(key, outcome, status)
+        self.tell(self.rows.count, label, status, outcome.seconds)
+        self._learn(outcome, status, label)
+        return outcome
+
+    def _learn(self, outcome: Outcome, status: str, label: str) -> None:
+        if status == "different" and outcome.signature is not None:
+            first = outcome.signature.message.splitlines()[:1]
+            self.side_finds[f"{label}: {outcome.signature.type}: {''.join(first)[:200]}"] = None
+        if outcome.passed:
+            self._slowest_pass = max(self._slowest_pass, outcome.seconds)
+
+    def shorten_limit(self) -> None:
+        """After a hang: what passes tells how long a trial may take, so that each hang costs seconds, not minutes."""
+        limits = self.runner.limits
+        enough = _HANG_SLACK + _HANG_FACTOR * self._slowest_pass
+        self.runner.limits = Limits(min(limits.seconds, enough), limits.memory)

@@ -1,0 +1,181 @@
+"""The decisions of the compiler that a trial can turn off, inside the trial's process.
+
+Each hook asks `TRIAL.on(class, key, ...)` at the moment the compiler decides, and lets the decision fall the
+conservative way where the plan says off: a lowering falls back to ATen, two kernels are not fused, a pattern or a
+pass is skipped, an operator stays whole, a kernel is written without vectors. No cache folder is touched for it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch.fx import Node
+
+from dynadiag.bisect import torch_private
+from dynadiag.bisect.userpasses import with_switched_passes
+from dynadiag.trial.runtime import TRIAL
+
+__all__ = ["install"]
+
+# Without these a graph that holds their subject cannot be lowered at all: they are no optimisations.
+_MANDATORY = ("decompose_", "stable_sort", "fix_auto_functionalized")
+_LOWER = {
+    "custom": "eager",
+    "inductor": "aot_eager_decomp_partition",
+    "triton": "aot_eager_decomp_partition",
+    "aot_eager_decomp_partition": "aot_eager",
+    "aot_eager": "eager",
+}
+
+
+def install() -> None:
+    """Puts the hooks into torch, once a process."""
+    torch_private.skip_in_dynamo(__file__)
+    torch_private.wrap_frame(_frame)
+    torch_private.wrap_call_user_compiler(_graph_of_dynamo)
+    torch_private.wrap_subsystem(_subsystem)
+    torch_private.wrap_observed_pass(_pass)
+    torch_private.wrap_inner_compile(_inner_graph)
+    torch_private.wrap_run_node(_watched_node)
+    torch_private.wrap_pattern_apply(_pattern)
+    torch_private.wrap_can_fuse(_fusion)
+    torch_private.wrap_cpp_kernel(_kernel)
+
+
+def _here(graph: str | None = None) -> dict[str, Any]:
+    return {"compile_id": torch_private.compile_id(), "graph": graph or torch_private.graph_kind()}
+
+
+def _key(*parts: object, here: dict[str, Any]) -> str:
+    return "/".join(str(part) for part in (here["compile_id"], here["graph"], *parts))
+
+
+def _lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
+    """The user's line of each node, each line once."""
+    found = (torch_private.user_line(node) for node in nodes)
+    return list(dict.fromkeys(line for line in found if line is not None))
+
+
+def _subsystem(_backend: str, subsystem: str, debug_info: Callable[[], str] | None) -> bool:
+    """True where torch's own question, may this part be skipped, is answered with yes."""
+    if subsystem == "lowerings":
+        return not _lowering_on(torch_private.current_node())
+    if subsystem == "decomposition" and debug_info is not None:
+        return not _decomposition_on(debug_info())
+    if subsystem == "cudagraphs":
+        here = _here()
+        return not TRIAL.on("cudagraphs", _key(here=here), lambda: {"name": "cudagraphs", **here})
+    return False
+
+
+def _lowering_on(node: Node | None) -> bool:
+    if node is None:
+        return True
+    here = _here()
+    key = _key(node.name, here=here)
+    describe = lambda: {"name": node.name, "target": str(node.target), "lines": _lines([node]), **here}  # noqa: E731
+    return TRIAL.on("lowering", key, describe)
+
+
+def _decomposition_on(name: str) -> bool:
+    operator = torch_private.operator_name(name)
+    here = _here("joint")
+    describe = lambda: {"name": operator, "lines": torch_private.traced_lines(), **here}  # noqa: E731
+    return TRIAL.on("decomposition", _key(operator, here=here), describe)
+
+
+def _pass(inner: Callable[..., Any], observer: Any, function: Callable[..., Any]) -> Any:
+    """One pass over an FX graph, torch's or the user's."""
+    name = observer.passname
+    if name.startswith(_MANDATORY):
+        return inner(observer, function)
+    here = _here((observer.subsystem or "").removesuffix("_passes") or None)
+    occurrence = TRIAL.occurrence("pass", _key(name, here=here))
+    shown, lines = torch_private.described_pass(name, function)
+    describe = lambda: {"name": shown, "target": name, "lines": lines, **here}  # noqa: E731
+    if TRIAL.on("pass", _key(name, occurrence, here=here), describe):
+        return inner(observer, function)
+    return None
+
+
+def _pattern(inner: Callable[..., Any], entry: Any, match: Any, graph: Any, node: Node) -> Any:
+    """One replacement of one match."""
+    name = torch_private.pattern_name(entry)
+    here = _here()
+    occurrence = TRIAL.occurrence("pattern", _key(name, node.name, here=here))
+    describe = lambda: {"name": name, "target": node.name, "lines": _lines(match.nodes), **here}  # noqa: E731
+    if TRIAL.on("pattern", _key(name, node.name, occurrence, here=here), describe):
+        return inner(entry, match, graph, node)
+    return None
+
+
+def _fusion(fusable: bool, first: Any, second: Any) -> bool:
+    """Whether two kernels that may be fused are."""
+    if not fusable:
+        return False
+    one, two = torch_private.origins(first), torch_private.origins(second)
+    sides = sorted("+".join(node.name for node in side) for side in (one, two))
+    here = _here()
+    nodes = sorted({*one, *two})
+    describe = lambda: {"name": "+".join(n.name for n in nodes), "lines": _lines(nodes), **here}  # noqa: E731
+    return TRIAL.on("fusion", _key(*sides, here=here), describe)
+
+
+def _kernel(nodes: Iterable[Any]) -> bool:
+    """Whether a kernel is written with vectors and threads."""
+    origins = sorted({node for part in nodes for node in torch_private.origins(part)})
+    here = _here()
+    name = "+".join(node.name for node in origins)
+    return TRIAL.on("kernel", _key(name, here=here), lambda: {"name": name, "lines": _lines(origins), **here})
+
+
+def _watched_node(inner: Callable[..., Any], lowering: Any, node: Node) -> Any:
+    """Has the failure name the node that was being lowered."""
+    try:
+        return inner(lowering, node)
+    except Exception:
+        TRIAL.send("witness", name=node.name)
+        raise
+
+
+def _inner_graph(inner: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One graph after AOTAutograd, forward or backward: compiled by Inductor, or run as it is."""
+    with torch_private.graph_kind_is(torch_private.kind_of_inner(kwargs)):
+        here = _here()
+        occurrence = TRIAL.occurrence("graph", _key(here=here))
+        describe = lambda: {"name": _graph_name(here), "lines": _lines(gm.graph.nodes)[:1], **here}  # noqa: E731
+        if TRIAL.on("graph", _key(occurrence, here=here), describe):
+            return inner(gm, *args, **kwargs)
+        return torch_private.uncompiled_graph(gm)
+
+
+def _graph_name(here: dict[str, Any]) -> str:
+    return f"{here['compile_id']} {here['graph'] or 'graph'}"
+
+
+def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
+    """One graph that Dynamo captured: compiled at the rung under trial, or at the one below."""
+    rung = TRIAL.plan.rung
+    with with_switched_passes(output_graph.compiler_fn):
+        if rung not in _LOWER or not TRIAL.asks("dynamo_graph"):
+            return inner(output_graph, gm, *args, **kwargs)
+        here = _here("dynamo")
+        describe = lambda: {"name": here["compile_id"], "lines": _lines(gm.graph.nodes)[:1], **here}  # noqa: E731
+        if TRIAL.on("dynamo_graph", _key(here=here), describe):
+            return inner(output_graph, gm, *args, **kwargs)
+        return torch_private.call_with_backend(inner, output_graph, _LOWER[rung], gm, *args, **kwargs)
+
+
+@functools.lru_cache(maxsize=4096)
+def _frame_key(code: Any) -> str:
+    return f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
+
+
+def _frame(code: Any) -> bool:
+    """Whether Dynamo compiles a frame, or leaves it to Python."""
+    if not TRIAL.asks("frame"):
+        return True
+    describe = lambda: {"name": code.co_name, "lines": [(code.co_filename, code.co_firstlineno)]}  # noqa: E731
+    return TRIAL.on("frame", _frame_key(code), describe)

@@ -1,0 +1,283 @@
+"""The private names of torch that the switches lean on, in one place. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+
+All of this runs in the process of a trial, which is ours and ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._dynamo import convert_frame
+from torch._dynamo.types import ConvertFrameReturn
+from torch._guards import CompileContext
+from torch.fx import Node
+from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+from dynadiag.trial.torch_private import lookup_backend, skip_in_dynamo, wrap_call_user_compiler
+
+__all__ = [
+    "call_with_backend",
+    "compile_id",
+    "current_node",
+    "described_pass",
+    "graph_kind",
+    "graph_kind_is",
+    "innermost_function",
+    "kind_of_inner",
+    "operator_name",
+    "origins",
+    "pattern_name",
+    "skip_in_dynamo",
+    "traced_lines",
+    "uncompiled_graph",
+    "user_line",
+    "wrap_call_user_compiler",
+    "wrap_can_fuse",
+    "wrap_cpp_kernel",
+    "wrap_frame",
+    "wrap_inner_compile",
+    "wrap_observed_pass",
+    "wrap_pattern_apply",
+    "wrap_run_node",
+    "wrap_subsystem",
+]
+
+_TORCH = torch.__file__.removesuffix("__init__.py")
+_STACK_ENTRY = re.compile(r'File "([^"]+)", line (\d+)')
+_kind: list[str] = []  # of the graph after AOTAutograd that is being compiled; a stack, since compiles nest
+
+
+def compile_id() -> str:
+    """torch's text of the compile that is running: ``0/1``, or ``-`` outside any."""
+    found = CompileContext.current_compile_id()
+    return "-" if found is None else str(found)
+
+
+def graph_kind() -> str | None:
+    return _kind[-1] if _kind else None
+
+
+@contextlib.contextmanager
+def graph_kind_is(kind: str) -> Iterator[None]:
+    _kind.append(kind)
+    try:
+        yield
+    finally:
+        _kind.pop()
+
+
+def kind_of_inner(kwargs: dict[str, Any]) -> str:
+    if kwargs.get("is_backward"):
+        return "backward"
+    return "inference" if kwargs.get("is_inference") else "forward"
+
+
+def user_line(node: Node) -> tuple[str, int] | None:
+    """The innermost line outside torch that a node came from."""
+    return _outside_torch(node.stack_trace or "")
+
+
+def _outside_torch(stack: str) -> tuple[str, int] | None:
+    entries = [(file, int(line)) for file, line in _STACK_ENTRY.findall(stack)]
+    outside = [entry for entry in entries if not entry[0].startswith(_TORCH)]
+    return outside[-1] if outside else None
+
+
+def traced_lines() -> list[tuple[str, int]]:
+    """The user's line of the node that is being traced, where FX knows it."""
+    line = _outside_torch(str(torch.fx.traceback.get_current_meta().get("stack_trace") or ""))
+    return [line] if line else []
+
+
+def current_node() -> Node | None:
+    from torch._inductor.virtualized import V
+
+    node = V.current_node
+    return node if isinstance(node, Node) else None
+
+
+def operator_name(text: str) -> str:
+    """``aten.gelu.default`` from the repr of an operator."""
+    found = re.search(r"OpOverload\(op='([^']+)', overload='([^']+)'\)|^([\w.:]+)$", text)
+    if found is None:
+        return text
+    return found[3] or f"{found[1].replace('::', '.')}.{found[2]}" if found[1] or found[3] else text
+
+
+def described_pass(name: str, function: Callable[..., Any]) -> tuple[str, list[tuple[str, int]]]:
+    """The name of a pass and where it is defined: of a user's own its qualified name, of torch's torch's own name."""
+    target: Any = function
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not (inspect.isfunction(target) or inspect.ismethod(target)) and not isinstance(target, type):
+        owner: Any = type(target)
+        qualified, code = owner.__qualname__, getattr(vars(owner).get("__call__"), "__code__", None)
+    else:
+        qualified, code = target.__qualname__, getattr(target, "__code__", None)
+    if code is None or code.co_filename.startswith(_TORCH):
+        return name, []
+    return qualified, [(code.co_filename, code.co_firstlineno)]
+
+
+def pattern_name(entry: Any) -> str:
+    """What a pattern replacement is called: its handler, or the function that its replacement was traced from."""
+    handler = getattr(entry, "handler", None)
+    if handler is not None:
+        return str(getattr(handler, "__qualname__", type(handler).__name__))
+    check = getattr(entry, "extra_check", None)
+    cells = inspect.getclosurevars(check).nonlocals if inspect.isfunction(check) else {}
+    function = cells.get("search_fn") or cells.get("replace_fn")
+    return str(getattr(entry, "pattern_name", None) or getattr(function, "__name__", type(entry).__name__))
+
+
+def origins(scheduler_node: Any) -> list[Node]:
+    """The FX nodes that a kernel computes, in the order of their graph."""
+    parts = (part.node for part in scheduler_node.get_nodes())
+    found = {node for part in parts if part is not None for node in part.get_origins()}
+    return sorted(found)
+
+
+def innermost_function(backend: Any) -> Callable[..., Any] | None:
+    """The Python function of a backend under torch's wrappers, where it is one."""
+    from torch._dynamo.eval_frame import innermost_backend
+
+    found = innermost_backend(backend)
+    found = getattr(found, "compiler_fn", found)
+    while isinstance(found, functools.partial):
+        found = found.func
+    return found if inspect.isfunction(found) else None
+
+
+def wrap_subsystem(hook: Callable[..., bool]) -> None:
+    """Have ``hook(backend, subsystem, debug_info)`` decide what torch's own bisector is asked for."""
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    def disable_subsystem(backend: str, subsystem: str, debug_info: Any = None) -> bool:
+        return hook(backend, subsystem, debug_info)
+
+    CompilerBisector.disable_subsystem = staticmethod(disable_subsystem)
+    CompilerBisector.bisection_enabled = False  # heeds no bisect_status.txt that somebody left
+    CompilerBisector.get_backend = staticmethod(lambda: None)
+
+
+def wrap_observed_pass(hook: Callable[..., Any]) -> None:
+    for name in ("apply_gm_pass", "apply_graph_pass"):
+        inner = getattr(GraphTransformObserver, name)
+        setattr(GraphTransformObserver, name, _hooked(inner, hook))
+
+
+def _hooked(inner: Callable[..., Any], hook: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(inner)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return hook(inner, *args, **kwargs)
+
+    return call
+
+
+def wrap_inner_compile(hook: Callable[..., Any]) -> None:
+    from torch._inductor import compile_fx
+
+    inner = compile_fx._compile_fx_inner
+
+    @functools.wraps(inner)
+    def compile_inner(gm: Any, *args: Any, **kwargs: Any) -> Any:
+        return hook(inner, gm, args, kwargs)
+
+    compile_fx._compile_fx_inner = compile_inner
+
+
+def uncompiled_graph(gm: Any) -> Any:
+    """The graph as a callable in the boxed calling convention that AOTAutograd expects of a compiler."""
+    from functorch.compile import make_boxed_func
+
+    return make_boxed_func(gm.forward)
+
+
+def wrap_run_node(hook: Callable[..., Any]) -> None:
+    from torch._inductor.graph import GraphLowering
+
+    GraphLowering.run_node = _hooked(GraphLowering.run_node, hook)
+
+
+def wrap_pattern_apply(hook: Callable[..., Any]) -> None:
+    from torch._inductor import pattern_matcher
+
+    for kind in ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry"):
+        entry = getattr(pattern_matcher, kind)
+        entry.apply = _hooked(entry.apply, hook)
+
+
+def wrap_can_fuse(hook: Callable[..., bool]) -> None:
+    from torch._inductor.scheduler import Scheduler
+
+    inner = Scheduler.can_fuse
+
+    @functools.wraps(inner)
+    def can_fuse(self: Any, first: Any, second: Any, *args: Any, **kwargs: Any) -> bool:
+        return hook(inner(self, first, second, *args, **kwargs), first, second)
+
+    Scheduler.can_fuse = can_fuse
+
+
+def wrap_cpp_kernel(on: Callable[..., bool]) -> None:
+    """Have C++ kernels for which ``on(scheduler nodes)`` is false written without vectors."""
+    from torch._inductor.codegen import cpp
+
+    codegen_nodes = cpp.CppKernelProxy.codegen_nodes
+    select_tiling = cpp.TilingSelect.select_tiling
+    scalar: list[bool] = []
+
+    @functools.wraps(codegen_nodes)
+    def codegen(self: Any, nodes: Any, *args: Any, **kwargs: Any) -> Any:
+        scalar.append(not on(nodes))
+        try:
+            return codegen_nodes(self, nodes, *args, **kwargs)
+        finally:
+            scalar.pop()
+
+    @functools.wraps(select_tiling)
+    def select(*args: Any, **kwargs: Any) -> Any:
+        chosen = select_tiling(*args, **kwargs)
+        return ([], [], *chosen[2:]) if scalar and scalar[-1] else chosen
+
+    cpp.CppKernelProxy.codegen_nodes = codegen
+    cpp.TilingSelect.select_tiling = select
+
+
+def call_with_backend(inner: Callable[..., Any], output_graph: Any, backend: str, *args: Any, **kwargs: Any) -> Any:
+    own = output_graph.compiler_fn
+    output_graph.compiler_fn = lookup_backend(backend)
+    try:
+        return inner(output_graph, *args, **kwargs)
+    finally:
+        output_graph.compiler_fn = own
+
+
+def wrap_frame(on: Callable[..., bool]) -> None:
+    """Have Dynamo skip each frame for whose code ``on`` is false."""
+    inner = convert_frame.CatchErrorsWrapper.__call__
+
+    @functools.wraps(inner)
+    def call(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        if on(frame.f_code):
+            return inner(self, frame, *args, **kwargs)
+        _count_as_compiled()
+        return ConvertFrameReturn()
+
+    convert_frame.CatchErrorsWrapper.__call__ = call
+
+
+def _count_as_compiled() -> None:
+    """With ``fullgraph=True`` torch raises where it compiled no frame at all; a frame that we left out counts."""
+    from torch._C._dynamo import eval_frame
+
+    count = getattr(eval_frame, "set_fullgraph_compiled_frame_count", None)  # 2.12 and later
+    if count is not None:
+        before = count(0)
+        count(before + 1 if before >= 0 else before)

@@ -1,0 +1,141 @@
+"""Find which part of the compiler is at fault: the rung, the graph, the pass, pattern, lowering, fusion or kernel.
+
+The program is run as it is first. If it fails, it is run again and again with less of the compiler, each time in a
+supervised process of its own, until the smallest part is found with which it fails and without which it passes.
+
+TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; what follows it is the program's.
+Exit code: 0 found, 3 it does not fail, 4 it fails uncompiled too, 5 it fails but not every time, 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from dynadiag.bisect.bisector import HOOKS, Options, bisect
+from dynadiag.bisect.report import verdict_json, verdict_text
+from dynadiag.bisect.rows import Rows
+from dynadiag.bisect.search import Search
+from dynadiag.bisect.verdict import Verdict
+from dynadiag.commands import common
+from dynadiag.commands.program import add_program, program_of
+from dynadiag.commands.progress import Progress
+from dynadiag.errors import DynadiagError
+from dynadiag.trial.plan import RUNGS, Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.supervise import Limits
+
+_TIMEOUT = 600.0  # seconds a trial may take where nothing else is said: no compile of the samples came near
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    common.add_json(parser)
+    common.add_output(parser, "the recording of the search")
+    add_search(parser)
+    parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"only these of {','.join(RUNGS)}")
+    parser.add_argument(
+        "--candidate", metavar="JSON", help="run one trial, as a report of bisect prints it, and say how it ends"
+    )
+    add_program(parser)
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that searches by trials."""
+    parser.add_argument("--accuracy", action="store_true", help="compare each compiled call with its uncompiled self")
+    parser.add_argument("--rtol", type=float, help="relative tolerance of --accuracy (default: by dtype)")
+    parser.add_argument("--atol", type=float, help="absolute tolerance of --accuracy (default: by dtype)")
+    parser.add_argument("--timeout", type=_seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial")
+    parser.add_argument("--repeat", type=_count, default=1, metavar="N", help="try each candidate up to N times")
+    parser.add_argument("--fresh", action="store_true", help="without compiler caches")
+    parser.add_argument("--resume", type=Path, metavar="REC", help="go on with the search in this recording")
+
+
+def run(args: argparse.Namespace) -> int:
+    program = program_of(args)
+    if args.candidate is not None:
+        return _one_trial(program, args)
+    rows, output = _rows(program, args)
+    with Progress(sys.stderr) as progress, runner_for(program, args) as runner:
+        search = Search(runner, rows, progress.trial, progress.say, args.repeat)
+        try:
+            verdict = bisect(search, _options(args))
+        except DynadiagError:
+            rows.discard()
+            raise
+        except KeyboardInterrupt:
+            rows.finish(None, force=True)
+            progress.say(f"interrupted after {rows.count} trials; go on with --resume {output}")
+            return 130
+    rows.finish(verdict.exit_code, force=True)
+    _report(verdict, program, args)
+    common.say_where(output)
+    return verdict.exit_code
+
+
+def runner_for(program: Program, args: argparse.Namespace) -> Runner:
+    """Trials of the program by the options of `add_search`."""
+    return Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
+
+
+def _rows(program: Program, args: argparse.Namespace) -> tuple[Rows, Path]:
+    if args.resume is not None and args.output is None:
+        output = args.resume
+    else:
+        output = common.new_recording(args.output, program.text, force=args.force)
+    return Rows(output, program.text, [program.target, *program.arguments], args.resume), output
+
+
+def _options(args: argparse.Namespace) -> Options:
+    return Options(args.accuracy, args.rungs, args.repeat, _tolerance(args))
+
+
+def _tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
+    if args.rtol is None and args.atol is None:
+        return None
+    return (args.rtol or 0.0, args.atol or 0.0)
+
+
+def _report(verdict: Verdict, program: Program, args: argparse.Namespace) -> None:
+    common.write_json(args.json, verdict_json(verdict, program.text))
+    if args.json != "-":
+        sys.stdout.write(verdict_text(verdict, program.text, str(Path.cwd()), common.style_for(sys.stdout)))
+        sys.stdout.flush()
+
+
+def _one_trial(program: Program, args: argparse.Namespace) -> int:
+    """Repeats one candidate in a fresh interpreter; its output comes through, and how it ended."""
+    try:
+        plan = Plan.from_json({**Plan().to_json(), **json.loads(args.candidate)})
+    except (ValueError, KeyError, TypeError) as error:
+        raise DynadiagError(f"--candidate: not a candidate ({error}); copy it from a report of bisect") from error
+    with runner_for(program, args) as runner:
+        outcome = runner.fresh(plan)
+    sys.stdout.write(outcome.tail)
+    ended = "passes" if outcome.passed else f"fails: {outcome.signature.type if outcome.signature else outcome.invalid}"
+    sys.stderr.write(f"{ended}, exit code {outcome.exit_code}, {outcome.seconds:.1f} s\n")
+    return 3 if outcome.passed else 0
+
+
+def _rungs(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in RUNGS]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(f"no such rung: {', '.join(unknown) or text!r}. Rungs are {', '.join(RUNGS)}")
+    return names
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"must be more than 0 seconds, not {text}")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return value

@@ -1,0 +1,46 @@
+"""What a search tells while it runs, on stderr: one line that changes on a terminal, one line a trial elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TextIO
+
+from dynadiag.render.clean import clean_line
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """A context manager, so that the changing line is gone when the report comes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._live = stream.isatty()
+        self._start = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clear()
+
+    def trial(self, number: int, label: str, status: str, seconds: float) -> None:
+        text = clean_line(f"trial {number}: {label}: {status} ({seconds:.1f} s)")
+        if self._live:
+            elapsed = time.monotonic() - self._start
+            self._stream.write(f"\r\x1b[K{elapsed:.0f} s  {text[:100]}")
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def say(self, text: str) -> None:
+        self._clear()
+        self._stream.write(clean_line(text) + "\n")
+        self._stream.flush()
+
+    def _clear(self) -> None:
+        if self._live:
+            self._stream.write("\r\x1b[K")

@@ -1,0 +1,79 @@
+"""From a live exception to its signature. Runs in the trial's process; does not import torch itself."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from dynadiag.trial.signature import Signature
+
+__all__ = ["of_exception", "witness_of"]
+
+_TARGET = re.compile(r"^\s*target: (\S+)", re.M)
+_NODE = re.compile(r"While executing %(\w+)")
+_MESSAGE_LIMIT = 20_000
+
+
+def of_exception(error: BaseException, rung: str | None) -> Signature:
+    """The signature of an exception that left the program."""
+    inner = _innermost(error)
+    return Signature(
+        kind="exception",
+        type=_qualified(error),
+        message=str(error)[:_MESSAGE_LIMIT],
+        where=_deepest_torch_frame(inner) or _deepest_torch_frame(error),
+        user=_program_line(error.__traceback__),
+        cause=_qualified(inner),
+        rung=rung,
+    )
+
+
+def witness_of(error: BaseException) -> tuple[str, ...]:
+    """The operators or nodes that the failure itself names, in its text. A hint, to be confirmed by trials."""
+    text = str(error)
+    notes = "".join(getattr(error, "__notes__", ()))
+    return tuple(dict.fromkeys(_TARGET.findall(text) + _NODE.findall(text + notes)))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """torch wraps: BackendCompilerFailed and InductorError keep the exception they are about."""
+    inner = getattr(error, "inner_exception", None)
+    if isinstance(inner, BaseException) and inner is not error:
+        return _innermost(inner)
+    return error
+
+
+def _qualified(error: BaseException) -> str:
+    kind = type(error)
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _torch_root() -> str | None:
+    torch = sys.modules.get("torch")
+    file = getattr(torch, "__file__", None)
+    return str(Path(file).parent.parent) + "/" if file else None
+
+
+def _deepest_torch_frame(error: BaseException) -> str | None:
+    """The innermost frame in torch. torch.testing is left out: there the program's own comparison speaks."""
+    root = _torch_root()
+    if root is None:
+        return None
+    for entry in reversed(traceback.extract_tb(error.__traceback__)):
+        if entry.filename.startswith(root + "torch/") and "/torch/testing/" not in entry.filename:
+            return f"{entry.filename[len(root) :]}:{entry.lineno} in {entry.name}"
+    return None
+
+
+def _program_line(trace: TracebackType | None) -> str | None:
+    """The line of the main program that was running: its name and number, whatever folder it lies in."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    for entry in traceback.extract_tb(trace):
+        if entry.filename == main:
+            return f"{Path(entry.filename).name}:{entry.lineno}"
+    return None

@@ -1,0 +1,156 @@
+"""The program under trial: what the user named, and running it as Python itself would."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dynadiag.errors import DynadiagError
+
+__all__ = ["Program", "TargetError", "main", "run"]
+
+
+class TargetError(DynadiagError):
+    """The target cannot be imported or does not give what it must. Exit 2, not a failure of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``FILE.py``, ``-m pkg.mod``, ``FILE.py:NAME`` or ``pkg.mod:NAME``, with the program's own arguments."""
+
+    target: str
+    arguments: tuple[str, ...] = ()
+    module: bool = False  # -m
+    name: str | None = None  # of a callable that gives (fn, args) or (fn, args, kwargs)
+
+    @classmethod
+    def parse(cls, target: str, arguments: tuple[str, ...] = (), module: bool = False) -> Program:
+        """Raises `TargetError` where the file does not exist."""
+        if module:
+            return cls(target, arguments, module=True)
+        if Path(target).is_file():
+            return cls(str(Path(target).absolute()), arguments)
+        place, colon, name = target.rpartition(":")
+        if colon and name.isidentifier() and place.endswith(".py") and Path(place).is_file():
+            return cls(str(Path(place).absolute()), arguments, name=name)
+        if colon and name.isidentifier() and all(part.isidentifier() for part in place.split(".")):
+            return cls(place, arguments, name=name)
+        raise TargetError(f"{target}: no such program. Give FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME.")
+
+    @property
+    def text(self) -> str:
+        return ("-m " if self.module else "") + self.target + (f":{self.name}" if self.name else "")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Program:
+        return cls(data["target"], tuple(data["arguments"]), data["module"], data["name"])
+
+
+def run(program: Program) -> None:
+    """Runs it in this process as ``__main__``; what it raises, it raises.
+
+    Raises `TargetError` where a factory cannot be imported or returns something else than a call.
+    """
+    if program.name is not None:
+        _call(_factory(program))
+    elif program.module:
+        _run_module(program)
+    else:
+        _run_file(program)
+
+
+def _main_module(file: str, spec: Any = None) -> types.ModuleType:
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=file, __builtins__=__builtins__, __spec__=spec, __cached__=None)
+    if spec is not None:
+        main.__package__ = spec.parent
+    sys.modules["__main__"] = main
+    return main
+
+
+def _execute(source: bytes, file: str, main: types.ModuleType) -> None:
+    code = compile(source, file, "exec", dont_inherit=True)
+    exec(code, main.__dict__)  # noqa: S102 - running the user's own program is what he asked for
+
+
+def _run_file(program: Program) -> None:
+    sys.argv = [program.target, *program.arguments]
+    sys.path.insert(0, str(Path(program.target).parent))
+    _execute(Path(program.target).read_bytes(), program.target, _main_module(program.target))
+
+
+def _run_module(program: Program) -> None:
+    sys.path.insert(0, str(Path.cwd()))
+    name = program.target
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(name + ".__main__")
+    except ModuleNotFoundError as error:
+        raise TargetError(f"-m {name}: {error}. Run it from the folder that holds it.") from error
+    if spec is None or spec.origin is None:
+        raise TargetError(f"-m {name}: no such module. Run it from the folder that holds it.")
+    sys.argv = [spec.origin, *program.arguments]
+    _execute(Path(spec.origin).read_bytes(), spec.origin, _main_module(spec.origin, spec))
+
+
+def _factory(program: Program) -> Callable[[], Any]:
+    module = _import_factory_module(program)
+    factory = getattr(module, program.name or "", None)
+    if not callable(factory):
+        raise TargetError(f"{program.text}: there is no function {program.name} in it.")
+    return factory
+
+
+def _import_factory_module(program: Program) -> types.ModuleType:
+    sys.argv = [program.target, *program.arguments]
+    if not program.target.endswith(".py"):
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            return importlib.import_module(program.target)
+        except ImportError as error:
+            raise TargetError(f"{program.text}: cannot import it ({error}).") from error
+    path = Path(program.target)
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{program.text}: not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise TargetError(f"{program.text}: cannot import it ({error}).") from error
+    return module
+
+
+def _call(factory: Callable[[], Any]) -> None:
+    made = factory()
+    if not isinstance(made, tuple) or len(made) not in (2, 3) or not callable(made[0]):
+        raise TargetError(
+            f"{factory.__name__}() must return (fn, args) or (fn, args, kwargs), not {type(made).__name__}."
+        )
+    import torch  # only here: a program that sets the environment before importing torch must still come first
+
+    kwargs = made[2] if len(made) == 3 else {}
+    torch.compile(made[0])(*made[1], **kwargs)
+
+
+def main(request: str) -> int:
+    """Runs a program given as JSON; for whoever starts it in a process of its own. 2 where the target is none."""
+    try:
+        run(Program.from_json(json.loads(request)))
+    except TargetError as error:
+        sys.stderr.write(f"dynadiag: {error}\n")
+        return 2
+    return 0

@@ -1,0 +1,68 @@
+"""The rungs, inside a trial's process: another backend for each compiled graph, and nothing else changed.
+
+The backend is replaced where Dynamo calls it, so that every other argument of a `torch.compile` call stays as the
+program gave it (`set_stance` would lose ``fullgraph``, and another ``backend=`` would refuse ``options``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from dynadiag.trial import accuracy, torch_private
+from dynadiag.trial.plan import RUNGS
+from dynadiag.trial.runtime import TRIAL
+
+__all__ = ["install", "own_rung"]
+
+
+def own_rung(backend: Any) -> str:
+    """The rung of a backend as the program gave it: its name where that is a rung, else ``custom``."""
+    name = torch_private.backend_name(backend)
+    return name if name in RUNGS else "custom"
+
+
+def install() -> None:
+    """Puts the hooks into torch, once a process. They act by the plan that is current when they are asked."""
+    torch_private.skip_in_dynamo(__file__)
+    torch_private.wrap_compiled_callables(_late)
+    torch_private.wrap_call_user_compiler(_call_user_compiler)
+    TRIAL.on_start(_caches)
+
+
+def _caches() -> None:
+    if not TRIAL.plan.caches:
+        torch_private.bypass_caches()
+
+
+def _late(compiled: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled callable that asks for the plan at each call."""
+
+    @functools.wraps(compiled)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if TRIAL.at_first_call is not None:
+            TRIAL.reached_compiled_call()
+        if TRIAL.plan.rung == "uncompiled":
+            return original(*args, **kwargs)
+        if TRIAL.plan.accuracy:
+            return accuracy.compared_call(compiled, original, args, kwargs)
+        return compiled(*args, **kwargs)
+
+    # Dynamo finds the function under its own wrapper only while this is the wrapper's own id.
+    call._torchdynamo_wrapper_id = id(call)  # type: ignore[attr-defined]
+    return call
+
+
+def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, *args: Any, **kwargs: Any) -> Any:
+    own = output_graph.compiler_fn
+    rung = own_rung(own)
+    TRIAL.send("backend", name=torch_private.backend_name(own), rung=rung)
+    wanted = TRIAL.plan.rung
+    if wanted is None or RUNGS.index(wanted) >= RUNGS.index(rung):
+        return inner(output_graph, *args, **kwargs)
+    output_graph.compiler_fn = torch_private.lookup_backend(wanted)
+    try:
+        return inner(output_graph, *args, **kwargs)
+    finally:
+        output_graph.compiler_fn = own

@@ -1,0 +1,91 @@
+"""What a failure is known by, so that two runs of one bug agree and two bugs do not.
+
+A message holds much that changes from run to run: addresses, temporary names, sizes, the numbers of buffers and
+nodes. `normalise` takes those out; what is left, with the kind, the type, the place in torch and the place in the
+program where the failure came out, is the `Signature`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+__all__ = ["Signature", "normalise"]
+
+# In this order: a path may hold hexadecimal digits, a hash may hold decimal ones.
+_VARIABLE = (
+    (re.compile(r"\x1b\[[0-9;]*m"), ""),
+    (re.compile(r"(?<![\w.])(?:/[\w.+@~-]+){2,}"), "<path>"),
+    (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
+    (re.compile(r"\b(?=[a-z]*\d)[0-9a-z]{24,}\b"), "<hash>"),
+    (re.compile(r"\b(tmp|c)[a-z0-9_]{8,}\b(?=\.|\b)"), "<name>"),
+    (re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"), "#"),
+    (re.compile(r"_#"), "#"),
+    (re.compile(r"\b(?:nan|inf)\b"), "#"),
+    (re.compile(r"(?:#[ ,x*]*){2,}"), "# "),
+    (re.compile(r"\s+"), " "),
+)
+_MESSAGE_LIMIT = 400  # characters that are compared; the rest of a message is dumps of arguments
+_BACKEND = re.compile(r"backend='[^']*' raised:\s*")
+_TELLING = re.compile(r"\berror:|^\s*target: ")
+
+
+def normalise(message: str) -> str:
+    """The part of a message that is the same whenever the same thing goes wrong.
+
+    That is its first line, and of the rest what names the fault: the first compiler diagnostic (`error:`) and the
+    operator (`target:`).
+    """
+    lines = [line for line in _BACKEND.sub("", message).splitlines() if line.strip()]
+    telling = [line for line in lines[1:] if _TELLING.search(line)][:1]
+    text = " | ".join([*lines[:1], *telling])
+    for pattern, replacement in _VARIABLE:
+        text = pattern.sub(replacement, text)
+    return text.strip()[:_MESSAGE_LIMIT]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The identity of a failure.
+
+    ``type`` is the exception's qualified name, a signal's name, or the exit code as text. ``where`` is the deepest
+    frame inside torch (``torch/_inductor/lowering.py:123 in f``), ``user`` the line of the program that was
+    running (``train.py:31``). ``rung`` is where it was seen and no part of the identity.
+    """
+
+    kind: str  # "exception" | "exit" | "signal" | "hang" | "wrong_result" | "nan" | "slow" | "memory"
+    type: str
+    message: str
+    where: str | None = None
+    user: str | None = None
+    cause: str = ""  # the innermost exception's type, where torch wrapped it
+    rung: str | None = None
+
+    def same_as(self, other: Signature) -> bool:
+        """Whether both are one failure, seen at one rung."""
+        return self._identity() == other._identity()
+
+    def same_across_rungs(self, other: Signature) -> bool:
+        """Whether both may be one failure seen at two rungs.
+
+        Another backend wraps the same exception in other words and other frames, so here it is enough that
+        the same line of the program fails in the same kind, or that the innermost exception is the same.
+        """
+        if self.kind != other.kind:
+            return False
+        if self.kind == "exception":
+            return (self.user is not None and self.user == other.user) or self.cause == other.cause
+        return self.type == other.type
+
+    def _identity(self) -> tuple[object, ...]:
+        place = self.where if self.kind == "exception" else None
+        return self.kind, self.type, normalise(self.message), place, self.user
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Signature:
+        names = {f.name for f in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in names})

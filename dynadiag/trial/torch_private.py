@@ -1,0 +1,111 @@
+"""The private names of torch that trials lean on, in one place. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+
+All of this runs in the process of a trial, which is ours and ends with the trial: patching torch there disturbs
+nobody.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch._dynamo.backends.registry as registry
+from torch._dynamo import eval_frame, output_graph, trace_rules
+
+__all__ = [
+    "backend_name",
+    "backends_used",
+    "bypass_caches",
+    "lookup_backend",
+    "reset",
+    "skip_in_dynamo",
+    "wrap_call_user_compiler",
+    "wrap_compiled_callables",
+]
+
+Wrap = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
+
+
+def skip_in_dynamo(file: str) -> None:
+    """Have Dynamo treat the folder of ``file`` as its own: frames there are never compiled."""
+    trace_rules.add(str(Path(file).parent))
+
+
+def wrap_compiled_callables(wrap: Wrap) -> None:
+    """Give ``wrap(compiled, original)`` in place of every callable that `torch.compile` makes.
+
+    Modules are covered too: their compiled ``forward`` is made by the same call.
+    """
+    inner = eval_frame.OptimizeContext.__call__
+
+    @functools.wraps(inner)
+    def call(context: Any, fn: Any) -> Any:
+        compiled = inner(context, fn)
+        if isinstance(fn, (torch.nn.Module, type)) or isinstance(compiled, (torch.nn.Module, type)):
+            return compiled
+        return wrap(compiled, getattr(compiled, "_torchdynamo_orig_callable", fn))
+
+    eval_frame.OptimizeContext.__call__ = call
+
+
+def wrap_call_user_compiler(hook: Callable[..., Any]) -> None:
+    """Have ``hook(inner, output_graph, gm, example_inputs)`` called wherever Dynamo calls its backend."""
+    inner = output_graph.OutputGraph.call_user_compiler
+
+    @functools.wraps(inner)
+    def call_user_compiler(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return hook(inner, self, *args, **kwargs)
+
+    output_graph.OutputGraph.call_user_compiler = call_user_compiler
+
+
+def backend_name(backend: Any) -> str:
+    """The name of a backend that the program gave by name, else ``<function name>``."""
+    backend = eval_frame.innermost_backend(backend)
+    name = getattr(backend, "compiler_name", None)
+    wrapped = getattr(backend, "compiler_fn", backend)
+    if name is None:
+        name = next((n for n in ("eager", "aot_eager") if _is_registered(n, backend)), None)
+    elif name != "inductor" and not _is_registered(name, wrapped):
+        name = None
+    return name or f"<{getattr(wrapped, '__qualname__', type(wrapped).__name__)}>"
+
+
+def _is_registered(name: str, backend: Any) -> bool:
+    return name in registry._BACKENDS and registry.lookup_backend(name) is backend
+
+
+def backends_used() -> list[str]:
+    """The names of the backends of all `torch.compile` calls so far."""
+    return [backend_name(b) for b in eval_frame.cached_backends.values() if callable(b)]
+
+
+def lookup_backend(name: str) -> Any:
+    return registry.lookup_backend(name)
+
+
+def bypass_caches() -> None:
+    """Leave the FX graph cache and the AOTAutograd cache alone.
+
+    Not by `force_disable_caches`: that also turns off what a profile of earlier runs says about dynamic shapes, and
+    so changes what is traced.
+    """
+    import torch._functorch.config as functorch_config  # heavy: only in trials that bypass them
+    import torch._inductor.config as inductor_config
+
+    inductor_config.fx_graph_cache = False
+    inductor_config.fx_graph_remote_cache = False
+    functorch_config.enable_autograd_cache = False
+
+
+def reset() -> None:
+    """Forget what was compiled, and number compiles from 0/0 again."""
+    from torch._dynamo import convert_frame
+
+    torch._dynamo.reset()
+    convert_frame.FRAME_COUNTER = 0
+    convert_frame.FRAME_COMPILE_COUNTER.clear()

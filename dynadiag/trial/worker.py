@@ -1,0 +1,165 @@
+"""What runs in the process of a trial: the program, watched from inside.
+
+A fresh interpreter starts with `BOOT`; a fork is already past it. Both end in `conduct`, which runs the program,
+reports what it showed and ends the process as Python would have.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, NoReturn
+
+from dynadiag.trial import failure, program
+from dynadiag.trial.plan import AS_WRITTEN, Plan
+from dynadiag.trial.report import Reporter
+from dynadiag.trial.runtime import TRIAL
+from dynadiag.trial.signature import Signature
+
+__all__ = ["BOOT", "conduct", "fresh", "prepare"]
+
+# sys.path[0] is the current folder with -c: it goes before anything of ours is imported, since the user may have a
+# package of the same name. It is the program's business to put it back.
+BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.worker import fresh; fresh(sys.argv[1], int(sys.argv[2]))"
+
+
+def fresh(request: str, descriptor: int) -> NoReturn:
+    """The entry of a fresh interpreter. A program as written meets a torch that nobody touched."""
+    data = json.loads(request)
+    plan = Plan.from_json(data["plan"])
+    os.set_inheritable(descriptor, False)
+    TRIAL.reporter = Reporter(descriptor)
+    if plan != AS_WRITTEN:
+        _after_torch_import(tuple(data["hooks"]))
+    TRIAL.plan = plan
+    conduct(program.Program.from_json(data["program"]))
+
+
+def prepare(hooks: Sequence[str]) -> None:
+    """Puts our hooks into torch. ``hooks`` are modules with an ``install()``, named by who asks for the trial."""
+    rungs = importlib.import_module("dynadiag.trial.rungs")
+    rungs.install()
+    for name in hooks:
+        importlib.import_module(name).install()
+
+
+class _AfterTorch(importlib.abc.MetaPathFinder):
+    """Runs `prepare` at the end of the program's own ``import torch``, since what it sets before counts."""
+
+    def __init__(self, hooks: Sequence[str]) -> None:
+        self._hooks = hooks
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                load(module)
+                prepare(self._hooks)
+                TRIAL.start(TRIAL.plan)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this one loader object only
+        return spec
+
+
+def _after_torch_import(hooks: Sequence[str]) -> None:
+    sys.meta_path.insert(0, _AfterTorch(hooks))
+
+
+def conduct(target: program.Program) -> NoReturn:
+    """Runs the program and ends the process with its exit code, after reporting how it ended."""
+    _default_signals()
+    code = _run(target)
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as the end of Python does
+    atexit._run_exitfuncs()
+    _flush()
+    os._exit(code)
+
+
+def _run(target: program.Program) -> int:
+    try:
+        program.run(target)
+    except SystemExit as error:
+        return _exited(error)
+    except program.TargetError as error:
+        TRIAL.send("unusable", message=str(error))
+        return 2
+    except BaseException as error:  # noqa: BLE001 - whatever leaves the program is what the trial is about
+        return _failed(error)
+    TRIAL.send("end", failure=None, facts=_facts())
+    return 0
+
+
+def _exited(error: SystemExit) -> int:
+    code = error.code
+    if code is None or code == 0:
+        TRIAL.send("end", failure=None, facts=_facts())
+        return 0
+    number = code if isinstance(code, int) else 1
+    if not isinstance(code, int):
+        print(code, file=sys.stderr)  # noqa: T201 - as Python does
+    TRIAL.send("end", failure=Signature("exit", str(number & 0xFF), str(code)).to_json(), facts=_facts())
+    return number & 0xFF
+
+
+def _failed(error: BaseException) -> int:
+    signature = failure.of_exception(error, TRIAL.plan.rung)
+    TRIAL.send("end", failure=signature.to_json(), witness=failure.witness_of(error), facts=_facts())
+    _print_traceback(error)
+    return 1
+
+
+def _print_traceback(error: BaseException) -> None:
+    """As Python prints it, without the frames that are ours."""
+    trace: TracebackType | None = error.__traceback__
+    here = Path(__file__).parent
+    while trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == here:
+        trace = trace.tb_next
+    try:
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+    except Exception:  # noqa: BLE001 - a program's own excepthook may fail; the report is out already
+        traceback.print_exc()
+
+
+def _facts() -> dict[str, Any]:
+    """What is known at the end of a run that nobody watched: was anything compiled, with which backends."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "get_num_threads"):
+        return {"torch": None, "backends": []}
+    private = importlib.import_module("dynadiag.trial.torch_private")
+    return {
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "backends": private.backends_used() if "torch._dynamo.eval_frame" in sys.modules else [],
+        "cuda": torch.cuda.is_initialized(),
+    }
+
+
+def _default_signals() -> None:
+    """A supervisor that ignores Ctrl-C must not make the program ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # closed by the program, or nobody reads: nothing is lost that could be kept
+            continue

@@ -1,0 +1,199 @@
+"""A process that has torch loaded, and forks a trial whenever it is asked.
+
+It stays single-threaded and never touches CUDA, so that its forks can do both. `main` is its entry; `serve` also runs
+in the middle of a program, at its first compiled call, and forks trials that go on from there: what a program does
+before it compiles (imports, weights, data) is then done once for a whole search.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import signal
+import socket
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dynadiag.trial import worker
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.report import Reporter
+from dynadiag.trial.runtime import TRIAL
+
+__all__ = ["BOOT", "main", "receive", "send"]
+
+BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
+
+_MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes takes some kilobytes
+_PR_SET_PDEATHSIG = 1
+# What `Zygote` puts into the environment for this process alone; the program must not see it.
+OWN_ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
+
+
+def send(channel: socket.socket, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+    socket.send_fds(channel, [json.dumps(message).encode()], descriptors or [])
+
+
+def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """The next message, or ``{}`` where the other side is gone."""
+    data, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE, 4)
+    return (json.loads(data) if data else {}), list(descriptors)
+
+
+def main(descriptor: int, settings: str) -> NoReturn:
+    """The zygote itself: loads torch, warms the compiler, then serves until the channel closes."""
+    _die_with_parent()
+    options = json.loads(settings)
+    channel = socket.socket(fileno=descriptor)
+    os.set_inheritable(descriptor, False)
+    worker.prepare(options["hooks"])
+    if options["warm"]:
+        _warm()
+    _restore_environment(options["environment"])
+    send(channel, {"ready": True})
+    request, descriptors = serve(channel)
+    checkpoint = descriptors.pop() if request.get("checkpoint") else None
+    _become_trial(request, descriptors)
+    _run(request, checkpoint, options["threads"])
+
+
+def _restore_environment(environment: dict[str, str | None]) -> None:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _warm() -> None:
+    """One tiny compile: the first pays seconds for probing the machine and loading Inductor."""
+    import torch
+
+    from dynadiag.trial import torch_private
+
+    x = torch.ones(8, requires_grad=True)
+    torch.compile(lambda t: t.relu().sum(), backend="inductor")(x).backward()
+    torch_private.reset()
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Forks a trial for each request. Returns only in the forks, each with its request and its descriptors."""
+    while True:
+        request, descriptors = receive(channel)
+        if not request:
+            os._exit(0)
+        pid = os.fork()
+        if pid == 0:
+            channel.close()
+            return request, descriptors
+        for descriptor in descriptors:
+            os.close(descriptor)
+        send(channel, {"pid": pid})
+        if not request.get("checkpoint"):
+            _, status = os.waitpid(pid, 0)
+            send(channel, {"ended": os.waitstatus_to_exitcode(status)})
+
+
+def _become_trial(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Own session, own output, own report, and the plan."""
+    os.setsid()
+    _die_with_parent()
+    output, report = descriptors
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    os.close(null)
+    os.close(output)
+    os.environ["TMPDIR"] = request["scratch"]
+    TRIAL.reporter = Reporter(report)
+    TRIAL.start(Plan.from_json(request["plan"]))
+
+
+def _run(request: dict[str, Any], checkpoint: int | None, threads: int) -> NoReturn:
+    import torch
+
+    os.chdir(request["cwd"])
+    random.seed()
+    torch.seed()
+    if checkpoint is None:
+        torch.set_num_threads(threads)
+    else:
+        _Checkpoint(socket.socket(fileno=checkpoint), threads).arm()
+    worker.conduct(Program.from_json(request["program"]))
+
+
+class _Checkpoint:
+    """Runs a program with one thread up to its first compiled call, and serves trials from there.
+
+    The program's own wish for threads is kept for its forks: a process that has run a parallel region cannot be
+    forked safely.
+    """
+
+    def __init__(self, channel: socket.socket, threads: int) -> None:
+        self._channel = channel
+        self._threads = threads
+        self._descriptors = _open_descriptors()
+        self._random = random.getstate()
+
+    def arm(self) -> None:
+        import torch
+
+        self._set_num_threads = torch.set_num_threads
+        torch.set_num_threads = self._note_threads
+        self._get_num_threads = torch.get_num_threads
+        torch.get_num_threads = lambda: self._threads
+        self._seed = torch.initial_seed()
+        TRIAL.at_first_call = self._serve
+
+    def _note_threads(self, count: int) -> None:
+        self._threads = count
+
+    def _serve(self) -> None:
+        import torch
+
+        reason = self._unsafe()
+        send(self._channel, {"refused": reason} if reason else {"ready": True})
+        if reason:
+            os._exit(0)
+        _become_trial(*serve(self._channel))
+        torch.get_num_threads = self._get_num_threads
+        torch.set_num_threads = self._set_num_threads
+        torch.set_num_threads(self._threads)
+        if random.getstate() == self._random:
+            random.seed()
+        if torch.initial_seed() == self._seed:
+            torch.seed()
+
+    def _unsafe(self) -> str | None:
+        """Why this process must not be forked, where it must not."""
+        if len(list(Path("/proc/self/task").iterdir())) > 1:
+            return "the program has threads"
+        extra = sorted(_open_descriptors() - self._descriptors)
+        if extra:
+            return f"the program holds files open: {', '.join(str(_descriptor_name(d)) for d in extra)}"
+        if _children():
+            return "the program has child processes"
+        return None
+
+
+def _open_descriptors() -> set[int]:
+    entries = (int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    return {number for number in entries if _descriptor_name(number) is not None}
+
+
+def _descriptor_name(descriptor: int) -> str | None:
+    try:
+        return str(Path(f"/proc/self/fd/{descriptor}").readlink())
+    except OSError:
+        return None
+
+
+def _children() -> list[int]:
+    task = Path(f"/proc/self/task/{os.getpid()}/children")
+    return [int(pid) for pid in task.read_text().split()] if task.exists() else []
