@@ -27,7 +27,7 @@ _LIMIT = (
     "`torch._dynamo.config.fail_on_recompile_limit_hit = True` makes it an exception, and "
     "`torch._dynamo.config.error_on_recompile = True` does so at the first recompile.",
 )
-_LOWER_BOUND = re.compile(r"2 <= \S+|\S+ >= 2")  # that a size is neither 0 nor 1
+_LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
 _SETTING_OTHER = (
     "A global setting of torch changed between the calls (gradients on or off, autocast, the number of threads, the "
     "default dtype, deterministic algorithms). The code is made for each: set it once, before the first call, or warm "
@@ -74,7 +74,7 @@ def _causes(kinds: dict[str, list[Reading]]) -> dict[str, list[Reading]]:
     if kept.get("shape"):
         kept["size"] = [item for item in kept.get("size", []) if advice_tensors.is_special(item)]
         if kept["size"]:
-            kept["shape"] = [item for item in kept["shape"] if not _LOWER_BOUND.fullmatch(item.index or "")]
+            kept["shape"] = [item for item in kept["shape"] if not _LOWER_BOUND.match(item.index or "")]
     for container in kept.get("length", []):
         for kind in ("value", "presence", "type", "size"):
             items = kept.get(kind, [])
@@ -108,4 +108,5 @@ _ADVICE: dict[str, Callable[[Sequence[Reading]], list[str]]] = {
     "alias": advice_tensors.alias,
     "presence": advice_values.presence,
     "value": advice_values.value,
+    "left_over": advice_values.left_over,
 }

@@ -84,8 +84,10 @@ def _shape_of(expression: str) -> str:
             f"{made}: in the calls before, these sizes went together. Where they need not, make them differ in "
             "the first call, or mark both with `torch._dynamo.mark_dynamic`."
         )
+    if expression.startswith("2 <= "):
+        made += " (the 2 is torch's own: it always compiles sizes 0 and 1 apart)"
     return (
-        f"{made}: a branch on the size, in the program or in torch, takes another way beyond it. Keep to one side, or "
+        f"{made}: a branch on it, in the program or in torch, takes another way beyond. Keep to one side, or "
         "expect one compile for each; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a range."
     )
 

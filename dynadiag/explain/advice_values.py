@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dynadiag.explain.guards import Reading
 from dynadiag.explain.naming import is_global, names, shown
 
-__all__ = ["identity", "keys", "length", "membership", "presence", "type_", "value"]
+__all__ = ["identity", "keys", "left_over", "length", "membership", "presence", "type_", "value"]
 
 _INTEGER = re.compile(r"-?\d+")
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
@@ -120,6 +120,13 @@ def identity(found: Sequence[Reading]) -> list[str]:
 
 def type_(found: Sequence[Reading]) -> list[str]:
     return [f"{names(found)} is of another type than before: code is made for each type. Pass one type always."]
+
+
+def left_over(_found: Sequence[Reading]) -> list[str]:
+    return [
+        "What was computed at a graph break is handed to the rest of the function, which was compiled for its "
+        "value: end that break, and this recompile ends too."
+    ]
 
 
 def presence(found: Sequence[Reading]) -> list[str]:

@@ -60,8 +60,10 @@ _TEXTS = tuple(
         (r"(?P<source>.+?) == (?P<was>.+)", "value"),
     )
 )
-# A guard on symbolic sizes is an expression over them, whatever source the recorder picked out of it.
+# A guard on symbolic sizes is an expression over them, whatever source the recorder picked out of it. (For one on
+# symbolic numbers the recorder gives the expression itself as the old value.)
 _SHAPE = re.compile(r".*\.(size|stride)\(\)\[\d+\].*", re.DOTALL)
+_LEFT_OVER = re.compile(r"___stack\d+")  # what a function split by a break had computed, handed to the rest of it
 _BOOLS = {"0": "False", "1": "True"}
 
 
@@ -94,14 +96,9 @@ def read(failure: GuardFailure) -> Reading:
         return Reading("shape", failure.source, text, failure.was, failure.now)
     if failure.was and failure.was.startswith("dispatch keys"):
         return Reading("dispatch_keys", failure.source, None, failure.was, failure.now)
-    for pattern, kind in _PARTS:
-        if failure.source and (match := pattern.search(failure.source)):
-            index = match.groupdict().get("index")
-            return Reading(kind, failure.source[: match.start()], index, failure.was, failure.now)
-    for pattern, kind in _TEXTS:
-        if match := pattern.fullmatch(text):
-            return _from_text(kind, match, failure)
-    return Reading("other", failure.source, None, failure.was, failure.now)
+    reading = _from_source(failure) or _from_sentence(text, failure)
+    numeric = reading.kind in ("value", "shape")
+    return replace(reading, kind="left_over") if numeric and _LEFT_OVER.search(text) else reading
 
 
 def complete(failure: GuardFailure) -> GuardFailure:
@@ -114,6 +111,24 @@ def complete(failure: GuardFailure) -> GuardFailure:
         was=failure.was if failure.was is not None else reading.was,
         now=failure.now if failure.now is not None else reading.now,
     )
+
+
+def _from_source(failure: GuardFailure) -> Reading | None:
+    """By what the recorder says changed: a part of a tensor, or an expression over symbolic numbers."""
+    for pattern, kind in _PARTS:
+        if failure.source and (match := pattern.search(failure.source)):
+            index = match.groupdict().get("index")
+            return Reading(kind, failure.source[: match.start()], index, failure.was, failure.now)
+    if failure.was is not None and failure.was == failure.guard:
+        return Reading("shape", failure.source, failure.guard, failure.was, failure.now)
+    return None
+
+
+def _from_sentence(text: str, failure: GuardFailure) -> Reading:
+    for pattern, kind in _TEXTS:
+        if match := pattern.fullmatch(text):
+            return _from_text(kind, match, failure)
+    return Reading("other", failure.source, None, failure.was, failure.now)
 
 
 def _from_text(kind: str, match: re.Match[str], failure: GuardFailure) -> Reading:

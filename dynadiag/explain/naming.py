@@ -16,6 +16,7 @@ _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
 def shown(source: str | None) -> str:
     """A source as the program writes it: ``L['x']`` is ``x``, a global is its name."""
     text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", source or "a value"))
+    text = re.sub(r"___stack\d+", "<value from before the break>", text)
     text = re.sub(r"^___from_numpy\((.*)\)$", r"\1", text.removesuffix(".__code__"))
     return re.sub(r"\._(modules|parameters|buffers)\['(\w+)'\]", r".\2", text)
 

@@ -76,9 +76,10 @@ class Registry:
         return next((entry.gb_id for entry in self.entries.values() if entry.gb_type == gb_type), None)
 
     def complete(self, item: Break) -> Break:
-        """A break with what the registry adds: its id, and hints where torch's report had none."""
+        """A break with what the registry adds: id or type, and hints where torch's report had none."""
         gb_id = item.gb_id or self.id_of(item.gb_type)
         entry = self.entries.get(gb_id or "")
+        item = _named_by_id(item, entry) if entry else item
         hints = item.hints or (entry.hints if entry and not _has_placeholder(entry.hints) else ())
         return replace(item, gb_id=gb_id, hints=hints or remedies(item.gb_type))
 
@@ -126,6 +127,18 @@ def join_fragments(hints: Sequence[str]) -> tuple[str, ...]:
         else:
             joined.append(hint)
     return tuple(" ".join(hint.split()) for hint in joined if hint.strip())
+
+
+def _named_by_id(item: Break, entry: Entry) -> Break:
+    """The break under the type that its id stands for.
+
+    torch may meet a second break while it handles one (``graph break in loop``) and then names that, beside the id
+    of the first; the first is the cause.
+    """
+    if item.gb_type == entry.gb_type or not item.gb_type or _is_code(entry.gb_type):
+        return replace(item, gb_type=item.gb_type or entry.gb_type)
+    then = f"While handling this, torch met another: {item.gb_type}."
+    return replace(item, gb_type=entry.gb_type, explanation=f"{item.explanation or item.reason} {then}".strip())
 
 
 def _is_code(text: str) -> bool:

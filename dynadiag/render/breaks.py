@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dynadiag.explain.explanation import Explanation
 from dynadiag.explain.impact import Impact
 from dynadiag.render.clean import clean_line
@@ -15,6 +17,7 @@ from dynadiag.render.wrap import cut, hanging
 __all__ = ["WORST", "breaks_section"]
 
 _ID = 16  # columns of an id; torch's have six
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
 WORST = 10  # breaks that a report shows without --all
 
 
@@ -54,7 +57,7 @@ def _head(impact: Impact, style: Style) -> list[str]:
 def _facts(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
     item = impact.root
     facts = {
-        "why": item.explanation or item.reason,
+        "why": _ADDRESS.sub("", item.explanation or item.reason),
         "in": f"{item.function} (compile {item.compile_id})",
         "led to": _consequences(impact),
     }

@@ -84,7 +84,7 @@ def _by_place(
 def _change(reason: GuardFailure) -> str:
     """What changed from what to what where that is known, the guard's own text where not."""
     kind, source, was, now = read(reason).kind, shown(reason.source), _value(reason.was), _value(reason.now)
-    if kind in _CONDITIONS and reason.guard:
+    if (kind in _CONDITIONS and reason.guard) or (reason.was and reason.was == reason.guard):
         held = f"`{shown(reason.guard)}` does not hold"
         return f"{held}: {source} is now {now}" if kind == "shape" and reason.now else held
     if kind == "identity" and (reason.was or "another object").startswith("another object"):

@@ -35,7 +35,7 @@ SENTENCES = {
     "0/0: x is y          # x + y": "same tensor",
     "0/0: set.__contains__(d, 3)  # 3 in d": "contains changed",
     "0/1: y.size()[0] == x.size()[0]  # (unknown var s17, please file a bug)": "y.size()[0] == x.size()[0]",
-    "0/1: x.size()[0] <= 5  # if x.shape[0] > 5": "branch on the size",
+    "0/1: x.size()[0] <= 5  # if x.shape[0] > 5": "a branch on it",
     "0/0: expected type of 'x' to be a tensor type, ' but found <class 'torch.nn.parameter.Parameter'>": "type",
 }
 
@@ -102,7 +102,7 @@ def test_the_static_entry_beside_a_dynamic_one_gives_no_advice() -> None:
         a_recompile("0/1: 2 <= x.size()[0] <= 5", "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6")
     )
     assert len(advice) == 1
-    assert "branch on the size" in advice[0]
+    assert "a branch on it" in advice[0]
 
 
 def test_size_one_after_a_dynamic_entry_is_explained_as_such() -> None:
@@ -138,3 +138,41 @@ def test_plain_takes_off_entry_comment_and_stack() -> None:
     text = "0/0: n == 3    # def f(x, n): return x + n  # g.py:3 in f\nUser stack trace:\n  File g.py"
     assert plain(text) == "n == 3"
     assert plain("m == '# a'") == "m == '# a'"
+
+
+def test_a_value_left_from_before_a_break_is_blamed_on_the_break() -> None:
+    failure = a_failure("L['___stack0'] == 6.4", source="L['___stack0']", was="6.4", now="7.5")
+    assert "end that break" in advise(a_recompile(reasons=(failure,)))[0]
+
+
+def test_a_condition_on_such_a_value_is_too() -> None:
+    failure = a_failure("L['___stack0'] > 0.0", source="L['___stack0']", was="L['___stack0'] > 0.0", now="0.0")
+    assert "end that break" in advise(a_recompile(reasons=(failure,)))[0]
+
+
+def test_an_expression_over_a_symbolic_number_is_read_as_one() -> None:
+    failure = a_failure("L['s'] > 0.0", source="L['s']", was="L['s'] > 0.0", now="0.0")
+    assert "`s > 0.0`" in advise(a_recompile(reasons=(failure,)))[0]
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_completing_a_guard_twice_changes_nothing(sentence: str) -> None:
+    once = complete(a_failure(sentence))
+    assert complete(once) == once
+    assert advise(a_recompile(reasons=(once,))) == advise(a_recompile(sentence))
+
+
+def test_another_type_of_number_is_another_type() -> None:
+    failure = a_failure("L['n'] == 1", source="L['n']", was="1", now="1.0")
+    assert "another type" in advise(a_recompile(reasons=(failure,)))[0]
+
+
+def test_items_of_a_container_follow_from_its_length() -> None:
+    reasons = (
+        a_failure("len(L['d']) == 2", source="L['d']", was="length 2", now="length 1"),
+        a_failure("L['d'][0] == 2", source="L['d'][0]", was="2", now="4"),
+        a_failure("L['d'][1] exists", source="L['d'][1]", was="present", now="gone (IndexError)"),
+    )
+    advice = advise(a_recompile(reasons=reasons))
+    assert len(advice) == 1
+    assert "`d` has another number of items" in advice[0]

@@ -133,3 +133,10 @@ def test_the_family_of_a_type(gb_type: str, word: str) -> None:
 def test_each_family_is_reached(installed: Registry) -> None:
     met = {family(entry.gb_type).pattern for entry in installed.entries.values()}
     assert {item.pattern for item in FAMILIES} <= met
+
+
+def test_a_second_break_met_while_handling_one_is_not_the_cause(installed: Registry) -> None:
+    met = a_break(gb_id="GB0124", gb_type="graph break in loop", explanation="No item().")
+    done = installed.complete(met)
+    assert done.gb_type == "Unsupported Tensor.item() call with capture_scalar_outputs=False"
+    assert done.explanation == "No item(). While handling this, torch met another: graph break in loop."
