@@ -9,7 +9,6 @@ part      an operation, or several that only make sense together
 from __future__ import annotations
 
 import copy
-import hashlib
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from torch import fx
 from minifier.errors import ReductionError
 from minifier.tensors import alone, fresh, leaves, map_leaves, same_metadata, storage_key, tensors_in
 
-__all__ = ["Anatomy", "dissect", "fingerprint", "interpret"]
+__all__ = ["Anatomy", "dissect", "interpret"]
 
 _PLAIN = (
     type(None),
@@ -55,7 +54,6 @@ class Anatomy:
     reads: tuple[tuple[int, ...], ...]  # node -> the nodes that are its arguments
     stand_ins: tuple[tuple[int, ...], ...]  # node -> those of its arguments that have its own metadata
     returned: tuple[int, ...]  # what the graph returns
-    fingerprint: str
 
     def refined(self) -> Anatomy:
         """The same graph with parts as small as they can be: for a last look at what is left."""
@@ -145,7 +143,6 @@ def dissect(module: fx.GraphModule, inputs: Sequence[Any]) -> Anatomy:
         reads=reads,
         stand_ins=tuple(_stand_ins(i, nodes, reads, values) for i in range(len(nodes))),
         returned=tuple(i for i in reads[-1] if nodes[-1].op == "output"),
-        fingerprint=fingerprint(module),
     )
 
 
@@ -240,13 +237,3 @@ def _root(parent: dict[int, int], i: int) -> int:
 
 def _line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [""])[0]
-
-
-def fingerprint(module: fx.GraphModule) -> str:
-    """The same for the same graph in another process: names, operations and targets, no addresses."""
-    digest = hashlib.blake2b(digest_size=12)
-    for node in module.graph.nodes:
-        target = node.target if isinstance(node.target, str) else getattr(node.target, "__qualname__", None)
-        read = " ".join(arg.name for arg in node.all_input_nodes)
-        digest.update(f"{node.op} {node.name} {target or str(node.target)} {read}\n".encode())
-    return digest.hexdigest()

@@ -15,15 +15,15 @@ from torch import fx
 
 from minifier.anatomy import Anatomy
 from minifier.search import Candidate
-from minifier.tensors import alone, fresh, map_leaves
+from minifier.tensors import alone, fresh, map_leaves, storage_key
 from minifier.wiring import Plan, Wiring
 
-__all__ = ["Case", "Fails", "GraphProblem", "ask", "build", "own"]
+__all__ = ["Case", "Fails", "GraphProblem", "ask", "build", "canonical", "own"]
 
 Fails = Callable[[fx.GraphModule, list[Any]], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """A graph and inputs for it. What is handed to an oracle is a copy of both."""
 
@@ -45,10 +45,11 @@ class GraphProblem:
         self._fails = fails
         self._refused = refused
         self._producers = [self.wiring.producers(part) for part in self.parts]
+        self._origin = canonical(Case(anatomy.module, tuple(inputs)))
         self._plans: tuple[Candidate, Plan] | None = None
 
     def key(self, candidate: Candidate) -> str:
-        text = self.anatomy.fingerprint + self._plan(candidate).canonical()
+        text = self._origin + self._plan(candidate).canonical()
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def fails(self, candidate: Candidate) -> bool:
@@ -189,3 +190,27 @@ def own(case: Case) -> Case:
     module = fx.GraphModule(attributes, graph)
     module.meta = dict(case.module.meta)
     return Case(module, tuple(fresh(case.inputs)))
+
+
+def canonical(case: Case) -> str:
+    """The same for two cases that no oracle can tell apart: graph, inputs with their values, and who shares a storage.
+
+    Constants are not part of it: no step of a reduction changes them.
+    """
+    digest = hashlib.blake2b(str(case.module.graph).encode(), digest_size=16)
+    storages: dict[int, int] = {}
+    for value in case.inputs:
+        digest.update(_described(value, storages))
+    return digest.hexdigest()
+
+
+def _described(value: Any, storages: dict[int, int]) -> bytes:
+    if not isinstance(value, torch.Tensor):
+        return repr(value).encode()
+    if value.layout is not torch.strided or value.device.type == "meta":
+        return repr((value.dtype, tuple(value.shape), str(value.device))).encode()
+    key = storage_key(value)
+    sharing = (storages.setdefault(key, len(storages)), value.storage_offset()) if key is not None else None
+    plain = value.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1).view(torch.uint8)
+    traits = (value.dtype, tuple(value.shape), value.stride(), value.requires_grad, str(value.device), sharing)
+    return repr(traits).encode() + plain.numpy().tobytes()

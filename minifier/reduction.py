@@ -9,10 +9,21 @@ from typing import Any
 
 from torch import fx
 
-from minifier.anatomy import Anatomy, dissect, fingerprint
+from minifier.anatomy import Anatomy, dissect
 from minifier.errors import ReductionError
-from minifier.graphs import Case, Fails, GraphProblem, ask, own
-from minifier.search import Budget, Candidate, Ledger, Outcome, ProgressCallback, reduce_parts, sweep_parts, voting
+from minifier.graphs import Case, Fails, GraphProblem, ask, canonical, own
+from minifier.search import (
+    Budget,
+    Candidate,
+    Ledger,
+    Oracle,
+    Outcome,
+    ProgressCallback,
+    reduce_parts,
+    sweep_parts,
+    voting,
+)
+from minifier.simplify import CaseProblem, simplify
 from minifier.tensors import check_inputs
 
 __all__ = ["Reduction", "reduce_graph"]
@@ -76,6 +87,8 @@ def reduce_graph(
     _check_fails(setting, whole)
     anatomy = dissect(gm, inputs)
     case, minimal = _reduce_nodes(anatomy, whole, setting, suspects)
+    if simplify_inputs and minimal:
+        case, minimal = _simplify(case, setting)
     return Reduction(
         graph_module=case.module,
         inputs=list(case.inputs),
@@ -107,7 +120,7 @@ def _voting(fails: Fails, votes: int) -> Fails:
 
 def _check_fails(setting: _Setting, whole: Case) -> None:
     """Ask about the whole. An exception here is the caller's: nothing is known yet that it could be compared with."""
-    ledger, key = setting.ledger, f"whole {fingerprint(whole.module)}"
+    ledger, key = setting.ledger, f"whole {canonical(whole)}"
     raised: list[Exception] = []
     ledger.stage = "whole"
     if key not in ledger.memo:
@@ -152,6 +165,29 @@ def _refine(problem: GraphProblem, outcome: Outcome, whole: Case, setting: _Sett
     if refined.candidate is None:
         return problem.case(outcome.candidate), refined.minimal
     return finer.case(refined.candidate), refined.minimal
+
+
+def _simplify(case: Case, setting: _Setting) -> tuple[Case, bool]:
+    """Simplify, then look whether an operation has become unnecessary; again if so."""
+    oracle: Oracle[Case] = Oracle(CaseProblem(setting.fails, setting.refused), setting.ledger)
+    while True:
+        case, complete = simplify(oracle, case)
+        if not complete:
+            return case, False
+        smaller, minimal = _sweep_nodes(case, setting)
+        if smaller is case or not minimal:
+            return smaller, minimal
+        case = smaller
+
+
+def _sweep_nodes(case: Case, setting: _Setting) -> tuple[Case, bool]:
+    anatomy = dissect(case.module, case.inputs).refined()
+    problem = GraphProblem(anatomy, case.inputs, setting.fails, setting.refused)
+    start = Candidate(frozenset(problem.parts))
+    outcome = sweep_parts(problem, start, setting.ledger, executor=setting.executor, width=setting.width)
+    if outcome.candidate is None or outcome.candidate.kept == start.kept:
+        return case, outcome.minimal
+    return problem.case(outcome.candidate), outcome.minimal
 
 
 def _parts_named(anatomy: Anatomy, names: Collection[str]) -> frozenset[int]:

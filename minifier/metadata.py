@@ -1,0 +1,59 @@
+"""What FX nodes say of their values, brought up to date after shapes or dtypes have changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from minifier.graphs import Case, own
+from minifier.tensors import leaves, map_leaves
+
+__all__ = ["is_symbolic", "refresh"]
+
+# AOTAutograd and Inductor call it "val", Dynamo "example_value".
+_KEYS = ("val", "example_value")
+
+
+def refresh(case: Case) -> Case:
+    """The case with metadata that fit its inputs. Symbolic metadata stay: what they say of the sizes still holds."""
+    described = [(node, key) for node in case.module.graph.nodes for key in _KEYS if key in node.meta]
+    if not described or any(is_symbolic(node.meta[key]) for node, key in described):
+        return case
+    copied = own(case)
+    values = _Fake(copied.module).values(copied.inputs)
+    for node in copied.module.graph.nodes:
+        node.meta.pop("tensor_meta", None)
+        for key in _KEYS:
+            if key in node.meta and node in values:
+                node.meta[key] = values[node]
+    return Case(copied.module, case.inputs)
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a size in it is a symbol."""
+    return any(
+        isinstance(leaf, torch.SymInt)
+        or (isinstance(leaf, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in leaf.shape))
+        for leaf in leaves(value)
+    )
+
+
+class _Fake(fx.Interpreter):
+    def values(self, inputs: tuple[Any, ...]) -> dict[fx.Node, Any]:
+        self._seen: dict[fx.Node, Any] = {}
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        fakes = map_leaves(lambda v: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v, list(inputs))
+        enabled = torch.is_grad_enabled()
+        try:
+            with mode:
+                self.run(*fakes, enable_io_processing=False)
+        finally:
+            torch.set_grad_enabled(enabled)
+        return self._seen
+
+    def run_node(self, n: fx.Node) -> Any:
+        self._seen[n] = value = super().run_node(n)
+        return value

@@ -1,0 +1,75 @@
+"""From a small graph to a plain one: shapes, dtypes, strides, gradients, values, inputs and outputs.
+
+Each pass offers variants of a case; the first that runs uncompiled and still fails is taken.
+"""
+
+from __future__ import annotations
+
+from minifier.graphs import Case
+from minifier.search import BudgetSpentError, Oracle
+from minifier.simplify.cases import CaseProblem, Simplifier, Variants
+from minifier.simplify.shapes import all_sizes, one_dimension, one_size
+from minifier.simplify.structure import (
+    fewer_outputs,
+    inlined_modules,
+    lifted_attributes,
+    merged_inputs,
+    rounder_scalars,
+    static_sizes,
+)
+from minifier.simplify.values import (
+    KINDS,
+    contiguous,
+    fillable,
+    filled,
+    in_float32,
+    plain_values,
+    unshared,
+    without_grad,
+)
+
+__all__ = ["CaseProblem", "simplify"]
+
+_PASSES: tuple[tuple[str, Variants], ...] = (
+    ("outputs", fewer_outputs),
+    ("modules", inlined_modules),
+    ("constants", lifted_attributes),
+    ("sizes", static_sizes),
+    ("storage", unshared),
+    ("shapes", all_sizes),
+    ("shapes", one_size),
+    ("shapes", one_dimension),
+    ("dtypes", in_float32),
+    ("strides", contiguous),
+    ("gradients", without_grad),
+    ("scalars", rounder_scalars),
+    ("inputs", merged_inputs),
+)
+
+
+def simplify(oracle: Oracle[Case], case: Case) -> tuple[Case, bool]:
+    """The simplest variant found, and whether there was budget to try them all."""
+    simplifier = Simplifier(oracle, case)
+    try:
+        for name, variants in _PASSES:
+            oracle.ledger.stage = name
+            simplifier.take_all(variants)
+        oracle.ledger.stage = "values"
+        _fill(simplifier)
+    except BudgetSpentError:
+        return simplifier.case, False
+    return simplifier.case, True
+
+
+def _fill(simplifier: Simplifier) -> None:
+    """Fill all inputs in one way, or else each in the plainest way that it bears; what bears none keeps its values."""
+    if simplifier.take(plain_values):
+        return
+    start = simplifier.case
+    kinds: dict[int, str] = {}
+    for place in fillable(start):
+        for kind in KINDS:
+            tried = {**kinds, place: kind}
+            if simplifier.offer(filled(start, tried)):
+                kinds = tried
+                break

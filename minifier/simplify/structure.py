@@ -1,0 +1,197 @@
+"""Simpler graphs of the same operations: fewer outputs and inputs, literals for sizes, modules written out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator
+from functools import reduce
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import fx
+
+from minifier.anatomy import interpret
+from minifier.graphs import Case, own
+from minifier.tensors import leaves, map_leaves, same_metadata
+
+__all__ = ["fewer_outputs", "inlined_modules", "lifted_attributes", "merged_inputs", "rounder_scalars", "static_sizes"]
+
+# Beyond this many inputs, trying all pairs costs more trials than a shorter signature is worth.
+_MERGED = 6
+
+
+def fewer_outputs(case: Case) -> Iterator[Case]:
+    """Return only what nothing else reads; or leave out one of the others."""
+    returned = list(case.module.graph.output_node().args[0])
+    if not all(isinstance(node, fx.Node) for node in returned):
+        return
+    ends = [i for i, node in enumerate(returned) if len(node.users) == 1 and node not in returned[:i]]
+    if ends and len(ends) < len(returned):
+        yield _returning(case, ends)
+    for i in range(len(returned)):
+        if i not in ends and len(returned) > 1:
+            yield _returning(case, [j for j in range(len(returned)) if j != i])
+
+
+def static_sizes(case: Case) -> Iterator[Case]:
+    """Write sizes as numbers where they are computed or passed in: first all of them, then one at a time."""
+    names = [node.name for node, value in _values(case) if _is_size(node, value)]
+    if names:
+        yield _literal(case, names)
+    if len(names) > 1:
+        yield from (_literal(case, [name]) for name in names)
+
+
+def lifted_attributes(case: Case) -> Iterator[Case]:
+    """Constants and parameters as inputs, so that they can be simplified: all, then one at a time."""
+    names = [
+        node.name
+        for node in case.module.graph.find_nodes(op="get_attr")
+        if isinstance(_attribute(case.module, node.target), torch.Tensor)
+    ]
+    if names:
+        yield _lifted(case, names)
+    if len(names) > 1:
+        yield from (_lifted(case, [name]) for name in names)
+
+
+def inlined_modules(case: Case) -> Iterator[Case]:
+    """The functions that called modules consist of, where they can be traced."""
+    if not case.module.graph.find_nodes(op="call_module"):
+        return
+    try:
+        graph = _Through().trace(case.module)
+    except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError):
+        return  # a module with control flow on its input: it stays as it is
+    output = graph.output_node()
+    if isinstance(output.args[0], fx.Node):
+        output.args = ((output.args[0],),)
+    yield Case(fx.GraphModule(case.module, graph), case.inputs)
+
+
+def merged_inputs(case: Case) -> Iterator[Case]:
+    """One input in the place of two of the same kind."""
+    places = case.module.graph.find_nodes(op="placeholder")
+    if len(places) > _MERGED:
+        return
+    for one, two in combinations(range(len(places)), 2):
+        same = same_metadata(case.inputs[one], case.inputs[two]) or _same_number(case.inputs[one], case.inputs[two])
+        if same and _grad(case.inputs[one]) == _grad(case.inputs[two]):
+            yield _without_input(case, two, places[one].name)
+
+
+def rounder_scalars(case: Case) -> Iterator[Case]:
+    """1.0 for a fraction that is only a detail."""
+    for node in case.module.graph.nodes:
+        for value in _fractions(node):
+            yield _swapped(case, node.name, value)
+
+
+class _Through(fx.Tracer):
+    def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002  torch's signature
+        return False
+
+
+def _fractions(node: fx.Node) -> list[float]:
+    written = leaves((node.args, node.kwargs))
+    return list(dict.fromkeys(leaf for leaf in written if isinstance(leaf, float) and leaf % 1))
+
+
+def _swapped(case: Case, name: str, old: float) -> Case:
+    copied = own(case)
+
+    def swap(leaf: Any) -> Any:
+        return 1.0 if isinstance(leaf, float) and leaf == old else leaf
+
+    for node in copied.module.graph.nodes:
+        if node.name == name:
+            node.args, node.kwargs = map_leaves(swap, node.args), map_leaves(swap, node.kwargs)
+    return _finished(copied, case.inputs)
+
+
+def _returning(case: Case, places: list[int]) -> Case:
+    copied = own(case)
+    output = copied.module.graph.output_node()
+    output.args = (tuple(output.args[0][i] for i in places),)
+    return _finished(copied, case.inputs)
+
+
+def _literal(case: Case, names: Collection[str]) -> Case:
+    """The case with the values of some nodes written where they were read. Inputs that nobody reads any more go."""
+    values = {node.name: value for node, value in _values(case)}
+    copied = own(case)
+    for node in reversed(copied.module.graph.nodes):
+        if node.name in names:
+            _write(node, values[node.name])
+    return _unread_gone(_finished(copied, case.inputs))
+
+
+def _write(node: fx.Node, value: Any) -> None:
+    def swap(leaf: Any) -> Any:
+        return value if leaf is node else leaf
+
+    for user in list(node.users):
+        user.args, user.kwargs = map_leaves(swap, user.args), map_leaves(swap, user.kwargs)
+    if node.op != "placeholder":
+        node.graph.erase_node(node)
+
+
+def _lifted(case: Case, names: Collection[str]) -> Case:
+    copied = own(case)
+    graph = copied.module.graph
+    values: list[Any] = []
+    for node in [n for n in graph.nodes if n.name in names]:
+        with graph.inserting_before(next(n for n in graph.nodes if n.op != "placeholder")):
+            place = graph.placeholder(node.name)
+        place.meta = copy.copy(node.meta)
+        values.append(_attribute(case.module, node.target).detach())
+        node.replace_all_uses_with(place)
+        graph.erase_node(node)
+    return _finished(copied, (*case.inputs, *values))
+
+
+def _without_input(case: Case, place: int, instead: str) -> Case:
+    copied = own(case)
+    graph = copied.module.graph
+    places = graph.find_nodes(op="placeholder")
+    (other,) = [node for node in places if node.name == instead]
+    places[place].replace_all_uses_with(other)
+    graph.erase_node(places[place])
+    return _finished(copied, tuple(v for i, v in enumerate(case.inputs) if i != place))
+
+
+def _unread_gone(case: Case) -> Case:
+    places = case.module.graph.find_nodes(op="placeholder")
+    unread = {node for node in places if not node.users}
+    values = tuple(v for node, v in zip(places, case.inputs, strict=True) if node not in unread)
+    for node in unread:
+        case.module.graph.erase_node(node)
+    return _finished(case, values)
+
+
+def _finished(case: Case, inputs: tuple[Any, ...]) -> Case:
+    case.module.recompile()
+    return Case(case.module, inputs)
+
+
+def _is_size(node: fx.Node, value: Any) -> bool:
+    return node.op != "output" and type(value) in (int, torch.Size) and bool(node.users)
+
+
+def _values(case: Case) -> list[tuple[fx.Node, Any]]:
+
+    values = interpret(case.module, case.inputs).values
+    return [(node, values[i]) for i, node in enumerate(case.module.graph.nodes)]
+
+
+def _attribute(module: torch.nn.Module, target: Any) -> Any:
+    return reduce(getattr, str(target).split("."), module)
+
+
+def _same_number(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and not isinstance(one, torch.Tensor) and one == other
+
+
+def _grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from minifier import Budget, Reduction, reduce_graph
+from tests.minifier.fakes import operations
+
+aten = torch.ops.aten
+
+
+def _graph(function: Callable[..., Any]) -> fx.GraphModule:
+    return fx.symbolic_trace(function)
+
+
+def _has(*targets: object) -> Callable[[fx.GraphModule, list[Any]], bool]:
+    return lambda module, _: set(targets) <= {node.target for node in module.graph.nodes}
+
+
+def _runs_and(check: Callable[..., bool]) -> Callable[[fx.GraphModule, list[Any]], bool]:
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        module(*values)
+        return check(module, *values)
+
+    return fails
+
+
+def _relu(module: fx.GraphModule) -> bool:
+    return _has(torch.relu)(module, [])
+
+
+def test_nothing_needed_of_the_inputs_leaves_the_plainest() -> None:
+    x = torch.randn(8, 16, dtype=torch.float64, requires_grad=True).t()
+    reduction = reduce_graph(_graph(lambda x: torch.relu(x.sin()).cos()), [x], _has(torch.relu))
+    (value,) = reduction.inputs
+    assert torch.equal(value, torch.zeros(1, 1))
+    assert value.is_contiguous()
+    assert not value.requires_grad
+    assert reduction.minimal
+
+
+@pytest.mark.parametrize("needed", [2, 3, 4, 17])
+def test_a_size_that_matters_is_found_by_doubling(needed: int) -> None:
+    fails = _runs_and(lambda module, x: _relu(module) and x.shape[-1] >= needed)
+    reduction = reduce_graph(_graph(lambda x: torch.relu(x)), [torch.randn(40, 100)], fails)
+    (value,) = reduction.inputs
+    assert value.shape[0] == 1
+    assert needed <= value.shape[1] < 2 * needed
+
+
+def test_sizes_change_together_and_where_the_graph_names_them() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        heads = x.view(6, 20, 5, 8).transpose(1, 2)
+        return (heads @ w).reshape(6 * 5, 20 * 7)
+
+    fails = _runs_and(lambda module, *_: _has("view", "transpose", operator.matmul, "reshape")(module, []))
+    reduction = reduce_graph(_graph(f), [torch.randn(6, 20, 40), torch.randn(8, 7)], fails)
+    assert all(value.numel() <= 8 for value in reduction.inputs)
+
+
+def test_indices_stay_inside_the_smaller_table() -> None:
+    def f(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding(index, table)
+
+    fails = _runs_and(lambda module, *_: len(operations(module)) == 1)
+    reduction = reduce_graph(_graph(f), [torch.randn(50, 4), torch.arange(40, 50)], fails)
+    assert all(value.numel() == 1 for value in reduction.inputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        ("zeros", lambda x: True),
+        ("ones", lambda x: bool((x > 0).all())),
+        ("arange", lambda x: x.flatten()[1:].gt(x.flatten()[:-1]).all() and x.min() == 0),
+        ("randn", lambda x: bool((x < 0).any() and (x > 0).any())),
+        ("real", lambda x: 123.0 in x),
+    ],
+)
+def test_values_are_as_plain_as_the_failure_lets_them(name: str, needed: Callable[[torch.Tensor], bool]) -> None:
+    x = (
+        torch.tensor([-1.0, 123.0, 5.0])
+        if name in ("randn", "real")
+        else torch.tensor([0.0, 7.0, 9.0]) + (name == "ones")
+    )
+    fails = _runs_and(lambda module, x: x.shape == (3,) and bool(needed(x)))
+    reduction = reduce_graph(_graph(lambda x: torch.relu(x)), [x], fails)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        plain = {"zeros": torch.zeros(3), "ones": torch.ones(3), "arange": torch.arange(3.0), "randn": torch.randn(3)}
+    assert torch.equal(reduction.inputs[0], plain.get(name, x))
+
+
+def test_one_input_that_matters_does_not_keep_the_others() -> None:
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        return any(isinstance(v, torch.Tensor) and 5.0 in v for v in values) and _has(torch.add)(module, values)
+
+    x, y = torch.full((3,), 5.0), torch.tensor([9.0, 8.0, 7.0], dtype=torch.float64)
+    reduction = reduce_graph(_graph(lambda x, y: torch.add(x, y)), [x, y], fails)
+    assert len(reduction.inputs) == 1  # one and the same input serves for both
+    assert torch.equal(reduction.inputs[0], torch.tensor([5.0]))
+
+
+@pytest.mark.parametrize(
+    "keeps",
+    [
+        lambda x: x.dtype is torch.bfloat16,
+        lambda x: not x.is_contiguous(),
+        lambda x: x.requires_grad,
+        lambda x: x.stride(0) == 0 and x.shape[0] > 1,
+        lambda x: x.dtype is torch.complex64,
+    ],
+)
+def test_what_the_failure_needs_is_kept(keeps: Callable[[torch.Tensor], bool]) -> None:
+    starts = [
+        torch.randn(4, 6, dtype=torch.bfloat16),
+        torch.randn(4, 6).t(),
+        torch.randn(4, requires_grad=True),
+        torch.randn(1, 4).expand(4, 4),
+        torch.randn(4, dtype=torch.complex64),
+    ]
+    (start,) = [x for x in starts if keeps(x)][:1]
+    graph = _graph(lambda x: torch.sin(torch.cos(x)))
+    reduction = reduce_graph(graph, [start], lambda gm, xs: bool(xs) and bool(keeps(xs[0])) and len(operations(gm)) > 0)
+    assert keeps(reduction.inputs[0])
+    assert reduction.inputs[0].numel() <= 8
+
+
+def _sharing(one: torch.Tensor, two: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == two.untyped_storage().data_ptr()
+
+
+def test_inputs_of_one_storage_share_it_as_long_as_the_failure_needs_it() -> None:
+    base = torch.randn(8)
+    graph = _graph(lambda a, b: a.add_(1) + b)
+
+    def needs_sharing(module: fx.GraphModule, values: list[Any]) -> bool:
+        return len(values) == 2 and _sharing(*values) and _has("add_", operator.add)(module, values)
+
+    kept = reduce_graph(graph, [base[:6], base[2:]], needs_sharing)
+    assert _sharing(*kept.inputs)
+    assert torch.equal(base[2:6], kept.inputs[0][2:])
+    free = reduce_graph(graph, [base[:6], base[2:]], _has("add_", operator.add))
+    assert all(value.numel() == 1 for value in free.inputs)
+
+
+def test_outputs_that_something_reads_are_kept_only_if_they_matter() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(x)
+        return y, torch.sin(y)
+
+    def outputs(reduction: Reduction) -> int:
+        return len(reduction.graph_module.graph.output_node().args[0])
+
+    both = _has(torch.relu, torch.sin)
+    assert outputs(reduce_graph(_graph(f), [torch.randn(2)], both)) == 1
+    needed = reduce_graph(_graph(f), [torch.randn(2)], lambda gm, xs: both(gm, xs) and len(gm(*xs)) == 2)
+    assert outputs(needed) == 2
+
+
+def test_dynamic_sizes_become_numbers_unless_the_failure_needs_them() -> None:
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        return torch.relu(x).view(n, x.size(1)).cos()
+
+    static = reduce_graph(_graph(f), [torch.randn(4, 6), 4], _has("view"))
+    assert [node.target for node in operations(static.graph_module)] == ["view"]
+    assert [type(v) for v in static.inputs] == [torch.Tensor]
+    dynamic = reduce_graph(_graph(f), [torch.randn(4, 6), 4], _has("view", "size"))
+    assert [node.target for node in operations(dynamic.graph_module)] == ["size", "view"]
+
+
+class _Linear(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 5)
+        self.register_buffer("table", torch.arange(8.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (torch.relu(self.linear(x)).sum() + self.table).cos()
+
+
+def test_modules_and_constants_become_functions_and_inputs() -> None:
+    linear = torch.nn.functional.linear
+    graph = fx.symbolic_trace(_Linear())
+    reduction = reduce_graph(graph, [torch.randn(3, 6)], lambda gm, _: _has(linear)(gm, []) or _has("linear")(gm, []))
+    assert [node.target for node in operations(reduction.graph_module)] == [linear]
+    assert len(reduction.graph_module.graph.find_nodes(op="get_attr")) == 0
+    assert all(value.numel() == 1 for value in reduction.inputs)
+
+
+def test_a_constant_that_matters_stays_exact() -> None:
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        return any(torch.equal(b, torch.arange(8.0)) for b in module.buffers()) and _has(operator.add)(module, values)
+
+    reduction = reduce_graph(fx.symbolic_trace(_Linear()), [torch.randn(3, 6)], fails)
+    assert torch.equal(dict(reduction.graph_module.named_buffers())["table"], torch.arange(8.0))
+    assert [node.target for node in operations(reduction.graph_module)] == [operator.add]
+
+
+def test_fractions_become_one() -> None:
+    reduction = reduce_graph(_graph(lambda x: torch.clamp(x, 0.25, 7.0)), [torch.randn(2)], _has(torch.clamp))
+    assert operations(reduction.graph_module)[0].args[1:] == (1.0, 7.0)
+
+
+def test_metadata_fit_the_smaller_inputs() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    graph = _graph(lambda x: torch.relu(torch.sin(x)))
+    with FakeTensorMode():
+        for node in graph.graph.nodes:
+            node.meta["val"] = torch.empty(4, 8)
+    reduction = reduce_graph(graph, [torch.randn(4, 8)], _has(torch.relu))
+    shapes = {tuple(n.meta["val"].shape) for n in reduction.graph_module.graph.nodes if n.op != "output"}
+    assert shapes == {(1, 1)}
+
+
+def test_an_operation_that_simpler_inputs_make_unnecessary_goes() -> None:
+    """It is 1-minimal at the end, not only before the inputs were simplified."""
+
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        return _has(torch.relu)(module, values) and (_has(torch.sin)(module, values) or values[0].numel() == 1)
+
+    reduction = reduce_graph(_graph(lambda x: torch.relu(torch.sin(x))), [torch.randn(6)], fails)
+    assert [node.target for node in operations(reduction.graph_module)] == [torch.relu]
+
+
+@pytest.mark.parametrize("calls", range(4, 30, 5))
+def test_a_budget_is_kept_while_inputs_are_simplified(calls: int) -> None:
+    graph = _graph(lambda x, y: torch.relu(torch.sin(x) @ y))
+    fails = _has(torch.relu)
+    reduction = reduce_graph(graph, [torch.randn(4, 5), torch.randn(5, 6)], fails, budget=Budget(calls=calls))
+    assert reduction.trials <= calls
+    assert fails(reduction.graph_module, reduction.inputs)
+    again = reduce_graph(graph, [torch.randn(4, 5), torch.randn(5, 6)], fails)
+    assert reduction.minimal == (again.trials <= calls)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_wrong_relu_in_inductor() -> None:
+    from torch._inductor import config
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (torch.relu(x.sin() @ w) + 1).softmax(-1)
+
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        torch.compiler.reset()
+        expected = module(*values)
+        with config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}):
+            actual = torch.compile(module)(*values)
+        return not all(torch.allclose(a, b, atol=1e-4) for a, b in zip(actual, expected, strict=True))
+
+    graph = _graph(f)
+    whole = graph.graph.output_node()
+    whole.args = ((whole.args[0],),)
+    graph.recompile()
+    reduction = reduce_graph(graph, [torch.randn(4, 6), torch.randn(6, 8)], fails)
+    assert [node.target for node in operations(reduction.graph_module)] == [torch.relu]
+    assert torch.equal(reduction.inputs[0], torch.zeros(1, 1))
