@@ -40,12 +40,6 @@ compiled = torch.compile(bert)
 for length in (16, 24):
     compiled(torch.randint(0, 500, (2, length))).last_hidden_state.sum().backward()
 """
-IMPORT = """
-import sys
-from pathlib import Path
-from dynadiag.recording import import_log
-import_log(Path(sys.argv[1]), Path(sys.argv[2]), force=True)
-"""
 _FRAME = re.compile(rb'"frame_id": (\d+)')
 _HEADER = re.compile(rb"(?m)^[VIWEC]\d{4} .*$")
 
@@ -116,7 +110,7 @@ def compare(log: Path, repeat: int) -> tuple[list[Cost], list[Cost]]:
             pages, recording = f"{folder}/pages", f"{folder}/run.dynadiag"
             theirs.append(cost([tlparse, str(log), "-o", pages, "--overwrite", "--no-browser"]))
             shutil.rmtree(pages)
-            ours.append(cost([sys.executable, "-c", IMPORT, str(log), recording]))
+            ours.append(cost([sys.executable, "-m", "dynadiag", "import", "--force", "-o", recording, str(log)]))
     return ours, theirs
 
 

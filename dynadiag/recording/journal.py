@@ -65,13 +65,18 @@ class Journal:
     def reopen(cls, path: Path) -> Journal:
         """Go on with a journal whose process has ended, with no limit: to add how it ended.
 
+        What comes next begins a line even if the last event was cut short (a full disk, a kill in mid-write).
         Raises `DynadiagError` where it cannot be opened for writing.
         """
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
             raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
-        return cls(path, descriptor, None)
+        journal = cls(path, descriptor, None)
+        journal._size = size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            journal._write(b"\n")
+        return journal
 
     @property
     def mine(self) -> bool:

@@ -223,6 +223,24 @@ def test_what_was_appended_survives_a_kill(tmp_path: Path) -> None:
         assert len(numbers) >= said
 
 
+@pytest.mark.parametrize("cut", [0, 1, 30, 200])
+def test_the_end_of_a_journal_that_was_cut_short_is_readable(tmp_path: Path, cut: int) -> None:
+    journal = Journal.create(tmp_path / "journal.log")
+    journal.append({"a": {}}, "line\n" * 100)
+    journal.append({"b": {"long": "x" * 500}})
+    journal.close()
+    os.truncate(journal.path, journal.size - cut)
+    end = Journal.reopen(journal.path)
+    assert end.append({"dynadiag_exit": {"code": -9}})
+    end.close()
+    data = journal.path.read_bytes()
+    parser = LogParser()
+    raws = parser.feed(data) + parser.finish()
+    assert raws[-1].header is not None
+    assert metadata_of(raws[-1].header) == {"dynadiag_exit": {"code": -9}}
+    assert raws[0].size == len(data.split(b"V", 2)[1]) + 1
+
+
 def test_imports_nothing_heavy() -> None:
     program = "import sys; import dynadiag.recording.journal; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
