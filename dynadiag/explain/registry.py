@@ -25,6 +25,14 @@ __all__ = ["Entry", "Registry"]
 
 _PLACE = ("_dynamo", "graph_break_registry.json")  # in torch 2.11 to 2.15
 _IDENTIFIER = re.compile(r"\w+(\(.*\))?")
+# What torch's hints begin with that fit any break and help with none: ours then stand before them.
+_GENERAL = (
+    "It may be possible to write Dynamo tracing rules",
+    "This graph break is fundamental",
+    "This graph break may be difficult to debug",
+    "This is likely to be a Dynamo bug",
+    "Please report an issue",
+)
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
@@ -81,7 +89,9 @@ class Registry:
         entry = self.entries.get(gb_id or "")
         item = _named_by_id(item, entry) if entry else item
         hints = item.hints or (entry.hints if entry and not _has_placeholder(entry.hints) else ())
-        return replace(item, gb_id=gb_id, hints=hints or remedies(item.gb_type))
+        if all(hint.startswith(_GENERAL) for hint in hints):
+            hints = (*remedies(item.gb_type), *hints)
+        return replace(item, gb_id=gb_id, hints=hints)
 
     def _near(self, gb_id: str, wanted: str) -> str:
         words = [entry for entry in self.entries.values() if gb_id.casefold() in entry.gb_type.casefold()]

@@ -36,7 +36,10 @@ def verdict(
     if not compiles and not made and not roots:
         return Verdict("nothing", "Nothing was compiled.", _why_nothing(run, skipped, counts))
     if any(item.fatal for item in roots):
-        return Verdict("failed", "torch refused to compile a function that had to be one graph (fullgraph=True).")
+        return Verdict(
+            "failed",
+            "torch raised an exception where the graph would break (fullgraph=True, torch.cond, ...).",
+        )
     if not made and split:
         return Verdict("split", f"No graph was compiled: {_count(len(split), 'graph break')} left nothing to compile.")
     if not made:

@@ -88,7 +88,7 @@ def _stack(impact: Impact, cwd: str | None, style: Style) -> list[str]:
 def _consequences(impact: Impact) -> str:
     """In words: what the break did to the program."""
     if impact.root.fatal:
-        return "an exception, because the whole had to be one graph (fullgraph=True)"
+        return "an exception instead of a split: this had to be one graph (fullgraph=True, torch.cond, ...)"
     parts = [f"{count(impact.graphs, 'graph')} ended here"] if impact.graphs else []
     if impact.met > 1:
         parts.append(f"met {count(impact.met, 'time')}, in compiles {some(impact.compile_ids)}")

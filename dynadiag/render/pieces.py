@@ -8,6 +8,7 @@ from dynadiag.render.wrap import hanging
 
 __all__ = ["GUTTER", "fact", "help_", "labelled", "lead_of", "where"]
 
+_MOST_LINES = 12  # of torch's own text on one fact
 GUTTER = 4  # columns for line numbers, so that the bars of all diagnostics stand in one line up to line 9,999
 
 
@@ -17,9 +18,11 @@ def where(place: str, style: Style) -> str:
 
 
 def fact(name: str, text: str, style: Style) -> list[str]:
-    """``= name: text`` below the bar of the source, wrapped."""
+    """``= name: text`` below the bar of the source, each line of the text wrapped by itself."""
     lead = lead_of(name)
-    first, *rest = hanging(lead, text, style.columns)
+    head, *tail = [line for line in text.splitlines() if line.strip()] or [""]
+    first, *rest = hanging(lead, head, style.columns)
+    rest += [line for more in tail[:_MOST_LINES] for line in hanging(" " * len(lead), more, style.columns)]
     return [style.paint(first[: GUTTER + 2], "gutter") + first[GUTTER + 2 :], *rest]
 
 

@@ -140,3 +140,10 @@ def test_a_second_break_met_while_handling_one_is_not_the_cause(installed: Regis
     done = installed.complete(met)
     assert done.gb_type == "Unsupported Tensor.item() call with capture_scalar_outputs=False"
     assert done.explanation == "No item(). While handling this, torch met another: graph break in loop."
+
+
+def test_hints_that_fit_any_break_are_led_by_ours(installed: Registry) -> None:
+    general = "This graph break is fundamental - it is unlikely that Dynamo will ever trace through your code."
+    done = installed.complete(a_break(hints=(general,)))
+    assert done.hints == (*remedies("Data-dependent branching"), general)
+    assert installed.complete(a_break(hints=(general, "Use f."))).hints == (general, "Use f.")
