@@ -100,7 +100,7 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
         advice=tuple(advise(item) for item in recompiles),
         sources=_sources(recording, _files(breaks, compiles, recompiles)),
         notes=recording.run.notes,
-        timing=timing(compiles),
+        timing=timing(compiles, recompiles),
         verdict=verdict(recording.run, compiles, graphs, roots(breaks), skipped, recording.counts()),
     )
 

@@ -6,10 +6,11 @@ reaches; a later call is slow because some frame is compiled again, or for the f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dynadiag.recording.records import Compile, Seconds
+from dynadiag.recording.records import Compile, GuardFailure, Recompile, Seconds
 
 __all__ = ["Share", "Spent", "Timing", "shares", "timing"]
 
@@ -24,10 +25,11 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One compile that took time; ``again`` where its frame had been compiled before."""
+    """One compile that took time; ``again`` where its frame had been compiled before, ``because`` of what."""
 
     compile: Compile
     again: bool
+    because: str | None  # the source or guard that kept most of the cached entries from use
     seconds: float
     shares: tuple[Share, ...]
 
@@ -43,10 +45,17 @@ class Timing:
     spent: tuple[Spent, ...]
 
 
-def timing(compiles: Sequence[Compile]) -> Timing | None:
+def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) -> Timing | None:
     """The times of a run; ``None`` where no compile has any."""
+    reasons = {(item.compile_id, item.function): item.reasons for item in recompiles}
     spent = [
-        Spent(item, _is_again(item.compile_id), item.seconds.total, shares(item.seconds))
+        Spent(
+            item,
+            _is_again(item.compile_id),
+            _main(reasons.get((item.compile_id, item.function), ())),
+            item.seconds.total,
+            shares(item.seconds),
+        )
         for item in compiles
         if item.seconds.total is not None
     ]
@@ -56,6 +65,13 @@ def timing(compiles: Sequence[Compile]) -> Timing | None:
     total = sum(item.seconds for item in spent)
     slowest = tuple(sorted(spent, key=lambda item: -item.seconds))
     return Timing(total, total - again, again, _sum(item.shares for item in spent), slowest)
+
+
+def _main(reasons: Sequence[GuardFailure]) -> str | None:
+    """What kept most of the cached entries from being used; the other reasons only tell those apart."""
+    against = dict.fromkeys((reason.source or reason.guard, reason.against) for reason in reasons)
+    ranked = Counter(source for source, _ in against).most_common(1)
+    return ranked[0][0] if ranked else None
 
 
 def _is_again(compile_id: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dynadiag import __version__
 from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.naming import shown
 from dynadiag.explain.timing import Share, Spent, Timing
 from dynadiag.recording.records import Run
 from dynadiag.render.clean import clean_line
@@ -85,12 +86,12 @@ def _time(timing: Timing, style: Style) -> list[str]:
     if timing.again:
         again = f"{duration(timing.first)} in first compiles, {duration(timing.again)} in compiling again"
         lines += hanging("      ", again, style.columns)
-    shown = timing.spent[:_SLOWEST]
+    slowest = timing.spent[:_SLOWEST]
     if len(timing.spent) > 1:
-        lines += [_spent(item, style) for item in shown]
-    if len(timing.spent) > len(shown):
-        rest = sum(item.seconds for item in timing.spent[len(shown) :])
-        lines.append(f"      and {count(len(timing.spent) - len(shown), 'more compile')}, {duration(rest)}")
+        lines += [_spent(item, style) for item in slowest]
+    if len(timing.spent) > len(slowest):
+        rest = sum(item.seconds for item in timing.spent[len(slowest) :])
+        lines.append(f"      and {count(len(timing.spent) - len(slowest), 'more compile')}, {duration(rest)}")
     return lines
 
 
@@ -98,9 +99,10 @@ def _spent(item: Spent, style: Style) -> str:
     """One slow compile on one line: seconds, id, function, why, the part that took most."""
     compile_ = item.compile
     most = max(item.shares, key=lambda share: share.seconds, default=None)
-    part = f", mostly {_PARTS[most.part]}" if most and most.seconds > item.seconds / 2 else ""
+    part = f" ({_PARTS[most.part]})" if most and most.seconds > item.seconds / 2 else ""
     lead = f"      {duration(item.seconds):>8}  {cut(clean_line(compile_.compile_id), _PART):<6} "
-    tail = f"  {'recompile' if item.again else 'first compile'}{part}"
+    kind = f"recompile: {cut(clean_line(shown(item.because)), _PART)}" if item.because else "recompile"
+    tail = f"  {kind if item.again else 'first compile'}{part}"
     return lead + cut(clean_line(compile_.function), max(style.columns - width(lead) - width(tail), 10)) + tail
 
 

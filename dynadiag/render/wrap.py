@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from dynadiag.render.clean import clean_line
@@ -9,6 +10,7 @@ from dynadiag.render.clean import clean_line
 __all__ = ["char_width", "cut", "hanging", "width", "wrap"]
 
 _ELLIPSIS = "…"
+_PIECE = re.compile(r"(?:`[^`]*`|[^ ])+")
 _LONGEST = 4000  # columns of one text in a report: no sentence of torch is longer, a hostile recording's may be
 
 
@@ -43,8 +45,7 @@ def cut(text: str, columns: int) -> str:
 def wrap(text: str, columns: int) -> list[str]:
     """The text cleaned, in lines of at most `columns`, broken between words only. What is too long is cut short."""
     lines: list[str] = []
-    text = cut(text, _LONGEST)
-    for word in (cut(word, columns) for word in clean_line(text).split(" ")):
+    for word in _words(clean_line(cut(text, _LONGEST)), columns):
         if lines and width(lines[-1]) + 1 + width(word) <= columns:
             lines[-1] += f" {word}"
         else:
@@ -56,6 +57,14 @@ def hanging(lead: str, text: str, columns: int) -> list[str]:
     """The text after a lead, its further lines indented to where it began."""
     first, *rest = wrap(text, max(columns - width(lead), 1))
     return [lead + first, *(" " * width(lead) + line for line in rest)]
+
+
+def _words(text: str, columns: int) -> list[str]:
+    """What may not be broken: words, and code in backquotes as far as it fits on a line."""
+    words: list[str] = []
+    for piece in _PIECE.findall(text) or [""]:
+        words += [piece] if width(piece) <= columns else [cut(word, columns) for word in piece.split(" ")]
+    return words
 
 
 def _fitting(text: str, columns: int) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dynadiag.explain.timing import shares, timing
 from dynadiag.recording.records import Seconds
-from tests.explain.build import a_compile
+from tests.explain.build import a_compile, a_failure, a_recompile
 
 _part = st.one_of(st.none(), st.floats(0, 1e6))
 
@@ -43,6 +43,13 @@ def test_first_compiles_and_recompiles_are_apart_and_the_slowest_stands_first() 
         ("1/0", False),
         ("!2/0/0", False),
     ]
+
+
+def test_a_recompile_is_put_down_to_the_guard_that_failed() -> None:
+    failed = a_recompile(reasons=(a_failure("m == 1"), a_failure("n == 3"), a_failure("n == 3", against="0/1")))
+    found = timing([a_compile(0, "0/0"), a_compile(1, "0/1")], [failed])
+    assert found is not None
+    assert {item.compile.compile_id: item.because for item in found.spent} == {"0/0": None, "0/1": "n == 3"}
 
 
 def test_without_times_there_is_no_timing() -> None:

@@ -24,6 +24,11 @@ def test_cut_fits_and_keeps_both_ends(text: str, columns: int) -> None:
     assert made == text or "…" in made
 
 
+def test_code_in_backquotes_stays_whole_where_it_fits() -> None:
+    assert wrap("use `f(a, b)` or so", 12) == ["use", "`f(a, b)` or", "so"]
+    assert wrap("`a b c d`", 5) == ["`a b", "c d`"]
+
+
 def test_wide_characters_take_two_columns() -> None:
     assert width("日本") == 4
     assert width("e\u0301") == 1
