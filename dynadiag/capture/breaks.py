@@ -54,10 +54,10 @@ def _place(tx: Any) -> dict[str, Any] | None:
     return place
 
 
-def characters(file: str, line: int, offset: int) -> int:
-    """A column in characters from CPython's offset in UTF-8 bytes."""
+def characters(file: str, line: int, offset: int) -> int | None:
+    """A column in characters from CPython's offset in UTF-8 bytes; None where the line's text is not to be had."""
     text = linecache.getline(file, line)
-    return offset if text.isascii() else len(text.encode()[:offset].decode(errors="replace"))
+    return len(text.encode()[:offset].decode(errors="replace")) if text else None
 
 
 @functools.cache

@@ -8,7 +8,7 @@ plain numbers, strings, dtypes and the like are written out, anything else by it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -23,6 +23,11 @@ _TENSOR = re.compile(
 _ID = re.compile(r"___check_(?P<what>obj|type)_id\(.*, (?P<id>\d+)\)(?:, type=(?P<type><.*?>)(?=\s|$))?")
 _EQUALS = re.compile(r"^(?P<source>.*?) == (?P<was>.*)$")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_SETTINGS: dict[str, Callable[[], object]] = {
+    "grad_mode": torch.is_grad_enabled,
+    "num_threads": torch.get_num_threads,
+    "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+}
 _TEXT_LIMIT = 200  # characters of a value that are kept
 
 
@@ -43,13 +48,20 @@ def failures(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every guard of one cached entry that does not hold for ``f_locals``: guard, source, was, now, against."""
     wrapper = entry.guard_manager
     root = getattr(wrapper, "root", None)
-    if root is None:  # the entry was invalidated: torch keeps a sentence, no guards
-        yield {"guard": str(getattr(wrapper, "invalidation_reason", "")), "against": str(entry.compile_id)}
+    if root is None or wrapper.closure_vars is None:  # the entry was invalidated: torch keeps a sentence, no guards
+        yield _invalidated(str(getattr(wrapper, "invalidation_reason", "")), str(entry.compile_id))
         return
     scope = {**wrapper.closure_vars, "L": f_locals, "G": wrapper.global_scope["G"]}
     lookup = _Lookup(dict(wrapper.global_scope), scope)
     for failure in [*_leaf_failures(root, lookup, f_locals), *_shape_failures(root, lookup, f_locals)]:
         yield {**failure, "against": str(entry.compile_id)}
+
+
+def _invalidated(reason: str, against: str) -> dict[str, Any]:
+    """``Cache line invalidated because L['self'] got deallocated``."""
+    found = re.search(r"because (?P<source>.*) got deallocated", reason)
+    changed = {"source": found["source"], "was": "alive", "now": "deallocated"} if found else {}
+    return {"guard": reason, "against": against, **changed}
 
 
 class _Lookup:
@@ -91,7 +103,7 @@ def _leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any]]:
         differences = differences or [_dispatch_keys(tensor, source, value)]
         yield from ({**common, **difference} for difference in differences)
     elif code.startswith("___check_global_state"):
-        yield {**common, "source": None, **_global_state(leaf, code)}
+        yield from ({**common, **change} for change in _global_state(leaf, code, value))
     else:
         yield {**common, "source": source, **_was_and_now(code, value)}
 
@@ -156,29 +168,25 @@ def _sizes(text: str) -> list[str | None]:
     return [None if item == "None" else item for item in items]
 
 
-def _global_state(leaf: Any, code: str) -> dict[str, str | None]:
-    """Which global setting changed. torch names it (``reason``); older guards do not."""
-    reason = getattr(leaf, "reason", None)
-    name = reason().strip() if callable(reason) else ""
-    was, now = _setting(code, name)
-    return {
-        "source": name or None,
-        "guard": f"GLOBAL_STATE changed: {name}".rstrip(": "),
-        "was": was,
-        "now": now,
-    }
+def _global_state(leaf: Any, code: str, value: Any) -> Iterator[dict[str, str | None]]:
+    """Which global settings changed: torch names them when the guard is asked to say why it failed."""
+    told = "".join(leaf.check_verbose(value).verbose_code_parts)
+    names = told.partition("GLOBAL_STATE changed:")[2].split()
+    for name in names:
+        was, now = _setting(code, name)
+        yield {"source": name, "guard": f"GLOBAL_STATE changed: {name}", "was": was, "now": now}
+    if not names:
+        yield {"source": None, "guard": "GLOBAL_STATE changed", "was": None, "now": None}
 
 
 def _setting(code: str, name: str) -> tuple[str | None, str | None]:
-    current = {
-        "grad_mode": torch.is_grad_enabled,
-        "num_threads": torch.get_num_threads,
-        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
-        "autocast_state": torch.is_autocast_enabled,
-    }
-    match = re.search(rf'"{name}":(true|false|\d+)', code)
+    """What a global setting was when it was guarded on, and what it is now."""
+    if device := re.fullmatch(r"autocast\((\w+)\)_enabled", name):
+        enabled = torch.is_autocast_enabled(device[1])
+        return str(not enabled), str(enabled)
+    match = re.search(rf'"{re.escape(name)}":(true|false|\d+)', code)
     was = {"true": "True", "false": "False"}.get(match[1], match[1]) if match else None
-    return was, str(current[name]()) if name in current else None
+    return was, str(_SETTINGS[name]()) if name in _SETTINGS else None
 
 
 def _shape_failures(root: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:

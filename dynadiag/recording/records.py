@@ -3,7 +3,8 @@
 Every record is immutable and holds text, numbers and other records only. Lines are 1-based, columns are
 0-based characters, ends are exclusive, and ``None`` stands for what torch did not say. ``file`` is the path
 as Python gave it (absolute, or a name in angle brackets such as ``<string>``). ``compile_id`` is torch's own
-text: ``"0/1"`` for the second compile of frame 0, ``"!0/0/0"`` under compiled autograd, ``"-"`` outside any.
+text: ``"0/1"`` for the second compile of frame 0, ``"!0/0/0"`` under compiled autograd, ``"-"`` outside any. torch
+gives ids out again after a reset: in the records the second compile of an id is then ``"0/0#2"``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ are missing, as in a log made with ``TORCH_TRACE``, torch's own text is read ins
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from dynadiag.recording.digest import breaks, graphs, guards, kernels, recompiles, symbols
@@ -32,6 +33,8 @@ _READERS: dict[str, Reader] = {
     "guard_added_fast": symbols.read,
     "symbolic_shape_specialization": symbols.read,
 }
+# The events that a compile begins with: where its id has been used, the program has reset torch.
+_BEGINNINGS = ("recompile_reasons", "dynadiag_recompile", "dynamo_start", "dynadiag_frame")
 
 
 class Digest:
@@ -45,6 +48,9 @@ class Digest:
     def event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
         """The records that this event completes. ``payload`` is called only where the text is needed."""
         name = event.name if event.kind == "artifact" and event.name else event.kind
+        if name in _BEGINNINGS and self._compiles.over(self._context.unique(event.compile_id)):
+            self._context.give_out_again(event.compile_id)
+        event = replace(event, compile_id=self._context.unique(event.compile_id))
         if event.kind == "str":
             self._context.intern(metadata.get("str"))
         elif event.kind.startswith("dynadiag_"):

@@ -46,7 +46,7 @@ def read_error(
         return
     if not data and context.breaks[event.compile_id]:
         return  # a foreign log: the break was logged, and then skipped the frame
-    if (event.compile_id, data.get("gb_type"), data.get("line")) in context.sites:
+    if (event.compile_id, parse(last).gb_id, data.get("line")) in context.sites:
         return  # logged already, then raised
     if (data.get("raised") or _raised(last)) in _RAISES_AS_BREAK and (_ID.search(last) or data.get("gb_type")):
         yield _break(context, event, last, data, fatal=True)
@@ -62,10 +62,10 @@ def _break(context: Context, event: Event, text: str, data: dict[str, Any], *, f
     stack = _stack(text)
     span = _span(data, text, stack)
     function = text_or_none(data.get("function")) or (stack[-1].function if stack else "?")
-    gb_type = text_or_none(data.get("gb_type")) or message.gb_type
+    gb_type = (message.gb_id and message.gb_type) or text_or_none(data.get("gb_type")) or message.gb_type
     hints = data.get("hints")
     context.breaks[event.compile_id] += 1
-    context.sites.add((event.compile_id, gb_type, span.line))
+    context.sites.add((event.compile_id, message.gb_id, span.line))
     return Break(
         index=context.number("break"),
         compile_id=event.compile_id,
@@ -106,7 +106,13 @@ def _body(text: str) -> str:
     """The message itself: after the heading, before the traceback and the link."""
     _, found, after = text.partition("Graph Break Reason: ")
     body = after if found else re.sub(r"^\s*torch\._dynamo\.exc\.\w+: ", "", text)
-    for end in ("\n For more details", "\nUser code traceback:", "\nfrom user code:", "\nTraceback (most recent"):
+    for end in (
+        "\n*** While handling this",
+        "\n For more details",
+        "\nUser code traceback:",
+        "\nfrom user code:",
+        "\nTraceback (most recent",
+    ):
         body = body.partition(end)[0]
     if body.startswith(_PREAMBLES):
         body = body.partition("\n\n")[2] or body

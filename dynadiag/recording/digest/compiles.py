@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from dynadiag.recording.digest.breaks import parse
 from dynadiag.recording.digest.context import Context, Record, integer, original_name, seconds, text_or_none, theirs
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
 
@@ -39,7 +40,7 @@ class _Open:
 
 
 class Compiles:
-    """Collects compiles by id. A program may reset torch, after which ids are given out again."""
+    """Collects compiles by id."""
 
     KINDS: ClassVar[frozenset[str]] = frozenset(
         {
@@ -55,10 +56,11 @@ class Compiles:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._open: dict[str, _Open] = {}
-        self._done: list[_Open] = []
 
     def event(self, name: str, event: Event, metadata: dict[str, Any]) -> Iterator[Record]:
         """Note what one event says of its compile."""
+        if (entry := self._open.get(event.compile_id)) is not None and not entry.measured:
+            entry.attempts = max(entry.attempts, (event.attempt or 0) + 1)
         if name == "dynamo_start":
             self._start(event, metadata)
         elif name == "recompile_reasons":
@@ -76,18 +78,15 @@ class Compiles:
     def _of(self, compile_id: str) -> _Open:
         return self._open.setdefault(compile_id, _Open(compile_id))
 
-    def _renew(self, compile_id: str) -> _Open:
-        """The open compile of this id; a new one where the last was measured, and so was over."""
-        if (last := self._open.get(compile_id)) is not None and last.measured:
-            self._done.append(self._open.pop(compile_id))
-        return self._of(compile_id)
+    def over(self, compile_id: str) -> bool:
+        """Whether the compile of this id has been measured, and so has ended."""
+        return compile_id in self._open and self._open[compile_id].measured
 
     def _start(self, event: Event, metadata: dict[str, Any]) -> None:
-        entry = self._renew(event.compile_id)
+        entry = self._of(event.compile_id)
         data = metadata.get("dynamo_start")
         stack = self._context.stack(data.get("stack") if isinstance(data, dict) else None)
         entry.user_stack = theirs(stack)
-        entry.attempts = (event.attempt or 0) + 1
         frame = self._context.take("frame", event.compile_id)
         self._name(entry, frame, stack)
 
@@ -99,7 +98,7 @@ class Compiles:
             entry.file, entry.line, entry.function = stack[-1].file, stack[-1].line, stack[-1].function
 
     def _recompiled(self, event: Event) -> None:
-        entry = self._renew(event.compile_id)
+        entry = self._of(event.compile_id)
         data = self._context.take("recompiled", event.compile_id) or {}
         entry.reasons = data.get("reasons", ())
         if "function" in data:
@@ -123,8 +122,8 @@ class Compiles:
 
     def finish(self) -> Iterator[Record]:
         """Every compile, and with it the recompile or the skipped frame that it was."""
-        for entry in sorted([*self._done, *self._open.values()], key=lambda one: one.compile_id == "-"):
-            if entry.compile_id != "-" and "/" in entry.compile_id:
+        for entry in self._open.values():
+            if "/" in entry.compile_id:
                 yield from self._records(entry)
 
     def _records(self, entry: _Open) -> Iterator[Record]:
@@ -133,8 +132,7 @@ class Compiles:
         if entry.reasons is not None:
             yield self._recompile(entry, limit=limit)
         if outcome == "skipped" and entry.file:
-            reason = entry.reason or "nothing in it to compile"
-            yield SkippedFrame(entry.file, entry.line, entry.function, reason)
+            yield SkippedFrame(entry.file, entry.line, entry.function, _in_short(entry.reason))
         yield Compile(
             index=self._context.number("compile"),
             compile_id=entry.compile_id,
@@ -171,6 +169,11 @@ class Compiles:
         if self._context.breaks[entry.compile_id]:
             return "break"
         return "ok" if entry.guarded else "skipped"
+
+
+def _in_short(reason: str | None) -> str:
+    """Why a frame was left to Python, in a sentence: the break that made it so has the rest."""
+    return parse(reason).reason if reason else "nothing in it to compile"
 
 
 def _seconds(parts: dict[str, float]) -> Seconds:

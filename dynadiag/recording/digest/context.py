@@ -28,7 +28,9 @@ Record: TypeAlias = (
 )
 
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
-_TORCH_FILE = re.compile(r"/site-packages/torch/|^<frozen |/torch/_dynamo/|/torch/nn/modules/module\.py$")
+_TORCH_FILE = re.compile(
+    r"/site-packages/torch/|^<frozen |^<eval_with_key>|/torch/_dynamo/|/torch/nn/modules/module\.py$"
+)
 _FILES_LIMIT = 20_000  # distinct files that short names are looked up among; a log names a few hundred
 
 
@@ -38,12 +40,25 @@ class Context:
     def __init__(self) -> None:
         self._strings: dict[int, str] = {}
         self._numbers: Counter[str] = Counter()
+        self._given: dict[str, int] = {}
         self._notes: dict[tuple[str, str], Any] = {}
         self._files: dict[str, None] = {}
         self._found: dict[str, str | None] = {}
         self.guards: Counter[str] = Counter()  # compile id -> guards of its last attempt
         self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
         self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
+
+    def unique(self, compile_id: str) -> str:
+        """The id of a compile among all of the run: ``torch._dynamo.reset()`` makes torch give ids out again.
+
+        The first compile of an id keeps it; the second is ``"0/0#2"``.
+        """
+        times = self._given.get(compile_id)
+        return compile_id if times is None else f"{compile_id}#{times}"
+
+    def give_out_again(self, compile_id: str) -> None:
+        """From here on this id means another compile."""
+        self._given[compile_id] = self._given.get(compile_id, 1) + 1
 
     def number(self, kind: str) -> int:
         """The next index of a kind of record."""

@@ -28,9 +28,11 @@ STAGES = {
 }
 _PASS = re.compile(r"^(?:PASS_|.*(?:_pre_grad|_post_grad)$)")
 
-_STATEMENT = re.compile(r"(?m)^ +([A-Za-z_]\w*)(?:: \"[^\"\n]*\")? = (?!None;)(\S*)")
-_SIGNATURE = re.compile(r"def forward\(self(?P<arguments>[^\n]*)\)( ->[^\n]*)?:")
-_ARGUMENT = re.compile(r"(?:^|, )\s*([A-Za-z_]\w*)(?=\s*(?::|,|$))")
+_SIGNATURE = re.compile(r"def forward\((.*?)\)(?: -> [^\n]*)?:\n", re.DOTALL)
+_ANNOTATED = re.compile(r'\b[A-Za-z_]\w*: "')
+_FLATTENED = re.compile(r"(?m)^ +((?:\w+, )+)= fx_pytree\.tree_flatten_spec\(")  # the joint graph's placeholders
+_STATEMENT = re.compile(r'(?m)^ +[A-Za-z_]\w*(?:: "[^"\n]*")? = ([^\n]*)')
+_RENAMING = re.compile(r"\w+(?:;.*)?$")  # `l_x_ = L_x_`: a placeholder under its own name, or `x = None`
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ')
 _TORCH_FILE = re.compile(r"/site-packages/torch/|^<frozen ")
 
@@ -55,11 +57,12 @@ def read(context: Context, event: Event, name: str, payload: Callable[[], str]) 
 
 
 def _count(text: str) -> tuple[int, int]:
-    """Nodes and computing nodes of a printed graph: its arguments, its statements and its output."""
-    statements = _STATEMENT.findall(text)
-    attributes = sum(value.startswith("self.") and "(" not in value for _, value in statements)
-    arguments = sum(len(_ARGUMENT.findall(found["arguments"])) for found in _SIGNATURE.finditer(text))
-    return arguments + len(statements) + 1, len(statements) - attributes
+    """Nodes and computing nodes of a printed graph: its placeholders, its statements and its output."""
+    statements = [value for value in _STATEMENT.findall(text) if not _RENAMING.match(value)]
+    attributes = sum(value.startswith("self.") and "(" not in value for value in statements)
+    signatures = "".join(_SIGNATURE.findall(text))
+    placeholders = len(_ANNOTATED.findall(signatures)) + sum(found.count(",") for found in _FLATTENED.findall(text))
+    return placeholders + len(statements) + 1, len(statements) - attributes
 
 
 def _nodes(text: str) -> Iterator[Node]:

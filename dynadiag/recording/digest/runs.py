@@ -70,8 +70,11 @@ class Runs:
 
     def _notes(self, *, foreign: bool, complete: bool, seen: dict[str, Any]) -> list[str]:
         notes = [_FOREIGN] if foreign else []
+        code = integer(seen.get("code"))
         if not foreign and not complete:
             notes.append(_CUT)
+        elif code is not None and code < 0:
+            notes.append(f"the program was cut short by signal {-code}: the recording holds what came before")
         if self._full:
             notes.append("the size limit of the recording was reached: later events are not in it")
         notes += [f"could not be seen on this torch: {probe} ({error})" for probe, error in self._missed.items()]
