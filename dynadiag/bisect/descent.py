@@ -67,10 +67,11 @@ class _Class:
 
     def off(self, keys: Collection[str]) -> Outcome:
         names = ", ".join(sorted(self.points[k].name for k in keys)[:3])
-        return self.search.trial(self.without(keys), f"off: {self.name} {names}")
+        return self.search.trial(self.without(keys), f"off: {_shown(self.name)} {names}")
 
     def _noun(self, count: int) -> str:
-        return f"{count} of {len(self.points)} {self.name}s"
+        plural = "es" if self.name.endswith("s") else "s"
+        return f"{count} of {len(self.points)} {_shown(self.name)}{plural}"
 
 
 def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
@@ -117,7 +118,7 @@ def _helps(search: Search, base: Plan, classes: Sequence[str]) -> bool:
 def _off_altogether(search: Search, base: Plan, classes: Sequence[str]) -> Outcome:
     """All of these classes off. A compile that fails stops half way: here every decision of a class is met."""
     plan = replace(base, record=tuple(classes), switches=tuple(_all_off(name) for name in classes))
-    return search.trial(plan, f"all off: {', '.join(classes)}")
+    return search.trial(plan, f"all off: {', '.join(map(_shown, classes))}")
 
 
 def _all_off(name: str) -> Switch:

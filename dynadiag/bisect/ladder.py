@@ -62,4 +62,4 @@ def climb(search: Search, base: Plan, rungs: Sequence[str]) -> Climb:
 
 def plan_at(base: Plan, rung: str) -> Plan:
     """A rung, telling every decision that the descent may want to turn off: that costs no trial of its own."""
-    return replace(base, rung=rung, accuracy=base.accuracy and rung != "uncompiled", caches=False, record=CLASSES)
+    return replace(base, rung=rung, caches=False, record=CLASSES)

@@ -34,6 +34,7 @@ def install() -> None:
     """Puts the hooks into torch, once a process."""
     torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_frame(_frame)
+    TRIAL.bypass = _left_to_python
     torch_private.wrap_call_user_compiler(_graph_of_dynamo)
     torch_private.wrap_subsystem(_subsystem)
     torch_private.wrap_observed_pass(_pass)
@@ -105,7 +106,7 @@ def _pattern(inner: Callable[..., Any], entry: Any, match: Any, graph: Any, node
     name = torch_private.pattern_name(entry)
     here = _here()
     occurrence = TRIAL.occurrence("pattern", _key(name, node.name, here=here))
-    describe = lambda: {"name": name, "target": node.name, "lines": _lines(match.nodes), **here}  # noqa: E731
+    describe = lambda: {"name": name, "target": name, "lines": _lines(match.nodes), **here}  # noqa: E731
     if TRIAL.on("pattern", _key(name, node.name, occurrence, here=here), describe):
         return inner(entry, match, graph, node)
     return None
@@ -162,7 +163,8 @@ def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *arg
         if rung not in _LOWER or not TRIAL.asks("dynamo_graph"):
             return inner(output_graph, gm, *args, **kwargs)
         here = _here("dynamo")
-        describe = lambda: {"name": here["compile_id"], "lines": _lines(gm.graph.nodes)[:1], **here}  # noqa: E731
+        frame = f"frame {here['compile_id'].split('/')[0]}"
+        describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _lines(gm.graph.nodes)[:1], **here}  # noqa: E731
         if TRIAL.on("dynamo_graph", _key(here=here), describe):
             return inner(output_graph, gm, *args, **kwargs)
         return torch_private.call_with_backend(inner, output_graph, _LOWER[rung], gm, *args, **kwargs)
@@ -179,3 +181,9 @@ def _frame(code: Any) -> bool:
         return True
     describe = lambda: {"name": code.co_name, "lines": [(code.co_filename, code.co_firstlineno)]}  # noqa: E731
     return TRIAL.on("frame", _frame_key(code), describe)
+
+
+def _left_to_python(function: Callable[..., Any]) -> bool:
+    """Whether the frame of a call with ``fullgraph=True`` is off."""
+    code = torch_private.code_of(function)
+    return code is not None and not _frame(code)

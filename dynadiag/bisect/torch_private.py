@@ -23,6 +23,7 @@ from dynadiag.trial.torch_private import lookup_backend, skip_in_dynamo, wrap_ca
 
 __all__ = [
     "call_with_backend",
+    "code_of",
     "compile_id",
     "current_node",
     "described_pass",
@@ -267,17 +268,14 @@ def wrap_frame(on: Callable[..., bool]) -> None:
     def call(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         if on(frame.f_code):
             return inner(self, frame, *args, **kwargs)
-        _count_as_compiled()
         return ConvertFrameReturn()
 
     convert_frame.CatchErrorsWrapper.__call__ = call
 
 
-def _count_as_compiled() -> None:
-    """With ``fullgraph=True`` torch raises where it compiled no frame at all; a frame that we left out counts."""
-    from torch._C._dynamo import eval_frame
-
-    count = getattr(eval_frame, "set_fullgraph_compiled_frame_count", None)  # 2.12 and later
-    if count is not None:
-        before = count(0)
-        count(before + 1 if before >= 0 else before)
+def code_of(function: Callable[..., Any]) -> Any:
+    """The code that Dynamo compiles for a call: the function's own, or the ``forward`` of its module."""
+    owner = getattr(function, "__self__", function)
+    if isinstance(owner, torch.nn.Module):
+        function = owner.forward
+    return getattr(inspect.unwrap(function), "__code__", None)

@@ -28,22 +28,24 @@ def install() -> None:
     torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_compiled_callables(_late)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
-    TRIAL.on_start(_caches)
+    TRIAL.on_start(_prepare)
 
 
-def _caches() -> None:
+def _prepare() -> None:
     if not TRIAL.plan.caches:
         torch_private.bypass_caches()
+    if TRIAL.plan.accuracy:
+        torch_private.same_random_numbers()
 
 
-def _late(compiled: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+def _late(compiled: Callable[..., Any], original: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
     """A compiled callable that asks for the plan at each call."""
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
         if TRIAL.at_first_call is not None:
             TRIAL.reached_compiled_call()
-        if TRIAL.plan.rung == "uncompiled":
+        if TRIAL.plan.rung == "uncompiled" or (fullgraph and TRIAL.bypass is not None and TRIAL.bypass(original)):
             return original(*args, **kwargs)
         if TRIAL.plan.accuracy:
             return accuracy.compared_call(compiled, original, args, kwargs)

@@ -270,23 +270,24 @@ def _outcome(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> Ou
     if unusable is not None:
         raise TargetError(unusable)
     return Outcome(
-        signature=_signature(seen, end, code, plan.rung),
+        signature=_signature(seen, end, code, plan),
         seconds=seen.seconds,
         pid=pid,
         exit_code=code,
         invalid="out of memory" if seen.stopped == "memory" else None,
-        witness=_witness(seen, end),
+        witness=_witness(seen),
         points=tuple(Point.from_json(e) for e in seen.events if e["event"] == "point"),
         facts=_merged_facts(seen, end),
-        notes=tuple(str(e["text"]) for e in seen.events if e["event"] == "note"),
+        notes=_notes(seen, end, plan),
         tail=printed,
     )
 
 
-def _witness(seen: Watched, end: dict[str, Any]) -> tuple[str, ...]:
+def _witness(seen: Watched) -> tuple[str, ...]:
     """What the failure names: the node that was being lowered first, then what stands in its text."""
     nodes = [str(e["name"]) for e in seen.events if e["event"] == "witness"]
-    return tuple(dict.fromkeys([*nodes[:1], *end.get("witness", ())]))
+    told = [str(name) for e in seen.events for name in e.get("witness", ())]
+    return tuple(dict.fromkeys([*nodes[:1], *told]))
 
 
 def _merged_facts(seen: Watched, end: dict[str, Any]) -> dict[str, Any]:
@@ -295,7 +296,16 @@ def _merged_facts(seen: Watched, end: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "backends": [*facts.get("backends", ()), *backends]}
 
 
-def _signature(seen: Watched, end: dict[str, Any], code: int, rung: str | None) -> Signature | None:
+def _notes(seen: Watched, end: dict[str, Any], plan: Plan) -> tuple[str, ...]:
+    notes = [str(e["text"]) for e in seen.events if e["event"] == "note"]
+    if plan.accuracy and end.get("failure"):
+        message = str(end["failure"]["message"]).strip().splitlines()
+        notes.append(f"the program itself ended with {end['failure']['type']}: {''.join(message[:1])}")
+    return tuple(notes)
+
+
+def _signature(seen: Watched, end: dict[str, Any], code: int, plan: Plan) -> Signature | None:
+    rung = plan.rung
     if seen.stopped == "hang":
         return Signature("hang", "timeout", "did not end in time", rung=rung)
     if seen.stopped == "memory":
@@ -305,6 +315,8 @@ def _signature(seen: Watched, end: dict[str, Any], code: int, rung: str | None) 
         return Signature.from_json({**wrong["failure"], "rung": rung})
     if code < 0:
         return Signature("signal", signal.Signals(-code).name, f"killed by {signal.Signals(-code).name}", rung=rung)
+    if plan.accuracy and end:
+        return None  # the program's own comparisons are reported, not obeyed
     if end.get("failure"):
         return Signature.from_json({**end["failure"], "rung": rung})
     if code != 0:

@@ -23,6 +23,9 @@ class Trial:
         self.plan: Plan = AS_WRITTEN
         self.reporter: Reporter | None = None
         self.at_first_call: Callable[[], None] | None = None  # serves trials, and returns in each fork
+        # Asked for each call with fullgraph=True whether it is left to Python: torch raises where no frame of such
+        # a call is compiled, so there the whole call has to be left out.
+        self.bypass: Callable[[Callable[..., Any]], bool] | None = None
         self._started: list[Callable[[], None]] = []
         self._seen: set[tuple[str, str]] = set()
         self._occurrences: dict[tuple[str, str], int] = {}

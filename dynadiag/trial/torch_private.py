@@ -22,12 +22,13 @@ __all__ = [
     "bypass_caches",
     "lookup_backend",
     "reset",
+    "same_random_numbers",
     "skip_in_dynamo",
     "wrap_call_user_compiler",
     "wrap_compiled_callables",
 ]
 
-Wrap = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
+Wrap = Callable[[Callable[..., Any], Callable[..., Any], bool], Callable[..., Any]]
 
 
 def skip_in_dynamo(file: str) -> None:
@@ -36,7 +37,7 @@ def skip_in_dynamo(file: str) -> None:
 
 
 def wrap_compiled_callables(wrap: Wrap) -> None:
-    """Give ``wrap(compiled, original)`` in place of every callable that `torch.compile` makes.
+    """Give ``wrap(compiled, original, fullgraph)`` in place of every callable that `torch.compile` makes.
 
     Modules are covered too: their compiled ``forward`` is made by the same call.
     """
@@ -47,7 +48,8 @@ def wrap_compiled_callables(wrap: Wrap) -> None:
         compiled = inner(context, fn)
         if isinstance(fn, (torch.nn.Module, type)) or isinstance(compiled, (torch.nn.Module, type)):
             return compiled
-        return wrap(compiled, getattr(compiled, "_torchdynamo_orig_callable", fn))
+        original = getattr(compiled, "_torchdynamo_orig_callable", fn)
+        return wrap(compiled, original, bool(getattr(context, "fullgraph", False)))
 
     eval_frame.OptimizeContext.__call__ = call
 
@@ -100,6 +102,13 @@ def bypass_caches() -> None:
     inductor_config.fx_graph_cache = False
     inductor_config.fx_graph_remote_cache = False
     functorch_config.enable_autograd_cache = False
+
+
+def same_random_numbers() -> None:
+    """Have Inductor draw from eager's generator, in eager's order: else dropout differs with one seed."""
+    import torch._inductor.config as inductor_config
+
+    inductor_config.fallback_random = True
 
 
 def reset() -> None:

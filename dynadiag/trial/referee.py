@@ -1,0 +1,317 @@
+"""Is a difference between two arms rounding, or is one of them wrong? float64 decides.
+
+A compiler may round elsewhere than eager does: a kernel that keeps float32 where eager stores float16 is nearer to the
+truth, not wrong. So where two results differ by more than the tolerance, the function is run again with every floating
+number in float64, and with inputs moved by one unit in the last place. A compiled value is wrong where it is further
+from the float64 result than the tolerance, than eager's own error, and than that nudge of the inputs account for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dynadiag.trial.arms import Arm, Arguments, Call, run_arm
+
+__all__ = ["Difference", "differences"]
+
+# rtol and atol by dtype: those of torch.testing.assert_close.
+_TOLERANCE = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+}
+_ALLOWANCE = 10.0  # times eager's own error, and times what one unit in the last place of the inputs changes
+_NUDGES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``rounding`` where float64 does not side against the compiled value."""
+
+    text: str
+    rounding: bool
+    kind: str = "wrong_result"  # or "nan"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One value of both arms. ``find`` picks the same value of another arm."""
+
+    name: str
+    expected: Any
+    actual: Any
+    find: Callable[[Arm], Any]
+
+
+def differences(call: Call, expected: Arm, actual: Arm, tolerance: tuple[float, float] | None) -> list[Difference]:
+    """Everything in which the compiled arm differs, each judged."""
+    structure = _structure(expected, actual)
+    if structure is not None:
+        return [Difference(structure, rounding=False)]
+    apart = [pair for pair in _pairs(call, expected, actual) if not _close(pair, tolerance)]
+    if not apart:
+        return []
+    referee = _Referee(call)
+    return [_judged(pair, referee, tolerance) for pair in apart]
+
+
+def _structure(expected: Arm, actual: Arm) -> str | None:
+    """What is not about values: how many outputs, of what type, and which of them are the same memory."""
+    if len(expected.outputs) != len(actual.outputs):
+        return f"{len(actual.outputs)} outputs instead of {len(expected.outputs)}"
+    for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
+        text = _form(e, a)
+        if text:
+            return f"output {i}: {text}"
+    if _sharing(expected) != _sharing(actual):
+        return "other outputs share memory with the inputs or one another than uncompiled"
+    return None
+
+
+def _form(expected: Any, actual: Any) -> str | None:
+    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
+        same = isinstance(expected, torch.Tensor) == isinstance(actual, torch.Tensor)
+        return None if same else f"{type(actual).__name__} instead of {type(expected).__name__}"
+    for what in ("dtype", "shape", "device", "requires_grad"):
+        e, a = getattr(expected, what), getattr(actual, what)
+        if e != a:
+            return f"{what} {a} instead of {e}"
+    if expected.layout is torch.strided and actual.layout is torch.strided and expected.numel() > 1:
+        e_strides, a_strides = _strides(expected), _strides(actual)
+        if e_strides != a_strides:
+            return f"strides {a_strides} instead of {e_strides}"
+    return None
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Those that matter: a dimension of size 1 has no second element to step to."""
+    return tuple(s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
+
+
+def _sharing(arm: Arm) -> list[int | None]:
+    """For each output the first input or earlier output in the same memory."""
+    memory: dict[int, int] = {}
+    shared: list[int | None] = []
+    for position, value in enumerate([*arm.inputs, *arm.outputs]):
+        known = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
+        key = value.untyped_storage().data_ptr() if known else -1 - position
+        shared.append(memory.get(key))
+        memory.setdefault(key, position)
+    return shared[len(arm.inputs) :]
+
+
+def _pairs(call: Call, expected: Arm, actual: Arm) -> list[_Pair]:
+    pairs = [
+        _Pair(f"output {i}", e, a, lambda arm, i=i: arm.outputs[i])  # type: ignore[misc]
+        for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True))
+    ]
+    pairs += [
+        _Pair(f"input {i} afterwards", e, a, lambda arm, i=i: arm.inputs[i])  # type: ignore[misc]
+        for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True))
+    ]
+    pairs += [
+        _Pair(f"state {i} afterwards", e, a, lambda arm, i=i: arm.state[i])  # type: ignore[misc]
+        for i, (e, a) in enumerate(zip(expected.state, actual.state, strict=True))
+    ]
+    for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients or (), strict=False)):
+        name = f"gradient of {call.gradient_names[i]}" if i < len(call.gradient_names) else f"gradient {i}"
+        pairs.append(_Pair(name, *_gradient_pair(e, a), lambda arm, i=i: (arm.gradients or ())[i]))  # type: ignore[misc]
+    return pairs
+
+
+def _gradient_pair(expected: torch.Tensor | None, actual: torch.Tensor | None) -> tuple[Any, Any]:
+    """No gradient is a gradient of zeros."""
+    if expected is None and actual is not None:
+        return torch.zeros_like(actual), actual
+    if actual is None and expected is not None:
+        return expected, torch.zeros_like(expected)
+    return expected, actual
+
+
+def _tolerances(dtype: torch.dtype, tolerance: tuple[float, float] | None) -> tuple[float, float]:
+    return tolerance or _TOLERANCE.get(dtype, (0.0, 0.0))
+
+
+def _close(pair: _Pair, tolerance: tuple[float, float] | None) -> bool:
+    e, a = pair.expected, pair.actual
+    if isinstance(e, torch.Tensor) and isinstance(a, torch.Tensor):
+        if e.shape != a.shape:
+            return False
+        rtol, atol = _tolerances(e.dtype, tolerance)
+        e, a = _plain(e), _plain(a)
+        return bool(torch.isclose(a, e, rtol, atol, equal_nan=True).all())
+    if isinstance(e, float) and isinstance(a, (int, float)):
+        return _close(_Pair(pair.name, torch.tensor(e), torch.tensor(float(a)), pair.find), tolerance)
+    return not isinstance(e, (int, str, bool)) or e == a
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def _judged(pair: _Pair, referee: _Referee, tolerance: tuple[float, float] | None) -> Difference:
+    """The difference in words, and whether float64 calls it rounding."""
+    e, a = pair.expected, pair.actual
+    if not isinstance(e, torch.Tensor) or not isinstance(a, torch.Tensor) or e.shape != a.shape:
+        return Difference(f"{pair.name}: {a!r:.80} instead of {e!r:.80}", rounding=False)
+    e, a = _plain(e), _plain(a)
+    wide = _wide(e), _wide(a)
+    rtol, atol = _tolerances(e.dtype, tolerance)
+    truth = referee.value(pair.find)
+    if truth is None:
+        return Difference(_words(pair.name, *wide, atol, rtol) + "; float64 could not be asked", rounding=False)
+    bad = _against(wide, truth, referee.nudged(pair.find), (rtol, atol))
+    text = _words(pair.name, *wide, atol, rtol)
+    if not bool(bad.any()):
+        return Difference(text + "; float64 does not side against it: rounding", rounding=True)
+    kind = "nan" if _only_compiled_is_not_finite(*wide, truth) else "wrong_result"
+    return Difference(f"{text}; {int(bad.sum())} of them wrong by float64", rounding=False, kind=kind)
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def _only_compiled_is_not_finite(e: torch.Tensor, a: torch.Tensor, truth: torch.Tensor) -> bool:
+    return bool((~a.isfinite() & e.isfinite() & truth.isfinite()).any())
+
+
+def _against(
+    arms: tuple[torch.Tensor, torch.Tensor],
+    truth: torch.Tensor,
+    nudged: list[torch.Tensor],
+    tolerance: tuple[float, float],
+) -> torch.Tensor:
+    """Where the compiled value is further from the truth than rounding accounts for."""
+    expected, actual = arms
+    rtol, atol = tolerance
+    apart = ~torch.isclose(actual, expected, rtol, atol, equal_nan=True)
+    own = (expected - truth).abs()
+    sway = torch.zeros_like(own)
+    for other in nudged:
+        sway = torch.maximum(sway, (other - truth).abs().nan_to_num(float("inf")))
+    allowed = atol + rtol * truth.abs() + _ALLOWANCE * torch.maximum(own.nan_to_num(0.0), sway)
+    far = ~((actual - truth).abs() <= allowed)
+    agrees = (actual == truth) | (actual.isnan() & truth.isnan())
+    return apart & far & ~agrees
+
+
+def _words(name: str, expected: torch.Tensor, actual: torch.Tensor, atol: float, rtol: float) -> str:
+    apart = ~torch.isclose(actual, expected, rtol, atol, equal_nan=True)
+    worst = (actual - expected).abs()[apart].nan_to_num(float("inf")).max().item() if bool(apart.any()) else 0.0
+    count, total = int(apart.sum()), apart.numel()
+    return f"{name} differs in {count} of {total} elements, by up to {worst:.3g} (rtol {rtol:g}, atol {atol:g})"
+
+
+class _Referee:
+    """The same call in float64, run when it is first asked for."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._arms: list[Arm] | None = None
+
+    def value(self, find: Callable[[Arm], Any]) -> torch.Tensor | None:
+        """The true value, or None where the function does not run in float64."""
+        arm = self._run()[0]
+        return _found(arm, find)
+
+    def nudged(self, find: Callable[[Arm], Any]) -> list[torch.Tensor]:
+        """The values with inputs moved by a unit in their last place."""
+        found = (_found(arm, find) for arm in self._run()[1:])
+        return [value for value in found if value is not None]
+
+    def _run(self) -> list[Arm]:
+        if self._arms is None:
+            self._arms = [self._in_float64(seed) for seed in range(_NUDGES + 1)]
+        return self._arms
+
+    def _in_float64(self, seed: int) -> Arm:
+        generator = torch.Generator().manual_seed(seed) if seed else None
+        arguments = pytree.tree_map(lambda leaf: _widened(leaf, generator), self._call.copies())
+        with _float64_state(self._call, generator):
+            return run_arm(self._call, _float64(self._call.function), arguments)
+
+
+def _found(arm: Arm, find: Callable[[Arm], Any]) -> torch.Tensor | None:
+    if arm.error is not None:
+        return None
+    try:
+        value = find(arm)
+    except IndexError:
+        return None
+    return _wide(_plain(value)) if isinstance(value, torch.Tensor) else None
+
+
+def _widened(leaf: Any, generator: torch.Generator | None) -> Any:
+    if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+        return leaf
+    wide = _wide(leaf.detach())
+    if generator is not None:
+        signs = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device) * 2 - 1
+        wide = wide * (1 + signs * torch.finfo(leaf.dtype).eps)
+    return wide.requires_grad_(leaf.requires_grad)
+
+
+@contextmanager
+def _float64_state(call: Call, generator: torch.Generator | None) -> Any:
+    """Parameters and buffers in float64 for a while."""
+    narrow = [t.data for t in call.state]
+    saved, call._saved = call._saved, [_widened(t, generator).detach() for t in call._saved]
+    try:
+        for tensor, wide in zip(call.state, call._saved, strict=True):
+            tensor.data = wide.clone()
+        yield
+    finally:
+        call._saved = saved
+        for tensor, data in zip(call.state, narrow, strict=True):
+            tensor.data = data
+        call.restore()
+
+
+def _float64(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            with _Widen():
+                return function(*args, **kwargs)
+        finally:
+            torch.set_default_dtype(before)
+
+    return call
+
+
+class _Widen(TorchDispatchMode):
+    """Every operator in float64, also where the program asks for less: a cast is where rounding happens."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = pytree.tree_map(_wide_argument, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+_WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+    torch.complex32: torch.complex128,
+}
+
+
+def _wide_argument(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return _WIDE.get(value, value)
+    if isinstance(value, torch.Tensor) and value.dtype in _WIDE:
+        return value.to(_WIDE[value.dtype])
+    return value
