@@ -69,6 +69,7 @@ def _verdict(bisection: _Bisection) -> tuple[Verdict, Outcome]:
 
 def _first_run(bisection: _Bisection) -> Outcome:
     """As written, in a fresh interpreter; up to ``repeat`` times until it fails."""
+    bisection.search.runner.warm_up()
     for _ in range(bisection.options.repeat):
         outcome = bisection.search.fresh(bisection.base)
         if not outcome.passed:
@@ -91,7 +92,7 @@ def _passes(first: Outcome) -> Verdict:
 def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
     """Goes over to forks where a fork shows the same failure, else stays with fresh interpreters."""
     search, facts = bisection.search, first.facts or {}
-    reason = search.runner.start_forks(threads=_threads(facts), warm=True)
+    reason = search.runner.start_forks(threads=_threads(facts))
     if reason:
         bisection.notes.append(f"each trial runs the whole program: {reason}")
     top = top_rung(facts.get("backends", ()))

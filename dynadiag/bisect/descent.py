@@ -83,9 +83,16 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
         points = {p.key: p for outcome in outcomes for p in outcome.points if p.group == name}
         finding = _within(_Class(search, base, name, points), seen)
         if finding.confirmed:
-            return replace(finding, notes=(*notes, *finding.notes))
+            return replace(finding, culprits=_blamed(finding.culprits, seen), notes=(*notes, *finding.notes))
         notes.extend(finding.notes)
     return Finding(notes=tuple(notes))
+
+
+def _blamed(culprits: tuple[Culprit, ...], seen: Outcome) -> tuple[Culprit, ...]:
+    """A frame's own line is its ``def``; the line that the failure itself names says more."""
+    if len(culprits) != 1 or culprits[0].group != "frame" or not seen.lines:
+        return culprits
+    return (replace(culprits[0], lines=seen.lines),)
 
 
 def _candidates(search: Search, base: Plan, classes: Sequence[str]) -> Iterable[str]:

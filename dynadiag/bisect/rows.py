@@ -41,6 +41,7 @@ def outcome_from_json(text: str) -> Outcome:
         exit_code=data.get("exit_code"),
         invalid=data.get("invalid"),
         witness=tuple(data.get("witness", ())),
+        lines=tuple((file, line) for file, line in data.get("lines", ())),
         points=tuple(Point.from_json(p) for p in data.get("points", ())),
         facts=data.get("facts") or {},
         notes=tuple(data.get("notes", ())),

@@ -63,7 +63,7 @@ class Call:
 
 
 def _copied(arguments: Arguments) -> Arguments:
-    return pytree.tree_map(_Copier(), arguments)  # type: ignore[no-any-return]
+    return pytree.tree_map(_Copier(), arguments)
 
 
 class _Copier:

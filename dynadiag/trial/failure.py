@@ -10,10 +10,12 @@ from types import TracebackType
 
 from dynadiag.trial.signature import Signature
 
-__all__ = ["of_exception", "witness_of"]
+__all__ = ["of_exception", "user_lines", "witness_of"]
 
 _TARGET = re.compile(r"^\s*target: (\S+)", re.M)
 _NODE = re.compile(r"While executing %(\w+)")
+_USER_CODE = "from user code:"
+_FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MESSAGE_LIMIT = 20_000
 
 
@@ -36,6 +38,16 @@ def witness_of(error: BaseException) -> tuple[str, ...]:
     text = str(error)
     notes = "".join(getattr(error, "__notes__", ()))
     return tuple(dict.fromkeys(_TARGET.findall(text) + _NODE.findall(text + notes)))
+
+
+def user_lines(error: BaseException) -> list[tuple[str, int]]:
+    """The line of the user's that torch blames, where its message or the exception itself holds a user stack."""
+    stack = getattr(error, "real_stack", None)
+    if stack:
+        return [(stack[-1].filename, stack[-1].lineno)]
+    _, found, after = str(error).rpartition(_USER_CODE)
+    entries = _FILE_LINE.findall(after.split("\n\n")[0]) if found else []
+    return [(file, int(line)) for file, line in entries[-1:]]
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -45,7 +45,8 @@ class Outcome:
     """What one trial showed.
 
     ``signature`` is ``None`` where it passed. ``invalid`` says why the trial could not be run at all, which
-    says nothing about the candidate. ``witness`` names the nodes that the failure itself named, ``facts`` what
+    says nothing about the candidate. ``witness`` and ``lines`` are nodes and user lines that the failure named,
+    ``facts`` what
     the worker saw on the way (backends, thread count), ``tail`` the end of what was printed.
     """
 
@@ -55,6 +56,7 @@ class Outcome:
     exit_code: int | None = None
     invalid: str | None = None
     witness: tuple[str, ...] = ()
+    lines: tuple[tuple[str, int], ...] = ()
     points: tuple[Point, ...] = ()
     facts: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()

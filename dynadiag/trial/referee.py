@@ -17,7 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynadiag.trial.arms import Arm, Arguments, Call, run_arm
+from dynadiag.trial.arms import Arm, Call, run_arm
 
 __all__ = ["Difference", "differences"]
 

@@ -42,6 +42,7 @@ class Runner:
     fresh_caches: bool = False
     _threads: int = 1
     _zygote: _Server | None = None
+    _warming: _Server | None = None
     _checkpoint: _Server | None = None
     _scratch: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dynadiag-")))
     notes: list[str] = field(default_factory=list)
@@ -76,21 +77,28 @@ class Runner:
             self.stop_forks()
             return self.fresh(plan)
 
-    def start_forks(self, threads: int, warm: bool, checkpoint: bool = True) -> str | None:
+    def warm_up(self) -> None:
+        """Starts the zygote and does not wait for it: loading torch takes as long as a first run."""
+        if self._warming is None and self._zygote is None:
+            self._warming = _start_zygote(self)
+
+    def start_forks(self, threads: int, checkpoint: bool = True) -> str | None:
         """Has a zygote ready, and where possible a checkpoint. Returns why there is none, where there is none."""
         self._threads = threads
-        try:
-            self._zygote = _start_zygote(self, warm)
-        except (ConnectionError, EOFError, TimeoutError) as error:
-            self.stop_forks()
-            return f"no process to fork trials from ({error})"
+        self.warm_up()
+        server, self._warming = self._warming, None
+        if server is None or not server.wait(_START_LIMIT).get("ready"):
+            if server is not None:
+                server.stop()
+            return "no process to fork trials from could be started"
+        self._zygote = server
         return self._start_checkpoint() if checkpoint else None
 
     def stop_forks(self) -> None:
-        for server in (self._checkpoint, self._zygote):
+        for server in (self._checkpoint, self._zygote, self._warming):
             if server is not None:
                 server.stop()
-        self._checkpoint = self._zygote = None
+        self._checkpoint = self._zygote = self._warming = None
 
     def drop_checkpoint(self) -> bool:
         """Fork from before the program instead, where forking in its middle shows something else.
@@ -104,7 +112,7 @@ class Runner:
         return True
 
     def _request(self) -> dict[str, Any]:
-        return {"program": self.program.to_json(), "cwd": str(Path.cwd())}
+        return {"program": self.program.to_json(), "cwd": str(Path.cwd()), "threads": self._threads}
 
     def _start_checkpoint(self) -> str | None:
         assert self._zygote is not None
@@ -185,12 +193,12 @@ def _default_cache() -> str:
     return str(Path(tempfile.gettempdir()) / f"torchinductor_{user}")
 
 
-def _start_zygote(runner: Runner, warm: bool) -> _Server:
+def _start_zygote(runner: Runner) -> _Server:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = _environment(runner, runner._scratch)
     own = dict.fromkeys(zygote.OWN_ENVIRONMENT, "1")
     before = {name: os.environ.get(name) for name in own}
-    settings = {"hooks": list(runner.hooks), "warm": warm, "environment": before, "threads": runner._threads}
+    settings = {"hooks": list(runner.hooks), "environment": before}
     process = subprocess.Popen(
         [sys.executable, "-c", zygote.BOOT, str(theirs.fileno()), json.dumps(settings)],
         env=environment | own,
@@ -201,11 +209,7 @@ def _start_zygote(runner: Runner, warm: bool) -> _Server:
         start_new_session=True,
     )
     theirs.close()
-    server = _Server(ours, process.pid, process)
-    if not server.wait(_START_LIMIT).get("ready"):
-        server.stop()
-        raise EOFError("it did not start")
-    return server
+    return _Server(ours, process.pid, process)
 
 
 @contextmanager
@@ -276,6 +280,7 @@ def _outcome(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> Ou
         exit_code=code,
         invalid="out of memory" if seen.stopped == "memory" else None,
         witness=_witness(seen),
+        lines=tuple((str(file), int(line)) for file, line in end.get("lines", ())),
         points=tuple(Point.from_json(e) for e in seen.events if e["event"] == "point"),
         facts=_merged_facts(seen, end),
         notes=_notes(seen, end, plan),

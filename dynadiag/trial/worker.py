@@ -121,7 +121,8 @@ def _exited(error: SystemExit) -> int:
 
 def _failed(error: BaseException) -> int:
     signature = failure.of_exception(error, TRIAL.plan.rung)
-    TRIAL.send("end", failure=signature.to_json(), witness=failure.witness_of(error), facts=_facts())
+    named = failure.witness_of(error), failure.user_lines(error)
+    TRIAL.send("end", failure=signature.to_json(), witness=named[0], lines=named[1], facts=_facts())
     _print_traceback(error)
     return 1
 

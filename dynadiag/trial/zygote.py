@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -49,14 +50,13 @@ def main(descriptor: int, settings: str) -> NoReturn:
     channel = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
     worker.prepare(options["hooks"])
-    if options["warm"]:
-        _warm()
+    _warm()
     _restore_environment(options["environment"])
     send(channel, {"ready": True})
     request, descriptors = serve(channel)
     checkpoint = descriptors.pop() if request.get("checkpoint") else None
     _become_trial(request, descriptors)
-    _run(request, checkpoint, options["threads"])
+    _run(request, checkpoint)
 
 
 def _restore_environment(environment: dict[str, str | None]) -> None:
@@ -115,17 +115,27 @@ def _become_trial(request: dict[str, Any], descriptors: list[int]) -> None:
     TRIAL.start(Plan.from_json(request["plan"]))
 
 
-def _run(request: dict[str, Any], checkpoint: int | None, threads: int) -> NoReturn:
+def _run(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
     import torch
 
     os.chdir(request["cwd"])
-    random.seed()
-    torch.seed()
+    threads = int(request["threads"])
+    _reseed()
     if checkpoint is None:
         torch.set_num_threads(threads)
     else:
         _Checkpoint(socket.socket(fileno=checkpoint), threads).arm()
     worker.conduct(Program.from_json(request["program"]))
+
+
+def _reseed() -> None:
+    """Each fresh interpreter has random numbers of its own until it is seeded; so has each fork."""
+    import torch
+
+    random.seed()
+    torch.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
 
 
 class _Checkpoint:
