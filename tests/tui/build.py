@@ -1,0 +1,229 @@
+"""Recordings made by hand: a journal of the events that a program would have left, folded. No torch is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dynadiag.recording.digest import Digest
+from dynadiag.recording.fold import fold
+from dynadiag.recording.journal import Journal
+
+FILE = "/home/user/project/prog.py"
+SOURCE = """import torch
+
+
+@torch.compile
+def f(x):
+    y = x.sin()
+    z = torch.relu(y)
+    print(z.shape)
+    return z + 1
+
+
+for size in (4, 5):
+    f(torch.randn(size))
+"""
+DYNAMO = f"""class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "f32[4][1]cpu"):
+        l_x_ = L_x_
+
+        # File: {FILE}:6 in f, code: y = x.sin()
+        y: "f32[4][1]cpu" = l_x_.sin();  l_x_ = None
+
+        # File: {FILE}:7 in f, code: z = torch.relu(y)
+        z: "f32[4][1]cpu" = torch.relu(y);  y = None
+        return (z,)
+"""
+POST_GRAD = f"""class <lambda>(torch.nn.Module):
+    def forward(self, arg0_1: "f32[4][1]cpu"):
+        # File: {FILE}:6 in f, code: y = x.sin()
+        sin: "f32[4][1]cpu" = torch.ops.aten.sin.default(arg0_1);  arg0_1 = None
+
+        # File: {FILE}:7 in f, code: z = torch.relu(y)
+        relu: "f32[4][1]cpu" = torch.ops.aten.relu.default(sin);  sin = None
+        return (relu,)
+"""
+MODULE = """# AOT ID: ['0_inference']
+import torch
+async_compile = AsyncCompile()
+
+
+# kernel path: /tmp/k.py
+# Topologically Sorted Source Nodes: [y], Original ATen: [aten.sin]
+# Source node to ATen node mapping:
+#   y => sin
+triton_poi_fused_sin_0 = async_compile.triton('triton_poi_fused_sin_0', '''
+import triton
+
+@triton.jit
+def triton_poi_fused_sin_0(in_ptr0, out_ptr0):
+    tmp0 = tl.load(in_ptr0)
+''', device_str='cuda')
+
+
+cpp_fused_relu_1 = async_compile.cpp_pybinding(['const float*'], r'''
+extern "C"  void  kernel(const float* in_ptr0)
+{
+    auto tmp0 = in_ptr0[0];
+}
+''')
+
+
+class Runner:
+    def call(self, args):
+        arg0_1, = args
+        cpp_fused_relu_1(arg0_1)
+        # Topologically Sorted Source Nodes: [z], Original ATen: [aten.relu]
+        extern_kernels.addmm(arg0_1)
+        return (buf7, )
+"""
+GUARDS = """
+TREE_GUARD_MANAGER:
++- RootGuardManager
+| +- GuardManager: source=L['x'], accessed_by=FrameLocalsGuardAccessor(key='x', framelocals_idx=0), type=<class 'torch.Tensor'>
+| | +- TENSOR_MATCH: check_tensor(L['x'], Tensor, torch.float32, size=[4], stride=[1])  # y = x.sin()  # prog.py:6 in f
+"""
+BREAK = f"""Graph break in user code at {FILE}:8
+Graph Break Reason: Failed to trace builtin operator
+  Explanation: Dynamo does not know how to trace builtin operator `print`
+  Hint: Avoid calling builtin `print`.
+
+  Developer debug context: builtin print
+
+ For more details about this graph break, please visit: https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html
+"""
+
+Events = list[tuple[dict[str, Any], str | None]]
+
+
+def at(compile_id: str) -> dict[str, int]:
+    """The context that torch gives to an event of this compile."""
+    frame, compile_ = compile_id.split("/")
+    return {"frame_id": int(frame), "frame_compile_id": int(compile_), "attempt": 0}
+
+
+def run_events(target: str = "prog.py") -> Events:
+    """How the recorder begins."""
+    header = {
+        "target": target,
+        "argv": [target],
+        "cwd": "/home/user/project",
+        "torch": "2.13.0",
+        "python": "3.11.7",
+        "pid": 1,
+        "host": "elsewhere",
+        "started": 1.0e9,
+        "device": "cpu",
+    }
+    return [({"dynadiag_run": header}, None)]
+
+
+def end_events(code: int = 0) -> Events:
+    """How it ends."""
+    return [({"dynadiag_end": {"seconds": 2.5, "notes": []}}, None), ({"dynadiag_exit": {"code": code}}, None)]
+
+
+def compile_events(compile_id: str, *, seconds: float = 1.0, graph: str = DYNAMO, module: str = MODULE) -> Events:
+    """One compile of `f`, with graphs, guards and generated code."""
+    here = at(compile_id)
+    stack = [
+        {"line": 13, "name": "<module>", "filename": FILE},
+        {"line": 5, "name": "f", "filename": FILE},
+    ]
+    metrics = {
+        "entire_frame_compile_time_s": seconds,
+        "backend_compile_time_s": seconds * 0.9,
+        "inductor_compile_time_s": seconds * 0.7,
+        "code_gen_time_s": seconds * 0.5,
+        "has_guarded_code": True,
+        "co_filename": FILE,
+        "co_firstlineno": 4,
+        "co_name": "f",
+    }
+    return [
+        ({"dynadiag_frame": {"file": FILE, "line": 5, "function": "f"}, **here}, None),
+        ({"dynamo_start": {"stack": stack}, **here}, None),
+        ({"dynamo_output_graph": {"sizes": {}}, **here}, graph),
+        ({"artifact": {"name": "inductor_post_grad_graph", "encoding": "string"}, **here}, POST_GRAD),
+        ({"inductor_output_code": {"filename": "/tmp/k.py"}, **here}, module),
+        ({"dynamo_cpp_guards_str": {}, **here}, GUARDS),
+        ({"compilation_metrics": metrics, **here}, None),
+    ]
+
+
+def break_events(compile_id: str) -> Events:
+    """A graph break at the print."""
+    data = {
+        "file": FILE,
+        "line": 8,
+        "column": 4,
+        "end_line": 8,
+        "end_column": 18,
+        "function": "f",
+        "gb_type": "Failed to trace builtin operator",
+        "stack": [{"filename": FILE, "line": 8, "name": "f"}],
+    }
+    return [
+        ({"dynadiag_break": data, **at(compile_id)}, None),
+        ({"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **at(compile_id)}, BREAK),
+    ]
+
+
+def recompile_events(compile_id: str, was: str, now: str) -> Events:
+    """Why a frame is compiled again."""
+    reason = {
+        "guard": f"tensor 'x' size mismatch at index 0. expected {was}, actual {now}",
+        "source": "L['x'].size()[0]",
+        "was": was,
+        "now": now,
+        "against": "0/0",
+        "file": FILE,
+        "line": 6,
+    }
+    data = {"file": FILE, "line": 5, "function": "f", "failures": [reason]}
+    artifact = {"artifact": {"name": "recompile_reasons", "encoding": "json"}, **at(compile_id)}
+    return [({"dynadiag_recompile": data, **at(compile_id)}, None), (artifact, "[]")]
+
+
+def trial_events(number: int, status: str) -> Events:
+    """One trial of a search."""
+    candidate = f'{{"rung": "inductor", "number": {number}}}'
+    data = {"pid": 100 + number, "candidate": candidate, "outcome": f'{{"status": "{status}"}}', "seconds": 0.5}
+    return [({"dynadiag_trial": data}, None)]
+
+
+def source_events(text: str = SOURCE) -> Events:
+    return [({"dynadiag_source": {"file": FILE}}, text)]
+
+
+def program() -> Events:
+    """A program with a break, a recompile, graphs and kernels."""
+    return [
+        *run_events(),
+        *source_events(),
+        *break_events("0/0"),
+        *compile_events("0/0", seconds=3.0),
+        *recompile_events("0/1", "4", "5"),
+        *compile_events("0/1"),
+        *end_events(),
+    ]
+
+
+def journal(path: Path, events: Iterable[tuple[Mapping[str, Any], str | None]]) -> Path:
+    """Write a journal; its process runs elsewhere, so whoever opens it folds it."""
+    made = Journal.create(path)
+    for metadata, payload in events:
+        made.append(metadata, payload)
+    made.close()
+    return path
+
+
+def recording(folder: Path, events: Iterable[tuple[Mapping[str, Any], str | None]], name: str = "run") -> Path:
+    """Write a recording."""
+    log = journal(folder / f"{name}.log", events)
+    path = folder / f"{name}.dynadiag"
+    fold(log, path, Digest())
+    log.unlink()
+    return path

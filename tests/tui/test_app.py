@@ -1,0 +1,145 @@
+"""The browser as a user drives it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen
+from tui.app import Browser
+from tui.views import VIEWS
+from tui.views.code import CodeView
+from tui.widgets import CodePane
+
+
+def _app(pilot: object) -> Browser:
+    app = pilot.app  # type: ignore[attr-defined]
+    assert isinstance(app, Browser)
+    return app
+
+
+async def test_the_first_screen_says_what_to_look_at(program: Path) -> None:
+    async with browsing(program) as pilot:
+        text = screen(pilot)
+    assert "torch 2.13.0" in text
+    assert "Not one graph: 1 graph break in the way." in text
+    assert "GB0059" in text
+    assert "prog.py:8" in text
+    assert "4 → 5" in text
+    assert "3.0 s" in text
+
+
+async def test_enter_goes_from_the_overview_to_the_break_and_to_its_line_and_back_returns(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "enter")
+        assert _app(pilot).current.NAME == "breaks"
+        assert "print(z.shape)" in screen(pilot)
+        assert "^^^^^^^^^^^^^^" in screen(pilot)
+        await press(pilot, "enter")
+        pane = _app(pilot).focused
+        assert isinstance(pane, CodePane)
+        assert pane.text_of(pane.cursor) == "    print(z.shape)"
+        await press(pilot, "backspace")
+        assert _app(pilot).current.NAME == "breaks"
+        await press(pilot, "backspace")
+        assert _app(pilot).current.NAME == "overview"
+        await press(pilot, "L")
+        assert _app(pilot).current.NAME == "breaks"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+async def test_every_screen_opens_by_its_number(program: Path, size: tuple[int, int]) -> None:
+    async with browsing(program, size) as pilot:
+        for number, view in enumerate(VIEWS, 1):
+            await press(pilot, str(number))
+            assert _app(pilot).current.NAME == view.NAME
+            assert _app(pilot).focused is not None
+            assert len(screen(pilot).strip().splitlines()) > 3
+
+
+async def test_the_cursor_on_a_line_lights_its_lines_in_every_pane(program: Path) -> None:
+    async with browsing(program, (200, 60)) as pilot:
+        await press(pilot, "3")
+        view = _app(pilot).current
+        assert isinstance(view, CodeView)
+        source = view.pane("source")
+        source.go(6)  # z = torch.relu(y)
+        await press(pilot)
+        lit = {name: [pane.text_of(i).strip() for i in pane.lit] for name, pane in view.panes().items()}
+    assert lit["source"] == ["z = torch.relu(y)"]
+    assert lit["dynamo"][-1].startswith("z: ")
+    assert lit["later"][-1].startswith("relu: ")
+    assert "extern_kernels.addmm(arg0_1)" in lit["kernel"]
+    assert "cpp_fused_relu_1(arg0_1)" in lit["kernel"]
+
+
+async def test_a_line_without_counterparts_says_so(program: Path) -> None:
+    async with browsing(program, (200, 60)) as pilot:
+        await press(pilot, "3")
+        _app(pilot).current.query_one("#pane-source", CodePane).go(0)
+        await press(pilot)
+        assert "no mapping" in screen(pilot)
+
+
+async def test_enter_in_code_jumps_to_the_counterpart(program: Path) -> None:
+    async with browsing(program, (200, 60)) as pilot:
+        await press(pilot, "3")
+        _app(pilot).current.query_one("#pane-source", CodePane).go(5)
+        await press(pilot, "enter")
+        pane = _app(pilot).focused
+        assert isinstance(pane, CodePane)
+        assert pane.id == "pane-dynamo"
+        assert "y = x.sin()" in pane.text_of(pane.cursor)
+
+
+async def test_search_finds_and_goes_on(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "slash", *"size", "enter")
+        pane = _app(pilot).focused
+        assert isinstance(pane, CodePane)
+        first = pane.cursor
+        assert "size" in pane.text_of(first)
+        await press(pilot, "n")
+        assert pane.cursor != first
+        await press(pilot, "N")
+        assert pane.cursor == first
+
+
+async def test_filter_keeps_matching_rows_and_escape_brings_all_back(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "7", "f", *"relu", "enter")
+        table = _app(pilot).focused
+        assert [row.cells[3] for row in table.rows] == ["cpp_fused_relu_1", "cpp_fused_relu_1"]  # type: ignore[union-attr]
+        await press(pilot, "escape")
+        assert len(table.rows) == 6  # type: ignore[union-attr]
+
+
+async def test_help_lists_every_binding_of_the_screen(program: Path) -> None:
+    async with browsing(program, (100, 90)) as pilot:
+        await press(pilot, "3", "question_mark")
+        text = screen(pilot)
+        for words in ("compare with the stage before", "next match", "every action", "open in $EDITOR"):
+            assert words in text
+        await press(pilot, "escape")
+        assert "compare with" not in screen(pilot).splitlines()[2]
+
+
+async def test_a_small_terminal_gets_a_clear_word(program: Path) -> None:
+    async with browsing(program, (20, 5)) as pilot:
+        assert "too small" in screen(pilot)
+
+
+async def test_text_of_a_recording_is_shown_as_text(tmp_path: Path) -> None:
+    nasty = "[bold red]x[/] \x1b[31m\x9b31m\u202e $(rm)"
+    events = build.program()
+    events[0][0]["dynadiag_run"]["target"] = nasty
+    events[1] = (events[1][0], f"{nasty}\n" * 3 + build.SOURCE)
+    path = build.recording(tmp_path, events)
+    async with browsing(path) as pilot:
+        assert "[bold red]x[/]" in screen(pilot)
+        assert "\\x1b[31m" in screen(pilot)
+        for number in range(1, 10):
+            await press(pilot, str(number))
+            assert not {"\x1b", "\x9b", "\u202e"} & set(screen(pilot))

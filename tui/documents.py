@@ -1,0 +1,103 @@
+"""Documents: the texts that the panes show, and what can be shown of a compile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from dynadiag.recording.records import Compile, Graph, Kernel
+from tui.lexing import Region
+
+__all__ = ["Document", "Ref", "preferred", "refs_of", "regions_of", "split"]
+
+# A kernel's own code stands as a string in the generated module.
+_KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
+_LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "cuda": "cuda", "metal": "cpp", "triton": "python"}
+_SUFFIXES = {".py": "python", ".pyi": "python", ".cpp": "cpp", ".cc": "cpp", ".h": "cpp", ".cu": "cuda"}
+
+_AFTER = ("post_grad", "forward", "inference", "backward", "joint")  # which later stage a pane shows first
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A document that can be read. ``key`` is its own within the recording."""
+
+    key: str  # "source:FILE", "event:INDEX", "diff:INDEX:INDEX"
+    kind: str  # "source" | "graph" | "kernel" | "diff" | "event"
+    title: str
+    compile_id: str | None = None
+    graph: int | None = None  # the index of the graph, for its nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text in lines, as it is in the recording: it is cleaned where it is drawn."""
+
+    ref: Ref
+    lines: Sequence[str]
+    regions: tuple[Region, ...]
+    note: str = ""  # why it is empty, where it is
+
+
+def split(text: str) -> list[str]:
+    """Lines as editors count them: only at line ends, not at the separators that ``splitlines`` takes for one."""
+    lines = text.split("\n")
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
+def regions_of(ref: Ref, lines: Sequence[str]) -> tuple[Region, ...]:
+    """Which language each stretch of a document is in."""
+    if ref.kind == "kernel":
+        return _kernel_regions(lines)
+    if ref.kind == "source":
+        return ((0, _SUFFIXES.get(PurePath(ref.title).suffix, "python")),)
+    return ((0, {"graph": "python", "diff": "diff"}.get(ref.kind, "text")),)
+
+
+def _kernel_regions(lines: Sequence[str]) -> tuple[Region, ...]:
+    regions: list[Region] = [(0, "python")]
+    inside = False
+    for number, line in enumerate(lines):
+        if not inside and (found := _KERNEL.match(line)):
+            regions.append((number + 1, _LANGUAGES.get(found[1], "cpp")))
+            inside = True
+        elif inside and line.startswith(("'''", '"""')):
+            regions.append((number + 1, "python"))  # the quotes end the kernel; to Python they would begin a string
+            inside = False
+    return tuple(region for place, region in enumerate(regions) if region[0] not in {r[0] for r in regions[:place]})
+
+
+def refs_of(item: Compile, graphs: Sequence[Graph], kernels: Sequence[Kernel]) -> dict[str, list[Ref]]:
+    """What the panes can show of a compile: its source, Dynamo's graphs, later graphs, generated modules."""
+    source = [Ref(f"source:{item.file}", "source", item.file)] if item.file else []
+    made = [_graph_ref(graph) for graph in graphs]
+    dynamo = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage == "dynamo"]
+    later = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage != "dynamo"]
+    return {"source": source, "dynamo": dynamo, "later": later, "kernel": _modules(kernels)}
+
+
+def _graph_ref(graph: Graph) -> Ref:
+    return Ref(f"event:{graph.event}", "graph", f"{graph.stage} graph", graph.compile_id, graph.index)
+
+
+def _modules(kernels: Sequence[Kernel]) -> list[Ref]:
+    """One document for each generated module, whatever the number of its kernels."""
+    found: dict[int, list[str]] = {}
+    for kernel in kernels:
+        if kernel.event is not None:
+            found.setdefault(kernel.event, []).append(kernel.name)
+    return [
+        Ref(f"event:{event}", "kernel", f"generated code {place} of {len(found)}", kernels[0].compile_id)
+        for place, event in enumerate(found, 1)
+    ]
+
+
+def preferred(later: Sequence[Ref]) -> int:
+    """Which of the later stages to begin with: the last that all kernels come from."""
+    for stage in _AFTER:
+        for place, ref in enumerate(later):
+            if ref.title == f"{stage} graph":
+                return place
+    return 0

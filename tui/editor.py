@@ -1,0 +1,54 @@
+"""Opening what is shown in the user's own editor, at the line."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+from textual.app import App, SuspendNotSupported
+
+from tui.documents import Document
+
+__all__ = ["command_for", "edit"]
+
+# Editors that take the line as `file:line`; the others take `+line file`, as vi does.
+_COLON = frozenset({"subl", "zed", "hx", "helix"})
+_GOTO = frozenset({"code", "codium", "cursor"})
+_SUFFIXES = {"graph": ".py", "kernel": ".py", "diff": ".diff"}
+
+
+def command_for(editor: str, path: Path, line: int) -> list[str]:
+    """The command line that opens a file at a line."""
+    words = shlex.split(editor) or ["vi"]
+    name = Path(words[0]).name
+    if name in _GOTO:
+        return [*words, "--goto", f"{path}:{line}"]
+    if name in _COLON:
+        return [*words, f"{path}:{line}"]
+    return [*words, f"+{line}", str(path)]
+
+
+def edit(app: App[int], document: Document, line: int) -> str | None:
+    """Open a document; the user's own file where it is there, else a copy. What went wrong, or ``None``."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    own = Path(document.ref.title)
+    try:
+        if document.ref.kind == "source" and own.is_file():
+            return _run(app, command_for(editor, own, line))
+        with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
+            copy = Path(folder, f"shown{_SUFFIXES.get(document.ref.kind, '.txt')}")
+            copy.write_text("\n".join(document.lines) + "\n", encoding="utf-8")
+            return _run(app, command_for(editor, copy, line))
+    except SuspendNotSupported:
+        return "this terminal cannot be handed to an editor"
+    except OSError as error:
+        return f"{editor}: {error.strerror}; set $EDITOR"
+
+
+def _run(app: App[int], command: list[str]) -> str | None:
+    with app.suspend():
+        code = subprocess.run(command, check=False).returncode
+    return None if code == 0 else f"{command[0]} ended with {code}"

@@ -1,0 +1,215 @@
+"""The compiles as a tree: by the calls that led to them, then by compile id, then what each made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dynadiag.explain import Explanation
+from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel
+from dynadiag.render.paths import place
+from dynadiag.render.words import count, duration
+from tui.location import Location
+from tui.roles import Fragment, Line, line, one_line
+from tui.widgets.tree import Branch
+
+__all__ = ["Forest", "compile_lines", "forest"]
+
+_OUTCOME = {
+    "ok": ("✓ ok", "good"),
+    "break": ("⚡break", "break"),
+    "error": ("✗ error", "error"),
+    "skipped": ("- skipped", "dim"),
+}
+_KERNELS = 200  # kernels of one compile in the tree; the kernels' own screen has them all
+
+
+@dataclass(slots=True)
+class Forest:
+    """What the explanation has, by compile id."""
+
+    explanation: Explanation
+    graphs: dict[str, list[Graph]] = field(default_factory=dict)
+    kernels: dict[str, list[Kernel]] = field(default_factory=dict)
+    breaks: dict[str, list[Break]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, explanation: Explanation) -> Forest:
+        made = cls(explanation)
+        for graph in explanation.graphs:
+            made.graphs.setdefault(graph.compile_id, []).append(graph)
+        for kernel in explanation.kernels:
+            made.kernels.setdefault(kernel.compile_id, []).append(kernel)
+        for item in explanation.breaks:
+            made.breaks.setdefault(item.compile_id, []).append(item)
+        return made
+
+    @property
+    def cwd(self) -> str | None:
+        return self.explanation.run.cwd
+
+
+@dataclass(slots=True)
+class _Call:
+    """A frame of the user's that compiles came from."""
+
+    children: dict[Frame, _Call] = field(default_factory=dict)
+    compiles: list[Compile] = field(default_factory=list)
+    order: list[_Call | Compile] = field(default_factory=list)
+    frame: Frame | None = None
+
+
+def forest(made: Forest) -> list[Branch]:
+    """The roots of the tree."""
+    root = _Call()
+    for item in made.explanation.compiles:
+        here = root
+        for frame in item.user_stack[:-1]:
+            if frame not in here.children:
+                here.children[frame] = _Call(frame=frame)
+                here.order.append(here.children[frame])
+            here = here.children[frame]
+        here.order.append(item)
+    return _branches(root, "", made)
+
+
+def _branches(call: _Call, path: str, made: Forest) -> list[Branch]:
+    return [
+        _compile(item, made) if isinstance(item, Compile) else _call(item, f"{path}/{place_}", made)
+        for place_, item in enumerate(call.order)
+    ]
+
+
+def _call(call: _Call, path: str, made: Forest) -> Branch:
+    """A frame; frames that lead to one other frame only stand on one line with it."""
+    frames = [call.frame]
+    while len(call.order) == 1 and isinstance(call.order[0], _Call):
+        call = call.order[0]
+        frames.append(call.frame)
+    last = frames[-1]
+    at = place(last.file, last.line, None, made.cwd) if last else "?"
+    name = one_line(last.function) if last else "?"
+    parts: list[Fragment] = [(at, ""), (f" in {name}", "dim")]
+    if len(frames) > 1:
+        parts.append((f"  ({len(frames) - 1} calls above)", "dim"))
+    target = Location("code", document=f"source:{last.file}", line=last.line) if last else None
+    return Branch(f"call{path}", tuple(parts), target, lambda: _branches(call, path, made), open=True)
+
+
+def _compile(item: Compile, made: Forest) -> Branch:
+    mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
+    seconds = duration(item.seconds.total) if item.seconds.total is not None else "-"
+    parts: list[Fragment] = [
+        (f"{one_line(item.compile_id):<5} ", "key"),
+        (f"{mark:<8} ", role),
+        (f"{seconds:>7}  ", ""),
+        (one_line(item.function), "strong"),
+        (f":{item.line}" if item.line else "", "dim"),
+        (f"  {item.attempts} attempts" if item.attempts > 1 else "", "break"),
+    ]
+    target = Location("code", compile_id=item.compile_id)
+    return Branch(f"compile/{item.index}", _kept(parts), target, lambda: _inside(item, made))
+
+
+def _inside(item: Compile, made: Forest) -> list[Branch]:
+    key, id_ = f"compile/{item.index}", item.compile_id
+    found = [
+        Branch(
+            f"{key}/break/{one.index}",
+            _kept([(one_line(one.gb_id or "break"), "break"), (f" {one_line(one.gb_type)}", "")]),
+            Location("breaks", item=one.index if one.cause is None else one.cause),
+        )
+        for one in made.breaks.get(id_, [])
+    ]
+    for graph in made.graphs.get(id_, []):
+        parts: list[Fragment] = [
+            (one_line(graph.stage), ""),
+            (f"  {count(graph.nodes, 'node')}, {count(graph.ops, 'op')}", "dim"),
+        ]
+        found.append(
+            Branch(f"{key}/graph/{graph.index}", tuple(parts), Location("code", id_, document=f"event:{graph.event}"))
+        )
+    found.append(Branch(f"{key}/guards", ((count(item.guards, "guard"), ""),), Location("guards", id_)))
+    for kernel in made.kernels.get(id_, [])[:_KERNELS]:
+        parts = [(f"{kernel.language} ", "dim"), (one_line(kernel.name), "")]
+        found.append(Branch(f"{key}/kernel/{kernel.index}", tuple(parts), Location("kernels", item=kernel.index)))
+    return found
+
+
+def compile_lines(item: Compile, made: Forest) -> list[Line]:
+    """One compile in full."""
+    mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
+    code = Location("code", item.compile_id)
+    lines = [
+        line(
+            (f"{one_line(item.compile_id)}  ", "key"),
+            (one_line(item.function), "strong"),
+            ("  ", ""),
+            (mark, role),
+            to=code,
+        ),
+        line((place(item.file, item.line, None, made.cwd), "dim")),
+        *_failure(item),
+        Line(),
+        *_seconds(item),
+        line(
+            f"{count(item.attempts, 'attempt')}, ", count(item.guards, "guard"), to=Location("guards", item.compile_id)
+        ),
+        *([line(f"FX graph cache: {one_line(item.cache)}")] if item.cache else []),
+        Line(),
+    ]
+    lines += _section("called from", [_frame(frame, made) for frame in item.user_stack[:-1]])
+    lines += _section("breaks", [_break(one, made) for one in made.breaks.get(item.compile_id, [])])
+    lines += _section("graphs", [_graph(one) for one in made.graphs.get(item.compile_id, [])])
+    lines += _section("kernels", [_kernel(one) for one in made.kernels.get(item.compile_id, [])[:_KERNELS]])
+    return lines
+
+
+def _failure(item: Compile) -> list[Line]:
+    if not item.reason and not item.error:
+        return []
+    head = line((one_line(item.error or item.outcome), "error" if item.outcome == "error" else "strong"))
+    return [head, *(line(f"  {text}") for text in (item.reason or "").split("\n")[:40])]
+
+
+def _seconds(item: Compile) -> list[Line]:
+    spent = item.seconds
+    parts = (
+        ("total", spent.total),
+        ("Dynamo", spent.dynamo),
+        ("AOTAutograd and below", spent.aot),
+        ("Inductor and below", spent.inductor),
+        ("code generation", spent.codegen),
+    )
+    known = [f"{name} {duration(value)}" for name, value in parts if value is not None]
+    return [line(", ".join(known) or "no time was recorded")]
+
+
+def _section(title: str, lines: Sequence[Line]) -> list[Line]:
+    return [line((title, "title"), (f"  {len(lines)}", "dim")), *lines, Line()] if lines else []
+
+
+def _frame(frame: Frame, made: Forest) -> Line:
+    target = Location("code", document=f"source:{frame.file}", line=frame.line)
+    return line(place(frame.file, frame.line, None, made.cwd), (f" in {one_line(frame.function)}", "dim"), to=target)
+
+
+def _break(item: Break, made: Forest) -> Line:
+    at = place(item.span.file, item.span.line, None, made.cwd)
+    target = Location("breaks", item=item.index if item.cause is None else item.cause)
+    return line((f"{one_line(item.gb_id or 'break')} ", "break"), one_line(item.gb_type), (f"  {at}", "dim"), to=target)
+
+
+def _graph(item: Graph) -> Line:
+    target = Location("code", item.compile_id, document=f"event:{item.event}")
+    return line(
+        f"{one_line(item.stage):<18}", (f"{count(item.nodes, 'node'):>14}, {count(item.ops, 'op')}", "dim"), to=target
+    )
+
+
+def _kernel(item: Kernel) -> Line:
+    return line((f"{item.language:<8}", "dim"), one_line(item.name), to=Location("kernels", item=item.index))
+
+
+def _kept(parts: Sequence[Fragment]) -> tuple[Fragment, ...]:
+    return tuple(part for part in parts if part[0])

@@ -1,0 +1,73 @@
+"""The help: made of the bindings themselves, so that it cannot be wrong about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+
+from tui.roles import Line, line
+from tui.widgets import CodePane, StyledLines, Table, Tree
+from tui.widgets.lines import Lines
+
+__all__ = ["HelpScreen", "help_lines", "key_of"]
+
+_NAMES = {
+    "slash": "/",
+    "question_mark": "?",
+    "ampersand": "&",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+    "plus": "+",
+    "minus": "-",
+    "colon": ":",
+    "space": "space",
+}
+
+
+def key_of(binding: Binding) -> str:
+    """The keys of a binding as people write them."""
+    return " ".join(_NAMES.get(key, key.replace("ctrl+", "^")) for key in binding.key.split(","))
+
+
+def help_lines(sections: Iterable[tuple[str, Iterable[BindingType]]]) -> list[Line]:
+    """Every binding that has a description, by section."""
+    made: list[Line] = []
+    for title, bindings in sections:
+        own = [item for item in bindings if isinstance(item, Binding) and item.description]
+        if own:
+            made += [line((title, "title")), *(_binding(item) for item in own), Line()]
+    return made[:-1]
+
+
+def _binding(item: Binding) -> Line:
+    return line((f"  {key_of(item):<22}", "key"), item.description)
+
+
+class HelpScreen(ModalScreen[None]):
+    """Every key of the screen that the user came from, and those that work everywhere."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "dismiss", "close", id="help.close"),
+    ]
+
+    def __init__(self, sections: Sequence[tuple[str, Iterable[BindingType]]]) -> None:
+        super().__init__()
+        self._sections = sections
+
+    def compose(self) -> ComposeResult:
+        common = [
+            ("In a list or a text", Lines.BINDINGS),
+            ("In a table", Table.BINDINGS),
+            ("In the tree", Tree.BINDINGS),
+            ("In code", CodePane.BINDINGS),
+        ]
+        yield StyledLines(help_lines([*self._sections, *common]))
+
+    def on_mount(self) -> None:
+        lines = self.query_one(StyledLines)
+        lines.border_title = "keys"
+        lines.border_subtitle = "escape closes"

@@ -1,0 +1,110 @@
+"""Colouring code by Pygments, a window at a time: of 100,000 lines only those on the screen are ever lexed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import lru_cache
+
+from pygments.lexer import Lexer  # type: ignore[import-untyped]  # its stubs are a package of their own
+from pygments.token import (  # type: ignore[import-untyped]  # as above
+    Comment,
+    Generic,
+    Keyword,
+    Name,
+    Number,
+    Operator,
+    String,
+    _TokenType,
+)
+
+from tui.roles import Fragment, shown
+
+__all__ = ["Highlighter", "Region"]
+
+Region = tuple[int, str]  # the first line (0-based) of a stretch in one language, and the language
+
+_WINDOW = 200  # lines lexed at once: 6 ms
+_WHOLE = 2000  # a stretch no longer than this is lexed from its beginning, so that long strings come out right
+_WINDOWS_KEPT = 16
+_LONGEST = 2000  # characters of a line that are lexed: beyond that it is data, and Pygments takes its time
+
+_KINDS: tuple[tuple[_TokenType, str], ...] = (
+    (Keyword, "keyword"),
+    (Name.Builtin, "builtin"),
+    (Name.Function, "name"),
+    (Name.Class, "name"),
+    (Name.Decorator, "decorator"),
+    (Operator.Word, "keyword"),
+    (String, "string"),
+    (Number, "number"),
+    (Comment, "comment"),
+    (Generic.Inserted, "add"),
+    (Generic.Deleted, "remove"),
+)
+
+
+class Highlighter:
+    """The fragments of each line of a document, by what is asked for."""
+
+    def __init__(self, lines: Sequence[str], regions: Sequence[Region]) -> None:
+        self._lines = lines
+        self._starts = [start for start, _ in regions]
+        self._languages = [language for _, language in regions]
+        self._windows: OrderedDict[int, list[list[Fragment]]] = OrderedDict()
+
+    def line(self, index: int) -> list[Fragment]:
+        """A line as texts and kinds of token."""
+        region = bisect_right(self._starts, index) - 1
+        if region < 0 or self._languages[region] == "text":
+            return [(shown(self._lines[index]), "")]
+        first, last = self._window(region, index)
+        return self._lexed(first, last, self._languages[region])[index - first]
+
+    def _window(self, region: int, index: int) -> tuple[int, int]:
+        start = self._starts[region]
+        end = self._starts[region + 1] if region + 1 < len(self._starts) else len(self._lines)
+        if end - start <= _WHOLE:
+            return start, end
+        first = start + (index - start) // _WINDOW * _WINDOW
+        return first, min(first + _WINDOW, end)
+
+    def _lexed(self, first: int, last: int, language: str) -> list[list[Fragment]]:
+        known = self._windows.get(first)
+        if known is None:
+            known = self._windows[first] = _lex(self._lines[first:last], language)
+            if len(self._windows) > _WINDOWS_KEPT:
+                self._windows.popitem(last=False)
+        else:
+            self._windows.move_to_end(first)
+        return known
+
+
+def _lex(lines: Sequence[str], language: str) -> list[list[Fragment]]:
+    cut = [shown(line[:_LONGEST]) for line in lines]
+    made: list[list[Fragment]] = [[]]
+    for token, value in _lexer(language).get_tokens("\n".join(cut)):
+        kind = _kind(token)
+        for number, piece in enumerate(value.split("\n")):
+            if number:
+                made.append([])
+            if piece:
+                made[-1].append((piece, kind))
+    made = made[: len(lines)] + [[] for _ in range(len(lines) - len(made))]
+    for place, line in enumerate(lines):
+        if len(line) > _LONGEST:
+            made[place].append((shown(line[_LONGEST:]), ""))
+    return made
+
+
+@lru_cache(maxsize=256)
+def _kind(token: _TokenType) -> str:
+    return next((kind for base, kind in _KINDS if token in base), "")
+
+
+@lru_cache(maxsize=16)
+def _lexer(language: str) -> Lexer:
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # as above
+
+    return get_lexer_by_name(language, stripnl=False, ensurenl=False)

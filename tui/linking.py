@@ -1,0 +1,173 @@
+"""What the linked panes of one compile show: its documents, read and tied together. Runs in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tui.documents import Document, Ref, preferred, refs_of, regions_of, split
+from tui.links import Links, Names, Place, graph_links, kernel_links, source_links
+from tui.session import Session
+
+__all__ = ["PANES", "Board", "board_of", "diff_of", "document_of", "fill"]
+
+PANES = ("source", "dynamo", "later", "kernel")
+_NAMED = 30_000  # nodes of graphs that are read only for their operators' names
+_PAGE = 5_000  # rows of nodes held at once
+_SPANS = 200_000  # nodes whose places are kept
+_DIFFED = 20_000  # lines of two graphs that are compared; the comparison's time grows with their product
+
+
+@dataclass(slots=True)
+class Board:
+    """The documents of one compile, and how their lines belong together. ``index`` has what each pane shows."""
+
+    compile_id: str
+    refs: dict[str, list[Ref]]
+    index: dict[str, int]
+    documents: dict[str, Document] = field(default_factory=dict)  # by key
+    links: dict[str, Links] = field(default_factory=dict)  # by key
+    colours: dict[Place, int] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
+
+    def ref(self, pane: str) -> Ref | None:
+        """What a pane shows; ``None`` where there is nothing of the kind."""
+        refs = self.refs[pane]
+        return refs[self.index[pane] % len(refs)] if refs else None
+
+    def find(self, key: str) -> str | None:
+        """The pane that can show a document; it does so from now on."""
+        for pane, refs in self.refs.items():
+            for place, ref in enumerate(refs):
+                if ref.key == key:
+                    self.index[pane] = place
+                    return pane
+        return None
+
+
+def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Board:
+    """Read what belongs to a compile. `wanted` is the key of a document that is to be shown."""
+    item = session.compile(compile_id)
+    graphs = session.graphs(compile_id)
+    kernels = session.kernels(compile_id)
+    if item is None:
+        refs: dict[str, list[Ref]] = {pane: [] for pane in PANES}
+    else:
+        refs = refs_of(item, graphs, kernels)
+    board = Board(compile_id, refs, dict.fromkeys(PANES, 0))
+    board.index["later"] = preferred(refs["later"])
+    if wanted and board.find(wanted) is None:
+        _add(board, wanted)
+    _learn(session, board, {graph.event: graph.nodes for graph in graphs})
+    return fill(session, board)
+
+
+def _add(board: Board, wanted: str) -> None:
+    """A document that is not the compile's by itself: a file of the user's elsewhere, an event."""
+    kind, _, name = wanted.partition(":")
+    if kind == "source":
+        board.refs["source"].append(Ref(wanted, "source", name))
+        board.index["source"] = len(board.refs["source"]) - 1
+    else:
+        board.refs["later"].append(Ref(wanted, "event", f"event {name}", board.compile_id))
+        board.index["later"] = len(board.refs["later"]) - 1
+
+
+def fill(session: Session, board: Board) -> Board:
+    """Read the documents that the panes show by now and were not read yet."""
+    for pane in ("dynamo", "later", "kernel"):
+        if (ref := board.ref(pane)) is not None and ref.key not in board.links:
+            _tie(session, board, ref)
+    if (ref := board.ref("source")) is not None:
+        _tie_source(session, board, ref)
+    return board
+
+
+def _tie(session: Session, board: Board, ref: Ref) -> None:
+    document = board.documents.get(ref.key) or document_of(session, ref)
+    board.documents[ref.key] = document
+    if ref.kind == "kernel":
+        links = kernel_links(document.lines, board.names)
+    elif ref.kind == "graph":
+        links = _graph(session, board, ref, document)
+    else:
+        links = Links()
+    board.links[ref.key] = links
+    _number(board, sorted(links.lines))
+
+
+def _graph(session: Session, board: Board, ref: Ref, document: Document) -> Links:
+    dynamo = ref in board.refs["dynamo"]
+    spans = _spans(session, ref) if dynamo and ref.graph is not None else {}
+    return graph_links(document.lines, board.names, spans, dynamo=dynamo)
+
+
+def _tie_source(session: Session, board: Board, ref: Ref) -> None:
+    """The source last: a line of it has counterparts if anything else names it."""
+    document = board.documents.get(ref.key) or document_of(session, ref)
+    board.documents[ref.key] = document
+    mapped = {place for key, links in board.links.items() if key != ref.key for place in links.lines}
+    board.links[ref.key] = source_links(ref.title, len(document.lines), mapped)
+
+
+def _number(board: Board, places: Iterable[Place]) -> None:
+    for place in places:
+        board.colours.setdefault(place, len(board.colours))
+
+
+def _learn(session: Session, board: Board, sizes: Mapping[int, int]) -> None:
+    """Read the compile's graphs for names: Dynamo's nodes, and every operator that a kernel may be named after."""
+    room = _NAMED
+    for ref in [*board.refs["dynamo"], *board.refs["later"]]:
+        if ref.kind != "graph":
+            continue
+        size = sizes.get(int(ref.key.partition(":")[2]), 0)
+        if size <= room or ref in board.refs["dynamo"]:
+            room -= size
+            _tie(session, board, ref)
+
+
+def _spans(session: Session, ref: Ref) -> dict[str, Place]:
+    """The places of the nodes that were kept as data, read in pages so that memory stays flat."""
+    found: dict[str, Place] = {}
+    files: dict[str, str] = {}
+    start = 0
+    while len(found) < _SPANS:
+        page = session.counted(session.recording.nodes(ref.graph or 0, start, _PAGE))
+        for node in page:
+            if node.span.file and node.span.line:
+                found[node.name] = (files.setdefault(node.span.file, node.span.file), node.span.line)
+        if len(page) < _PAGE:
+            break
+        start += _PAGE
+    return found
+
+
+def document_of(session: Session, ref: Ref) -> Document:
+    """Read a document. Where there is nothing to show, its note says why."""
+    kind, _, name = ref.key.partition(":")
+    if kind == "source":
+        text = session.recording.source(name)
+        note = "" if text is not None else "the text of this file is not in the recording"
+    else:
+        text = session.payload(int(name))
+        note = "" if text else "this event has no payload"
+    lines = split(text or "")
+    return Document(ref, lines, regions_of(ref, lines), note)
+
+
+def diff_of(session: Session, board: Board, pane: str) -> Document | None:
+    """The document of a pane against the stage before it; ``None`` for the first."""
+    from difflib import unified_diff
+
+    refs, place = board.refs[pane], board.index[pane] % max(len(board.refs[pane]), 1)
+    before = refs[place - 1] if place > 0 else (board.ref("dynamo") if pane == "later" else None)
+    after = board.ref(pane)
+    if before is None or after is None:
+        return None
+    ref = replace(after, kind="diff", key=f"diff:{before.key}:{after.key}", title=f"{before.title} → {after.title}")
+    old, new = document_of(session, before).lines, document_of(session, after).lines
+    if len(old) + len(new) > _DIFFED:
+        return Document(ref, [], ((0, "text"),), f"too long to compare: {len(old):,} and {len(new):,} lines")
+    lines = list(unified_diff(old, new, before.title, after.title, lineterm="", n=3))
+    return Document(ref, lines, ((0, "diff"),), "" if lines else "nothing changed")

@@ -1,0 +1,192 @@
+"""Which lines belong together: derived from what torch writes into graphs and generated code.
+
+A place is a line of the user's source, and everything is tied to places. Graphs name theirs in comments (``# File:
+PATH:LINE in FN, code: ...``) above the nodes that it made; the nodes that Dynamo's graph was kept with name them as
+data; generated code names nodes (``# Topologically Sorted Source Nodes: [relu]``, ``# Source node to ATen node
+mapping:``). A C++ kernel names nothing but its operators, in its own name: a link through those is a guess, and is said
+to be one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Links", "Names", "Place", "graph_links", "kernel_links", "source_links"]
+
+Place = tuple[str, int]  # file, line
+
+_COMMENT = re.compile(r"^\s*# File: (.+?):(\d+) in ")
+_NODE = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"[^\"\n]*\")? = (\S[^(;]*)?")
+_ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"[^\"]*\"")
+_CLEARED = re.compile(r"^(?:\w+ = )*None")
+
+_SOURCES = re.compile(r"^\s*# Topologically Sorted Source Nodes: \[([^\]]*)\]")
+_MAPPED = re.compile(r"^\s*#\s+(\w+) => ")
+_DEFINED = re.compile(r"^(\w+) = async_compile\.(\w+)\(")
+_CALLED = re.compile(r"^\s+(\w+)(?:\.run)?\(")
+_FUSED = re.compile(r"_fused_(.+?)_\d+$")
+_SHORTEST = 2  # letters of an operator's name that is looked for in a kernel's
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The places of the lines of one document (0-based lines), and the lines of each place."""
+
+    places: Mapping[int, frozenset[Place]] = field(default_factory=dict)
+    lines: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
+    guessed: frozenset[int] = frozenset()  # lines tied by the operators in a kernel's name alone
+
+    def of(self, line: int) -> frozenset[Place]:
+        """The places that a line belongs to; none where there is no mapping."""
+        return self.places.get(line, frozenset())
+
+    def at(self, places: Iterable[Place]) -> tuple[int, ...]:
+        """The lines that belong to any of these places, in order."""
+        return tuple(sorted({line for place in places for line in self.lines.get(place, ())}))
+
+
+@dataclass(slots=True)
+class Names:
+    """Nodes by name, and operators by name, with their places: collected from the graphs of a compile."""
+
+    nodes: dict[str, set[Place]] = field(default_factory=dict)
+    operators: dict[str, set[Place]] = field(default_factory=dict)
+
+    def add(self, node: str | None, operator: str | None, place: Place) -> None:
+        if node:
+            self.nodes.setdefault(node, set()).add(place)
+        if operator:
+            self.operators.setdefault(operator, set()).add(place)
+
+    def of_kernel(self, name: str) -> frozenset[Place]:
+        """The places of the operators that a kernel is named after."""
+        found = _FUSED.search(name)
+        part = f"_{found[1]}_" if found else ""
+        hits = [op for op in self.operators if len(op) >= _SHORTEST and f"_{op.strip('_')}_" in part]
+        return frozenset(place for op in hits for place in self.operators[op])
+
+
+def source_links(file: str, count: int, mapped: Iterable[Place]) -> Links:
+    """A source file: a line is its own place, where anything was made of it."""
+    places = {line - 1: frozenset({(file, line)}) for name, line in mapped if name == file and 1 <= line <= count}
+    return _links(places)
+
+
+def graph_links(
+    lines: Sequence[str], names: Names, spans: Mapping[str, Place] | None = None, *, dynamo: bool = False
+) -> Links:
+    """A printed graph. `spans` has the places of nodes that were kept as data.
+
+    `names` learns this graph's operators, and its nodes where it is `dynamo`'s: those are what generated code names.
+    """
+    known, places = spans or {}, dict[int, frozenset[Place]]()
+    here: Place | None = None
+    for number, line in enumerate(lines):
+        if found := _COMMENT.match(line):
+            here = (found[1], int(found[2]))
+            places[number] = frozenset({here})
+        elif not line.strip():
+            here = None
+        elif node := (_NODE.match(line) or _ARGUMENT.match(line)):
+            place = here or known.get(node[1])
+            if place and not _CLEARED.match(line.strip()):
+                places[number] = frozenset({place})
+                names.add(node[1] if dynamo else None, _operator(node), place)
+    return _links(places)
+
+
+def _operator(node: re.Match[str]) -> str | None:
+    """The last name of a node's target: ``relu`` of ``torch.ops.aten.relu.default``."""
+    target = node[2] if node.re is _NODE else None
+    if not target:
+        return None
+    parts = target.strip().split(".")
+    return parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
+
+
+def kernel_links(lines: Sequence[str], names: Names) -> Links:
+    """A generated module: its kernels, the calls of them, and the calls into libraries."""
+    reader = _Module(names)
+    for number, line in enumerate(lines):
+        reader.line(number, line)
+    return _links(reader.places, frozenset(reader.guessed))
+
+
+class _Module:
+    """One reading of a generated module."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self.places: dict[int, frozenset[Place]] = {}
+        self.guessed: set[int] = set()
+        self._kernels: dict[str, tuple[frozenset[Place], bool]] = {}
+        self._pending: set[Place] = set()  # of the comment above
+        self._comment: list[int] = []
+        self._inside: str | None = None  # the kernel whose definition this is
+
+    def line(self, number: int, line: str) -> None:
+        if self._inside is not None:
+            self._body(number, line)
+        elif line.lstrip().startswith("#"):
+            self._note(number, line)
+        elif found := _DEFINED.match(line):
+            self._define(number, line, found[1])
+        else:
+            self._statement(number, line)
+
+    def _note(self, number: int, line: str) -> None:
+        if found := _SOURCES.match(line):
+            self._pending, self._comment = self._of(found[1].split(",")), [number]
+        elif self._comment:
+            self._comment.append(number)
+            if mapped := _MAPPED.match(line):
+                self._pending |= self._of([mapped[1]])
+
+    def _of(self, nodes: Iterable[str]) -> set[Place]:
+        return {place for node in nodes for place in self._names.nodes.get(node.strip(), ())}
+
+    def _define(self, number: int, line: str, name: str) -> None:
+        places, guessed = frozenset(self._pending), False
+        if not places:
+            places, guessed = self._names.of_kernel(name), True
+        self._kernels[name] = (places, guessed)
+        self._spread(self._comment, places, False)
+        self._forget()
+        self._spread([number], places, guessed)
+        if line.rstrip().endswith(("'''", '"""')):
+            self._inside = name
+
+    def _body(self, number: int, line: str) -> None:
+        name = self._inside or ""
+        if line.startswith(("'''", '"""')):
+            self._inside = None
+        elif line.strip():
+            self._spread([number], *self._kernels[name])
+
+    def _statement(self, number: int, line: str) -> None:
+        called = _CALLED.match(line)
+        if called and called[1] in self._kernels:
+            self._spread([number], *self._kernels[called[1]])
+        elif self._pending and line.strip():
+            self._spread([*self._comment, number], frozenset(self._pending), False)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pending, self._comment = set(), []
+
+    def _spread(self, numbers: Iterable[int], places: frozenset[Place], guessed: bool) -> None:
+        for number in numbers:
+            if places:
+                self.places[number] = places
+                if guessed:
+                    self.guessed.add(number)
+
+
+def _links(places: dict[int, frozenset[Place]], guessed: frozenset[int] = frozenset()) -> Links:
+    lines: dict[Place, list[int]] = {}
+    for number, found in places.items():
+        for place in found:
+            lines.setdefault(place, []).append(number)
+    return Links(places, {place: tuple(numbers) for place, numbers in lines.items()}, guessed)

@@ -1,0 +1,208 @@
+"""The overview as lines: what happened, and what to look at first. A function of the explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dynadiag.explain import Explanation
+from dynadiag.explain.timing import Share, Timing
+from dynadiag.recording.records import Compile, GuardFailure, Recompile, Run
+from dynadiag.render.paths import place
+from dynadiag.render.words import count, duration
+from tui.location import Location
+from tui.roles import Fragment, Line, line, one_line
+
+__all__ = ["change_of", "overview", "run_lines"]
+
+_FIRST = 8  # of each kind that the overview lists
+_BAR = 40  # columns of a bar for all of the time
+_PARTS = {
+    "dynamo": ("Dynamo", "bar"),
+    "aot": ("AOTAutograd", "bar2"),
+    "inductor": ("Inductor", "bar3"),
+    "codegen": ("code generation", "bar4"),
+    "other": ("other", "bar5"),
+}
+
+
+def run_lines(run: Run, *, live: bool) -> list[Line]:
+    """What is known before anything but the run was read."""
+    lines = [line((run.target or "a program", "strong"))]
+    facts = [f"torch {run.torch}" if run.torch else "torch unknown"]
+    facts += [f"Python {run.python}"] if run.python else []
+    facts += [f"Triton {run.triton}"] if run.triton else []
+    facts += [f"on {run.device}"] if run.device else []
+    facts += [f"rank {run.rank}"] if run.rank is not None else []
+    facts += [f"ran {duration(run.seconds)}"] if run.seconds is not None else []
+    lines.append(line((", ".join(facts), "dim")))
+    return [*lines, _ending(run, live=live)]
+
+
+def _ending(run: Run, *, live: bool) -> Line:
+    if live:
+        return line(("● still running: this is what was recorded so far", "good"))
+    if run.exit_code == 0:
+        return line(("✓ ended with exit code 0", "good"))
+    if run.exit_code is None:
+        text = "nobody saw it end" if run.complete else "the recording was cut short"
+        return line((f"? {text}", "break"))
+    if run.exit_code < 0:
+        return line((f"✗ ended by signal {-run.exit_code}", "error"))
+    return line((f"✗ ended with exit code {run.exit_code}", "error"))
+
+
+def overview(explanation: Explanation, trials: int, *, live: bool) -> list[Line]:
+    """The whole overview."""
+    sections = [
+        run_lines(explanation.run, live=live),
+        list(_verdict(explanation, trials)),
+        list(_failures(explanation)),
+        list(_breaks(explanation)),
+        list(_recompiles(explanation)),
+        list(_time(explanation.timing)) if explanation.timing else [],
+        [line(("note  ", "strong"), one_line(note)) for note in explanation.notes],
+    ]
+    made: list[Line] = []
+    for section in sections:
+        if section:
+            made += [*section, Line()]
+    return made[:-1]
+
+
+def _verdict(explanation: Explanation, trials: int) -> Iterator[Line]:
+    verdict = explanation.verdict
+    role = "good" if verdict.kind in ("one_graph", "whole") else "break"
+    yield line((one_line(verdict.sentence), role))
+    for why in verdict.why:
+        yield line(("  ", ""), (one_line(why), "dim"))
+    pairs = (
+        (count(len(explanation.compiles), "compile"), "compiles"),
+        (count(explanation.graph_count, "graph"), "compiles"),
+        (count(explanation.break_count, "graph break"), "breaks"),
+        (count(explanation.recompile_count, "recompile"), "recompiles"),
+        (count(len(explanation.kernels), "kernel"), "kernels"),
+        (count(len(explanation.skipped), "skipped frame"), ""),
+        (count(trials, "trial"), "trials"),
+    )
+    yield line(", ".join(text for text, view in pairs if not text.startswith("0 ") or view in ("breaks", "recompiles")))
+
+
+def _failures(explanation: Explanation) -> Iterator[Line]:
+    failed = [item for item in explanation.compiles if item.outcome == "error"]
+    if not failed:
+        return
+    yield _title("Failures", len(failed))
+    for item in failed[:_FIRST]:
+        target = Location("compiles", compile_id=item.compile_id)
+        yield line(
+            *_compile(item, explanation.run.cwd), (f"  {item.error or 'failed'}: ", "error"), _reason(item), to=target
+        )
+    yield from _more(len(failed), Location("compiles"))
+
+
+def _reason(item: Compile) -> str:
+    return one_line(item.reason or "no reason was recorded")[:200]
+
+
+def _compile(item: Compile, cwd: str | None) -> list[Fragment]:
+    return [
+        (f"{one_line(item.compile_id):<6} ", "key"),
+        (one_line(item.function), ""),
+        (f"  {place(item.file, item.line, None, cwd)}", "dim"),
+    ]
+
+
+def _breaks(explanation: Explanation) -> Iterator[Line]:
+    found = explanation.impacts
+    if not found:
+        return
+    yield _title("Graph breaks, the worst first", len(found))
+    for impact in found[:_FIRST]:
+        root = impact.root
+        at = place(root.span.file, root.span.line, None, explanation.run.cwd)
+        led = f"{count(impact.graphs, 'graph')} ended" if impact.graphs else "no graph ended"
+        parts: list[str | Fragment] = [
+            (f"{root.gb_id or 'break':<7} ", "error" if root.fatal else "break"),
+            one_line(root.gb_type or "of unknown type"),
+            (f"  {at}", "dim"),
+            (f"  {led}, met {count(impact.met, 'time')}", "dim"),
+        ]
+        yield line(*parts, to=Location("breaks", item=root.index))
+    yield from _more(len(found), Location("breaks"))
+
+
+def _recompiles(explanation: Explanation) -> Iterator[Line]:
+    found = explanation.recompiles
+    if not found:
+        return
+    yield _title("Recompiles", len(found))
+    for item in found[:_FIRST]:
+        parts: list[str | Fragment] = [
+            (f"{one_line(item.compile_id):<6} ", "recompile"),
+            f"{one_line(item.function)}  ",
+        ]
+        yield line(*parts, *change_of(item), to=Location("recompiles", item=item.index))
+    yield from _more(len(found), Location("recompiles"))
+
+
+def change_of(item: Recompile) -> list[Fragment]:
+    """What changed, in a few words: the first guard that failed, with its old and its new value."""
+    if item.limit_reached and not item.reasons:
+        return [("the recompile limit was reached", "error")]
+    if not item.reasons:
+        return [("no reason was recorded", "dim")]
+    return [*_change(item.reasons[0]), *([(f"  and {len(item.reasons) - 1} more", "dim")] if item.reasons[1:] else [])]
+
+
+def _change(reason: GuardFailure) -> list[Fragment]:
+    if reason.was is None and reason.now is None:
+        return [(one_line(reason.guard)[:200], "")]
+    source = f"{one_line(reason.source or reason.guard)}: "
+    return [(source, ""), (one_line(reason.was or "?"), "remove"), (" → ", "dim"), (one_line(reason.now or "?"), "add")]
+
+
+def _time(timing: Timing) -> Iterator[Line]:
+    yield line(("Where the time went", "title"), (f"  {duration(timing.total)} compiling", "dim"))
+    ranked = sorted(timing.shares, key=lambda share: -share.seconds)
+    yield line("  ", *_bar(timing.shares, timing.total))
+    named = [share for share in ranked if timing.total and share.seconds >= timing.total / 200]
+    legend = [
+        (("■ ", _PARTS[s.part][1]), (f"{_PARTS[s.part][0]} {s.seconds / timing.total:.0%}   ", "")) for s in named
+    ]
+    yield line("  ", *(part for pair in legend for part in pair))
+    longest = timing.spent[0].seconds if timing.spent else 0.0
+    for spent in timing.spent[:_FIRST]:
+        item = spent.compile
+        parts: list[str | Fragment] = [
+            (f"{one_line(item.compile_id):<6} ", "key"),
+            f"{duration(spent.seconds):>8}  ",
+            *_bar(spent.shares, longest, 16, pad=True),
+            f"  {one_line(item.function)}",
+            ("  recompile" if spent.again else "", "dim"),
+        ]
+        yield line(*parts, to=Location("compiles", compile_id=item.compile_id))
+    yield from _more(len(timing.spent), Location("compiles"))
+
+
+def _bar(shares: Iterable[Share], whole: float, width: int = _BAR, *, pad: bool = False) -> list[Fragment]:
+    """A bar whose pieces are the parts of the compiler; `whole` takes its full width."""
+    pieces: list[Fragment] = []
+    done = total = 0.0
+    for share in shares:
+        total += share.seconds
+        cells = round(total / whole * width) - round(done / whole * width) if whole else 0
+        done = total
+        if cells:
+            pieces.append(("█" * cells, _PARTS[share.part][1]))
+    if pad:
+        pieces.append((" " * (width - sum(len(text) for text, _ in pieces)), ""))
+    return pieces
+
+
+def _title(text: str, number: int) -> Line:
+    return line((text, "title"), (f"  {number:,}", "dim"))
+
+
+def _more(number: int, target: Location) -> Iterator[Line]:
+    if number > _FIRST:
+        yield line((f"and {number - _FIRST:,} more", "dim"), to=target)

@@ -1,0 +1,171 @@
+"""The open recording as the browser reads it: what was read is kept, and what is read is counted.
+
+Every method may be called from a worker's thread. They raise `UnreadableInput` where the recording is damaged.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from dynadiag.explain import Explanation, explain
+from dynadiag.explain.source import Readable
+from dynadiag.recording.opening import is_journal, open_any
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import (
+    Break,
+    Compile,
+    Event,
+    Graph,
+    Guard,
+    Kernel,
+    Recompile,
+    Run,
+    SkippedFrame,
+    Symbol,
+    Trial,
+)
+
+__all__ = ["Session"]
+
+_GUARDED = 4  # compiles whose guards are kept
+T = TypeVar("T")
+
+
+class Session:
+    """One recording, open. ``live`` while its program, or its search, still writes it."""
+
+    def __init__(self, path: Path, recording: Recording, *, live: bool) -> None:
+        self.path, self.live = path, live
+        self.recording = recording
+        self.rows_read = 0  # rows of the recording that were fetched so far, for the benchmark
+        self._lock = threading.Lock()
+        self._explanation: Explanation | None = None
+        self._guards: OrderedDict[str, tuple[Guard, ...]] = OrderedDict()
+
+    @classmethod
+    def open(cls, path: Path) -> Session:
+        """Open a recording, or a journal that is still written. Raises `UnreadableInput`."""
+        recording = open_any(path)
+        return cls(path, recording, live=is_journal(path))
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.recording.close()
+
+    @property
+    def run(self) -> Run:
+        return self.recording.run
+
+    def explanation(self) -> Explanation:
+        """What happened, in all. Read once; guards are left out, as a compile's are read when they are asked for."""
+        with self._lock:
+            if self._explanation is None:
+                self._explanation = explain(_WithoutGuards(self))
+            return self._explanation
+
+    @property
+    def known_explanation(self) -> Explanation | None:
+        """The explanation, where it was read already."""
+        return self._explanation
+
+    def counted(self, rows: Sequence[T]) -> Sequence[T]:
+        """Count rows that were read."""
+        self.rows_read += len(rows)
+        return rows
+
+    def compile(self, compile_id: str) -> Compile | None:
+        """The compile with this id; the last of them, where torch was reset in between."""
+        return next((item for item in reversed(self.explanation().compiles) if item.compile_id == compile_id), None)
+
+    def graphs(self, compile_id: str) -> tuple[Graph, ...]:
+        """The graphs of a compile."""
+        return tuple(self.counted(self.recording.graphs(compile_id)))
+
+    def kernels(self, compile_id: str) -> tuple[Kernel, ...]:
+        """The kernels of a compile."""
+        return tuple(item for item in self.explanation().kernels if item.compile_id == compile_id)
+
+    def guards(self, compile_id: str) -> tuple[Guard, ...]:
+        """The guards of a compile."""
+        with self._lock:
+            if (known := self._guards.get(compile_id)) is not None:
+                self._guards.move_to_end(compile_id)
+                return known
+        found = tuple(self.counted(self.recording.guards(compile_id)))
+        with self._lock:
+            self._guards[compile_id] = found
+            if len(self._guards) > _GUARDED:
+                self._guards.popitem(last=False)
+        return found
+
+    def trials(self) -> tuple[Trial, ...]:
+        """The trials of a search."""
+        return tuple(self.counted(self.recording.trials()))
+
+    def events(self, start: int, limit: int) -> list[Event]:
+        """A stretch of the log. Events are numbered without gaps, so this is a look-up, not a walk."""
+        found = []
+        for index in range(start, start + limit):
+            found.append(self.recording.event(index))
+        self.counted(found)
+        return found
+
+    def events_of(self, kind: str, start: int, limit: int) -> list[Event]:
+        """A stretch of the events of one kind."""
+        return list(self.counted(list(self.recording.events(kind=kind, start=start, limit=limit))))
+
+    def payload(self, event: int) -> str:
+        self.rows_read += 1
+        return self.recording.payload(event)
+
+
+class _WithoutGuards(Readable):
+    """A recording as `explain` reads it; there may be 10,000 guards on one frame, and no summary shows them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._recording = session.recording
+
+    @property
+    def run(self) -> Run:
+        return self._recording.run
+
+    def guards(self, _compile_id: str | None = None) -> tuple[Guard, ...]:
+        return ()
+
+    def compiles(self) -> tuple[Compile, ...]:
+        return tuple(self._session.counted(self._recording.compiles()))
+
+    def breaks(self) -> tuple[Break, ...]:
+        return tuple(self._session.counted(self._recording.breaks()))
+
+    def recompiles(self) -> tuple[Recompile, ...]:
+        return tuple(self._session.counted(self._recording.recompiles()))
+
+    def skipped(self) -> tuple[SkippedFrame, ...]:
+        return tuple(self._session.counted(self._recording.skipped()))
+
+    def symbols(self) -> tuple[Symbol, ...]:
+        return tuple(self._session.counted(self._recording.symbols()))
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(self._session.counted(self._recording.kernels()))
+
+    def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]:
+        return tuple(self._session.counted(self._recording.graphs(compile_id)))
+
+    def source(self, file: str) -> str | None:
+        self._session.rows_read += 1
+        return self._recording.source(file)
+
+    def counts(self) -> dict[str, int]:
+        return self._recording.counts()

@@ -1,0 +1,80 @@
+"""Graph breaks, each root cause once, with the diagnostic of the text report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from dynadiag.explain import Explanation
+from dynadiag.explain.impact import Impact
+from dynadiag.render.breaks import breaks_section
+from dynadiag.render.paths import place
+from tui.location import Location
+from tui.roles import Line, RoleStyle, lines_of, one_line
+from tui.views.listing import ListingView
+from tui.widgets import Column, Row
+
+__all__ = ["BreaksView"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Only(Explanation):
+    """An explanation of which one break is shown."""
+
+    chosen: Impact
+
+    @property
+    def impacts(self) -> tuple[Impact, ...]:
+        return (self.chosen,)
+
+
+class BreaksView(ListingView):
+    """The worst first."""
+
+    NAME: ClassVar[str] = "breaks"
+    TITLE: ClassVar[str] = "Breaks"
+    PURPOSE: ClassVar[str] = "graph breaks, the worst first"
+    NOTHING: ClassVar[str] = "no graph break was recorded"
+    COLUMNS: ClassVar[Sequence[Column]] = (
+        Column("id"),
+        Column("what", widest=44),
+        Column("where", widest=40),
+        Column("in", widest=30),
+        Column("graphs", number=True),
+        Column("met", number=True),
+        Column("compiles"),
+    )
+
+    def rows(self) -> Sequence[Row]:
+        explanation = self.session.explanation()
+        return [_row(impact, explanation.run.cwd) for impact in explanation.impacts]
+
+    def detail(self, key: int | str) -> Sequence[Line]:
+        explanation = self.session.explanation()
+        impact = next(item for item in explanation.impacts if item.root.index == key)
+        values = {field.name: getattr(explanation, field.name) for field in fields(Explanation)}
+        width = self.details.scrollable_content_region.width
+        return lines_of(breaks_section(_Only(**values, chosen=impact), RoleStyle(width), True))
+
+    def enter(self, key: int | str) -> Location | None:
+        impact = next((item for item in self.session.explanation().impacts if item.root.index == key), None)
+        if impact is None:
+            return None
+        root = impact.root
+        document = f"source:{root.span.file}" if root.span.file else None
+        return Location("code", compile_id=root.compile_id, document=document, line=root.span.line)
+
+
+def _row(impact: Impact, cwd: str | None) -> Row:
+    root = impact.root
+    cells = (
+        one_line(root.gb_id or "-"),
+        one_line(root.gb_type or "of unknown type"),
+        place(root.span.file, root.span.line, None, cwd),
+        one_line(root.function),
+        str(impact.graphs),
+        str(impact.met),
+        one_line(", ".join(impact.compile_ids[:20])),
+    )
+    return Row(cells, root.index, "error" if root.fatal else "")

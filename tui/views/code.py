@@ -1,0 +1,272 @@
+"""Source, graphs and generated code side by side: the cursor on a line lights what belongs to it in the others."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.timer import Timer
+from textual.widget import Widget
+
+from tui.documents import Document
+from tui.linking import PANES, Board, board_of, diff_of, fill
+from tui.links import Links, Place
+from tui.location import Location
+from tui.roles import one_line
+from tui.views.base import View
+from tui.views.listing import DEBOUNCE
+from tui.widgets import CodePane, Lines
+
+__all__ = ["CodeView"]
+
+_PANE = 44  # columns below which a pane is of no use beside others
+_EMPTY = {
+    "source": "no source: torch did not say which file this is",
+    "dynamo": "Dynamo made no graph in this compile",
+    "later": "no graph was recorded after Dynamo's",
+    "kernel": "no code was generated in this compile",
+}
+
+
+class CodeView(View):
+    """Up to four panes; as many as there is room for."""
+
+    NAME: ClassVar[str] = "code"
+    TITLE: ClassVar[str] = "Code"
+    PURPOSE: ClassVar[str] = "source, graphs and kernels side by side, linked"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right_square_bracket", "document(1)", "the next stage here", key_display="]", id="code.next"),
+        Binding("left_square_bracket", "document(-1)", "the stage before", key_display="[", id="code.previous"),
+        Binding("d", "diff", "compare with the stage before", id="code.diff"),
+        Binding("z", "zoom", "this pane alone", id="code.zoom"),
+        Binding("J", "compile(1)", "the next compile", show=False, id="code.next-compile"),
+        Binding("K", "compile(-1)", "the compile before", show=False, id="code.previous-compile"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id=self.NAME)
+        self._board: Board | None = None
+        self._place: Location | None = None  # to be gone to once the board is there
+        self._zoomed = False
+        self._timer: Timer | None = None
+        self._at = "source"  # the pane that was last in
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            for name in PANES:
+                yield CodePane(id=f"pane-{name}")
+
+    def pane(self, name: str) -> CodePane:
+        return self.query_one(f"#pane-{name}", CodePane)
+
+    def panes(self) -> dict[str, CodePane]:
+        """Every pane by its name."""
+        return {name: self.pane(name) for name in PANES}
+
+    def first_focus(self) -> Widget:
+        return self.pane(self._at)
+
+    # Reading
+
+    def load(self) -> None:
+        place = self._place or (self.place() if self._board else Location(self.NAME))
+        self.fetch("board", lambda: self._read(place), lambda board: self._show(board, place))
+
+    def _read(self, place: Location) -> Board | None:
+        compile_id = place.compile_id or (self._board.compile_id if self._board else None)
+        if compile_id is None:
+            compiles = self.session.explanation().compiles
+            if not compiles:
+                return None
+            compile_id = compiles[0].compile_id
+        return board_of(self.session, compile_id, place.document)
+
+    def open(self, place: Location) -> None:
+        board = self._board
+        self._place = place
+        same = board is not None and place.compile_id in (None, board.compile_id)
+        if same and board is not None and (place.document is None or place.document in board.links):
+            pane = board.find(place.document) if place.document else None
+            self._show(board, place) if pane else self._arrive(board, place)
+        elif self.is_mounted:
+            self.load()
+
+    def _show(self, board: Board | None, place: Location) -> None:
+        self._board = board
+        for name in PANES:
+            self._fill(name)
+        if board is not None:
+            self._arrive(board, place)
+
+    def _fill(self, name: str) -> None:
+        board, pane = self._board, self.pane(name)
+        ref = board.ref(name) if board else None
+        if board is None or ref is None:
+            pane.say(_EMPTY[name] if board else "nothing was compiled")
+            pane.border_title = name
+            return
+        document, links = board.documents[ref.key], board.links.get(ref.key, Links())
+        if pane.document is not document:
+            pane.show(document, links)
+        pane.links = links
+        pane.colour(board.colours)
+        pane.border_title = self._title(board, name)
+
+    def _title(self, board: Board, name: str) -> str:
+        ref = board.ref(name)
+        if ref is None:
+            return name
+        title = ref.title.rpartition("/")[2] if ref.kind == "source" else ref.title
+        place = f" ({board.index[name] + 1}/{len(board.refs[name])})" if len(board.refs[name]) > 1 else ""
+        return f"{one_line(title)}{place}"
+
+    def _arrive(self, board: Board, place: Location) -> None:
+        """Go to the line that was asked for; by itself to the first line that has counterparts."""
+        self._place = None
+        name = (board.find(place.document) if place.document else None) or self._at
+        pane = self.pane(name)
+        line = place.line
+        if line is None and pane.cursor == 0 and pane.links.places:
+            line = min(pane.links.places) + 1
+        if line is not None:
+            pane.go(line - 1)
+        self._at = name
+        self._arrange()
+        if self.browser.current is self:
+            pane.focus()
+        self._light()
+
+    # Where
+
+    def place(self) -> Location:
+        board = self._board
+        if board is None:
+            return Location(self.NAME)
+        ref = board.ref(self._at)
+        return Location(
+            self.NAME, board.compile_id, document=ref.key if ref else None, line=self.pane(self._at).cursor + 1
+        )
+
+    # Panes
+
+    def on_resize(self, _: events.Resize) -> None:
+        self._arrange()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if isinstance(event.widget, CodePane) and event.widget.id:
+            self._at = event.widget.id.removeprefix("pane-")
+            self._arrange()
+            self._light()
+
+    def _arrange(self) -> None:
+        """Show as many panes as there is room for, the one that is in among them."""
+        room = 1 if self._zoomed else max(1, min(len(PANES), self.size.width // _PANE))
+        here = PANES.index(self._at)
+        first = min(max(0, here - room + 1), len(PANES) - room) if here >= room else 0
+        for number, name in enumerate(PANES):
+            self.pane(name).set_class(not first <= number < first + room, "hidden")
+
+    def action_zoom(self) -> None:
+        self._zoomed = not self._zoomed
+        self._arrange()
+
+    def step(self, way: int) -> bool:
+        """Move to the next pane; tab, where panes that there is no room for count too."""
+        self._at = PANES[(PANES.index(self._at) + way) % len(PANES)]
+        self._arrange()
+        self.pane(self._at).focus()
+        return True
+
+    def action_document(self, by: int) -> None:
+        board = self._board
+        if board is None or len(board.refs[self._at]) < 2:
+            self.notify("there is nothing else to show in this pane")
+            return
+        board.index[self._at] = (board.index[self._at] + by) % len(board.refs[self._at])
+        at = self._at
+        self.fetch("board", lambda: fill(self.session, board), lambda _: self._changed(at))
+
+    def _changed(self, name: str) -> None:
+        self._fill(name)
+        self._fill("source")
+        self._light()
+
+    def action_diff(self) -> None:
+        board, at = self._board, self._at
+        pane = self.pane(at)
+        if board is None or at not in ("dynamo", "later"):
+            self.notify("only graphs are compared: go to a graph's pane", severity="warning")
+        elif pane.document is not None and pane.document.ref.kind == "diff":
+            self._fill(at)
+        else:
+            self.fetch("diff", lambda: diff_of(self.session, board, at), lambda found: self._show_diff(found, at))
+
+    def _show_diff(self, found: Document | None, name: str) -> None:
+        if found is None:
+            self.notify("there is no stage before this one")
+        elif found.note:
+            self.notify(found.note)
+        else:
+            self.pane(name).show(found)
+            self.pane(name).border_title = one_line(found.ref.title)
+
+    def action_compile(self, by: int) -> None:
+        ids = [item.compile_id for item in self.session.explanation().compiles]
+        if ids:
+            here = ids.index(self._board.compile_id) if self._board and self._board.compile_id in ids else 0
+            self.browser.goto(Location(self.NAME, ids[(here + by) % len(ids)]))
+
+    # Lines that belong together
+
+    def on_lines_moved(self, message: Lines.Moved) -> None:
+        message.stop()
+        if message.lines.has_focus:
+            if self._timer is not None:
+                self._timer.stop()
+            self._timer = self.set_timer(DEBOUNCE, self._light)
+
+    def _light(self) -> None:
+        here = self.pane(self._at)
+        places = here.links.of(here.cursor)
+        for name in PANES:
+            pane = self.pane(name)
+            lit = pane.light(places, reveal=pane is not here)
+            pane.border_subtitle = _said(pane, places, lit, here=pane is here)
+        board = self._board
+        self.browser.say(f"compile {one_line(board.compile_id)}" if board else "", _where(here, places))
+
+    def on_lines_chosen(self, message: Lines.Chosen) -> None:
+        """Jump to the first counterpart, in the next pane that has one."""
+        message.stop()
+        here = PANES.index(self._at)
+        places = self.pane(self._at).links.of(message.index)
+        for step in range(1, len(PANES)):
+            name = PANES[(here + step) % len(PANES)]
+            ref = self._board.ref(name) if self._board else None
+            lines = self.pane(name).links.at(places)
+            if lines and ref is not None and self._board is not None:
+                self.browser.goto(Location(self.NAME, self._board.compile_id, document=ref.key, line=lines[0] + 1))
+                return
+        self.notify("no mapping: nothing in the other panes belongs to this line", severity="warning")
+
+
+def _said(pane: CodePane, places: frozenset[Place], lit: int, *, here: bool) -> str:
+    if here:
+        return f"{pane.cursor + 1:,}/{pane.count:,}"
+    if not pane.count:
+        return ""
+    if not places or not lit:
+        return "no mapping"
+    guess = pane.links.at(places)[0] in pane.links.guessed
+    return f"{lit} line{'s' if lit != 1 else ''}{' by operator name' if guess else ''}"
+
+
+def _where(pane: CodePane, places: frozenset[Place]) -> str:
+    if not pane.count:
+        return ""
+    if not places:
+        return "no mapping for this line"
+    return ", ".join(f"{file.rpartition('/')[2]}:{line}" for file, line in sorted(places)[:4])

@@ -1,0 +1,119 @@
+"""Compiles as a tree by the calls that led to them, with all that is known of the one under the cursor."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.timer import Timer
+from textual.widget import Widget
+
+from dynadiag.recording.records import Compile
+from tui.forest import Forest, compile_lines, forest
+from tui.location import Location
+from tui.roles import line
+from tui.views.base import Goto, View
+from tui.views.listing import DEBOUNCE
+from tui.widgets import Branch, Lines, StyledLines, Tree
+
+__all__ = ["CompilesView"]
+
+
+class CompilesView(View):
+    """The tree on the left, the compile on the right."""
+
+    NAME: ClassVar[str] = "compiles"
+    TITLE: ClassVar[str] = "Compiles"
+    PURPOSE: ClassVar[str] = "every compile, by the calls that led to it"
+
+    def __init__(self) -> None:
+        super().__init__(id=self.NAME, classes="listing")
+        self._forest: Forest | None = None
+        self._timer: Timer | None = None
+        self._wanted: str | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Tree(id="compiles-tree")
+        yield StyledLines(id="compiles-detail", classes="detail")
+
+    def on_mount(self) -> None:
+        self.tree_.border_title = self.TITLE
+        self.details.border_title = "compile"
+        super().on_mount()
+
+    @property
+    def tree_(self) -> Tree:
+        return self.query_one(Tree)
+
+    @property
+    def details(self) -> StyledLines:
+        return self.query_one(StyledLines)
+
+    def first_focus(self) -> Widget:
+        return self.tree_
+
+    def load(self) -> None:
+        self.fetch("forest", self._read, self._show)
+
+    def _read(self) -> tuple[Forest, list[Branch]]:
+        made = Forest.of(self.session.explanation())
+        return made, forest(made)
+
+    def _show(self, found: tuple[Forest, list[Branch]]) -> None:
+        self._forest, roots = found
+        self.tree_.show(roots)
+        number = len(self._forest.explanation.compiles)
+        self.tree_.border_subtitle = f"{number:,}"
+        if not number:
+            self.details.show([line(("nothing was compiled", "dim"))])
+        elif self._wanted is not None:
+            self._go_to(self._wanted)
+        else:
+            self._describe()
+
+    def open(self, place: Location) -> None:
+        if place.compile_id is not None:
+            self._wanted = place.compile_id
+            if self._forest is not None:
+                self._go_to(place.compile_id)
+
+    def _go_to(self, compile_id: str) -> None:
+        self._wanted = None
+        found = [item.index for item in self._compiles if item.compile_id == compile_id]
+        if found:
+            self.tree_.go_to_key(f"compile/{found[-1]}")
+
+    @property
+    def _compiles(self) -> tuple[Compile, ...]:
+        return self._forest.explanation.compiles if self._forest else ()
+
+    def place(self) -> Location:
+        item = self._item()
+        return Location(self.NAME, compile_id=item.compile_id if item else None)
+
+    def _item(self) -> Compile | None:
+        branch = self.tree_.branch
+        parts = branch.key.split("/") if branch else []
+        return self._compiles[int(parts[1])] if parts[:1] == ["compile"] else None
+
+    def on_lines_moved(self, message: Lines.Moved) -> None:
+        if message.lines is self.tree_:
+            message.stop()
+            if self._timer is not None:
+                self._timer.stop()
+            self._timer = self.set_timer(DEBOUNCE, self._describe)
+
+    def _describe(self) -> None:
+        item = self._item()
+        if item is not None and self._forest is not None:
+            self.details.show(compile_lines(item, self._forest))
+
+    def on_lines_chosen(self, message: Lines.Chosen) -> None:
+        message.stop()
+        if message.lines is self.tree_:
+            branch = self.tree_.branch
+            target = branch.target if branch else None
+        else:
+            target = self.details.lines[message.index].target
+        if target is not None:
+            self.post_message(Goto(target))

@@ -1,0 +1,172 @@
+"""The raw events of the log: every kind with its count, every event, payloads on demand."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import ClassVar, overload
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+
+from dynadiag.recording.records import Event
+from tui.location import Location
+from tui.roles import Line, line, one_line, shown
+from tui.session import Session
+from tui.views.listing import ListingView
+from tui.widgets import Column, Row, StyledLines, Table
+
+__all__ = ["EventsView"]
+
+_PAGE = 100  # events read at once
+_PAGES_KEPT = 10
+_HEAD = 200  # lines of a payload in the detail; enter shows the whole
+_KINDS = (Column("kind", widest=34), Column("events", number=True))
+
+
+class EventsView(ListingView):
+    """Kinds on the left, their events on the right."""
+
+    NAME: ClassVar[str] = "events"
+    TITLE: ClassVar[str] = "Events"
+    PURPOSE: ClassVar[str] = "the raw log, event by event"
+    LAZY: ClassVar[bool] = True
+    COLUMNS: ClassVar[Sequence[Column]] = (
+        Column("#", number=True),
+        Column("time"),
+        Column("kind", widest=28),
+        Column("name", widest=44),
+        Column("compile"),
+        Column("bytes", number=True),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kind: str | None = None
+        self._rows: EventRows | None = None
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(classes="pair"):
+            yield Table(_KINDS, id="events-kinds")
+            yield Table(self.COLUMNS, lazy=True, id="events-list")
+        yield StyledLines(id="events-detail", classes="detail")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.kinds.border_title = "Kinds"
+
+    @property
+    def kinds(self) -> Table:
+        return self.query_one("#events-kinds", Table)
+
+    def load(self) -> None:
+        self.fetch("kinds", self.session.recording.counts, self._show_kinds)
+        super().load()
+
+    def _show_kinds(self, counts: dict[str, int]) -> None:
+        rows = [Row(("all", f"{sum(counts.values()):,}"), "")]
+        ranked = sorted(counts.items(), key=lambda pair: -pair[1])
+        self.kinds.show([*rows, *(Row((one_line(kind), f"{number:,}"), kind) for kind, number in ranked)])
+
+    def rows(self) -> EventRows:
+        counts = self.session.recording.counts()
+        number = sum(counts.values()) if self._kind is None else counts.get(self._kind, 0)
+        rows = EventRows(self.session, self._kind, number)
+        if number:
+            rows[0]  # read the first page here, in the worker
+        self._rows = rows
+        return rows
+
+    def on_lines_moved(self, message: Table.Moved) -> None:
+        if message.lines is self.kinds:
+            message.stop()
+            key = self.kinds.key
+            kind = str(key) if key else None
+            if kind != self._kind:
+                self._kind = kind
+                self.fetch("rows", self.rows, self._show)
+            return
+        super().on_lines_moved(message)
+
+    def open(self, place: Location) -> None:
+        if place.item is not None and self._kind is not None:
+            self.kinds.go(0)
+        super().open(place)
+
+    def detail(self, key: int | str) -> Sequence[Line]:
+        index = int(key)
+        event = self.session.recording.event(index)
+        metadata = json.dumps(self.session.recording.metadata(index), indent=1, ensure_ascii=False).split("\n")
+        made = [line((f"event {index}", "title"), f"  {one_line(event.kind)} {one_line(event.name or '')}")]
+        made += [line((shown(text), "dim")) for text in metadata[:_HEAD]]
+        if event.payload_size:
+            payload = self.session.payload(index).split("\n")
+            made += [Line(), line((f"payload, {event.payload_size:,} bytes", "strong"))]
+            made += [line(shown(text[:2000])) for text in payload[:_HEAD]]
+            if len(payload) > _HEAD:
+                made.append(line((f"{len(payload) - _HEAD:,} more lines: enter shows them", "dim")))
+        return made
+
+    def enter(self, key: int | str) -> Location | None:
+        event = self.session.recording.event(int(key))
+        if not event.payload_size:
+            self.notify("this event has no payload")
+            return None
+        return Location("code", event.compile_id, document=f"event:{event.index}")
+
+    def on_lines_chosen(self, message: Table.Chosen) -> None:
+        if message.lines is self.kinds:
+            message.stop()
+            self.table.focus()
+            return
+        super().on_lines_chosen(message)
+
+
+class EventRows(Sequence[Row]):
+    """The rows of a log, read in pages when they are looked at."""
+
+    def __init__(self, session: Session, kind: str | None, number: int) -> None:
+        self._session, self._kind, self._number = session, kind, number
+        self._pages: OrderedDict[int, list[Row]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._number
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(self._number))]
+        if not 0 <= index < self._number:
+            raise IndexError(index)
+        return self._page(index // _PAGE)[index % _PAGE]
+
+    def _page(self, page: int) -> list[Row]:
+        known = self._pages.get(page)
+        if known is None:
+            start = page * _PAGE
+            limit = min(_PAGE, self._number - start)
+            if self._kind is None:
+                events = self._session.events(start, limit)
+            else:
+                events = self._session.events_of(self._kind, start, limit)
+            known = self._pages[page] = [_row(event) for event in events]
+            if len(self._pages) > _PAGES_KEPT:
+                self._pages.popitem(last=False)
+        return known
+
+
+def _row(event: Event) -> Row:
+    time = (event.time or "").partition(" ")[2]
+    cells = (
+        str(event.index),
+        time,
+        one_line(event.kind),
+        one_line(event.name or ""),
+        one_line(event.compile_id),
+        f"{event.payload_size:,}" if event.payload_size else "",
+    )
+    return Row(cells, event.index)

@@ -1,0 +1,106 @@
+"""A list and, beside or below it, the detail of what the cursor is on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.timer import Timer
+from textual.widget import Widget
+
+from tui.location import Location
+from tui.roles import Line, line
+from tui.views.base import Goto, View
+from tui.widgets import Column, Row, StyledLines, Table
+
+__all__ = ["DEBOUNCE", "ListingView"]
+
+DEBOUNCE = 0.05  # seconds that the cursor rests before the detail is read: a held key repeats every 0.03
+
+
+class ListingView(View):
+    """Subclasses name the columns, read the rows and the detail (both in a worker), and say where enter goes."""
+
+    COLUMNS: ClassVar[Sequence[Column]] = ()
+    NOTHING: ClassVar[str] = "nothing of the kind was recorded"
+    LAZY: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__(id=self.NAME, classes="listing")
+        self._timer: Timer | None = None
+        self._wanted: int | str | None = None  # to be gone to once the rows are there
+
+    def compose(self) -> ComposeResult:
+        yield Table(self.COLUMNS, lazy=self.LAZY, id=f"{self.NAME}-list")
+        yield StyledLines(id=f"{self.NAME}-detail", classes="detail")
+
+    def on_mount(self) -> None:
+        self.table.border_title = self.TITLE
+        self.details.border_title = "detail"
+        super().on_mount()
+
+    @property
+    def table(self) -> Table:
+        return self.query_one(f"#{self.NAME}-list", Table)
+
+    @property
+    def details(self) -> StyledLines:
+        return self.query_one(f"#{self.NAME}-detail", StyledLines)
+
+    def first_focus(self) -> Widget:
+        return self.table
+
+    def load(self) -> None:
+        self.fetch("rows", self.rows, self._show)
+
+    def rows(self) -> Sequence[Row]:
+        """Read the rows."""
+        raise NotImplementedError
+
+    def detail(self, key: int | str) -> Sequence[Line]:
+        """Read the detail of a row."""
+        raise NotImplementedError
+
+    def enter(self, key: int | str) -> Location | None:  # noqa: ARG002 - subclasses use it
+        """Where enter on a row goes."""
+        return None
+
+    def _show(self, rows: Sequence[Row]) -> None:
+        self.table.show(rows)
+        self.table.border_subtitle = f"{len(rows):,}"
+        if not rows:
+            self.details.show([line((self.NOTHING, "dim"))])
+        if self._wanted is not None:
+            self.table.go_to_key(self._wanted)
+            self._wanted = None
+
+    def open(self, place: Location) -> None:
+        if place.item is not None and not self.table.go_to_key(place.item):
+            self._wanted = place.item
+
+    def place(self) -> Location:
+        key = self.table.key
+        return Location(self.NAME, item=key if isinstance(key, int) else None)
+
+    def on_lines_moved(self, message: Table.Moved) -> None:
+        if message.lines is self.table:
+            message.stop()
+            if self._timer is not None:
+                self._timer.stop()
+            self._timer = self.set_timer(DEBOUNCE, self._read)
+
+    def _read(self) -> None:
+        key = self.table.key
+        if key is not None:
+            self.fetch("detail", lambda: self.detail(key), self.details.show)
+
+    def on_lines_chosen(self, message: Table.Chosen) -> None:
+        message.stop()
+        if message.lines is self.table:
+            key = self.table.key
+            target = self.enter(key) if key is not None else None
+        else:
+            target = self.details.lines[message.index].target
+        if target is not None:
+            self.post_message(Goto(target))

@@ -1,0 +1,68 @@
+"""The first screen: what happened, and what to look at first."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.widget import Widget
+
+from tui.location import Location
+from tui.overview import overview, run_lines
+from tui.roles import Line, line
+from tui.views.base import Goto, View
+from tui.widgets import StyledLines
+
+__all__ = ["OverviewView"]
+
+
+class OverviewView(View):
+    """The run at once, the rest as soon as a worker has read it."""
+
+    NAME: ClassVar[str] = "overview"
+    TITLE: ClassVar[str] = "Overview"
+    PURPOSE: ClassVar[str] = "what happened, and what to look at first"
+
+    def __init__(self) -> None:
+        super().__init__(id=self.NAME)
+        self._filled = False
+
+    def compose(self) -> ComposeResult:
+        first = [*run_lines(self.session.run, live=self.session.live), Line(), line(("reading ...", "dim"))]
+        yield StyledLines(first, id="overview-lines")
+
+    @property
+    def lines(self) -> StyledLines:
+        return self.query_one(StyledLines)
+
+    def first_focus(self) -> Widget:
+        return self.lines
+
+    def load(self) -> None:
+        self.fetch("overview", self._read, self._show)
+
+    def _read(self) -> list[Line]:
+        session = self.session
+        return overview(session.explanation(), len(session.trials()), live=session.live)
+
+    def _show(self, lines: list[Line]) -> None:
+        self.lines.show(lines, keep=self._filled)
+        if not self._filled:
+            self._filled = True
+            first = next((index for index, item in enumerate(lines) if item.target), 0)
+            if first < self.lines.page_height:
+                self.lines.go(first)
+        self.browser.explained()
+
+    def place(self) -> Location:
+        return Location(self.NAME, line=self.lines.cursor + 1)
+
+    def open(self, place: Location) -> None:
+        if place.line is not None:
+            self.lines.go(place.line - 1)
+
+    def on_lines_chosen(self, message: StyledLines.Chosen) -> None:
+        message.stop()
+        target = self.lines.lines[message.index].target
+        if target is not None:
+            self.post_message(Goto(target))

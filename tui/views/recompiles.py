@@ -1,0 +1,67 @@
+"""Recompiles: which guard failed, what its value was and is now, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from dynadiag.recording.records import Recompile
+from dynadiag.render.paths import place
+from dynadiag.render.recompiles import recompiles_section
+from tui.location import Location
+from tui.overview import change_of
+from tui.roles import Line, RoleStyle, lines_of, one_line
+from tui.views.listing import ListingView
+from tui.widgets import Column, Row
+
+__all__ = ["RecompilesView"]
+
+
+class RecompilesView(ListingView):
+    """In the order in which they happened."""
+
+    NAME: ClassVar[str] = "recompiles"
+    TITLE: ClassVar[str] = "Recompiles"
+    PURPOSE: ClassVar[str] = "frames compiled again, with the guard's old and new value"
+    NOTHING: ClassVar[str] = "nothing was compiled again"
+    COLUMNS: ClassVar[Sequence[Column]] = (
+        Column("compile"),
+        Column("function", widest=30),
+        Column("where", widest=36),
+        Column("guards", number=True),
+        Column("what changed", widest=120),
+    )
+
+    def rows(self) -> Sequence[Row]:
+        explanation = self.session.explanation()
+        return [_row(item, explanation.run.cwd) for item in explanation.recompiles]
+
+    def detail(self, key: int | str) -> Sequence[Line]:
+        explanation = self.session.explanation()
+        pairs = zip(explanation.recompiles, explanation.advice, strict=True)
+        item, advice = next(pair for pair in pairs if pair[0].index == key)
+        only = replace(explanation, recompiles=(item,), advice=(advice,))
+        return lines_of(recompiles_section(only, RoleStyle(self.details.scrollable_content_region.width), True))
+
+    def enter(self, key: int | str) -> Location | None:
+        item = next((one for one in self.session.explanation().recompiles if one.index == key), None)
+        return _target(item) if item is not None else None
+
+
+def _target(item: Recompile) -> Location:
+    """The line that made the guard; the frame's own where that is unknown."""
+    reason = next((one for one in item.reasons if one.file and one.line), None)
+    file, line = (reason.file, reason.line) if reason else (item.file, item.line)
+    return Location("code", item.compile_id, document=f"source:{file}" if file else None, line=line)
+
+
+def _row(item: Recompile, cwd: str | None) -> Row:
+    cells = (
+        one_line(item.compile_id),
+        one_line(item.function),
+        place(item.file, item.line, None, cwd),
+        str(len(item.reasons)),
+        "".join(text for text, _ in change_of(item)),
+    )
+    return Row(cells, item.index, "error" if item.limit_reached else "")

@@ -1,0 +1,275 @@
+"""Lines with a cursor: what every list, tree, table and text of the browser is.
+
+A widget for each line would be too much for 100,000 of them, so a line is drawn when it is on the screen, and nothing
+here does work that grows with the number of lines, but a search.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.search import Finder
+
+__all__ = ["Lines"]
+
+_SIDE = 8  # columns that left and right scroll by
+
+
+class Lines(ScrollView, can_focus=True):
+    """The base: subclasses say how many lines there are, what stands on one and how it is drawn."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"lines--cursor", "lines--match", "lines--header"}
+    DEFAULT_CSS = """
+    Lines { background: $surface; scrollbar-size: 1 1; overflow-x: hidden; overflow-y: auto; }
+    Lines > .lines--cursor { background: $panel; }
+    Lines:focus > .lines--cursor { background: $primary 35%; }
+    Lines > .lines--match { background: $warning 45%; }
+    Lines > .lines--header { text-style: bold; background: $panel; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "down", show=False, id="lines.down"),
+        Binding("k,up", "move(-1)", "up", show=False, id="lines.up"),
+        Binding("ctrl+d", "page(0.5)", "half a page down", show=False, id="lines.half-down"),
+        Binding("ctrl+u", "page(-0.5)", "half a page up", show=False, id="lines.half-up"),
+        Binding("space,pagedown,ctrl+f", "page(1)", "a page down", show=False, id="lines.page-down"),
+        Binding("b,pageup,ctrl+b", "page(-1)", "a page up", show=False, id="lines.page-up"),
+        Binding("g,home", "first", "first line", show=False, id="lines.first"),
+        Binding("G,end", "last", "last line", show=False, id="lines.last"),
+        Binding("h,left", "side(-1)", "scroll left", show=False, id="lines.left"),
+        Binding("l,right", "side(1)", "scroll right", show=False, id="lines.right"),
+        Binding("enter", "choose", "go into it", show=True, id="lines.choose"),
+        Binding("slash", "app.search", "search", key_display="/", show=True, id="lines.search"),
+        Binding("n", "find(1)", "next match", show=False, id="lines.next"),
+        Binding("N", "find(-1)", "match before", show=False, id="lines.previous"),
+        Binding("y", "copy", "copy the line", show=False, id="lines.copy"),
+        Binding("Y", "copy_all", "copy everything here", show=False, id="lines.copy-all"),
+        Binding("w", "app.write", "write this to a file", show=False, id="lines.write"),
+    ]
+
+    cursor = reactive(0, init=False)
+
+    class Moved(Message):
+        """The cursor stands on another line."""
+
+        def __init__(self, lines: Lines, index: int) -> None:
+            super().__init__()
+            self.lines, self.index = lines, index
+
+        @property
+        def control(self) -> Lines:
+            return self.lines
+
+    class Chosen(Moved):
+        """Enter, or a double click, on a line."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id, classes=classes)
+        self.finder = Finder()
+
+    # What a subclass says
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        raise NotImplementedError
+
+    def text_of(self, index: int) -> str:
+        """What stands on a line, for searching and copying."""
+        raise NotImplementedError
+
+    def draw(self, index: int) -> Strip:
+        """A line, as long as it is."""
+        raise NotImplementedError
+
+    def header(self) -> Strip | None:
+        """A line that stays above the others."""
+        return None
+
+    def side(self, index: int) -> Strip | None:  # noqa: ARG002 - subclasses use it
+        """What stands before a line and does not scroll sideways."""
+        return None
+
+    def ground(self, index: int) -> Style | None:  # noqa: ARG002 - subclasses use it
+        """A background of the line's own."""
+        return None
+
+    # Drawing
+
+    @property
+    def dark(self) -> bool:
+        return self.app.current_theme.dark
+
+    @property
+    def _head(self) -> int:
+        return 1 if self.header() is not None else 0
+
+    @property
+    def page_height(self) -> int:
+        """Lines on one screen."""
+        return max(1, self.scrollable_content_region.height - self._head)
+
+    def resize_content(self, width: int) -> None:
+        """Call it when the number of lines, or the `width` of the longest, is another one."""
+        self.virtual_size = Size(width, self.count + self._head)
+        self.cursor = max(0, min(self.cursor, self.count - 1))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.scrollable_content_region.width
+        top = self.header()
+        if top is not None and y == 0:
+            style = self.get_component_rich_style("lines--header")
+            return top.crop_extend(int(self.scroll_x), int(self.scroll_x) + width, style).apply_style(style)
+        index = int(self.scroll_y) + y - (0 if top is None else 1)
+        if not 0 <= index < self.count:
+            return Strip.blank(width, self.rich_style)
+        return self._line(index, width)
+
+    def _line(self, index: int, width: int) -> Strip:
+        before = self.side(index)
+        room = width - (before.cell_length if before else 0)
+        left = int(self.scroll_x)
+        body = self._marked(self.draw(index)).crop_extend(left, left + max(room, 0), None)
+        strip = Strip.join([before, body]) if before else body
+        return strip.apply_style(self._ground(index)).crop_extend(0, width, None)
+
+    def _ground(self, index: int) -> Style:
+        own = self.ground(index)
+        style = self.rich_style if own is None else self.rich_style + own
+        if index == self.cursor:
+            style += self.get_component_rich_style("lines--cursor")
+        return style
+
+    def _marked(self, strip: Strip) -> Strip:
+        """The strip with the matches of the search marked."""
+        text = strip.text
+        spans = self.finder.spans(text)
+        if not spans:
+            return strip
+        if not text.isascii():
+            spans = [(strip.index_to_cell_position(first), strip.index_to_cell_position(last)) for first, last in spans]
+        style = self.get_component_rich_style("lines--match")
+        cuts = sorted({place for span in spans for place in span} | {strip.cell_length})
+        pieces, start = [], 0
+        for end, piece in zip(cuts, strip.divide(cuts), strict=False):
+            inside = any(first <= start < last for first, last in spans)
+            pieces.append(Strip([Segment(s.text, (s.style or Style()) + style) for s in piece]) if inside else piece)
+            start = end
+        return Strip.join(pieces)
+
+    # Moving
+
+    def validate_cursor(self, value: int) -> int:
+        return max(0, min(value, self.count - 1))
+
+    def watch_cursor(self, old: int, new: int) -> None:
+        self._refresh_row(old)
+        self._refresh_row(new)
+        self.reveal(new)
+        self.post_message(self.Moved(self, new))
+
+    def _refresh_row(self, index: int) -> None:
+        self.refresh_line(index + self._head)
+
+    def reveal(self, index: int, *, middle: bool = False) -> None:
+        """Scroll so that a line is on the screen, in the `middle` where it was not."""
+        top, height = int(self.scroll_y), self.page_height
+        if top <= index < top + height:
+            return
+        near = not middle and (index in (top - 1, top + height))
+        wanted = (index if index < top else index - height + 1) if near else index - height // 2
+        self.scroll_to(y=max(0, wanted), animate=False, immediate=True, force=True)
+
+    def go(self, index: int) -> None:
+        """Put the cursor on a line."""
+        index = self.validate_cursor(index)
+        if index == self.cursor:
+            self.reveal(index, middle=True)
+            self.post_message(self.Moved(self, index))
+        self.cursor = index
+
+    def action_move(self, by: int) -> None:
+        self.cursor += by
+
+    def action_page(self, pages: float) -> None:
+        self.cursor += int(pages * self.page_height) or (1 if pages > 0 else -1)
+
+    def action_first(self) -> None:
+        self.cursor = 0
+
+    def action_last(self) -> None:
+        self.cursor = self.count - 1
+
+    def action_side(self, way: int) -> None:
+        room = self.scrollable_content_region.width
+        most = max(0, self.virtual_size.width - room // 2)
+        self.scroll_x = max(0, min(self.scroll_x + way * _SIDE, most))
+        self.refresh()
+
+    def validate_scroll_x(self, value: float) -> float:
+        """Textual bars a sideways scroll where there is no bar for it; these lines go without one."""
+        return max(0.0, value)
+
+    def action_choose(self) -> None:
+        if self.count:
+            self.post_message(self.Chosen(self, self.cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        index = int(self.scroll_y) + event.y - self._head
+        if event.y < self._head:
+            self.header_clicked(event.x + int(self.scroll_x))
+        elif 0 <= index < self.count:
+            self.cursor = index
+            self.clicked(index, event.x)
+            if event.chain == 2:
+                self.action_choose()
+
+    def header_clicked(self, column: int) -> None:
+        """A click on the header."""
+
+    def clicked(self, index: int, column: int) -> None:
+        """A click on a line."""
+
+    # Searching and taking away
+
+    def search(self, pattern: str) -> bool:
+        """Look for a text from the cursor on; whether there is any."""
+        self.finder = Finder(pattern)
+        self.refresh()
+        return not pattern or self._find(1, here=True)
+
+    def action_find(self, way: int) -> None:
+        if not self.finder.pattern:
+            self.notify("nothing to look for: / begins a search", severity="warning")
+        elif not self._find(way):
+            self.notify(f"not found: {self.finder.pattern}", severity="warning", markup=False)
+
+    def _find(self, way: int, *, here: bool = False) -> bool:
+        found = self.finder.next(self.text_of, self.count, self.cursor, way, here=here)
+        if found is None:
+            return False
+        self.cursor = found
+        return True
+
+    def action_copy(self) -> None:
+        if self.count:
+            self.app.copy_to_clipboard(self.text_of(self.cursor))
+            self.notify("line copied")
+
+    def action_copy_all(self) -> None:
+        self.app.copy_to_clipboard(self.whole())
+        self.notify(f"{self.count:,} lines copied")
+
+    def whole(self) -> str:
+        """Everything that is here, as text."""
+        return "".join(f"{self.text_of(index)}\n" for index in range(self.count))

@@ -1,0 +1,62 @@
+"""One line at the bottom for what is looked for, and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+__all__ = ["Prompt"]
+
+
+class Prompt(Horizontal):
+    """Hidden until something is asked. Enter answers, escape leaves everything as it was."""
+
+    DEFAULT_CSS = """
+    Prompt { display: none; height: 1; background: $boost; }
+    Prompt.open { display: block; }
+    Prompt > Static { width: auto; height: 1; text-style: bold; }
+    Prompt > Input { width: 1fr; height: 1; border: none; padding: 0; background: $boost; }
+    Prompt > Input:focus { border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave it", show=False, id="prompt.leave")]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._answer: Callable[[str], None] | None = None
+        self._before: Widget | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(markup=False)
+        yield Input(compact=True)
+
+    def ask(self, label: str, value: str, answer: Callable[[str], None]) -> None:
+        """Ask for a text; `answer` is called with it."""
+        self._answer, self._before = answer, self.app.focused
+        self.query_one(Static).update(label)
+        field = self.query_one(Input)
+        field.value = value
+        self.add_class("open")
+        field.focus()
+        field.action_select_all()
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        message.stop()
+        answer = self._answer
+        self._close()
+        if answer is not None:
+            answer(message.value)
+
+    def action_leave(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        self.remove_class("open")
+        self._answer = None
+        if self._before is not None:
+            self._before.focus()

@@ -1,0 +1,178 @@
+"""Rows in columns, drawn when they are on the screen; sorted and filtered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.strip import Strip
+
+from tui.palette import role_style
+from tui.widgets.lines import Lines
+
+__all__ = ["Column", "Row", "Table"]
+
+_GAP = 2
+_NUMBER = re.compile(r"-?[\d,]*\.?\d+")
+_LOOKED_AT = 200  # rows that a column's width is taken from
+_WIDEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. Numbers stand at the right."""
+
+    title: str
+    number: bool = False
+    widest: int = _WIDEST
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The cells of a row, cleaned; what it stands for; its role."""
+
+    cells: tuple[str, ...]
+    key: int | str
+    role: str = ""
+
+
+class Table(Lines):
+    """A table of a `Sequence` of rows: one that reads rows only when it is asked for them will do (`lazy`)."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "sort(1)", "sort by the next column", show=False, id="table.sort"),
+        Binding("S", "reverse", "sort the other way round", show=False, id="table.reverse"),
+        Binding("f,ampersand", "app.filter", "filter", key_display="f", show=True, id="table.filter"),
+    ]
+
+    def __init__(self, columns: Sequence[Column], *, lazy: bool = False, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._columns, self._lazy = columns, lazy
+        self._all: Sequence[Row] = ()
+        self._rows: Sequence[Row] = ()
+        self._widths = [cell_len(column.title) for column in columns]
+        self._sort: int | None = None
+        self._down = False
+        self.filter = ""
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show other rows. The cursor stays on the row with the same key, where there is one."""
+        key = self.key
+        self._all = rows
+        self._measure(rows)
+        self._arrange(key)
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The rows that are shown, in their order."""
+        return self._rows
+
+    @property
+    def key(self) -> int | str | None:
+        """What the row under the cursor stands for."""
+        return self._rows[self.cursor].key if 0 <= self.cursor < len(self._rows) else None
+
+    def go_to_key(self, key: int | str) -> bool:
+        """Put the cursor on a row; whether it is there."""
+        if self._lazy and isinstance(key, int):
+            index = next((place for place in (key,) if place < len(self._rows)), None)
+        else:
+            index = next((place for place, row in enumerate(self._rows) if row.key == key), None)
+        if index is not None:
+            self.go(index)
+        return index is not None
+
+    def set_filter(self, text: str) -> None:
+        """Show the rows that hold a text; all of them for an empty one."""
+        self.filter = text
+        self._arrange(self.key)
+
+    def action_sort(self, by: int) -> None:
+        if self._lazy:
+            self.notify("these rows are read as they are shown; their order is that of the log", severity="warning")
+            return
+        places = len(self._columns)
+        self._sort = 0 if self._sort is None else (self._sort + by) % places
+        self._down = self._columns[self._sort].number
+        self._arrange(self.key)
+
+    def action_reverse(self) -> None:
+        self._down = not self._down
+        self._arrange(self.key)
+
+    def header_clicked(self, column: int) -> None:
+        place = 0
+        for index, width in enumerate(self._widths):
+            place += width + _GAP
+            if column < place:
+                again = self._sort == index
+                self._sort, self._down = index, not self._down if again else self._columns[index].number
+                self._arrange(self.key)
+                return
+
+    def _arrange(self, key: int | str | None) -> None:
+        rows: Sequence[Row] = self._all
+        if self.filter and not self._lazy:
+            small = self.filter.lower()
+            rows = [row for row in rows if any(small in cell.lower() for cell in row.cells)]
+        if self._sort is not None and not self._lazy:
+            place, number = self._sort, self._columns[self._sort].number
+            rows = sorted(rows, key=lambda row: _order(row.cells[place], number), reverse=self._down)
+        self._rows = rows
+        self.resize_content(sum(self._widths) + _GAP * len(self._widths))
+        if key is not None and not self._lazy:
+            self.set_reactive(Lines.cursor, next((i for i, row in enumerate(rows) if row.key == key), 0))
+            self.reveal(self.cursor)
+        self.post_message(self.Moved(self, self.cursor))
+
+    def _measure(self, rows: Sequence[Row]) -> None:
+        seen = [rows[index] for index in range(min(len(rows), _LOOKED_AT))]
+        self._widths = [
+            min(column.widest, max([cell_len(column.title) + 2, *(cell_len(row.cells[place]) for row in seen)]))
+            for place, column in enumerate(self._columns)
+        ]
+
+    @property
+    def count(self) -> int:
+        return len(self._rows)
+
+    def text_of(self, index: int) -> str:
+        return "  ".join(self._rows[index].cells)
+
+    def header(self) -> Strip:
+        titles = [
+            column.title + (("▼" if self._down else "▲") if self._sort == place else "")
+            for place, column in enumerate(self._columns)
+        ]
+        return Strip([Segment(self._laid(titles), role_style("title", self.dark))])
+
+    def draw(self, index: int) -> Strip:
+        row = self._rows[index]
+        return Strip([Segment(self._laid(row.cells), role_style(row.role, self.dark))])
+
+    def _laid(self, cells: Sequence[str]) -> str:
+        parts = []
+        last = len(self._widths) - 1
+        for place, (cell, width, column) in enumerate(zip(cells, self._widths, self._columns, strict=True)):
+            if column.number:
+                parts.append(" " * (width - cell_len(cell)) + set_cell_size(cell, min(width, cell_len(cell))))
+            elif place == last:
+                parts.append(cell)
+            elif cell_len(cell) > width:
+                parts.append(set_cell_size(cell, width - 1) + "…")
+            else:
+                parts.append(set_cell_size(cell, width))
+        return (" " * _GAP).join(parts)
+
+
+def _order(cell: str, number: bool) -> tuple[int, float, str]:
+    """A number by its value, anything else by its letters; what is not there comes last."""
+    found = _NUMBER.match(cell.strip()) if number else None
+    if found:
+        return (0, float(found[0].replace(",", "")), cell)
+    return (1, 0.0, cell.lower())

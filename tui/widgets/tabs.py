@@ -1,0 +1,71 @@
+"""The names of the screens in one line, each with its key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.palette import role_style
+
+__all__ = ["Tab", "Tabs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One screen: its name, the title, the key that opens it, how many things are on it."""
+
+    name: str
+    title: str
+    key: str
+    number: int | None = None
+
+
+class Tabs(Widget):
+    """Long titles where there is room for them, else the numbers of the others only."""
+
+    current = reactive("")
+    tabs: reactive[Sequence[Tab]] = reactive(())
+
+    class Clicked(Message):
+        """The user clicked on a name."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    def render_line(self, _y: int) -> Strip:
+        dark = self.app.current_theme.dark
+        segments = []
+        for tab, text in zip(self.tabs, self._texts(), strict=True):
+            here = tab.name == self.current
+            key = role_style("key", dark)
+            style = Style(bold=True, reverse=True) if here else Style.null()
+            segments += [Segment(f" {tab.key} ", key + style), Segment(text, style)]
+        return Strip(segments).crop_extend(0, self.size.width, None).apply_style(self.rich_style)
+
+    def _texts(self) -> list[str]:
+        long = [f"{tab.title}{f' {tab.number:,}' if tab.number else ''} " for tab in self.tabs]
+        plain = [f"{tab.title} " for tab in self.tabs]
+        short = [f"{tab.title if tab.name == self.current else tab.title[:4]} " for tab in self.tabs]
+        bare = [f"{tab.title} " if tab.name == self.current else "" for tab in self.tabs]
+        for texts in (long, plain, short):
+            if sum(cell_len(text) + 3 for text in texts) <= self.size.width:
+                return texts
+        return bare
+
+    def on_click(self, event: events.Click) -> None:
+        place = 0
+        for tab, text in zip(self.tabs, self._texts(), strict=True):
+            place += cell_len(text) + 3
+            if event.x < place:
+                self.post_message(self.Clicked(tab.name))
+                return

@@ -1,0 +1,161 @@
+"""A tree whose branches are made when they are opened and drawn when they are on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.strip import Strip
+
+from tui.location import Location
+from tui.palette import role_style
+from tui.roles import Fragment
+from tui.widgets.lines import Lines
+
+__all__ = ["Branch", "Tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line of the tree. ``key`` is its own in the whole tree; ``children`` is called when it is opened."""
+
+    key: str
+    fragments: tuple[Fragment, ...]
+    target: Location | None = None
+    children: Callable[[], Sequence[Branch]] | None = None
+    open: bool = False  # from the beginning
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    branch: Branch
+    depth: int
+
+
+class Tree(Lines):
+    """Shows the branches that are open. ``l`` opens, ``h`` closes or goes up, enter does what the owner says."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("l,right,plus", "open", "open the branch", show=False, id="tree.open"),
+        Binding("h,left,minus", "close", "close it, or go up", show=False, id="tree.close"),
+        Binding("o", "flip", "open or close", show=False, id="tree.toggle"),
+        Binding("E", "everything(True)", "open every branch", show=False, id="tree.open-all"),
+        Binding("C", "everything(False)", "close every branch", show=False, id="tree.close-all"),
+        Binding("f,ampersand", "app.filter", "filter", key_display="f", show=True, id="tree.filter"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._roots: Sequence[Branch] = ()
+        self._flipped: set[str] = set()  # the branches that are not as they were made
+        self._shown: list[_Shown] = []
+        self.filter = ""
+
+    def show(self, roots: Sequence[Branch]) -> None:
+        """Show another tree. What was opened stays open, the cursor stays on its branch."""
+        self._roots = roots
+        self._lay()
+
+    @property
+    def branch(self) -> Branch | None:
+        """The branch under the cursor."""
+        return self._shown[self.cursor].branch if 0 <= self.cursor < len(self._shown) else None
+
+    def go_to_key(self, key: str) -> bool:
+        """Put the cursor on a branch that is shown; whether it is."""
+        index = next((place for place, shown in enumerate(self._shown) if shown.branch.key == key), None)
+        if index is not None:
+            self.go(index)
+        return index is not None
+
+    def set_filter(self, text: str) -> None:
+        """Show the open branches that hold a text, with those above them."""
+        self.filter = text
+        self._lay()
+
+    def _lay(self) -> None:
+        key = self.branch.key if self.branch else None
+        self._shown = list(self._walk(self._roots, 0))
+        if self.filter:
+            self._shown = _matching(self._shown, self.filter.lower())
+        width = max((2 * s.depth + 2 + sum(len(t) for t, _ in s.branch.fragments) for s in self._shown), default=0)
+        place = next((i for i, shown in enumerate(self._shown) if shown.branch.key == key), None)
+        if place is not None:
+            self.set_reactive(Lines.cursor, place)
+        self.resize_content(width)
+
+    def _walk(self, branches: Sequence[Branch], depth: int) -> Iterator[_Shown]:
+        for branch in branches:
+            yield _Shown(branch, depth)
+            if branch.children is not None and self._is_open(branch):
+                yield from self._walk(branch.children(), depth + 1)
+
+    def _is_open(self, branch: Branch) -> bool:
+        return branch.open != (branch.key in self._flipped)
+
+    def _set(self, branch: Branch, is_open: bool) -> None:
+        if branch.children is not None and self._is_open(branch) != is_open:
+            self._flipped ^= {branch.key}
+            self._lay()
+
+    def action_open(self) -> None:
+        if (branch := self.branch) is not None:
+            if branch.children is not None and not self._is_open(branch):
+                self._set(branch, True)
+            else:
+                self.action_move(1)
+
+    def action_close(self) -> None:
+        branch = self.branch
+        if branch is not None and branch.children is not None and self._is_open(branch):
+            self._set(branch, False)
+            return
+        depth = self._shown[self.cursor].depth if self._shown else 0
+        above = next((i for i in range(self.cursor, -1, -1) if self._shown[i].depth < depth), None)
+        if above is not None:
+            self.cursor = above
+
+    def action_flip(self) -> None:
+        if (branch := self.branch) is not None:
+            self._set(branch, not self._is_open(branch))
+
+    def action_everything(self, is_open: bool) -> None:
+        for shown in list(self._shown):
+            if shown.branch.children is not None and self._is_open(shown.branch) != is_open:
+                self._flipped ^= {shown.branch.key}
+        self._lay()
+
+    def clicked(self, index: int, column: int) -> None:
+        depth = self._shown[index].depth
+        if 2 * depth <= column + int(self.scroll_x) < 2 * depth + 2:
+            self.action_flip()
+
+    @property
+    def count(self) -> int:
+        return len(self._shown)
+
+    def text_of(self, index: int) -> str:
+        return "".join(text for text, _ in self._shown[index].branch.fragments)
+
+    def draw(self, index: int) -> Strip:
+        shown, dark = self._shown[index], self.dark
+        branch = shown.branch
+        mark = "  " if branch.children is None else "▾ " if self._is_open(branch) else "▸ "
+        head = Segment("  " * shown.depth + mark, role_style("gutter", dark))
+        return Strip([head, *(Segment(text, role_style(role, dark)) for text, role in branch.fragments)])
+
+
+def _matching(shown: list[_Shown], text: str) -> list[_Shown]:
+    """Those that hold a text, each with the branches above it."""
+    kept: dict[int, _Shown] = {}
+    above: list[_Shown] = []
+    for item in shown:
+        while above and above[-1].depth >= item.depth:
+            above.pop()
+        if any(text in part.lower() for part, _ in item.branch.fragments):
+            kept.update((id(one), one) for one in (*above, item))
+        above.append(item)
+    return list(kept.values())
