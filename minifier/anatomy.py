@@ -19,6 +19,7 @@ from torch import fx
 
 from minifier.errors import ReductionError
 from minifier.tensors import alone, fresh, leaves, map_leaves, same_metadata, storage_key, tensors_in
+from minifier.torch_private import inside_transform, is_transformed, opens_transform, undisturbed
 
 __all__ = ["Anatomy", "dissect", "interpret"]
 
@@ -36,6 +37,12 @@ _PLAIN = (
     torch.Size,
     type(Ellipsis),
 )
+
+
+class Inside:
+    """Stands for a value that exists only inside a vmap or grad."""
+
+
 # Operations whose state is handed on as a tensor: seeds looked up in a table of seeds.
 _RANDOM_STATE = ("inductor_seed", "inductor_lookup_seed", "inductor_random", "inductor_randint", "philox", "rngprims")
 
@@ -95,23 +102,22 @@ class _Recorder(fx.Interpreter):
     def _keep(self, place: int, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
+        if is_transformed(leaf) or (leaf.requires_grad and inside_transform()):
+            return Inside
         detached = leaf.detach()
         if place in self._clone:
             detached = alone(detached)
-        wants = leaf.requires_grad and (detached.is_floating_point() or detached.is_complex())
-        return detached.requires_grad_(wants)
+        if leaf.requires_grad and (detached.is_floating_point() or detached.is_complex()):
+            detached.requires_grad_()
+        return detached
 
 
 def interpret(module: fx.GraphModule, inputs: Sequence[Any], clone: frozenset[int] = frozenset()) -> _Recorder:
     """Run a copy of the graph once on copies of the inputs, keeping every value; torch's random state is as before."""
     own = copy.deepcopy(module)
     recorder = _Recorder(own, {node: i for i, node in enumerate(own.graph.nodes)}, clone)
-    enabled = torch.is_grad_enabled()
-    try:
-        with torch.random.fork_rng():
-            recorder.run(*fresh(inputs), enable_io_processing=False)
-    finally:
-        torch.set_grad_enabled(enabled)
+    with undisturbed():
+        recorder.run(*fresh(inputs), enable_io_processing=False)
     return recorder
 
 
@@ -168,6 +174,9 @@ def _group(
     for i in operations:
         for user in _inseparable(nodes[i], values[i]):
             _union(parent, i, place[user])
+    transforms = [i for i in operations if opens_transform(nodes[i])]
+    for other in transforms[1:]:
+        _union(parent, transforms[0], other)
     firm = _classes(parent)
     for group in written:
         inside = [i for i in group if i in parent]
@@ -190,11 +199,14 @@ def _group_of(groups: tuple[tuple[int, ...], ...]) -> dict[int, int]:
 def _is_operation(node: fx.Node, value: Any) -> bool:
     if node.op in ("placeholder", "get_attr", "output"):
         return False
-    return value is None or not all(isinstance(leaf, _PLAIN) for leaf in leaves(value))
+    plain = value is not None and all(isinstance(leaf, _PLAIN) for leaf in leaves(value))
+    return not plain or opens_transform(node)
 
 
 def _inseparable(node: fx.Node, value: Any) -> list[fx.Node]:
     """The users that make no sense without the node: items of its tuple, users of its handle or random state."""
+    if any(leaf is Inside for leaf in leaves(value)):
+        return [user for user in node.users if user.op != "output"]
     if isinstance(value, (tuple, list)):
         return [user for user in node.users if user.target is operator.getitem]
     if not isinstance(value, (torch.Tensor, *_PLAIN)):

@@ -16,6 +16,7 @@ from torch import fx
 from minifier.anatomy import Anatomy
 from minifier.search import Candidate
 from minifier.tensors import alone, fresh, map_leaves, storage_key
+from minifier.torch_private import undisturbed
 from minifier.wiring import Plan, Wiring
 
 __all__ = ["Case", "Fails", "GraphProblem", "ask", "build", "canonical", "own"]
@@ -84,16 +85,13 @@ class GraphProblem:
 
 def ask(fails: Fails, case: Case, refused: list[Exception]) -> bool:
     """Ask with copies, under the same random state each time; grad mode and random state are as before afterwards."""
-    enabled = torch.is_grad_enabled()
     try:
-        with torch.random.fork_rng():
+        with undisturbed():
             copied = own(case)
             return bool(fails(copied.module, list(copied.inputs)))
     except Exception as error:  # noqa: BLE001  the caller's oracle may raise anything on a graph it does not expect
         refused.append(error)
         return False
-    finally:
-        torch.set_grad_enabled(enabled)
 
 
 def build(anatomy: Anatomy, plan: Plan, inputs: dict[int, Any]) -> Case:

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from minifier.graphs import Case, own
 from minifier.tensors import leaves, map_leaves
+from minifier.torch_private import undisturbed
 
 __all__ = ["is_symbolic", "refresh"]
 
@@ -46,12 +47,8 @@ class _Fake(fx.Interpreter):
         self._seen: dict[fx.Node, Any] = {}
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         fakes = map_leaves(lambda v: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v, list(inputs))
-        enabled = torch.is_grad_enabled()
-        try:
-            with mode:
-                self.run(*fakes, enable_io_processing=False)
-        finally:
-            torch.set_grad_enabled(enabled)
+        with undisturbed(), mode:
+            self.run(*fakes, enable_io_processing=False)
         return self._seen
 
     def run_node(self, n: fx.Node) -> Any:

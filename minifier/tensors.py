@@ -99,4 +99,4 @@ def _onto(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
 def _like(tensor: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(copy, requires_grad=tensor.requires_grad)
-    return copy.requires_grad_(tensor.requires_grad)
+    return copy.requires_grad_() if tensor.requires_grad else copy

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import torch
-
 from minifier.graphs import Case, Fails, ask, canonical, own
 from minifier.metadata import refresh
 from minifier.search import Oracle
+from minifier.torch_private import undisturbed
 
 __all__ = ["CaseProblem", "Simplifier", "Variants", "runs"]
 
@@ -64,12 +63,9 @@ class Simplifier:
 def runs(case: Case) -> bool:
     """Whether the case runs uncompiled: a variant that does not is no variant, and costs no trial."""
     copied = own(case)
-    enabled = torch.is_grad_enabled()
     try:
-        with torch.random.fork_rng():
+        with undisturbed():
             copied.module(*copied.inputs)
     except Exception:  # noqa: BLE001  any operation may refuse the shapes or dtypes that are being tried
         return False
-    finally:
-        torch.set_grad_enabled(enabled)
     return True

@@ -24,7 +24,7 @@ __all__ = [
 
 KINDS = ("zeros", "ones", "arange", "randn")
 # What inputs that are written as torch.randn are drawn from, in the order of the inputs.
-_SEED = 0
+SEED = 0
 
 
 def unshared(case: Case) -> Iterator[Case]:
@@ -62,7 +62,7 @@ def filled(case: Case, kinds: dict[int, str]) -> Case:
     """Some inputs filled in a way of `KINDS`; the random ones are drawn in order from one seed."""
     values = list(case.inputs)
     with torch.random.fork_rng():
-        torch.manual_seed(_SEED)
+        torch.manual_seed(SEED)
         for place, kind in sorted(kinds.items()):
             values[place] = _refilled(values[place], made(kind, values[place]))
     return Case(case.module, tuple(values))

@@ -1,0 +1,151 @@
+"""Python for the arguments and targets of FX nodes. What cannot be written down is refused, never approximated."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+from minifier.emit.errors import EmitError
+from minifier.torch_private import PREDISPATCH
+
+__all__ = ["INFIX", "PREFIX", "arguments", "index", "literal", "target"]
+
+INFIX: Mapping[Any, str] = {
+    operator.add: "+",
+    operator.sub: "-",
+    operator.mul: "*",
+    operator.truediv: "/",
+    operator.floordiv: "//",
+    operator.mod: "%",
+    operator.pow: "**",
+    operator.matmul: "@",
+    operator.and_: "&",
+    operator.or_: "|",
+    operator.xor: "^",
+    operator.lshift: "<<",
+    operator.rshift: ">>",
+    operator.eq: "==",
+    operator.ne: "!=",
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+}
+PREFIX: Mapping[Any, str] = {operator.neg: "-", operator.invert: "~", operator.pos: "+", operator.not_: "not "}
+# Where a function is looked for by its name; it counts only if it is the very function.
+_HOMES: tuple[tuple[str, Any], ...] = (
+    ("torch", torch),
+    ("torch.nn.functional", torch.nn.functional),
+    ("torch.linalg", torch.linalg),
+    ("torch.special", torch.special),
+    ("torch.fft", torch.fft),
+    ("torch.amp.autocast_mode", torch.amp.autocast_mode),
+    ("torch._C._nn", torch._C._nn),
+    ("torch._C._special", torch._C._special),
+    ("torch._C._linalg", torch._C._linalg),
+    ("torch._C._fft", torch._C._fft),
+    ("torch._C", torch._C),
+    ("torch._functorch.predispatch", PREDISPATCH),
+    ("torch.Tensor", torch.Tensor),
+    ("math", math),
+    ("operator", operator),
+)
+Write = Callable[[Any], str]
+
+
+def literal(value: Any) -> str:
+    """A constant, or `EmitError`. Floats are exact; text is quoted so that nothing in it is code."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if value is Ellipsis:
+        return "..."
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        raise EmitError(f"a symbol ({value}) that no input gives: make the sizes static first")
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f'float("{value}")'
+    if isinstance(value, int):
+        return repr(int(value))
+    if isinstance(value, complex):
+        finite = math.isfinite(value.real) and math.isfinite(value.imag)
+        return repr(value) if finite else f"complex({literal(value.real)}, {literal(value.imag)})"
+    if isinstance(value, str):
+        return json.dumps(value)
+    return _torch_literal(value)
+
+
+def _torch_literal(value: Any) -> str:
+    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+        return str(value)
+    if isinstance(value, torch.device):
+        return f'torch.device("{value}")'
+    raise EmitError(f"an argument of type {type(value).__name__} cannot be written down")
+
+
+def write(value: Any, name_of: Callable[[fx.Node], str]) -> str:
+    """An argument: a node's name, a constant, or a container of these."""
+    if isinstance(value, fx.Node):
+        return name_of(value)
+    if isinstance(value, slice):
+        return "slice(" + ", ".join(write(v, name_of) for v in (value.start, value.stop, value.step)) + ")"
+    if isinstance(value, (tuple, list)):
+        inner = ", ".join(write(v, name_of) for v in value)
+        if isinstance(value, list):
+            return f"[{inner}]"
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(k)}: {write(v, name_of)}" for k, v in value.items()) + "}"
+    return literal(value)
+
+
+def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any], name_of: Callable[[fx.Node], str]) -> str:
+    for name in kwargs:
+        if not name.isidentifier():
+            raise EmitError(f"an argument name that is not one: {name!r}")
+    named = [f"{name}={write(value, name_of)}" for name, value in kwargs.items()]
+    return ", ".join([*(write(value, name_of) for value in args), *named])
+
+
+def index(value: Any, name_of: Callable[[fx.Node], str]) -> str:
+    """What stands between the brackets of `x[...]`."""
+    if isinstance(value, tuple) and len(value) > 1:
+        return ", ".join(_one_index(v, name_of) for v in value)
+    return _one_index(value, name_of)
+
+
+def _one_index(value: Any, name_of: Callable[[fx.Node], str]) -> str:
+    if not isinstance(value, slice):
+        return write(value, name_of)
+    start, stop, step = ("" if v is None else write(v, name_of) for v in (value.start, value.stop, value.step))
+    return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+
+
+def target(function: Any) -> str:
+    """The dotted name of what a node calls."""
+    if isinstance(function, OpOverload):
+        return f"torch.ops.{function.namespace}.{_op_name(function)}.{function._overloadname}"
+    if isinstance(function, OpOverloadPacket):
+        return f"torch.ops.{function!s}"
+    if isinstance(function, HigherOrderOperator):
+        return f"torch.ops.higher_order.{function.__name__}"
+    name = getattr(function, "__name__", "")
+    for home, module in _HOMES:
+        if name.isidentifier() and getattr(module, name, None) is function:
+            return f"{home}.{name}"
+    if function in (getattr, setattr):
+        return str(name)
+    kind = "function" if isinstance(function, (FunctionType, BuiltinFunctionType)) else type(function).__name__
+    raise EmitError(
+        f"the {kind} {getattr(function, '__qualname__', function)} is none of torch's: its source is needed"
+    )
+
+
+def _op_name(function: OpOverload) -> str:
+    return function._schema.name.split("::", 1)[1]

@@ -1,0 +1,197 @@
+"""A graph as a Python function: one line an operation, shapes in comments, subgraphs as functions inside it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import fx
+
+from minifier.emit.errors import EmitError
+from minifier.emit.expressions import INFIX, PREFIX, arguments, index, target, write
+from minifier.emit.modules import module_source
+from minifier.emit.names import Names
+from minifier.emit.values import exact
+
+__all__ = ["Function", "function"]
+
+# In a graph it takes a module with metadata; a person calls the function that Dynamo makes it of.
+CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
+
+_SHORT = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.bool: "bool",
+    torch.complex64: "c64",
+}
+_INDENT = "    "
+# A constant of more values than this would hide the function that it is written in.
+_INLINE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The lines of a function, and those that must be run before it is defined. `parameters` as the graph's inputs."""
+
+    name: str
+    parameters: tuple[str, ...]
+    lines: tuple[str, ...]
+    setup: tuple[str, ...]
+    imports: frozenset[str]
+
+
+def function(
+    module: fx.GraphModule,
+    name: str,
+    names: Names,
+    shapes: Mapping[fx.Node, Any] | None = None,
+    nested: bool = False,
+) -> Function:
+    """Write a graph as a function. `shapes` are the values of nodes, for comments. Raises `EmitError`."""
+    writer = _Writer(module, names, shapes or {}, nested)
+    for node in module.graph.nodes:
+        writer.add(node)
+    parameters = tuple(writer.parameters)
+    lines = (f"def {name}({', '.join(parameters)}):", *(f"{_INDENT}{line}" if line else "" for line in writer.lines))
+    return Function(name, parameters, lines, tuple(writer.setup), frozenset(writer.imports))
+
+
+class _Writer:
+    def __init__(self, module: fx.GraphModule, names: Names, shapes: Mapping[fx.Node, Any], nested_in: bool) -> None:
+        self._module = module
+        self._nested_in = nested_in
+        self._names = names
+        self._shapes = shapes
+        self._known: dict[fx.Node, str] = {}
+        self._constants: dict[str, str] = {}
+        self.parameters: list[str] = []
+        self.lines: list[str] = []
+        self.setup: list[str] = []
+        self.imports: set[str] = set()
+
+    def add(self, node: fx.Node) -> None:
+        getattr(self, f"_{node.op}")(node)
+
+    def _placeholder(self, node: fx.Node) -> None:
+        self._known[node] = self._names.of_input(node.name)
+        self.parameters.append(self._known[node])
+
+    def _get_attr(self, node: fx.Node) -> None:
+        where = str(node.target)
+        if where not in self._constants:
+            value = reduce(getattr, where.split("."), self._module)
+            self._constants[where] = self._constant(where.rsplit(".", 1)[-1], value)
+        self._known[node] = self._constants[where]
+
+    def _call_function(self, node: fx.Node) -> None:
+        if node.target is operator.setitem:
+            self.lines.append(f"{self._subscript(node)} = {self._write(node.args[2])}")
+            return
+        self._assign(node, self._called(node))
+
+    def _call_method(self, node: fx.Node) -> None:
+        receiver, *rest = node.args
+        text = self._operand(receiver)
+        if not str(node.target).isidentifier():
+            raise EmitError(f"a method name that is not one: {node.target!r}")
+        self._assign(node, f"{text}.{node.target}({arguments(tuple(rest), node.kwargs, self._name)})")
+
+    def _call_module(self, node: fx.Node) -> None:
+        where = str(node.target)
+        if where not in self._constants:
+            value = reduce(getattr, where.split("."), self._module)
+            name = self._names.of_value(where.replace(".", "_"))
+            self.setup.extend(module_source(name, value))
+            self._constants[where] = name
+        self._assign(node, f"{self._constants[where]}({arguments(node.args, node.kwargs, self._name)})")
+
+    def _output(self, node: fx.Node) -> None:
+        """One value is returned as it is; but what calls a subgraph expects a tuple, whatever is in it."""
+        returned = node.args[0]
+        if isinstance(returned, (tuple, list)) and len(returned) == 1 and not self._nested_in:
+            returned = returned[0]
+        if isinstance(returned, (tuple, list)) and len(returned) > 1:
+            self.lines.append(f"return {', '.join(self._write(value) for value in returned)}")
+        else:
+            self.lines.append(f"return {self._write(returned)}")
+
+    def _called(self, node: fx.Node) -> str:
+        function, args = node.target, node.args
+        plain = not node.kwargs
+        if function is operator.getitem and plain:
+            return self._subscript(node)
+        if function is getattr and plain and len(args) == 2 and str(args[1]).isidentifier():
+            return f"{self._operand(args[0])}.{args[1]}"
+        if function in INFIX and plain and len(args) == 2:
+            return f"{self._operand(args[0])} {INFIX[function]} {self._operand(args[1])}"
+        if function in PREFIX and plain and len(args) == 1:
+            return f"{PREFIX[function]}{self._operand(args[0])}"
+        if function is torch.ops.aten.sym_size.int and plain:
+            return f"{self._operand(args[0])}.size({self._write(args[1])})"
+        if function is CHECKPOINT:
+            self.imports.add("torch.utils.checkpoint")
+            return f"torch.utils.checkpoint.checkpoint({arguments(args, node.kwargs, self._name)})"
+        name = target(function)
+        if name.split(".")[0] in ("math", "operator"):
+            self.imports.add(name.split(".")[0])
+        return f"{name}({arguments(args, node.kwargs, self._name)})"
+
+    def _subscript(self, node: fx.Node) -> str:
+        return f"{self._operand(node.args[0])}[{index(node.args[1], self._name)}]"
+
+    def _assign(self, node: fx.Node, expression: str) -> None:
+        comment = _comment(self._shapes.get(node))
+        if not node.users:
+            self.lines.append(expression + comment)
+            return
+        self._known[node] = self._names.of_value(node.name)
+        self.lines.append(f"{self._known[node]} = {expression}{comment}")
+
+    def _constant(self, wanted: str, value: Any) -> str:
+        if isinstance(value, fx.GraphModule):
+            return self._nested(wanted, value)
+        name = self._names.of_value(wanted)
+        if not isinstance(value, torch.Tensor):
+            self.lines.append(f"{name} = {write(value, self._name)}")
+            return name
+        source = exact(value)
+        if isinstance(value, torch.nn.Parameter):
+            source = f"torch.nn.Parameter({source}, requires_grad={value.requires_grad})"
+        if value.numel() <= _INLINE and not isinstance(value, torch.nn.Parameter):
+            self.lines.extend(f"{name} = {source}".splitlines())
+        else:
+            self.setup.append(f"{name} = {source}")
+        return name
+
+    def _nested(self, wanted: str, module: fx.GraphModule) -> str:
+        name = self._names.of_value(wanted)
+        inner = function(module, name, self._names, nested=True)
+        self.setup.extend(inner.setup)
+        self.imports |= inner.imports
+        self.lines.extend(["", *inner.lines, ""])
+        return name
+
+    def _write(self, value: Any) -> str:
+        return write(value, self._name)
+
+    def _operand(self, value: Any) -> str:
+        """An argument beside an operator or before a dot: a constant there may need parentheses."""
+        text = self._write(value)
+        return text if isinstance(value, fx.Node) or (text[0].isdigit() and "." not in text) else f"({text})"
+
+    def _name(self, node: fx.Node) -> str:
+        return self._known[node]
+
+
+def _comment(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return ""
+    return f"  # {_SHORT.get(value.dtype, str(value.dtype).removeprefix('torch.'))}[{', '.join(map(str, value.shape))}]"

@@ -1,0 +1,62 @@
+"""Names as a person would choose them: valid, unambiguous, hiding nothing that the program uses."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import operator
+import re
+from collections.abc import Iterable
+
+import torch
+
+__all__ = ["Names"]
+
+_INPUTS = ("x", "y", "z", "a", "b", "c", "d", "e", "p", "q", "r", "s", "t", "u", "v", "w")
+# Names of inputs that torch makes up: L_x_ of a local, L_self_modules_fc_parameters_weight_, primals_1, arg0_1.
+_LOCAL = re.compile(r"^[Ll]_+(?:self_)?(?:.*_(?:parameters|buffers)_)?(\w+?)_*$")
+_MADE_UP = re.compile(r"^(primals|arg|tangents|fn_args|args|kwargs|placeholder|s|sym_size_int)_?\d*(_\d+)*$")
+_RESERVED = frozenset(
+    {"torch", "math", "operator", "base64", "zlib", "f", "compiled", "expected", "actual", "base", "main"}
+)
+
+
+class Names:
+    """Gives each thing a name that nothing else has."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {*_RESERVED, *taken}
+
+    def of_input(self, name: str) -> str:
+        """The user's name where torch kept it; a letter where it made one up, or where the name is an operation's."""
+        local = _LOCAL.match(name)
+        wanted = local.group(1) if local else name
+        if _MADE_UP.match(name) or (not local and _is_operation(name)) or not self._usable(wanted):
+            return self.free(next((letter for letter in _INPUTS if letter not in self._taken), "x"))
+        return self.free(wanted)
+
+    def of_value(self, name: str) -> str:
+        """The operation's name, without the number that made it unique among all that have been left out."""
+        plain = re.sub(r"(_\d+)+$", "", name)
+        return self.free(plain if self._usable(plain) else name)
+
+    def free(self, wanted: str) -> str:
+        """The name, or the name with the least number that is free."""
+        stem = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "x"
+        stem = f"_{stem}" if stem[0].isdigit() else stem
+        name, count = stem, 1
+        while not self._usable(name):
+            count += 1
+            name = f"{stem}{'' if stem[-1].isalpha() else '_'}{count}"
+        self._taken.add(name)
+        return name
+
+    def _usable(self, name: str) -> bool:
+        known = keyword.iskeyword(name) or keyword.issoftkeyword(name) or hasattr(builtins, name)
+        return name.isidentifier() and name.isascii() and not known and name not in self._taken
+
+
+def _is_operation(name: str) -> bool:
+    """Whether an input is called after an operation: then it is what that one returned before it was left out."""
+    stem = re.sub(r"(_\d+)+$", "", name)
+    return len(stem) > 1 and any(hasattr(home, stem) for home in (torch.Tensor, torch, torch.nn.functional, operator))

@@ -1,0 +1,69 @@
+"""A graph and its inputs as a short program: a function, its inputs, and a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import Template
+from typing import Any
+
+from torch import fx
+
+from minifier.anatomy import interpret
+from minifier.emit.functions import function
+from minifier.emit.inputs import input_lines
+from minifier.emit.names import Names
+from minifier.emit.values import uses_packing
+
+__all__ = ["CALL", "program"]
+
+# $function is the function's name, $arguments the names of its inputs.
+CALL = "print(torch.compile($function)($arguments))"
+
+
+def program(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    call: str = CALL,
+    header: str = "",
+    preamble: str = "",
+    name: str = "f",
+) -> str:
+    """The source of a program that computes what the graph does on these inputs.
+
+    `call` is the call site, with `$function` and `$arguments`; `preamble` comes after the imports (a custom op, a
+    kernel); `header` is the docstring. The text of the graph is only ever written, quoted where it is data. A graph
+    that returns one value becomes a function that returns it, not a tuple. Raises `EmitError`, naming what has no
+    form in source.
+    """
+    names = Names(_words(call) | _words(preamble) | {name})
+    values = interpret(gm, inputs).values
+    shapes = {node: values.get(i) for i, node in enumerate(gm.graph.nodes)}
+    written = function(gm, name, names, shapes)
+    made = input_lines(inputs, written.parameters, names)
+    body = "\n".join([*written.setup, *made])
+    imports = {"torch"} | written.imports | ({"base64", "zlib"} if uses_packing(body) else set())
+    arguments = ", ".join(written.parameters)
+    parts = [
+        _docstring(header),
+        "\n".join(f"import {module}" for module in sorted(imports, key=lambda m: (m == "torch", m))),
+        preamble.strip("\n"),
+        "\n".join(written.setup),
+        "\n" + "\n".join(written.lines) + "\n",
+        "\n".join(made),
+        Template(call).substitute(function=name, arguments=arguments).strip("\n"),
+    ]
+    return "\n\n".join(part for part in parts if part).replace("\n\n\n\n", "\n\n\n") + "\n"
+
+
+def _docstring(header: str) -> str:
+    if not header:
+        return ""
+    safe = header.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    return f'"""{safe.strip()}\n"""' if "\n" in safe.strip() else f'"""{safe.strip()}"""'
+
+
+def _words(text: str) -> set[str]:
+    """Every word that the caller's text uses: no name of ours may hide one of his."""
+    cleaned = "".join(c if c.isalnum() or c == "_" else " " for c in text)
+    return {word for word in cleaned.split() if word.isidentifier()}

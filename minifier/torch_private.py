@@ -1,0 +1,48 @@
+"""The private names of torch that the minifier uses, each with the versions it was seen in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+from torch._functorch import predispatch
+
+__all__ = ["PREDISPATCH", "inside_transform", "is_transformed", "opens_transform", "undisturbed"]
+
+# 2.11 to 2.15: what Dynamo records of vmap and grad inside a graph.
+PREDISPATCH: Any = predispatch
+_TRANSFORM = ("_vmap_", "_add_batch_dim", "_remove_batch_dim", "lazy_load_decompositions", "_grad_", "_wrap_for_grad")
+
+
+def is_transformed(value: Any) -> bool:
+    """Whether a tensor exists only inside a vmap or grad that has been entered. 2.11 to 2.15."""
+    return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def inside_transform() -> bool:
+    """Whether a vmap or grad has been entered. 2.11 to 2.15."""
+    return torch._C._functorch.get_dynamic_layer_stack_depth() > 0
+
+
+def opens_transform(node: fx.Node) -> bool:
+    """Whether a node enters or leaves a vmap or grad."""
+    home = getattr(node.target, "__module__", None)
+    name = getattr(node.target, "__name__", "")
+    functorch = home in ("torch._functorch.predispatch", "torch._C._functorch", "torch._functorch.vmap")
+    return functorch and any(part in name for part in _TRANSFORM)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Run code of unknown manners: random state, grad mode and functorch's stack are put back. 2.11 to 2.15."""
+    enabled = torch.is_grad_enabled()
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        torch.set_grad_enabled(enabled)
