@@ -16,5 +16,5 @@ class DynadiagError(Exception):
     """Something that the user can mend. The message is one line that names the input and the cure."""
 
 
-class UnreadableInput(DynadiagError):
+class UnreadableInput(DynadiagError):  # noqa: N818 - it says what is wrong; "Error" would add nothing
     """A recording, log or target that is missing, truncated beyond use, or not what it claims to be."""

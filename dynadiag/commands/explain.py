@@ -20,6 +20,7 @@ from dynadiag.explain import Registry, explain
 from dynadiag.recording.opening import is_journal, open_any, recordings_in
 from dynadiag.recording.transfer import import_log
 from dynadiag.render import explanation_json, explanation_text
+from dynadiag.render.contents import recording_summary
 
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 
@@ -27,6 +28,9 @@ _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_output(parser, "the recording to write")
+    parser.add_argument(
+        "--summary", action="store_true", help="of a recording: the run and what is in it, nothing more"
+    )
     parser.add_argument("--all", action="store_true", help="everything, not the worst ten")
     parser.add_argument("--no-source", action="store_true", help="leave your source text out of the recording")
     parser.add_argument("--stop-after", type=int, metavar="N", help="end the program after N compiles")
@@ -94,6 +98,9 @@ def _imported(log: Path, args: argparse.Namespace) -> tuple[Path, ...]:
 def _report(path: Path, args: argparse.Namespace, *, quiet_json: bool = False) -> int:
     """Show one recording; 1 where its program ended in any other way than 0."""
     with open_any(path) as recording:
+        if args.summary:
+            sys.stdout.write(recording_summary(recording, common.style_for(sys.stdout)))
+            return 0 if recording.run.exit_code in (0, None) else 1
         explanation = explain(recording)
     destination = None if quiet_json else args.json
     common.write_json(destination, explanation_json(explanation))

@@ -62,8 +62,8 @@ class Journal:
         return cls(path, _out_of_the_way(descriptor), limit)
 
     @classmethod
-    def reopen(cls, path: Path) -> Journal:
-        """Go on with a journal whose process has ended, with no limit: to add how it ended.
+    def reopen(cls, path: Path, limit: int | None = None) -> Journal:
+        """Go on with a journal whose process has ended, to add how it ended; or whose descriptor the program closed.
 
         What comes next begins a line even if the last event was cut short (a full disk, a kill in mid-write).
         Raises `DynadiagError` where it cannot be opened for writing.
@@ -72,7 +72,8 @@ class Journal:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
             raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
-        journal = cls(path, descriptor, None)
+        journal = cls(path, _out_of_the_way(descriptor), limit)
+        descriptor = journal._descriptor or descriptor
         journal._size = size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             journal._write(b"\n")

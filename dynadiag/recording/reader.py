@@ -176,6 +176,12 @@ class Recording:
             rows = self._database.execute("SELECT kind, events FROM count ORDER BY kind").fetchall()
             return {_typed(kind, str): _typed(events, int) for kind, events in rows}
 
+    def totals(self) -> dict[str, int]:
+        """How many records there are in each table, tables without any left out."""
+        with self._reading():
+            rows = self._database.execute("SELECT name, records FROM total ORDER BY name").fetchall()
+            return {_typed(name, str): _typed(records, int) for name, records in rows}
+
     def raw(self) -> Iterator[bytes]:
         """The log that the recording was made from, byte for byte, in pieces."""
         for index in range(-(-self._size // self._block_size)):

@@ -128,6 +128,15 @@ _STORE = (
         ),
         suffix=" WITHOUT ROWID",
     ),
+    Table(
+        "total",
+        "How many rows each table of records has, so that a summary reads none of them.",
+        (
+            Column("name", "TEXT PRIMARY KEY NOT NULL", "of the table"),
+            Column("records", "INTEGER NOT NULL", "how many"),
+        ),
+        suffix=" WITHOUT ROWID",
+    ),
 )
 
 _TYPED = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +70,7 @@ class StoreWriter:
         for table in TABLES:
             self._database.execute(table.ddl())
         self._inserts = {table.name: table.insert() for table in TABLES}
+        self._totals: Counter[str] = Counter()
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -91,7 +93,9 @@ class StoreWriter:
     def add(self, record: object) -> None:
         """Add a typed record. Raises `FieldError` where a field holds what its annotation does not allow."""
         row = mapping(type(record)).row(record)
-        self._database.execute(self._inserts[RECORD_TABLES[type(record)].name], row)
+        name = RECORD_TABLES[type(record)].name
+        self._database.execute(self._inserts[name], row)
+        self._totals[name] += 1
 
     def log(self, name: str, size: int, block_size: int, events: int, unparsed_lines: int) -> None:
         """Say what the log was."""
@@ -103,6 +107,7 @@ class StoreWriter:
 
     def _finish(self) -> None:
         """Make the indexes and end the transaction: an index made over full tables costs a third."""
+        self._database.executemany(self._inserts["total"], self._totals.items())
         for table in TABLES:
             for statement in table.after:
                 self._database.execute(statement)

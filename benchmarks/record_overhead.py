@@ -1,0 +1,100 @@
+"""What recording costs: one program bare, under TORCH_TRACE, and under the recorder, in turn, with cold caches.
+
+    python benchmarks/record_overhead.py [--runs N] [--program NAME]
+
+The figure is the CPU time (user + system) of the program's own Python process, compilers that it starts left out, from
+after `import torch` to the end of its first call. Ratios are of the least of N runs: noise only adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PROGRAMS = {
+    "transformer": """
+        layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+        model = torch.compile(torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
+        calls = [(torch.randn(n, 16, 64),) for n in (2, 3)]
+    """,
+    "breaks": """
+        def step(x, k):
+            x = torch.relu(x)
+            print(end="")
+            return (x * k).sum().item() + k
+        model = torch.compile(step, backend="aot_eager")
+        calls = [(torch.randn(n, 8, requires_grad=True), k) for n in (2, 3, 4) for k in (1, 2, 3)]
+    """,
+}
+HARNESS = """
+import resource, sys, torch
+torch.manual_seed(0)
+def spent():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+{program}
+start = spent()
+for call in calls:
+    out = model(*call)
+    if torch.is_tensor(out):
+        out.sum().backward()
+first = spent() - start
+start = spent()
+for _ in range(200):
+    out = model(*calls[-1])
+print(first, spent() - start)
+"""
+KINDS = ("bare", "TORCH_TRACE", "recorder")
+
+
+def run(kind: str, program: Path) -> tuple[float, float]:
+    """CPU seconds of the first calls, and of 200 warm ones."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        if kind == "TORCH_TRACE":
+            environment["TORCH_TRACE"] = f"{folder}/trace"
+        elif kind == "recorder":
+            environment["DYNADIAG_RECORD"] = f"{folder}/record"
+        done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True)
+    first, warm = map(float, done.stdout.split())
+    return first, warm
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5, help="runs of each kind (default 5)")
+    parser.add_argument("--program", choices=PROGRAMS, action="append", help="by itself: all")
+    args = parser.parse_args()
+    for name in args.program or PROGRAMS:
+        measure(name, args.runs)
+
+
+def measure(name: str, runs: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, f"{name}.py")
+        lines = [line.removeprefix("        ") for line in PROGRAMS[name].strip("\n").splitlines()]
+        program.write_text(HARNESS.format(program="\n".join(lines)))
+        found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
+        for _ in range(runs):
+            for kind in KINDS:
+                found[kind].append(run(kind, program))
+    print(f"{name}, {runs} runs of each in turn; CPU seconds of the Python process")
+    print(
+        f"{'':<12} {'first calls':>12} {'median':>8} {'against bare':>13} {'200 warm calls':>15} {'against bare':>13}"
+    )
+    bare = [min(column) for column in zip(*found["bare"], strict=True)]
+    for kind in KINDS:
+        first, warm = ([one[i] for one in found[kind]] for i in (0, 1))
+        print(
+            f"{kind:<12} {min(first):>12.3f} {statistics.median(first):>8.3f} {min(first) / bare[0] - 1:>12.1%} "
+            f"{min(warm):>15.4f} {min(warm) / bare[1] - 1:>12.1%}"
+        )
+
+
+if __name__ == "__main__":
+    main()
