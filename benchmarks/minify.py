@@ -1,6 +1,6 @@
 """Compare `minifier.reduce_graph` with `torch._functorch.fx_minifier`: the same graphs, the same oracle, one run.
 
-    python benchmarks/minify.py                      # about four minutes
+    python benchmarks/minify.py                      # two to four minutes
     python benchmarks/minify.py --seeds 10 --patience 10 --seconds 600
 
 torch's minifier gets `--patience` times the oracle calls that ours took, and `--seconds` of CPU time a case; where it
@@ -232,9 +232,9 @@ def row(scores: Sequence[Score]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--patience", type=float, default=1.5, help="oracle calls for torch's, as a multiple of ours")
-    parser.add_argument("--seconds", type=float, default=5.0, help="CPU seconds for torch's, for each graph")
+    parser.add_argument("--seconds", type=float, default=4.0, help="CPU seconds for torch's, for each graph")
     parser.add_argument("--only", help="dag, chain or transformer")
     options = parser.parse_args()
     torch.manual_seed(0)

@@ -54,7 +54,8 @@ class GraphProblem:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def fails(self, candidate: Candidate) -> bool:
-        return ask(self._fails, self.case(candidate), self._refused)
+        case = build(self.anatomy, self._plan(candidate), self._inputs, own_attributes=True)
+        return _ask(self._fails, Case(case.module, tuple(fresh(case.inputs))), self._refused)
 
     def nodes(self, candidate: Candidate) -> frozenset[int]:
         return self.wiring.nodes_of(candidate.kept)
@@ -78,28 +79,32 @@ class GraphProblem:
         return build(self.anatomy, self._plan(candidate), self._inputs)
 
     def _plan(self, candidate: Candidate) -> Plan:
-        if self._plans is None or self._plans[0] != candidate:
-            self._plans = (candidate, self.wiring.plan(candidate))
-        return self._plans[1]
+        known = self._plans  # read once: with an executor, another thread may be replacing it
+        if known is None or known[0] != candidate:
+            known = self._plans = (candidate, self.wiring.plan(candidate))
+        return known[1]
 
 
 def ask(fails: Fails, case: Case, refused: list[Exception]) -> bool:
     """Ask with copies, under the same random state each time; grad mode and random state are as before afterwards."""
+    return _ask(fails, own(case), refused)
+
+
+def _ask(fails: Fails, case: Case, refused: list[Exception]) -> bool:
     try:
         with undisturbed():
-            copied = own(case)
-            return bool(fails(copied.module, list(copied.inputs)))
+            return bool(fails(case.module, list(case.inputs)))
     except Exception as error:  # noqa: BLE001  the caller's oracle may raise anything on a graph it does not expect
         refused.append(error)
         return False
 
 
-def build(anatomy: Anatomy, plan: Plan, inputs: dict[int, Any]) -> Case:
+def build(anatomy: Anatomy, plan: Plan, inputs: dict[int, Any], own_attributes: bool = False) -> Case:
     """The graph of a plan: inputs of the original that are still read, then one for each value that was cut."""
     builder = _Builder(anatomy, plan, inputs)
     for node in plan.nodes:
         builder.add(node)
-    return builder.finish()
+    return builder.finish(own_attributes)
 
 
 class _Builder:
@@ -131,10 +136,11 @@ class _Builder:
         copied.meta = copy.copy(node.meta)
         self._env[place] = copied
 
-    def finish(self) -> Case:
+    def finish(self, own_attributes: bool) -> Case:
         outputs = [leaf for place in self._plan.outputs for leaf in self._output(place)]
         self._graph.output(tuple(outputs))
-        module = fx.GraphModule(_attributes(self._anatomy.module, self._graph), self._graph)
+        attributes = _attributes(self._anatomy.module, self._graph)
+        module = fx.GraphModule(copy.deepcopy(attributes) if own_attributes else attributes, self._graph)
         module.meta = dict(self._anatomy.module.meta)
         return Case(module, tuple(self._inputs))
 

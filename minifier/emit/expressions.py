@@ -16,7 +16,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from minifier.emit.errors import EmitError
 from minifier.torch_private import PREDISPATCH
 
-__all__ = ["INFIX", "PREFIX", "arguments", "index", "literal", "target"]
+__all__ = ["ARGUMENT", "INFIX", "PREFIX", "arguments", "index", "literal", "target", "write"]
 
 INFIX: Mapping[Any, str] = {
     operator.add: "+",
@@ -58,7 +58,8 @@ _HOMES: tuple[tuple[str, Any], ...] = (
     ("math", math),
     ("operator", operator),
 )
-Write = Callable[[Any], str]
+# Between the arguments of a call: a line may be broken here. No literal contains it.
+ARGUMENT = "\x1f"
 
 
 def literal(value: Any) -> str:
@@ -110,7 +111,7 @@ def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any], name_of: Callabl
         if not name.isidentifier():
             raise EmitError(f"an argument name that is not one: {name!r}")
     named = [f"{name}={write(value, name_of)}" for name, value in kwargs.items()]
-    return ", ".join([*(write(value, name_of) for value in args), *named])
+    return ARGUMENT.join([*(write(value, name_of) for value in args), *named])
 
 
 def index(value: Any, name_of: Callable[[fx.Node], str]) -> str:

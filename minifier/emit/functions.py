@@ -12,15 +12,13 @@ import torch
 from torch import fx
 
 from minifier.emit.errors import EmitError
-from minifier.emit.expressions import INFIX, PREFIX, arguments, index, target, write
+from minifier.emit.expressions import ARGUMENT, INFIX, PREFIX, arguments, index, target, write
+from minifier.emit.hops import HOPS
 from minifier.emit.modules import module_source
 from minifier.emit.names import Names
 from minifier.emit.values import exact
 
 __all__ = ["Function", "function"]
-
-# In a graph it takes a module with metadata; a person calls the function that Dynamo makes it of.
-CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 
 _SHORT = {
     torch.float64: "f64",
@@ -35,6 +33,7 @@ _SHORT = {
 _INDENT = "    "
 # A constant of more values than this would hide the function that it is written in.
 _INLINE = 64
+_LINE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class _Writer:
         self._nested_in = nested_in
         self._names = names
         self._shapes = shapes
-        self._known: dict[fx.Node, str] = {}
+        self._known = names.of_inputs(module.graph.find_nodes(op="placeholder"))
         self._constants: dict[str, str] = {}
         self.parameters: list[str] = []
         self.lines: list[str] = []
@@ -81,7 +80,6 @@ class _Writer:
         getattr(self, f"_{node.op}")(node)
 
     def _placeholder(self, node: fx.Node) -> None:
-        self._known[node] = self._names.of_input(node.name)
         self.parameters.append(self._known[node])
 
     def _get_attr(self, node: fx.Node) -> None:
@@ -136,9 +134,11 @@ class _Writer:
             return f"{PREFIX[function]}{self._operand(args[0])}"
         if function is torch.ops.aten.sym_size.int and plain:
             return f"{self._operand(args[0])}.size({self._write(args[1])})"
-        if function is CHECKPOINT:
-            self.imports.add("torch.utils.checkpoint")
-            return f"torch.utils.checkpoint.checkpoint({arguments(args, node.kwargs, self._name)})"
+        if function in HOPS:
+            call = HOPS[function](node, self._name, self._names)
+            self.lines.extend(call.before)
+            self.imports |= call.imports
+            return call.expression
         name = target(function)
         if name.split(".")[0] in ("math", "operator"):
             self.imports.add(name.split(".")[0])
@@ -149,11 +149,10 @@ class _Writer:
 
     def _assign(self, node: fx.Node, expression: str) -> None:
         comment = _comment(self._shapes.get(node))
-        if not node.users:
-            self.lines.append(expression + comment)
-            return
-        self._known[node] = self._names.of_value(node.name)
-        self.lines.append(f"{self._known[node]} = {expression}{comment}")
+        if node.users:
+            self._known[node] = self._names.of_value(node.name)
+            expression = f"{self._known[node]} = {expression}"
+        self.lines.extend(_laid_out(expression, comment))
 
     def _constant(self, wanted: str, value: Any) -> str:
         if isinstance(value, fx.GraphModule):
@@ -176,7 +175,9 @@ class _Writer:
         inner = function(module, name, self._names, nested=True)
         self.setup.extend(inner.setup)
         self.imports |= inner.imports
-        self.lines.extend(["", *inner.lines, ""])
+        if self.lines and self.lines[-1]:
+            self.lines.append("")
+        self.lines.extend([*inner.lines, ""])
         return name
 
     def _write(self, value: Any) -> str:
@@ -189,6 +190,17 @@ class _Writer:
 
     def _name(self, node: fx.Node) -> str:
         return self._known[node]
+
+
+def _laid_out(text: str, comment: str) -> list[str]:
+    """On one line, or with an argument a line where that is too long."""
+    line = text.replace(ARGUMENT, ", ") + comment
+    if len(line) <= _LINE or ARGUMENT not in text:
+        return [line]
+    before, *between = text.split(ARGUMENT)
+    head, first = before.split("(", 1)
+    *middle, last = [first, *between]
+    return [f"{head}({comment}", *(f"{_INDENT}{part}," for part in middle), f"{_INDENT}{last[:-1]},", last[-1]]
 
 
 def _comment(value: Any) -> str:

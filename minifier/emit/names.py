@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterable
 
 import torch
+from torch import fx
 
 __all__ = ["Names"]
 
 _INPUTS = ("x", "y", "z", "a", "b", "c", "d", "e", "p", "q", "r", "s", "t", "u", "v", "w")
 # Names of inputs that torch makes up: L_x_ of a local, L_self_modules_fc_parameters_weight_, primals_1, arg0_1.
 _LOCAL = re.compile(r"^[Ll]_+(?:self_)?(?:.*_(?:parameters|buffers)_)?(\w+?)_*$")
-_MADE_UP = re.compile(r"^(primals|arg|tangents|fn_args|args|kwargs|placeholder|s|sym_size_int)_?\d*(_\d+)*$")
+_MADE_UP = re.compile(r"^(primals|arg|child|tangents|fn_args|args|kwargs|placeholder|s|sym_size_int)_?\d*(_\d+)*$")
 _RESERVED = frozenset(
     {"torch", "math", "operator", "base64", "zlib", "f", "compiled", "expected", "actual", "base", "main"}
 )
@@ -27,10 +28,15 @@ class Names:
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {*_RESERVED, *taken}
 
+    def of_inputs(self, nodes: Iterable[fx.Node]) -> dict[fx.Node, str]:
+        """Names for all inputs; those that the user gave are given out before any is made up."""
+        given = sorted(nodes, key=lambda node: _LOCAL.match(node.name) is None)
+        return {node: self.of_input(node.name) for node in given}
+
     def of_input(self, name: str) -> str:
         """The user's name where torch kept it; a letter where it made one up, or where the name is an operation's."""
         local = _LOCAL.match(name)
-        wanted = local.group(1) if local else name
+        wanted = re.sub(r"(_+\d+)+$", "", local.group(1)) if local else name
         if _MADE_UP.match(name) or (not local and _is_operation(name)) or not self._usable(wanted):
             return self.free(next((letter for letter in _INPUTS if letter not in self._taken), "x"))
         return self.free(wanted)

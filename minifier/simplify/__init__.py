@@ -11,6 +11,7 @@ from minifier.simplify.cases import CaseProblem, Simplifier, Variants
 from minifier.simplify.shapes import all_sizes, one_dimension, one_size
 from minifier.simplify.structure import (
     fewer_outputs,
+    inferred_views,
     inlined_modules,
     lifted_attributes,
     merged_inputs,
@@ -35,6 +36,7 @@ _PASSES: tuple[tuple[str, Variants], ...] = (
     ("modules", inlined_modules),
     ("constants", lifted_attributes),
     ("sizes", static_sizes),
+    ("views", inferred_views),
     ("storage", unshared),
     ("shapes", all_sizes),
     ("shapes", one_size),

@@ -15,7 +15,15 @@ from minifier.anatomy import interpret
 from minifier.graphs import Case, own
 from minifier.tensors import leaves, map_leaves, same_metadata
 
-__all__ = ["fewer_outputs", "inlined_modules", "lifted_attributes", "merged_inputs", "rounder_scalars", "static_sizes"]
+__all__ = [
+    "fewer_outputs",
+    "inferred_views",
+    "inlined_modules",
+    "lifted_attributes",
+    "merged_inputs",
+    "rounder_scalars",
+    "static_sizes",
+]
 
 # Beyond this many inputs, trying all pairs costs more trials than a shorter signature is worth.
 _MERGED = 6
@@ -41,6 +49,35 @@ def static_sizes(case: Case) -> Iterator[Case]:
         yield _literal(case, names)
     if len(names) > 1:
         yield from (_literal(case, [name]) for name in names)
+
+
+def inferred_views(case: Case) -> Iterator[Case]:
+    """-1 for one size of a view, so that it fits inputs of other sizes: in all views, then one at a time."""
+    names = [node.name for node in case.module.graph.nodes if _sizes_of_view(node)]
+    for chosen in [names, *([name] for name in names)] if len(names) > 1 else [names]:
+        if chosen:
+            yield _inferred(case, chosen)
+
+
+def _sizes_of_view(node: fx.Node) -> list[int]:
+    """The sizes that a view names, if they are all numbers; the first argument is what is viewed."""
+    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if str(target).split(".")[0] not in ("view", "reshape", "_unsafe_view") or node.kwargs or len(node.args) < 2:
+        return []
+    sizes = node.args[1] if isinstance(node.args[1], (tuple, list)) else node.args[1:]
+    return list(sizes) if all(type(size) is int and size >= 0 for size in sizes) and sizes else []
+
+
+def _inferred(case: Case, names: Collection[str]) -> Case:
+    copied = own(case)
+    for node in copied.module.graph.nodes:
+        if node.name not in names:
+            continue
+        sizes = _sizes_of_view(node)
+        sizes[sizes.index(max(sizes))] = -1
+        flat = not isinstance(node.args[1], (tuple, list))
+        node.args = (node.args[0], *sizes) if flat else (node.args[0], sizes)
+    return _finished(copied, case.inputs)
 
 
 def lifted_attributes(case: Case) -> Iterator[Case]:

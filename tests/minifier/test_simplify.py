@@ -63,6 +63,11 @@ def test_sizes_change_together_and_where_the_graph_names_them() -> None:
     assert all(value.numel() <= 8 for value in reduction.inputs)
 
 
+def test_a_view_of_a_size_that_is_computed_by_hand_shrinks_too() -> None:
+    reduction = reduce_graph(_graph(lambda x: x.view(12, 4).cos()), [torch.randn(6, 8)], _has("view"))
+    assert reduction.inputs[0].numel() <= 8
+
+
 def test_indices_stay_inside_the_smaller_table() -> None:
     def f(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.embedding(index, table)

@@ -1,0 +1,180 @@
+"""Graphs as Dynamo and AOTAutograd make them: forward and backward, dynamic sizes, subgraphs, writes, vmap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch._subclasses.fake_tensor import FakeTensor
+
+from minifier import Reduction, reduce_graph
+from minifier.emit import program
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+Graphs = dict[str, tuple[fx.GraphModule, list[Any]]]
+
+
+def _layer(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    h = torch.nn.functional.layer_norm(x @ w + b, (8,))
+    y = torch.relu(h).view(x.shape[0] * 2, 4)
+    z = torch.nn.functional.dropout(y.softmax(-1), 0.1)
+    return (z * y).sum(0).view(2, 2).t()
+
+
+def _hint(size: Any) -> int:
+    return size if isinstance(size, int) else size.node.hint
+
+
+def _real(value: Any) -> Any:
+    """A value for what a compiler was given: fake tensors become real, symbols numbers."""
+    if not isinstance(value, FakeTensor):
+        return value if isinstance(value, torch.Tensor) else _hint(value)
+    shape, strides = [_hint(s) for s in value.shape], [_hint(s) for s in value.stride()]
+    made = torch.empty_strided(shape, strides, dtype=value.dtype)
+    return made.copy_(torch.randn(shape) if value.is_floating_point() else torch.ones(shape))
+
+
+def _compiled(function: Callable[..., Any], values: list[Any], dynamic: bool = False) -> Graphs:
+    """The graphs of each stage, with inputs for them."""
+    found: Graphs = {}
+
+    def keeping(stage: str) -> Callable[..., Any]:
+        def keep(module: fx.GraphModule, example: list[Any]) -> Any:
+            found[stage] = (module, list(example))
+            return module.forward
+
+        return keep
+
+    def backend(module: fx.GraphModule, example: list[Any]) -> Any:
+        found["dynamo"] = (module, list(example))
+        return aot_module_simplified(module, example, keeping("forward"), keeping("backward"))
+
+    torch.compiler.reset()
+    result = torch.compile(function, backend=backend, dynamic=dynamic)(*values)
+    if result.requires_grad:
+        result.sum().backward()
+    return {stage: (module, [_real(value) for value in example]) for stage, (module, example) in found.items()}
+
+
+def _arguments() -> list[Any]:
+    return [torch.randn(6, 5, requires_grad=True), torch.randn(5, 8, requires_grad=True), torch.randn(8)]
+
+
+def _targets(module: fx.GraphModule) -> list[str]:
+    return [str(node.target) for node in module.graph.nodes if node.op in ("call_function", "call_method")]
+
+
+def _keeping(*wanted: str) -> Callable[[fx.GraphModule, list[Any]], bool]:
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        torch.fx.Interpreter(module).run(*values)
+        return all(any(word in target for target in _targets(module)) for word in wanted)
+
+    return fails
+
+
+def _runs_with(target: str) -> Callable[[fx.GraphModule, list[Any]], bool]:
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        torch.fx.Interpreter(module).run(*values)
+        return target in _targets(module)
+
+    return fails
+
+
+def _plain(reduction: Reduction) -> list[str]:
+    return [target for target in _targets(reduction.graph_module) if "getitem" not in target]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("stage", ["dynamo", "forward", "backward"])
+def test_any_operation_of_any_stage_can_be_had_alone(stage: str, dynamic: bool) -> None:
+    module, values = _compiled(_layer, _arguments(), dynamic)[stage]
+    wanted = {t for t in _targets(module) if not any(word in t for word in ("getitem", "sym_size", "size", "built-in"))}
+    assert len(wanted) >= 4
+    for target in wanted:
+        reduction = reduce_graph(module, values, _runs_with(target))
+        assert _plain(reduction) == [target]
+        assert reduction.minimal
+        assert all(v.numel() <= 8 for v in reduction.inputs if isinstance(v, torch.Tensor))
+        compile(program(reduction.graph_module, reduction.inputs), "repro.py", "exec")
+
+
+def test_symbolic_metadata_stay_where_a_symbol_is_needed() -> None:
+    module, values = _compiled(_layer, _arguments(), dynamic=True)["forward"]
+
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        views = [node for node in module.graph.nodes if "view" in str(node.target)]
+        return any(isinstance(size, fx.Node) for node in views for size in node.args[1])
+
+    reduction = reduce_graph(module, values, fails)
+    (view,) = [node for node in reduction.graph_module.graph.nodes if "view" in str(node.target)]
+    assert any(isinstance(size, torch.SymInt) for size in view.meta["val"].shape)
+    reduction.graph_module(*reduction.inputs)
+
+
+def _cond(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda v: v.sin() + 1, lambda v: v.cos(), (x * 2,)).exp()
+
+
+def _scan(x: torch.Tensor) -> torch.Tensor:
+    from torch._higher_order_ops import scan
+
+    carry, rows = scan(lambda carry, row: (carry + row, carry * row), torch.zeros(4), x.sin(), dim=0)
+    return (rows * carry).cos()
+
+
+def _flex(x: torch.Tensor) -> torch.Tensor:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    bias = torch.arange(16.0)
+    y = x.sin().reshape(1, 1, 16, 16)
+    return flex_attention(y, y, y, score_mod=lambda score, b, h, q, k: score + bias[q - k]).cos()
+
+
+def _checkpoint(x: torch.Tensor) -> torch.Tensor:
+    inside = torch.utils.checkpoint.checkpoint(lambda v: torch.relu(v.sin()).cos(), x + 1, use_reentrant=False)
+    return inside.exp() + x
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "inside", "shape"),
+    [
+        (_cond, "cond", "sin", (3, 4)),
+        (_scan, "scan", "mul", (3, 4)),
+        (_flex, "flex_attention", "add", (16, 16)),
+        (_checkpoint, "tag_activation_checkpoint", "relu", (3, 4)),
+    ],
+)
+def test_a_higher_order_operation_stays_whole(
+    function: Callable[..., Any], name: str, inside: str, shape: tuple[int, ...]
+) -> None:
+    module, values = _compiled(function, [torch.randn(shape)])["dynamo"]
+    reduction = reduce_graph(module, values, _keeping(name))
+    assert _plain(reduction) == [name]
+    bodies = [child for _, child in reduction.graph_module.named_children()]
+    assert any(inside in str(body.graph) for body in bodies if isinstance(body, fx.GraphModule))
+    source = program(reduction.graph_module, reduction.inputs, call="result = $function($arguments)")
+    scope: dict[str, Any] = {}
+    exec(compile(source, "repro.py", "exec"), scope)
+    torch.compiler.reset()
+    found: list[fx.GraphModule] = []
+    backend: Callable[..., Any] = lambda gm, _: found.append(gm) or gm.forward  # noqa: E731  two words are enough
+    arguments = [v for k, v in scope.items() if isinstance(v, (torch.Tensor, int)) and k != "result"]
+    torch.compile(scope["f"], backend=backend, fullgraph=True)(*arguments)
+    assert name in " ".join(_targets(found[0]))
+
+
+def test_what_a_vmap_does_goes_with_it() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda row: (row * row.sum()).sin())(x.exp()).cos()
+
+    module, values = _compiled(f, [torch.randn(3, 4)])["dynamo"]
+    alone = reduce_graph(module, values, _keeping("cos"))
+    assert len(_plain(alone)) == 1
+    whole = reduce_graph(module, values, _keeping("sin"), simplify_inputs=False)
+    assert not any(word in target for target in _plain(whole) for word in ("exp", "cos"))
+    whole.graph_module(*whole.inputs)
