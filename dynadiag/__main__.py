@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__" and sys.path and sys.path[0] in ("", "."):
-    del sys.path[0]  # `python -m dynadiag` puts the current folder first: its tui/ or minifier/ is the user's, not ours
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # `python -m dynadiag` puts the current folder first, and the user's recording.py may be there
 
 import argparse
+import os
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import NoReturn
 
 from dynadiag import __version__
@@ -38,16 +40,46 @@ INTERRUPTED = 130
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code. `DynadiagError` is caught here, and nowhere else."""
     arguments = sys.argv[1:] if argv is None else argv
+    sys.meta_path.insert(0, _OurPackages)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a TextIOWrapper at start-up
     try:
-        return _run(arguments)
+        code = _run(arguments)
+        sys.stdout.flush()  # here, where it can still be said that a disk is full
     except DynadiagError as error:
-        print(f"dynadiag: {_one_line(str(error))}", file=sys.stderr)  # noqa: T201 - the command line reports here
-        return USAGE_ERROR
+        code = _refuse(str(error))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        code = INTERRUPTED
     except BrokenPipeError:  # `dynadiag ... | head`: the reader has what it wanted
-        sys.stderr.close()
-        return 0
+        _give_up_stdout()
+        code = 0
+    except OSError as error:  # a full disk, a file that went away: nothing that a command could mend
+        _give_up_stdout()
+        code = _refuse(f"{error.filename or 'output'}: {error.strerror or error}")
+    return code
+
+
+def _refuse(reason: str) -> int:
+    print(f"dynadiag: {_one_line(reason)}", file=sys.stderr)  # noqa: T201 - the command line reports here
+    return USAGE_ERROR
+
+
+def _give_up_stdout() -> None:
+    """Let what is still buffered go nowhere, or the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _OurPackages:
+    """Finds the packages with ordinary names that are ours, wherever the user's own may stand on the path."""
+
+    _FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to load
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, _target: object = None) -> ModuleSpec | None:
+        if path is None and name in ("minifier", "tui"):
+            return PathFinder.find_spec(name, [cls._FOLDER])
+        return None
 
 
 def _run(arguments: list[str]) -> int:

@@ -4,58 +4,83 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dynadiag.capture.process import run_footer, run_header
-from dynadiag.capture.recorder import Recorder
+from dynadiag.capture.header import run_footer, run_header
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_any
 from dynadiag.recording.reader import Recording
 from dynadiag.render.report import Report, report
 
+if TYPE_CHECKING:
+    from dynadiag.capture.recorder import Recorder
+
 __all__ = ["explain", "open", "record"]
+
+_COMPILED_ALREADY = "it was compiled before: code that fitted the call was used again (torch.compiler.reset() drops it)"
+_recording = threading.Lock()  # held while a block is recorded
 
 
 @contextmanager
 def record(path: str | Path, *, force: bool = False, source: bool = True) -> Iterator[Path]:
-    """Record whatever torch compiles inside the block into ``path``.
+    """Record whatever torch compiles inside the block, in any thread, into ``path``.
 
     ``source=False`` leaves the text of your files out. An exception in the block goes on, and what was recorded is
-    kept.
-    Raises `DynadiagError` where ``path`` exists and ``force`` is not given.
+    kept. Raises `DynadiagError` where ``path`` exists and ``force`` is not given, where it cannot be written, and
+    inside another ``record``: the outer one has these events already.
     """
+    if not _recording.acquire(blocking=False):
+        raise DynadiagError("record: a recording is being made already in this process; what is compiled goes into it")
+    try:
+        with _recorded(Path(path).absolute(), None, force=force, source=source):
+            yield Path(path).absolute()
+    finally:
+        _recording.release()
+
+
+@contextmanager
+def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> Iterator[list[str]]:
+    """Record a block; what it puts in the list are notes on it."""
     import torch  # noqa: F401 - the recorder's probes need it loaded
 
-    path = Path(path).absolute()
+    from dynadiag.capture.recorder import Recorder
+
     if path.exists() and not force:
         raise DynadiagError(f"{path} exists: give another name, or force=True to overwrite it")
     path.unlink(missing_ok=True)
     began, pid = time.time(), os.getpid()
-    recorder = Recorder(lambda: _open(path), source=source)
+    recorder = Recorder(lambda: _open(path, target), source=source)
     recorder.journal()
     recorder.start()
-    code: int | None = 1
+    code, notes = 1, list[str]()
     try:
-        yield path
+        yield notes
         code = 0
     finally:
         if os.getpid() == pid:
-            recorder.journal().append({"dynadiag_end": run_footer(began)}, past_limit=True)
-            recorder.journal().append({"dynadiag_exit": {"code": code}}, past_limit=True)
-            recorder.stop()
-            fold_in_place(path)
+            _end(recorder, path, began, {"code": code, "notes": notes})
 
 
-def _open(path: Path) -> Journal:
+def _end(recorder: Recorder, path: Path, began: float, how: dict[str, Any]) -> None:
+    recorder.stop()
+    end = Journal.reopen(path)
+    end.append({"dynadiag_end": run_footer(began)})
+    end.append({"dynadiag_exit": how})
+    end.close()
+    fold_in_place(path)
+
+
+def _open(path: Path, target: str | None) -> Journal:
     own = path if not path.exists() else path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
     journal = Journal.create(own)
-    journal.append({"dynadiag_run": run_header(None)})
+    journal.append({"dynadiag_run": run_header(target)})
     return journal
 
 
@@ -63,23 +88,43 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Compile ``fn`` (a function or a module), call it once, and say what torch.compile did.
 
     What is compiled already is called as it is. Where the call raises, the explanation says so and ``exit_code`` is 1.
+    Raises `DynadiagError` inside `record`.
     """
     import torch
 
-    compiled = fn if hasattr(fn, "_torchdynamo_orig_callable") else torch.compile(fn)
-    failure: Exception | None = None
-    with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
-        path = Path(folder, "call.dynadiag")
-        try:
-            with record(path):
-                compiled(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the user's program may raise anything: it is what is explained
-            failure = error
-        with open(path) as recording:
-            made = report(recording)
-    if failure is None:
-        return made
-    return replace(made, notes=(*made.notes, f"the call raised {type(failure).__name__}: {failure}"))
+    from dynadiag.torch_private import is_compiled
+
+    compiled = fn if is_compiled(fn) else torch.compile(fn)
+    if not _recording.acquire(blocking=False):
+        raise DynadiagError("explain: a recording is being made already in this process: call it outside of record()")
+    try:
+        with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
+            path = Path(folder, "call.dynadiag")
+            failure = _call(path, _name(fn), compiled, args, kwargs)
+            with open(path) as recording:
+                made = report(recording)
+    finally:
+        _recording.release()
+    notes = made.notes if failure is None else (*made.notes, failure)
+    if failure is None and not made.compiles:
+        notes = (*notes, _COMPILED_ALREADY)
+    return replace(made, notes=notes)
+
+
+def _call(path: Path, name: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
+    """Call ``fn`` under the recorder; what it raised, in a sentence."""
+    try:
+        with _recorded(path, name, force=False, source=True):
+            fn(*args, **kwargs)
+    except DynadiagError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the user's program may raise anything: it is what is explained
+        return f"the call raised {type(error).__name__}: {error}"
+    return None
+
+
+def _name(fn: object) -> str:
+    return str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
 
 
 def open(path: str | Path) -> Recording:  # noqa: A001 - `dynadiag.open`, as `gzip.open` is

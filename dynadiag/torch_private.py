@@ -9,7 +9,7 @@ on whatever torch is installed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -34,13 +34,14 @@ RECOMPILE_EMITTER = (
 TRANSLATOR_FRAMES = frozenset({"run", "step", "inline_call_"})
 
 _MAX_EMITTER_DISTANCE = 14  # frames between a logging handler and the function that emitted; 9 was the most seen
+_DYNAMO = "/torch/_dynamo/"  # the user's own functions may have these names too, and their locals are not looked at
 
 
 def emitter_locals(function: str, local: str, start: FrameType | None) -> dict[str, Any] | None:
     """The locals of the nearest caller named ``function`` that has a local named ``local``, or None."""
     frame, distance = start, 0
     while frame is not None and distance < _MAX_EMITTER_DISTANCE:
-        if frame.f_code.co_name == function and local in frame.f_locals:
+        if frame.f_code.co_name == function and _DYNAMO in frame.f_code.co_filename and local in frame.f_locals:
             return dict(frame.f_locals)
         frame, distance = frame.f_back, distance + 1
     return None
@@ -51,7 +52,7 @@ def translators(start: FrameType | None, failure: BaseException | None) -> Itera
     live: list[Any] = []
     frame = start
     while frame is not None:
-        if frame.f_code.co_name in TRANSLATOR_FRAMES:
+        if _translates(frame):
             live.append(frame.f_locals.get("self"))
         frame = frame.f_back
     seen: set[int] = set()
@@ -59,6 +60,10 @@ def translators(start: FrameType | None, failure: BaseException | None) -> Itera
         if hasattr(tx, "current_instruction") and id(tx) not in seen:
             seen.add(id(tx))
             yield tx
+
+
+def _translates(frame: FrameType) -> bool:
+    return frame.f_code.co_name in TRANSLATOR_FRAMES and _DYNAMO in frame.f_code.co_filename
 
 
 def _left_by(failure: BaseException | None) -> Iterator[Any]:
@@ -70,7 +75,7 @@ def _left_by(failure: BaseException | None) -> Iterator[Any]:
     for one in chain:
         trace: TracebackType | None = one.__traceback__
         while trace is not None:
-            if trace.tb_frame.f_code.co_name in TRANSLATOR_FRAMES:
+            if _translates(trace.tb_frame):
                 yield trace.tb_frame.f_locals.get("self")
             trace = trace.tb_next
 
@@ -98,24 +103,113 @@ def size_symbols(shape_env: Any) -> dict[str, dict[str, str]]:
     return {str(symbol): {"range": str(ranges.get(symbol)), "hint": str(value)} for symbol, value in values.items()}
 
 
-class _EnabledLogger(logging.Logger):
-    """The trace's logger while we listen: ``logging.config.dictConfig`` in a program disables loggers that it does
-    not know, and would end the recording without a word."""
+def is_compiled(fn: object) -> bool:
+    """Whether ``fn`` came out of ``torch.compile`` or is a module on which ``Module.compile()`` was called."""
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    found = vars(fn) if hasattr(fn, "__dict__") else {}
+    return isinstance(fn, OptimizedModule) or any(found.get(name) is not None for name in _MARKS)
+
+
+_MARKS = ("_torchdynamo_orig_callable", "_compiled_call_impl")  # of a compiled function, of a module after compile()
+STANCE_HOOK = "_callback_from_stance"  # of torch._dynamo.eval_frame: asked at the beginning of every compiled call
+
+
+def before_compiled_calls(hook: Callable[[], None]) -> None:
+    """Have ``hook`` called when a compiled function is called, before anything of it runs.
+
+    It costs every compiled call, and cannot be taken back: it is for programs that are ended early.
+    """
+    from torch._dynamo import eval_frame
+
+    original = getattr(eval_frame, STANCE_HOOK)
+
+    def counted(callback: Any) -> Any:
+        if callable(callback):  # None and False are `torch.compiler.disable` and run-only
+            hook()
+        return original(callback)
+
+    setattr(eval_frame, STANCE_HOOK, counted)
+
+
+class _ListenedLogger(logging.Logger):
+    """The trace's logger while we listen: events reach us whatever the program's logging configuration says.
+
+    ``logging.config.dictConfig`` disables loggers that it does not know or takes their handlers away,
+    ``logging.disable`` silences all, and torch asks whether there are handlers before it makes an event. The program's
+    own settings are kept beside ours: its handlers get what they would have got, and `release` leaves it all as it is.
+    """
+
+    _listeners: tuple[logging.Handler, ...]
 
     @property
-    def disabled(self) -> bool:
+    def disabled(self) -> bool:  # the program's value is kept, and not heeded
         return False
 
     @disabled.setter
     def disabled(self, value: bool) -> None:
-        self.__dict__["disabled"] = value  # kept for `release`, when the logger is as the program left it
+        self.__dict__["disabled"] = value
+
+    @property
+    def handlers(self) -> list[logging.Handler]:
+        found: list[logging.Handler] = self.__dict__["handlers"]
+        return found
+
+    @handlers.setter
+    def handlers(self, value: list[logging.Handler]) -> None:
+        missing = [listener for listener in self._listeners if listener not in value]
+        self.__dict__["handlers"] = [*value, *missing]
+
+    @property
+    def isEnabledFor(self) -> Callable[[int], bool]:  # noqa: N802 - logging's name
+        return _always
+
+    @isEnabledFor.setter
+    def isEnabledFor(self, value: Callable[[int], bool]) -> None:  # noqa: N802 - logging's name
+        self.__dict__["isEnabledFor"] = value
+
+    def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        for listener in self._listeners:
+            listener.handle(record)
+        others = [handler for handler in self.handlers if handler not in self._listeners]
+        if others and self._theirs(record.levelno):
+            for handler in others:
+                if record.levelno >= handler.level:
+                    handler.handle(record)
+            if self.propagate and self.parent:
+                self.parent.callHandlers(record)
+
+    def _theirs(self, level: int) -> bool:
+        """Whether the program's own configuration lets an event through."""
+        if self.__dict__["disabled"]:
+            return False
+        enabled = self.__dict__.get("isEnabledFor")
+        return bool(enabled(level) if enabled else logging.Logger.isEnabledFor(self, level))
 
 
-def keep_enabled(logger: logging.Logger) -> None:
-    """Have the trace's logger pass events on whatever the program's logging configuration says of it."""
-    logger.__class__ = _EnabledLogger
+def _always(_level: int) -> bool:
+    return True
 
 
-def release(logger: logging.Logger) -> None:
-    """Make the trace's logger an ordinary one again, enabled or disabled as the program left it."""
-    logger.__class__ = logging.Logger
+def listen(listener: logging.Handler) -> None:
+    """Have the trace's logger give every event to ``listener``."""
+    logger = logging.getLogger(TRACE_LOGGER)
+    known = logger._listeners if isinstance(logger, _ListenedLogger) else ()
+    logger.__dict__["_listeners"] = (*known, listener)
+    logger.__class__ = _ListenedLogger
+    if listener not in logger.handlers:
+        logger.handlers.append(listener)
+
+
+def release(listener: logging.Handler) -> None:
+    """Take ``listener`` away; with the last one the logger is an ordinary one again, as the program left it."""
+    logger = logging.getLogger(TRACE_LOGGER)
+    if not isinstance(logger, _ListenedLogger):
+        return
+    rest = tuple(one for one in logger._listeners if one is not listener)
+    logger.__dict__["_listeners"] = rest
+    if listener in logger.handlers:
+        logger.handlers.remove(listener)
+    if not rest:
+        del logger.__dict__["_listeners"]
+        logger.__class__ = logging.Logger  # type: ignore[assignment]  # what it was

@@ -6,21 +6,24 @@ environment are what they would be without us.
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import FrameType
 
-from dynadiag.capture.process import run_header_without_torch
+from dynadiag.capture.header import run_header
 from dynadiag.capture.settings import Settings
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import journal_header
 
 __all__ = ["Ended", "launch"]
 
@@ -29,7 +32,7 @@ _PATIENCE = 2  # Ctrl-C this often, and the program is killed
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a recorded program ended. ``recordings`` are the journals of its other processes."""
+    """How a recorded program ended. ``others`` are the journals of its other processes, rank by rank."""
 
     exit_code: int
     seconds: float
@@ -37,22 +40,26 @@ class Ended:
     others: tuple[Path, ...]
 
 
-def launch(command: Sequence[str], journal: Path, settings: Settings) -> Ended:
+def launch(
+    command: Sequence[str], journal: Path, settings: Settings, variables: Mapping[str, str] | None = None
+) -> Ended:
     """Run ``command`` with its main process recorded into ``journal``, and add to it how the program ended.
 
-    Raises `DynadiagError` where the recorder is not installed in the interpreter that runs us.
+    ``variables`` are added to its environment. Raises `DynadiagError` where the recorder is not installed in the
+    interpreter that runs us.
     """
     _check_installed()
-    settings = replace(settings, journal=str(journal.absolute()), parent=os.getpid())
-    environment = {**os.environ, **settings.environment(str(journal.absolute().parent))}
+    journal = journal.absolute()
+    settings = replace(settings, journal=str(journal), parent=os.getpid())
+    environment = {**os.environ, **(variables or {}), **settings.environment(str(journal.parent))}
     began = time.time()
     process = subprocess.Popen(command, env=environment)
     with _Signals(process) as signals:
         code = process.wait()
     seconds = time.time() - began
-    _note_end(journal, settings, code, seconds)
-    others = sorted(journal.absolute().parent.glob(f"{journal.stem}-*.dynadiag"))
-    return Ended(code, seconds, signals.interrupts > 0, tuple(path for path in others if path.stat().st_mtime >= began))
+    others = tuple(sorted(_others(journal), key=_rank_order))
+    _note_end(journal, settings, code, seconds, others)
+    return Ended(code, seconds, signals.interrupts > 0, others)
 
 
 def _check_installed() -> None:
@@ -62,15 +69,32 @@ def _check_installed() -> None:
         )
 
 
-def _note_end(journal: Path, settings: Settings, code: int, seconds: float) -> None:
+def _others(journal: Path) -> Iterator[Path]:
+    """The journals of the program's other processes: those beside the main one that name us as their launcher."""
+    for path in journal.parent.glob(f"{glob.escape(journal.stem)}-*.dynadiag"):
+        header = journal_header(path)
+        if header is not None and header.get("launcher") == os.getpid():
+            yield path
+
+
+def _rank_order(path: Path) -> tuple[int, str]:
+    rank = re.search(r"-rank(\d+)\.dynadiag$", path.name)
+    return (int(rank[1]) if rank else sys.maxsize, path.name)
+
+
+def _note_end(journal: Path, settings: Settings, code: int, seconds: float, others: Sequence[Path]) -> None:
     notes = []
     if not journal.exists():
-        Journal.create(journal).append({"dynadiag_run": run_header_without_torch(settings.target)})
+        Journal.create(journal).append({"dynadiag_run": run_header(settings.target, os.getpid())})
         notes.append(_why_unseen())
+    if others:
+        notes.append(
+            f"the program started other processes that compiled: {len(others)} of them, recorded by themselves"
+        )
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1" or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         notes.append("the environment disables torch.compile (TORCHDYNAMO_DISABLE or TORCH_COMPILE_DISABLE is 1)")
     end = Journal.reopen(journal)
-    end.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": notes}}, past_limit=True)
+    end.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": notes}})
     end.close()
 
 
@@ -102,5 +126,19 @@ class _Signals:
         self.interrupts += 1
         if self.interrupts > _PATIENCE:
             self._process.kill()
-        elif not sys.stdin.isatty():  # a terminal sends it to the program as well; a single process id does not
+        elif not _in_foreground():
             self._process.send_signal(signal.SIGINT)
+
+
+def _in_foreground() -> bool:
+    """Whether we are in the foreground of a terminal: its Ctrl-C then went to the program as well."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

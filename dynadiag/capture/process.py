@@ -8,115 +8,99 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from dynadiag.capture import settings as settings_
+from dynadiag.capture.calls import stop_after
+from dynadiag.capture.header import run_footer, run_header
 from dynadiag.capture.recorder import Recorder
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 
+__all__ = ["RECORDING_SUFFIX", "record_this_process"]
+
 RECORDING_SUFFIX = ".dynadiag"
+_MOST_NAMES = 1000  # tried for one recording; more than one is needed where ranks start again
 
 
 def record_this_process() -> None:
-    """Start the recorder of this process, and end it when the interpreter ends.
+    """Start the recorder of this process, and end it when the interpreter ends. Never raises.
 
     The main process of a command of ours has its journal from the start; every other process gets one with its first
     event, so that workers which never compile leave nothing behind.
     """
-    folder = Path(os.environ[settings_.FOLDER])
+    try:
+        _start()
+    except Exception as error:  # noqa: BLE001 - torch would refuse to be imported, and the program could not run
+        print(f"dynadiag: this process is not recorded: {error}", file=sys.stderr)  # noqa: T201 - the only place to say it
+
+
+def _start() -> None:
+    folder = Path(os.environ[settings_.FOLDER]).absolute()
     settings = settings_.from_environment(os.environ)
     if settings.parent is not None:
         settings_.hide()
         _pass_on(settings.environment(str(folder)))
-    recorder = Recorder(lambda: _open(folder, settings), source=settings.source)
-    try:
-        if settings.parent == os.getppid():
-            recorder.journal()
-    except DynadiagError as error:
-        print(f"dynadiag: this process is not recorded: {error}", file=sys.stderr)  # noqa: T201 - the only place to say it
-        return
+    began = time.time()
+    recorder = Recorder(lambda: _open(folder, settings, lambda: recorder, began), source=settings.source)
+    if settings.parent is not None and settings.parent == os.getppid():
+        recorder.journal()
+        if settings.stop_after is not None:
+            stop_after(settings.stop_after, recorder)
     recorder.start()
-    atexit.register(_end, recorder, os.getpid(), time.time())
+    atexit.register(_end, recorder, began)
 
 
-def _open(folder: Path, settings: settings_.Settings) -> Journal:
-    main = settings.parent == os.getppid() and settings.journal is not None
-    path = Path(settings.journal) if main and settings.journal else _own_path(folder, settings)
+def _open(folder: Path, settings: settings_.Settings, recorder: Callable[[], Recorder], began: float) -> Journal:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DynadiagError(f"cannot make the folder {folder}: {error.strerror}") from error
-    journal = Journal.create(path, settings.limit)
-    journal.append({"dynadiag_run": run_header(settings.target)})
+    journal = _create(folder, settings)
+    journal.append({"dynadiag_run": run_header(settings.target, settings.parent)})
+    _end_with_worker(recorder, began)
     return journal
 
 
-def _own_path(folder: Path, settings: settings_.Settings) -> Path:
-    """The name of this process's recording: with its rank where the launcher gave one."""
-    rank = os.environ.get("RANK")
+def _create(folder: Path, settings: settings_.Settings) -> Journal:
+    for path in _names(folder, settings):
+        try:
+            return Journal.create(path, settings.limit)
+        except DynadiagError:
+            if not path.exists():
+                raise
+    raise DynadiagError(f"{folder}: no name is left for a recording; empty the folder")
+
+
+def _names(folder: Path, settings: settings_.Settings) -> Iterator[Path]:
+    """Names for this process's recording: the first that is free is taken.
+
+    A rank gets its number; a rank that starts again, or a worker that inherits its environment, its process id too.
+    """
+    if settings.journal is not None and settings.parent == os.getppid():
+        yield Path(settings.journal)
     lead = Path(settings.journal).stem if settings.journal else socket.gethostname()
-    name = f"{lead}-rank{rank}" if rank else f"{lead}-{os.getpid()}"
-    path = folder / f"{name}{RECORDING_SUFFIX}"
-    return path if not path.exists() else folder / f"{name}-{os.getpid()}-{time.time_ns()}{RECORDING_SUFFIX}"
+    rank, pid = os.environ.get("RANK", ""), os.getpid()
+    if rank.isascii() and rank.isdigit():
+        yield folder / f"{lead}-rank{rank}{RECORDING_SUFFIX}"
+    yield folder / f"{lead}-{pid}{RECORDING_SUFFIX}"
+    for number in range(1, _MOST_NAMES):
+        yield folder / f"{lead}-{pid}-{number}{RECORDING_SUFFIX}"
 
 
-def run_header(target: str | None) -> dict[str, Any]:
-    """What is known of a run at its beginning."""
-    import torch  # loaded already: torch is what called us
+def _end_with_worker(recorder: Callable[[], Recorder], began: float) -> None:
+    """A child of `multiprocessing` leaves without running what `atexit` holds: it has finalizers of its own."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        from multiprocessing import util
 
-    return {**run_header_without_torch(target), "torch": torch.__version__, "argv": list(sys.argv)}
-
-
-def run_header_without_torch(target: str | None) -> dict[str, Any]:
-    """The same where torch was never imported. The process that writes it stands for the program."""
-    return {
-        "target": target or " ".join(sys.argv),
-        "cwd": str(Path.cwd()),
-        "python": sys.version.split()[0],
-        "rank": int(os.environ["RANK"]) if os.environ.get("RANK", "").isdigit() else None,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "parent": os.getppid(),
-        "started": time.time(),
-        "environment": _relevant(os.environ),
-    }
+        util.Finalize(None, _end, (recorder(), began), exitpriority=0)
 
 
-def _relevant(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that change what torch.compile does: people forget that they have set them."""
-    lead = (
-        "TORCH_",
-        "TORCHDYNAMO_",
-        "TORCHINDUCTOR_",
-        "TRITON_",
-        "INDUCTOR_",
-        "AOT_",
-        "PYTORCH_",
-        "OMP_NUM_THREADS",
-        "CUDA_VISIBLE",
-    )
-    return {name: value[:500] for name, value in sorted(environment.items()) if name.startswith(lead)}
-
-
-def run_footer(started: float) -> dict[str, Any]:
-    """What is known of a run at its end."""
-    import torch
-
-    device = torch.cuda.get_device_name() if torch.cuda.is_initialized() else "cpu"
-    return {"seconds": time.time() - started, "device": device, "uncaught": _uncaught()}
-
-
-def _uncaught() -> str | None:
-    """The type of the exception that ended the program, as the interpreter noted it."""
-    kind = getattr(sys, "last_type", None)
-    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else None
-
-
-def _end(recorder: Recorder, pid: int, started: float) -> None:
-    if os.getpid() == pid and recorder.opened:
+def _end(recorder: Recorder, started: float) -> None:
+    if recorder.opened:
         recorder.journal().append({"dynadiag_end": run_footer(started)}, past_limit=True)
     recorder.stop()
 

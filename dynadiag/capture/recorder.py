@@ -19,8 +19,10 @@ from typing import Any
 
 from dynadiag import torch_private
 from dynadiag.capture import breaks, guards, redact
+from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 
+_PATIENCE = 3  # times that a journal is opened again: a disk that is full stays full
 _SOURCE_LIMIT = 2_000_000  # bytes of one source file that are kept
 _CONTEXT = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
 
@@ -36,55 +38,57 @@ class Recorder(logging.Handler):
         super().__init__(logging.DEBUG)
         self._open, self._source = open_journal, source
         self._journal: Journal | None = None
-        self._pid = os.getpid()
-        self._opening = threading.Lock()
+        self._pid = 0
+        self._opening: dict[int, threading.Lock] = {}  # by process: a fork may copy a lock that is held
         self._files: set[str] = set()
-        self._level: int | None = None
+        self._reopened = 0
 
     def start(self) -> None:
-        """Listen. The level of the logger is put back by `stop`."""
-        logger = logging.getLogger(torch_private.TRACE_LOGGER)
-        torch_private.keep_enabled(logger)
-        self._level = logger.level
-        logger.setLevel(logging.DEBUG)
-        logger.addHandler(self)
+        """Listen."""
+        torch_private.listen(self)
 
     def stop(self) -> None:
         """Stop listening, and close the journal."""
-        logger = logging.getLogger(torch_private.TRACE_LOGGER)
-        logger.removeHandler(self)
-        torch_private.release(logger)
-        if self._level is not None:
-            logger.setLevel(self._level)
+        torch_private.release(self)
         if self._journal is not None:
             self._journal.close()
 
     @property
     def opened(self) -> bool:
         """Whether this process has a journal."""
-        return self._journal is not None and self._pid == os.getpid()
+        return self._pid == os.getpid()
 
     def journal(self) -> Journal:
-        """The journal of this process, opened on first use."""
-        if not self.opened or self._journal is None:
-            with self._opening:
-                if not self.opened or self._journal is None:
+        """The journal of this process, opened on first use. Raises `DynadiagError` where it cannot be."""
+        journal = self._journal
+        if journal is None or self._pid != os.getpid():
+            with self._opening.setdefault(os.getpid(), threading.Lock()):
+                if self._journal is None or self._pid != os.getpid():
                     self._files.clear()
                     self._journal, self._pid = self._open(), os.getpid()
-        return self._journal
+                journal = self._journal
+        return journal
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Append one event, and what its probe finds before it. No lock: an append is one write."""
+        """Append one event, and what its probe finds before it. No lock: an append is one write. Never raises."""
         metadata: Mapping[str, Any] | None = getattr(record, "metadata", None)
         if metadata is not None:
-            self._probe(metadata, sys._getframe(1))
-            self._append(metadata, getattr(record, "payload", None), record)
+            try:
+                self._probe(metadata, sys._getframe(1))
+                self._append(metadata, getattr(record, "payload", None), record)
+            except Exception as error:  # noqa: BLE001 - it would come up in the user's program, out of torch.compile
+                self._give_up(error)
         return True
 
     emit = handle  # type: ignore[assignment]  # logging calls handle(); emit() is for those who call it by name
 
     def close(self) -> None:
         """Nothing: ``logging.config`` closes handlers that it did not make, and the journal must stay open."""
+
+    def _give_up(self, error: Exception) -> None:
+        """Record this process no further, and say so once."""
+        torch_private.release(self)
+        print(f"dynadiag: process {os.getpid()} is not recorded further: {error}", file=sys.stderr)  # noqa: T201 - there is no journal to say it in
 
     def append(self, kind: str, data: Any, context: Mapping[str, Any], payload: str | None = None) -> None:
         """Append an event of ours, ``dynadiag_<kind>``, in the context of torch's event."""
@@ -95,12 +99,19 @@ class Recorder(logging.Handler):
     ) -> None:
         if not self._source:
             metadata, payload = redact.event(metadata, payload)
-        if record is None:
-            self.journal().append(metadata, payload)
-        else:
-            self.journal().append(
-                metadata, payload, pathname=record.pathname, lineno=record.lineno, created=record.created
-            )
+        place = {} if record is None else _place(record)
+        journal = self.journal()
+        if not journal.append(metadata, payload, **place) and journal.failure is not None:
+            self._reopen(journal)
+            self.journal().append(metadata, payload, **place)
+
+    def _reopen(self, journal: Journal) -> None:
+        """Go on where the program has closed the journal (daemons close every descriptor); not for ever."""
+        self._reopened += 1
+        if self._reopened > _PATIENCE:
+            raise DynadiagError(f"{journal.path}: {journal.failure}")
+        self._journal = Journal.reopen(journal.path, journal.limit)
+        self._journal.append({"dynadiag_missed": {"probe": "journal", "error": journal.failure}})
 
     def _probe(self, metadata: Mapping[str, Any], emitter: FrameType) -> None:
         """Look where torch's event says less than its emitter knows."""
@@ -122,6 +133,10 @@ class Recorder(logging.Handler):
         text = "".join(linecache.getlines(file)) or _read(file)
         if text is not None:
             self.append("source", {"file": file}, metadata, text[:_SOURCE_LIMIT])
+
+
+def _place(record: logging.LogRecord) -> dict[str, Any]:
+    return {"pathname": record.pathname, "lineno": record.lineno, "created": record.created}
 
 
 def _read(file: str) -> str | None:

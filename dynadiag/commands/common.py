@@ -11,11 +11,15 @@ import time
 from pathlib import Path
 
 from dynadiag.errors import DynadiagError
+from dynadiag.recording.store import replacing
+from dynadiag.render.clean import clean
 from dynadiag.render.style import Style
 
 __all__ = [
     "add_json",
     "add_output",
+    "check_json",
+    "check_writable",
     "new_recording",
     "say_where",
     "state_folder",
@@ -45,13 +49,11 @@ def state_folder() -> Path:
 def new_recording(output: Path | None, target: str, *, force: bool) -> Path:
     """The path for a new recording: as asked for, or a fresh name in the state folder.
 
-    Raises `DynadiagError` where it exists and ``force`` is not given, or its folder cannot be made.
+    A file that it replaces is removed. Raises `DynadiagError` where it exists and ``force`` is not given, or its folder
+    cannot be made or written.
     """
     if output is not None:
-        if output.exists() and not force:
-            raise DynadiagError(f"{output} exists: give another name, or --force to overwrite it")
-        if not output.absolute().parent.is_dir():
-            raise DynadiagError(f"{output}: there is no folder {output.absolute().parent}")
+        check_writable(output, force=force)
         output.unlink(missing_ok=True)
         return output
     stem = re.sub(r"[^\w.-]+", "_", Path(target.split(":")[0]).stem)[:60] or "run"
@@ -63,6 +65,28 @@ def new_recording(output: Path | None, target: str, *, force: bool) -> Path:
     return folder / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.dynadiag"
 
 
+def check_writable(path: Path, *, force: bool) -> None:
+    """Before long work: raise `DynadiagError` where a result could not be written, or exists without ``force``."""
+    try:
+        if path.is_dir():
+            raise DynadiagError(f"{path} is a folder: name a file")
+        if path.exists() and not force:
+            raise DynadiagError(f"{path} exists: give another name, or --force to overwrite it")
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise DynadiagError(f"{path}: there is no folder {folder}")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise DynadiagError(f"cannot write {path}: permission denied")
+    except (OSError, ValueError) as error:  # a name too long, a loop of links
+        raise DynadiagError(f"cannot write {str(path)[:200]}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def check_json(destination: str | None) -> None:
+    """The same for ``--json``, which overwrites: the program would have run for nothing."""
+    if destination not in (None, "-"):
+        check_writable(Path(destination), force=True)
+
+
 def write_json(destination: str | None, document: bytes) -> None:
     """Write a JSON document where ``--json`` says. Raises `DynadiagError` where that cannot be written."""
     if destination == "-":
@@ -70,20 +94,25 @@ def write_json(destination: str | None, document: bytes) -> None:
         sys.stdout.buffer.write(document)
         sys.stdout.flush()
     elif destination is not None:
-        try:
-            Path(destination).write_bytes(document)
-        except OSError as error:
-            raise DynadiagError(f"cannot write {destination}: {error.strerror}") from error
+        _write(Path(destination), document)
 
 
 def write_file(path: Path, content: bytes, *, force: bool) -> None:
     """Write a result. Raises `DynadiagError` where it exists and ``force`` is not given, or cannot be written."""
-    if path.exists() and not force:
-        raise DynadiagError(f"{path} exists: give another name, or --force to overwrite it")
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
+    check_writable(path, force=force)
+    _write(path, content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; what is no ordinary file (a pipe, a terminal) is written to as it is."""
+    if path.exists() and not path.is_file():
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
+        return
+    with replacing(path, True) as scratch:
+        scratch.write_bytes(content)
 
 
 def style_for(stream: object) -> Style:
@@ -99,4 +128,5 @@ def style_for(stream: object) -> Style:
 
 def say_where(path: Path) -> None:
     """The path of what was written, as the last line on stderr."""
-    print(path, file=sys.stderr, flush=True)  # noqa: T201 - the contract's last line
+    shown = clean(str(path)).replace("\n", "\\n").replace("\t", "\\t")
+    print(shown, file=sys.stderr, flush=True)  # noqa: T201 - the contract's last line

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.digest import Digest
 from dynadiag.recording.transfer import import_log
 
 
@@ -20,9 +19,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if not args.log.exists():
-        raise UnreadableInput(f"{args.log}: no such file or folder")
+    try:
+        if not args.log.exists():
+            raise UnreadableInput(f"{args.log}: no such file or folder")
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise UnreadableInput(f"{str(args.log)[:200]}: {getattr(error, 'strerror', None) or error}") from error
     output = common.new_recording(args.output, args.log.name, force=args.force)
-    for path in import_log(args.log, output, force=args.force, digest=Digest).recordings:
+    for path in import_log(args.log, output, force=args.force).recordings:
         common.say_where(path)
     return 0

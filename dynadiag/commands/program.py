@@ -4,57 +4,116 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
+import tempfile
 from pathlib import Path
 
 from dynadiag.capture.launch import Ended, launch
 from dynadiag.capture.settings import Settings
-from dynadiag.trial.program import Program
+from dynadiag.trial.program import Program, TargetError
 
-__all__ = ["add_program", "program_of", "run_recorded"]
+__all__ = ["add_program", "add_recorder", "program_of", "run_recorded"]
+
+_CALL = "import sys; from dynadiag.commands.called import main; sys.exit(main(*sys.argv[1:]))"
 
 
-class _Module(argparse.Action):
-    """``-m pkg.mod ARGS...``: what follows is the module and its arguments."""
+class _Words(argparse.Action):
+    """``TARGET ARGS...``, or after ``-m``: everything from the target on is the program's, whatever it looks like."""
 
     def __call__(
-        self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, _option: object = None
+        self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: object = None
     ) -> None:
         words = list(values) if isinstance(values, list) else [str(values)]
-        namespace.module, namespace.target, namespace.arguments = True, words[0] if words else "", words[1:]
+        if option is None and words[:1] == ["--"]:
+            del words[0]  # it ends our own options
+        if words:
+            namespace.module, namespace.target, namespace.arguments = option is not None, words[0], words[1:]
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
     """TARGET and the arguments that are the program's."""
-    parser.set_defaults(module=False)
+    parser.set_defaults(module=False, target=None, arguments=[])
+    parser.usage = "%(prog)s [OPTIONS] TARGET [ARGS...]"
     parser.add_argument(
-        "-m", dest="module_words", action=_Module, nargs=argparse.REMAINDER, help="run a module as `python -m` would"
+        "-m",
+        dest="words",
+        action=_Words,
+        nargs=argparse.REMAINDER,
+        metavar="MOD ...",
+        help="run a module as `python -m` would",
     )
-    parser.add_argument("target", nargs="?", metavar="TARGET", help="a program, a recording or a log")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="the program's own arguments")
+    # One positional for all words: argparse would take a `--` of the program's for its own between two.
+    parser.add_argument(
+        "words", action=_Words, nargs=argparse.REMAINDER, metavar="TARGET", help="the program and its own arguments"
+    )
+
+
+def add_recorder(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that records a program."""
+    parser.add_argument("--no-source", action="store_true", help="leave your source text out of the recording")
+    parser.add_argument(
+        "--stop-after", type=_count, metavar="N", help="end the program after N calls of compiled functions"
+    )
+    parser.add_argument("--limit", type=_gigabytes, metavar="GB", default=2.0, help="size cap of the log (default 2)")
+    parser.add_argument("--fresh", action="store_true", help="with empty compiler caches, in a folder of their own")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a number of calls, 1 or more")
+    return number
+
+
+def _gigabytes(text: str) -> float:
+    size = float(text)
+    if not (math.isfinite(size) and size > 0):
+        raise argparse.ArgumentTypeError(f"{text}: give a size in gigabytes, more than 0")
+    return size
 
 
 def program_of(args: argparse.Namespace) -> Program:
     """The program that the arguments name. Raises `TargetError` where there is none."""
-    return Program.parse(args.target, tuple(args.arguments), args.module)
+    if not args.target:
+        raise TargetError("name a program: FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME")
+    try:
+        return Program.parse(args.target, tuple(args.arguments), args.module)
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise TargetError(f"{args.target[:200]}: no such program ({error.__class__.__name__})") from error
 
 
 def run_recorded(program: Program, recording: Path, args: argparse.Namespace) -> Ended:
-    """Run a program with its journal at ``recording``."""
+    """Run a program with its journal at ``recording``.
+
+    Raises `TargetError` where it has to be imported and called, and cannot be; no recording is left then.
+    """
     settings = Settings(
         target=program.text,
         source=not args.no_source,
         stop_after=args.stop_after,
         limit=int(args.limit * 1e9),
     )
-    return launch(_command(program), recording, settings)
+    with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
+        refusal = Path(folder, "refusal")
+        ended = launch(_command(program, args.target, refusal), recording, settings, _caches(folder, args.fresh))
+        if refusal.exists():
+            recording.unlink(missing_ok=True)
+            raise TargetError(refusal.read_text())
+    return ended
 
 
-def _command(program: Program) -> list[str]:
+def _command(program: Program, typed: str, refusal: Path) -> list[str]:
     """The command line that runs a program: Python's own, but for a function that has to be compiled and called."""
     if program.name is not None:
-        call = "import sys; from dynadiag.trial.program import main; sys.exit(main(sys.argv.pop()))"
-        return [sys.executable, "-P", "-c", call, json.dumps(program.to_json())]
+        return [sys.executable, "-P", "-c", _CALL, json.dumps(program.to_json()), str(refusal)]
     if program.module:
         return [sys.executable, "-m", program.target, *program.arguments]
-    return [sys.executable, program.target, *program.arguments]
+    return [sys.executable, typed, *program.arguments]
+
+
+def _caches(folder: str, fresh: bool) -> dict[str, str]:
+    """Where compilers keep their caches: Inductor, and Triton, whose folder is not below Inductor's by itself."""
+    if not fresh:
+        return {}
+    return {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}

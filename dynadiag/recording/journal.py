@@ -41,7 +41,7 @@ class Journal:
         self.full = False  # the size limit was reached, and events were left out
         self._descriptor: int | None = descriptor
         self._identity = _identity(descriptor)
-        self._limit = limit
+        self.limit = limit
         self._size = 0
         self._pid = os.getpid()
         self._lock = threading.RLock()  # reentrant: a signal handler of the program's may compile while we write
@@ -69,11 +69,10 @@ class Journal:
         Raises `DynadiagError` where it cannot be opened for writing.
         """
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            descriptor = _out_of_the_way(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC))
         except OSError as error:
             raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
-        journal = cls(path, _out_of_the_way(descriptor), limit)
-        descriptor = journal._descriptor or descriptor
+        journal = cls(path, descriptor, limit)
         journal._size = size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             journal._write(b"\n")
@@ -113,7 +112,7 @@ class Journal:
         prefix = f"{severity}{_stamp(moment)} {self._pid} {_relative(pathname)}:{lineno}]"
         data = _event(prefix, metadata, payload)
         with self._lock:
-            if self._limit is not None and self._size + len(data) > self._limit and not past_limit:
+            if self.limit is not None and self._size + len(data) > self.limit and not past_limit:
                 self._mark_full(prefix)
                 return False
             return self._write(data)
@@ -129,7 +128,7 @@ class Journal:
     def _mark_full(self, prefix: str) -> None:
         if not self.full:
             self.full = True
-            self._write(_event(prefix, {LIMIT_KIND: {"bytes": self._limit}}, None))
+            self._write(_event(prefix, {LIMIT_KIND: {"bytes": self.limit}}, None))
 
     def _write(self, data: bytes) -> bool:
         """Write all of `data`: a short write happens on signals and on full disks."""

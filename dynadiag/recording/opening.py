@@ -10,6 +10,7 @@ import os
 import socket
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -18,7 +19,7 @@ from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.reader import Recording
 
-__all__ = ["fold_in_place", "is_journal", "open_any", "recordings_in"]
+__all__ = ["fold_in_place", "is_journal", "journal_header", "open_any", "recordings_in"]
 
 _SQLITE = b"SQLite format 3\x00"
 _HEADER = b'{"dynadiag_run": '
@@ -60,22 +61,34 @@ def fold_in_place(path: Path) -> None:
     fold(path, path, Digest(), force=True)
 
 
+def journal_header(path: Path) -> dict[str, Any] | None:
+    """What a journal says of the process that writes it; None where the file is no journal."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_LOOK)
+    except OSError:
+        return None
+    start = line.find(b"{")
+    if start < 0 or not line[start:].startswith(_HEADER):
+        return None
+    try:
+        header = orjson.loads(line[start:])["dynadiag_run"]
+    except ValueError:
+        return None
+    return header if isinstance(header, dict) else None
+
+
 def _running(path: Path) -> bool:
     """Whether the process that writes this journal is alive on this machine."""
-    with path.open("rb") as file:
-        line = file.readline(_LOOK)
-    try:
-        header = orjson.loads(line[line.index(b"{") :])["dynadiag_run"]
-        pid, host = header["pid"], header["host"]
-    except (ValueError, KeyError, TypeError):
-        return False
-    return host == socket.gethostname() and isinstance(pid, int) and pid > 0 and _alive(pid)
+    header = journal_header(path) or {}
+    pid = header.get("pid")
+    return header.get("host") == socket.gethostname() and isinstance(pid, int) and pid > 0 and _alive(pid)
 
 
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

@@ -77,6 +77,16 @@ class Runs:
             notes.append(f"the program was cut short by signal {-code}: the recording holds what came before")
         if self._full:
             notes.append("the size limit of the recording was reached: later events are not in it")
-        notes += [f"could not be seen on this torch: {probe} ({error})" for probe, error in self._missed.items()]
+        stopped = self._context.take("stopped", "-")
+        if stopped is not None:
+            calls = integer(stopped.get("calls"))
+            notes.append(
+                f"ended by --stop-after {calls}: the program was ended at its next call of a compiled function"
+            )
+        for probe, error in self._missed.items():
+            if probe == "journal":
+                notes.append(f"{error}: it was opened again, and what was compiled meanwhile may be missing")
+            else:
+                notes.append(f"could not be seen on this torch: {probe} ({error})")
         notes += [str(note) for note in seen.get("notes", ()) if isinstance(seen.get("notes"), list)]
         return notes
