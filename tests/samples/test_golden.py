@@ -1,0 +1,21 @@
+"""The stable facts of each sample, as they were when last looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.samples import golden
+from tests.samples.running import SAMPLES, TORCH
+
+
+@pytest.mark.skipif(TORCH != golden.FOR_TORCH, reason="graphs and breaks differ between versions of torch")
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "fused_ops" else []) for n in golden.NAMES]
+)
+def test_the_stable_facts_are_the_golden_ones(name: str) -> None:
+    assert golden.encoded(name) == (golden.FOLDER / f"{name}.json").read_text()
+
+
+def test_every_golden_file_is_of_a_sample_that_exists() -> None:
+    assert set(golden.NAMES) <= {path.stem for path in SAMPLES.glob("*.py")}
+    assert golden.NAMES
