@@ -10,6 +10,7 @@ from textual import events, on
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
@@ -21,7 +22,6 @@ from tui.location import History, Location
 from tui.roles import one_line
 from tui.session import Session
 from tui.views import VIEWS, View
-from tui.views.base import Goto
 from tui.watch import Watch
 from tui.widgets import CodePane, Lines, Table, Tree
 from tui.widgets.prompt import Prompt
@@ -31,6 +31,14 @@ __all__ = ["Browser"]
 
 SMALLEST = (40, 10)  # columns and rows below which nothing can be laid out
 _SHORT = 30  # rows below which frames are left out
+
+
+class Goto(Message):
+    """The user wants to be somewhere else."""
+
+    def __init__(self, place: Location) -> None:
+        super().__init__()
+        self.place = place
 
 
 class Browser(App[int]):
@@ -67,6 +75,7 @@ class Browser(App[int]):
         self._recorder = Watch(session.path, live=session.live)
         self._shown = VIEWS[0].NAME
         self._views: dict[str, View] = {}
+        self._going = 0  # jumps that were asked for and have not arrived
 
     def compose(self) -> ComposeResult:
         self._views[self._shown] = VIEWS[0]()
@@ -85,6 +94,11 @@ class Browser(App[int]):
             focus.focus()
         self.say("", "")
         self.set_interval(self._recorder.interval, self._look)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is still being read, or a jump is under way."""
+        return self._going > 0 or any(view.busy for view in self._views.values())
 
     # Screens
 
@@ -141,6 +155,7 @@ class Browser(App[int]):
 
     def goto(self, place: Location) -> None:
         """Go to a place, so that back comes back here."""
+        self._going += 1
         self.post_message(Goto(place))
 
     @on(Goto)
@@ -148,6 +163,7 @@ class Browser(App[int]):
         message.stop()
         self.history.leave(self.current.place())
         await self._go(message.place)
+        self._going -= 1
 
     async def _go(self, place: Location) -> None:
         view = await self._switch(place.view) if place.view != self._shown else self.current

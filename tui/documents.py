@@ -88,10 +88,7 @@ def _modules(kernels: Sequence[Kernel]) -> list[Ref]:
     for kernel in kernels:
         if kernel.event is not None:
             found.setdefault(kernel.event, []).append(kernel.name)
-    return [
-        Ref(f"event:{event}", "kernel", f"generated code {place} of {len(found)}", kernels[0].compile_id)
-        for place, event in enumerate(found, 1)
-    ]
+    return [Ref(f"event:{event}", "kernel", "generated code", kernels[0].compile_id) for event in found]
 
 
 def preferred(later: Sequence[Ref]) -> int:

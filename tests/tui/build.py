@@ -82,7 +82,7 @@ class Runner:
 GUARDS = """
 TREE_GUARD_MANAGER:
 +- RootGuardManager
-| +- GuardManager: source=L['x'], accessed_by=FrameLocalsGuardAccessor(key='x', framelocals_idx=0), type=<class 'torch.Tensor'>
+| +- GuardManager: source=L['x'], accessed_by=FrameLocalsGuardAccessor(key='x')
 | | +- TENSOR_MATCH: check_tensor(L['x'], Tensor, torch.float32, size=[4], stride=[1])  # y = x.sin()  # prog.py:6 in f
 """
 BREAK = f"""Graph break in user code at {FILE}:8

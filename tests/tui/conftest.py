@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from tests.tui import build
 from tui.app import Browser
 from tui.session import Session
 
-Opened = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
+_ROUNDS = 5
 
 
 @pytest.fixture(scope="session")
@@ -23,11 +23,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def settle(pilot: Pilot[int]) -> None:
-    """Wait until the workers have brought what they were sent for, and the debounced details were asked for."""
-    for _ in range(3):
-        await pilot.pause(0.07)
-        await pilot.app.workers.wait_for_complete()
-    await pilot.pause()
+    """Wait until nothing is being read any more, and stays so for a few rounds of the event loop."""
+    app = pilot.app
+    assert isinstance(app, Browser)
+    quiet = 0
+    while quiet < _ROUNDS:
+        await pilot.pause(0.005)
+        quiet = 0 if app.busy else quiet + 1
 
 
 @asynccontextmanager

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual.containers import Container
 from textual.message import Message
+from textual.timer import Timer
 from textual.widget import Widget
-from textual.worker import get_current_worker
 
 from dynadiag.errors import DynadiagError
 from tui.location import Location
@@ -17,17 +17,11 @@ from tui.session import Session
 if TYPE_CHECKING:
     from tui.app import Browser
 
-__all__ = ["Goto", "View"]
+__all__ = ["View"]
+
+_DEBOUNCE = 0.05  # seconds that the cursor rests before a detail is read: a held key repeats every 0.03
 
 T = TypeVar("T")
-
-
-class Goto(Message):
-    """The user wants to be somewhere else."""
-
-    def __init__(self, place: Location) -> None:
-        super().__init__()
-        self.place = place
 
 
 class View(Container):
@@ -39,18 +33,17 @@ class View(Container):
     PURPOSE: ClassVar[str]  # for the palette and the help
 
     class Fetched(Message):
-        """A worker has what it was sent for."""
+        """A worker has what it was sent for, or the reason why not."""
 
-        def __init__(self, then: Callable[[Any], None], result: Any) -> None:
+        def __init__(self, group: str, serial: int, result: Any, problem: str | None = None) -> None:
             super().__init__()
-            self.then, self.result = then, result
+            self.group, self.serial, self.result, self.problem = group, serial, result, problem
 
-    class Failed(Message):
-        """A worker could not read the recording."""
-
-        def __init__(self, reason: str) -> None:
-            super().__init__()
-            self.reason = reason
+    def __init__(self, *, classes: str | None = None) -> None:
+        super().__init__(id=self.NAME, classes=classes)
+        self._serial = 0
+        self._out: dict[str, tuple[int, Callable[[Any], None]]] = {}  # what workers are out for, by group
+        self._resting: Timer | None = None
 
     @property
     def browser(self) -> Browser:
@@ -77,25 +70,43 @@ class View(Container):
         """The widget that gets the keys when the screen is opened."""
         return None
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is still to come."""
+        return bool(self._out) or self._resting is not None
+
     def fetch(self, group: str, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Do `work` in a thread and `then` something with its result here; a newer fetch of the group supersedes it."""
+        """Do `work` in a thread, and `then` something with its result here, unless the group has a newer fetch."""
+        self._serial += 1
+        serial = self._serial
+        self._out[group] = (serial, then)
 
         def body() -> None:
-            worker = get_current_worker()
             try:
-                result = work()
+                self.post_message(self.Fetched(group, serial, work()))
             except DynadiagError as error:
-                self.post_message(self.Failed(str(error)))
-                return
-            if not worker.is_cancelled:
-                self.post_message(self.Fetched(then, result))
+                self.post_message(self.Fetched(group, serial, None, str(error)))
 
         self.run_worker(body, thread=True, exclusive=True, group=group)
 
     def on_view_fetched(self, message: Fetched) -> None:
         message.stop()
-        message.then(message.result)
+        serial, then = self._out.get(message.group, (0, None))
+        if serial != message.serial or then is None:
+            return  # superseded
+        del self._out[message.group]
+        if message.problem is None:
+            then(message.result)
+        else:
+            self.browser.say_problem(message.problem)
 
-    def on_view_failed(self, message: Failed) -> None:
-        message.stop()
-        self.browser.say_problem(message.reason)
+    def rest(self, then: Callable[[], None]) -> None:
+        """Do something once the cursor has come to rest."""
+
+        def rested() -> None:
+            self._resting = None
+            then()
+
+        if self._resting is not None:
+            self._resting.stop()
+        self._resting = self.set_timer(_DEBOUNCE, rested)

@@ -8,7 +8,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.timer import Timer
 from textual.widget import Widget
 
 from tui.documents import Document
@@ -17,12 +16,11 @@ from tui.links import Links, Place
 from tui.location import Location
 from tui.roles import one_line
 from tui.views.base import View
-from tui.views.listing import DEBOUNCE
 from tui.widgets import CodePane, Lines
 
 __all__ = ["CodeView"]
 
-_PANE = 44  # columns below which a pane is of no use beside others
+_PANE = 38  # columns below which a pane is of no use beside others
 _EMPTY = {
     "source": "no source: torch did not say which file this is",
     "dynamo": "Dynamo made no graph in this compile",
@@ -38,20 +36,19 @@ class CodeView(View):
     TITLE: ClassVar[str] = "Code"
     PURPOSE: ClassVar[str] = "source, graphs and kernels side by side, linked"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right_square_bracket", "document(1)", "the next stage here", key_display="]", id="code.next"),
-        Binding("left_square_bracket", "document(-1)", "the stage before", key_display="[", id="code.previous"),
-        Binding("d", "diff", "compare with the stage before", id="code.diff"),
-        Binding("z", "zoom", "this pane alone", id="code.zoom"),
+        Binding("right_square_bracket", "document(1)", "next stage", key_display="]", id="code.next"),
+        Binding("left_square_bracket", "document(-1)", "stage before", show=False, key_display="[", id="code.previous"),
+        Binding("d", "diff", "diff", id="code.diff"),
+        Binding("z", "zoom", "zoom", id="code.zoom"),
         Binding("J", "compile(1)", "the next compile", show=False, id="code.next-compile"),
         Binding("K", "compile(-1)", "the compile before", show=False, id="code.previous-compile"),
     ]
 
     def __init__(self) -> None:
-        super().__init__(id=self.NAME)
+        super().__init__()
         self._board: Board | None = None
         self._place: Location | None = None  # to be gone to once the board is there
         self._zoomed = False
-        self._timer: Timer | None = None
         self._at = "source"  # the pane that was last in
 
     def compose(self) -> ComposeResult:
@@ -106,21 +103,21 @@ class CodeView(View):
         ref = board.ref(name) if board else None
         if board is None or ref is None:
             pane.say(_EMPTY[name] if board else "nothing was compiled")
-            pane.border_title = name
             return
         document, links = board.documents[ref.key], board.links.get(ref.key, Links())
         if pane.document is not document:
             pane.show(document, links)
         pane.links = links
         pane.colour(board.colours)
-        pane.border_title = self._title(board, name)
 
-    def _title(self, board: Board, name: str) -> str:
-        ref = board.ref(name)
-        if ref is None:
+    def _title(self, name: str) -> str:
+        board, document = self._board, self.pane(name).document
+        if board is None or document is None:
             return name
+        ref = document.ref
         title = ref.title.rpartition("/")[2] if ref.kind == "source" else ref.title
-        place = f" ({board.index[name] + 1}/{len(board.refs[name])})" if len(board.refs[name]) > 1 else ""
+        many = len(board.refs[name]) > 1 and ref.kind != "diff"
+        place = f" {board.index[name] + 1}/{len(board.refs[name])}" if many else ""
         return f"{one_line(title)}{place}"
 
     def _arrive(self, board: Board, place: Location) -> None:
@@ -211,7 +208,7 @@ class CodeView(View):
             self.notify(found.note)
         else:
             self.pane(name).show(found)
-            self.pane(name).border_title = one_line(found.ref.title)
+            self._light()
 
     def action_compile(self, by: int) -> None:
         ids = [item.compile_id for item in self.session.explanation().compiles]
@@ -224,9 +221,7 @@ class CodeView(View):
     def on_lines_moved(self, message: Lines.Moved) -> None:
         message.stop()
         if message.lines.has_focus:
-            if self._timer is not None:
-                self._timer.stop()
-            self._timer = self.set_timer(DEBOUNCE, self._light)
+            self.rest(self._light)
 
     def _light(self) -> None:
         here = self.pane(self._at)
@@ -234,7 +229,8 @@ class CodeView(View):
         for name in PANES:
             pane = self.pane(name)
             lit = pane.light(places, reveal=pane is not here)
-            pane.border_subtitle = _said(pane, places, lit, here=pane is here)
+            said = _said(pane, places, lit, here=pane is here)
+            pane.border_title = f"{self._title(name)}{said and f' · {said}'}"
         board = self._board
         self.browser.say(f"compile {one_line(board.compile_id)}" if board else "", _where(here, places))
 

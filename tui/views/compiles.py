@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.timer import Timer
 from textual.widget import Widget
 
 from dynadiag.recording.records import Compile
 from tui.forest import Forest, compile_lines, forest
 from tui.location import Location
 from tui.roles import line
-from tui.views.base import Goto, View
-from tui.views.listing import DEBOUNCE
+from tui.views.base import View
 from tui.widgets import Branch, Lines, StyledLines, Tree
 
 __all__ = ["CompilesView"]
@@ -27,9 +25,8 @@ class CompilesView(View):
     PURPOSE: ClassVar[str] = "every compile, by the calls that led to it"
 
     def __init__(self) -> None:
-        super().__init__(id=self.NAME, classes="listing")
+        super().__init__(classes="listing")
         self._forest: Forest | None = None
-        self._timer: Timer | None = None
         self._wanted: str | None = None
 
     def compose(self) -> ComposeResult:
@@ -99,9 +96,7 @@ class CompilesView(View):
     def on_lines_moved(self, message: Lines.Moved) -> None:
         if message.lines is self.tree_:
             message.stop()
-            if self._timer is not None:
-                self._timer.stop()
-            self._timer = self.set_timer(DEBOUNCE, self._describe)
+            self.rest(self._describe)
 
     def _describe(self) -> None:
         item = self._item()
@@ -116,4 +111,4 @@ class CompilesView(View):
         else:
             target = self.details.lines[message.index].target
         if target is not None:
-            self.post_message(Goto(target))
+            self.browser.goto(target)

@@ -22,7 +22,7 @@ __all__ = ["EventsView"]
 _PAGE = 100  # events read at once
 _PAGES_KEPT = 10
 _HEAD = 200  # lines of a payload in the detail; enter shows the whole
-_KINDS = (Column("kind", widest=34), Column("events", number=True))
+_KINDS = (Column("events", number=True), Column("kind", widest=60))
 
 
 class EventsView(ListingView):
@@ -34,11 +34,11 @@ class EventsView(ListingView):
     LAZY: ClassVar[bool] = True
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", number=True),
-        Column("time"),
-        Column("kind", widest=28),
-        Column("name", widest=44),
-        Column("compile"),
-        Column("bytes", number=True),
+        Column("time", widest=15),
+        Column("kind", widest=24),
+        Column("name", widest=36),
+        Column("compile", widest=7),
+        Column("payload", number=True),
     )
 
     def __init__(self) -> None:
@@ -65,16 +65,16 @@ class EventsView(ListingView):
         super().load()
 
     def _show_kinds(self, counts: dict[str, int]) -> None:
-        rows = [Row(("all", f"{sum(counts.values()):,}"), "")]
+        rows = [Row((f"{sum(counts.values()):,}", "every kind"), "")]
         ranked = sorted(counts.items(), key=lambda pair: -pair[1])
-        self.kinds.show([*rows, *(Row((one_line(kind), f"{number:,}"), kind) for kind, number in ranked)])
+        self.kinds.show([*rows, *(Row((f"{number:,}", one_line(kind)), kind) for kind, number in ranked)])
 
     def rows(self) -> EventRows:
         counts = self.session.recording.counts()
         number = sum(counts.values()) if self._kind is None else counts.get(self._kind, 0)
         rows = EventRows(self.session, self._kind, number)
         if number:
-            rows[0]  # read the first page here, in the worker
+            rows[0], rows[number - 1]  # what the table looks at first is read here, in the worker
         self._rows = rows
         return rows
 

@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.timer import Timer
 from textual.widget import Widget
 
 from tui.location import Location
 from tui.roles import Line, line
-from tui.views.base import Goto, View
+from tui.views.base import View
 from tui.widgets import Column, Row, StyledLines, Table
 
-__all__ = ["DEBOUNCE", "ListingView"]
-
-DEBOUNCE = 0.05  # seconds that the cursor rests before the detail is read: a held key repeats every 0.03
+__all__ = ["ListingView"]
 
 
 class ListingView(View):
@@ -27,8 +24,7 @@ class ListingView(View):
     LAZY: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        super().__init__(id=self.NAME, classes="listing")
-        self._timer: Timer | None = None
+        super().__init__(classes="listing")
         self._wanted: int | str | None = None  # to be gone to once the rows are there
 
     def compose(self) -> ComposeResult:
@@ -86,9 +82,7 @@ class ListingView(View):
     def on_lines_moved(self, message: Table.Moved) -> None:
         if message.lines is self.table:
             message.stop()
-            if self._timer is not None:
-                self._timer.stop()
-            self._timer = self.set_timer(DEBOUNCE, self._read)
+            self.rest(self._read)
 
     def _read(self) -> None:
         key = self.table.key
@@ -103,4 +97,4 @@ class ListingView(View):
         else:
             target = self.details.lines[message.index].target
         if target is not None:
-            self.post_message(Goto(target))
+            self.browser.goto(target)

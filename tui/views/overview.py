@@ -10,10 +10,12 @@ from textual.widget import Widget
 from tui.location import Location
 from tui.overview import overview, run_lines
 from tui.roles import Line, line
-from tui.views.base import Goto, View
+from tui.views.base import View
 from tui.widgets import StyledLines
 
 __all__ = ["OverviewView"]
+
+_AROUND = 4  # rows of the terminal that are not this screen's
 
 
 class OverviewView(View):
@@ -24,7 +26,7 @@ class OverviewView(View):
     PURPOSE: ClassVar[str] = "what happened, and what to look at first"
 
     def __init__(self) -> None:
-        super().__init__(id=self.NAME)
+        super().__init__()
         self._filled = False
 
     def compose(self) -> ComposeResult:
@@ -50,7 +52,7 @@ class OverviewView(View):
         if not self._filled:
             self._filled = True
             first = next((index for index, item in enumerate(lines) if item.target), 0)
-            if first < self.lines.page_height:
+            if first < self.app.size.height - _AROUND:
                 self.lines.go(first)
         self.browser.explained()
 
@@ -65,4 +67,4 @@ class OverviewView(View):
         message.stop()
         target = self.lines.lines[message.index].target
         if target is not None:
-            self.post_message(Goto(target))
+            self.browser.goto(target)

@@ -131,9 +131,13 @@ class Table(Lines):
         self.post_message(self.Moved(self, self.cursor))
 
     def _measure(self, rows: Sequence[Row]) -> None:
-        seen = [rows[index] for index in range(min(len(rows), _LOOKED_AT))]
+        """Widths from the first rows; where rows are read as they are shown, from the last one and what is allowed."""
+        places = [len(rows) - 1] if self._lazy and rows else range(min(len(rows), _LOOKED_AT))
+        seen = [rows[index] for index in places]
         self._widths = [
-            min(column.widest, max([cell_len(column.title) + 2, *(cell_len(row.cells[place]) for row in seen)]))
+            column.widest
+            if self._lazy and not column.number
+            else min(column.widest, max([cell_len(column.title) + 1, *(cell_len(row.cells[place]) for row in seen)]))
             for place, column in enumerate(self._columns)
         ]
 

@@ -44,28 +44,28 @@ class Tabs(Widget):
 
     def render_line(self, _y: int) -> Strip:
         dark = self.app.current_theme.dark
+        key, here = role_style("key", dark), Style(bold=True, reverse=True)
         segments = []
         for tab, text in zip(self.tabs, self._texts(), strict=True):
-            here = tab.name == self.current
-            key = role_style("key", dark)
-            style = Style(bold=True, reverse=True) if here else Style.null()
-            segments += [Segment(f" {tab.key} ", key + style), Segment(text, style)]
+            first = len(text) - len(text.lstrip()) + 1
+            own = here if tab.name == self.current else Style.null()
+            segments += [Segment(text[:first], key + own), Segment(text[first:], own)]
         return Strip(segments).crop_extend(0, self.size.width, None).apply_style(self.rich_style)
 
     def _texts(self) -> list[str]:
-        long = [f"{tab.title}{f' {tab.number:,}' if tab.number else ''} " for tab in self.tabs]
-        plain = [f"{tab.title} " for tab in self.tabs]
-        short = [f"{tab.title if tab.name == self.current else tab.title[:4]} " for tab in self.tabs]
-        bare = [f"{tab.title} " if tab.name == self.current else "" for tab in self.tabs]
-        for texts in (long, plain, short):
-            if sum(cell_len(text) + 3 for text in texts) <= self.size.width:
-                return texts
-        return bare
+        """What stands for each screen: as much as there is room for."""
+        layouts = (
+            [f" {tab.key} {tab.title}{f' {tab.number:,}' if tab.number else ''} " for tab in self.tabs],
+            [f" {tab.key} {tab.title} " for tab in self.tabs],
+            [f"{tab.key}{tab.title} " for tab in self.tabs],
+        )
+        bare = [f" {tab.key} {tab.title if tab.name == self.current else ''}" for tab in self.tabs]
+        return next((texts for texts in layouts if sum(map(cell_len, texts)) <= self.size.width), bare)
 
     def on_click(self, event: events.Click) -> None:
         place = 0
         for tab, text in zip(self.tabs, self._texts(), strict=True):
-            place += cell_len(text) + 3
+            place += cell_len(text)
             if event.x < place:
                 self.post_message(self.Clicked(tab.name))
                 return

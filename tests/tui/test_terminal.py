@@ -1,0 +1,162 @@
+"""The browser in a real terminal, and what happens before it gets one."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dynadiag.__main__ import main
+from tests.tui import build
+
+COMMAND = [sys.executable, "-m", "dynadiag", "browse"]
+_WAIT = 60.0  # seconds that a busy machine may need
+
+
+class Terminal:
+    """A pseudo-terminal with the browser in it."""
+
+    def __init__(self, master: int, slave: int, process: subprocess.Popen[bytes]) -> None:
+        self.master, self.slave, self.process = master, slave, process
+        self.seen = b""
+
+    def read_until(self, text: str) -> str:
+        """Read what the browser draws until a text is there."""
+        limit = time.monotonic() + _WAIT
+        while text.encode() not in self.seen:
+            ready, _, _ = select.select([self.master], [], [], 1.0)
+            if ready:
+                self.seen += os.read(self.master, 65536)
+            assert time.monotonic() < limit, f"{text!r} did not come: {self.seen[-2000:]!r}"
+        return self.seen.decode("utf-8", "replace")
+
+    def type(self, keys: str) -> None:
+        self.seen = b""
+        os.write(self.master, keys.encode())
+
+    def drain(self) -> None:
+        """Read what is left once the browser has ended."""
+        while select.select([self.master], [], [], 0)[0]:
+            self.seen += os.read(self.master, 65536)
+
+
+@contextmanager
+def terminal(*arguments: str) -> Iterator[Terminal]:
+    """The browser in a terminal of 100x30."""
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (30, 100))
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+    )
+    try:
+        yield Terminal(master, slave, process)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
+
+
+def test_a_user_walks_through_and_the_terminal_is_left_as_it_was_found(program: Path) -> None:
+    with terminal(str(program)) as shown:
+        before = termios.tcgetattr(shown.slave)
+        shown.read_until("Not one graph")
+        shown.type("4")
+        shown.read_until("builtin operator `print`")
+        shown.type("q")
+        assert shown.process.wait(_WAIT) == 0
+        shown.drain()
+        assert b"\x1b[?1049l" in shown.seen  # the alternate screen is left
+        assert b"\x1b[?25h" in shown.seen  # the cursor is shown
+        assert b"\x1b[?1000l" in shown.seen  # the mouse is the terminal's again
+        assert termios.tcgetattr(shown.slave) == before
+
+
+def test_no_torch_is_loaded(program: Path) -> None:
+    code = (
+        "import sys, asyncio\n"
+        "from pathlib import Path\n"
+        "from tui.app import Browser\n"
+        "from tui.session import Session\n"
+        "async def main():\n"
+        "    with Session.open(Path(sys.argv[1])) as session:\n"
+        "        app = Browser(session)\n"
+        "        async with app.run_test() as pilot:\n"
+        "            for key in '123456789':\n"
+        "                await pilot.press(key)\n"
+        "                await pilot.pause()\n"
+        "asyncio.run(main())\n"
+        "print(sorted({'torch', 'triton', 'numpy'} & set(sys.modules)))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(program)], capture_output=True, text=True, timeout=120)
+    assert ran.stdout.strip() == "[]", ran.stderr
+
+
+def _bad_inputs(folder: Path) -> dict[str, tuple[Path, str]]:
+    whole = build.recording(folder, build.program(), "whole")
+    cut = folder / "cut.dynadiag"
+    cut.write_bytes(whole.read_bytes()[:-9000])
+    newer = folder / "newer.dynadiag"
+    data = bytearray(whole.read_bytes())
+    data[60:64] = (999).to_bytes(4, "big")  # SQLite's user_version
+    newer.write_bytes(data)
+    empty = folder / "empty.dynadiag"
+    empty.touch()
+    text = folder / "text.dynadiag"
+    text.write_text("hello\n" * 100)
+    return {
+        "missing": (folder / "no.dynadiag", "No such file"),
+        "folder": (folder, "irectory"),
+        "cut": (cut, "damaged"),
+        "newer": (newer, "newer dynadiag"),
+        "empty": (empty, "not a recording"),
+        "text": (text, "not a recording"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "cut", "newer", "empty", "text"])
+def test_bad_input_is_one_clear_line(kind: str, tmp_path: Path) -> None:
+    path, words = _bad_inputs(tmp_path)[kind]
+    with terminal(str(path)) as shown:
+        shown.read_until(words)
+        assert shown.process.wait(_WAIT) == 2
+        shown.drain()
+    text = shown.seen.decode()
+    assert len(text.strip().splitlines()) == 1
+    assert text.startswith("dynadiag: ")
+    assert "Traceback" not in text
+    assert "\x1b" not in text
+
+
+def test_without_a_terminal_it_says_what_to_do_instead(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["browse", str(program)]) == 2
+    assert "dynadiag explain" in capsys.readouterr().err
+
+
+def test_alone_it_says_that_there_is_no_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["browse"]) == 2
+    assert "no recording there yet" in capsys.readouterr().err
+
+
+def test_alone_it_opens_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "dynadiag"
+    state.mkdir()
+    older = build.recording(state, [*build.run_events("older.py"), *build.end_events()], "older")
+    build.recording(state, [*build.run_events("newer.py"), *build.end_events()], "newer")
+    os.utime(older, (1, 1))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with terminal() as shown:
+        shown.read_until("newer.py")
