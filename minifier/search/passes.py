@@ -13,7 +13,7 @@ from itertools import combinations
 from minifier.search.oracle import Oracle
 from minifier.search.problem import Candidate, PartsProblem
 
-__all__ = ["Pass", "State", "connection", "pairs", "pin", "prefix", "suffix", "sweep", "witnesses"]
+__all__ = ["Pass", "State", "WholeOnlyError", "connection", "pairs", "pin", "prefix", "suffix", "sweep", "witnesses"]
 
 # Pairs cost n(n-1)/2 trials: 6 for four parts. Beyond that they cost more than they have been seen to gain.
 _FEW = 4
@@ -26,6 +26,10 @@ _DENSE_PINS = 6
 _DENSE_SHARE = 64
 
 Asking = Oracle[Candidate]
+
+
+class WholeOnlyError(Exception):
+    """Raised inside a search where all parts put together again do not fail: there is nothing to go by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ def prefix(_: PartsProblem, oracle: Asking, state: State) -> State:
     """The least prefix that fails: nothing is cut in a prefix, so that this is the safest step, and it comes first."""
     free = state.free
     end = _least(oracle, lambda n: Candidate(frozenset(free[:n]), state.joined), 0, len(free))
+    if end == len(free) and not oracle.fails(Candidate(state.kept, state.joined)):
+        raise WholeOnlyError
     state = replace(state, free=free[: end - 1], pinned=frozenset({free[end - 1]}))
     return _settle(oracle, state)
 
@@ -108,6 +114,8 @@ def sweep(problem: PartsProblem, oracle: Asking, state: State) -> State:
     Bisection alone shows it only for failures that are monotone, and real ones are not.
     """
     candidate = _verified(oracle, state)
+    if candidate is None:  # nothing but the whole as it was given fails
+        return replace(state, candidate=None)
     blocked = 0
     order = sorted(candidate.kept, reverse=True)
     while blocked < len(order):
@@ -123,8 +131,8 @@ def sweep(problem: PartsProblem, oracle: Asking, state: State) -> State:
 
 def pairs(problem: PartsProblem, oracle: Asking, state: State) -> State:
     """Leave out two at once, where few are left: an operation and its inverse go only together."""
-    candidate = state.candidate or Candidate(state.kept, state.joined)
-    if not 2 < len(candidate.kept) <= _FEW:
+    candidate = state.candidate
+    if candidate is None or not 2 < len(candidate.kept) <= _FEW:
         return state
     both = [replace(candidate, kept=candidate.kept.difference(two)) for two in combinations(sorted(candidate.kept), 2)]
     smaller = oracle.first(both)
@@ -133,12 +141,10 @@ def pairs(problem: PartsProblem, oracle: Asking, state: State) -> State:
     return sweep(problem, oracle, replace(state, pinned=smaller.kept, candidate=smaller))
 
 
-def _verified(oracle: Asking, state: State) -> Candidate:
-    """What the state stands for, or the best that was tried, if leaving parts out differently made it pass."""
+def _verified(oracle: Asking, state: State) -> Candidate | None:
+    """What the state stands for; or the best that was tried, if leaving parts out differently made it pass."""
     candidate = state.candidate or Candidate(state.kept, state.joined)
-    if oracle.fails(candidate) or oracle.best is None:
-        return candidate
-    return oracle.best
+    return candidate if oracle.fails(candidate) else oracle.best
 
 
 def _join(oracle: Asking, state: State) -> State:

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from minifier.search.oracle import BudgetSpentError, Ledger, Oracle
-from minifier.search.passes import Pass, State, connection, pairs, pin, prefix, suffix, sweep, witnesses
+from minifier.search.passes import Pass, State, WholeOnlyError, connection, pairs, pin, prefix, suffix, sweep, witnesses
 from minifier.search.problem import Candidate, PartsProblem
 
 __all__ = ["Outcome", "reduce_parts", "sweep_parts"]
@@ -24,9 +24,10 @@ _PASSES: tuple[tuple[str, Pass], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`candidate` is the smallest that was seen to fail, or None if only the whole was.
+    """`candidate` is the smallest that was seen to fail, or None if nothing but the whole was.
 
-    `minimal`: no part of it can be left out, each was tried. False where the budget ended the search.
+    `minimal`: no part of it can be left out, each was tried. False where the budget ended the search, and where not
+    even all parts put together again fail.
     """
 
     candidate: Candidate | None
@@ -68,4 +69,6 @@ def _run(problem: PartsProblem, oracle: Oracle[Candidate], state: State, passes:
             state = run(problem, oracle, state)
     except BudgetSpentError:
         return Outcome(oracle.best, False)
-    return Outcome(state.candidate, True)
+    except WholeOnlyError:
+        return Outcome(None, False)
+    return Outcome(state.candidate, state.candidate is not None)

@@ -28,7 +28,7 @@ class CaseProblem:
         return ask(self._fails, candidate, self._refused)
 
     def cost(self, candidate: Case) -> int:
-        return len(candidate.module.graph.nodes)
+        return sum(node.op.startswith("call_") for node in candidate.module.graph.nodes)
 
 
 class Simplifier:

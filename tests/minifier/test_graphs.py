@@ -310,6 +310,15 @@ def test_a_suspect_is_tried_first() -> None:
     assert reduction.trials <= 7
 
 
+def test_a_graph_whose_shape_of_output_matters_is_given_back_whole() -> None:
+    graph = _traced(lambda x: {"only": torch.relu(x).cos()})
+    reduction = reduce_graph(graph, [torch.randn(2)], lambda gm, xs: isinstance(gm(*xs), dict))
+    assert isinstance(reduction.graph_module(*reduction.inputs), dict)
+    assert not reduction.minimal
+    nothing = _traced(lambda x: x)
+    assert reduce_graph(nothing, [torch.randn(2)], lambda *_: True).trials >= 1
+
+
 def test_random_state_and_grad_mode_are_left_alone() -> None:
     graph = _traced(lambda x: torch.relu(x + torch.rand(4)).cos())
 

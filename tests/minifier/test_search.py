@@ -181,6 +181,13 @@ def test_nothing_to_reduce() -> None:
     assert only.candidate.kept == {0}
 
 
+def test_a_whole_that_does_not_fail_when_put_together_again_is_said_to_be_so() -> None:
+    outcome = reduce_parts(problem := Numbers(50, lambda kept: False))
+    assert outcome.candidate is None
+    assert not outcome.minimal
+    assert len(problem.asked) < 60
+
+
 def test_knows_no_torch() -> None:
     code = "import sys, minifier.search; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
