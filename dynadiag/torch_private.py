@@ -80,14 +80,16 @@ def _left_by(failure: BaseException | None) -> Iterator[Any]:
             trace = trace.tb_next
 
 
-def cached_entries(emitter: dict[str, Any]) -> list[Any]:
+def cached_entries(emitter: dict[str, Any], start: FrameType | None) -> list[Any]:
     """The cache entries that a recompilation was held against.
 
-    torch 2.11 keeps the first of a linked list as ``first_cache_entry``; 2.13 has a list ``cache_entries``.
+    2.13 gives its emitter a list ``cache_entries``; 2.11 a linked list, which it has walked to the end when it logs, but
+    its caller ``_compile`` still has the first as ``cache_entry``.
     """
     if "cache_entries" in emitter:
         return list(emitter["cache_entries"])
-    entries, entry = [], emitter.get("first_cache_entry")
+    caller = emitter_locals("_compile", "cache_entry", start) or {}
+    entries, entry = [], caller.get("cache_entry")
     while entry is not None:
         entries.append(entry)
         entry = entry.next

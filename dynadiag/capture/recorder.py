@@ -202,7 +202,7 @@ def _recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameTy
         frame = found["frame"]
         failures = [
             failure
-            for entry in torch_private.cached_entries(found)
+            for entry in torch_private.cached_entries(found, emitter)
             for failure in guards.failures(entry, frame.f_locals)
         ]
         recorder.append("recompile", {**_code(frame.f_code), "failures": failures}, metadata)

@@ -1,0 +1,321 @@
+"""Every private name of torch that the recorder leans on, tried on the torch that is installed."""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+
+from dynadiag import torch_private
+
+Look = Callable[[FrameType], Any]
+
+
+class Spy(logging.Handler):
+    """Keeps the names of events, and what ``look`` finds from where each was emitted."""
+
+    def __init__(self, look: Look = lambda _frame: None) -> None:
+        super().__init__(logging.DEBUG)
+        self.names: list[str] = []
+        self.found: dict[str, list[Any]] = {}
+        self._look = look
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        metadata = getattr(record, "metadata", {})
+        name = metadata["artifact"]["name"] if "artifact" in metadata else next(iter(metadata), "")
+        self.names.append(name)
+        self.found.setdefault(name, []).append(self._look(sys._getframe(1)))
+        return True
+
+
+@contextmanager
+def listening(look: Look = lambda _frame: None) -> Iterator[Spy]:
+    torch._dynamo.reset()
+    spy = Spy(look)
+    torch_private.listen(spy)
+    try:
+        yield spy
+    finally:
+        torch_private.release(spy)
+
+
+def looking_for(emitter: tuple[str, str]) -> Look:
+    return lambda frame: torch_private.emitter_locals(*emitter, frame)
+
+
+def compiled(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return torch.compile(fn, backend="eager", **options)
+
+
+def breaks(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y.cos()
+
+
+def sizes(x: torch.Tensor) -> torch.Tensor:
+    return x * x.shape[0]
+
+
+def test_the_trace_has_the_name_that_is_listened_to() -> None:
+    with listening() as spy:
+        compiled(sizes)(torch.ones(3))
+    assert {"dynamo_start", "dynamo_output_graph", "dynamo_cpp_guards_str", "compilation_metrics"} <= set(spy.names)
+
+
+def test_dynamo_start_knows_the_code_object() -> None:
+    with listening(looking_for(torch_private.START_EMITTER)) as spy:
+        compiled(sizes)(torch.ones(3))
+    (found,) = spy.found["dynamo_start"]
+    assert found["code"].co_name == "sizes"
+
+
+def test_the_output_graph_is_at_hand() -> None:
+    with listening(looking_for(torch_private.GRAPH_EMITTER)) as spy:
+        compiled(sizes)(torch.ones(3))
+    (found,) = spy.found["dynamo_output_graph"]
+    assert isinstance(found["gm"], torch.fx.GraphModule)
+
+
+def test_guards_are_at_hand_with_their_stacks() -> None:
+    with listening(looking_for(torch_private.GUARDS_EMITTER)) as spy:
+        compiled(sizes)(torch.ones(3))
+    (found,) = spy.found["dynamo_cpp_guards_str"]
+    named = {guard.name: guard for guard in found["sorted_guards"]}
+    assert "L['x']" in named
+    assert named["L['x']"].create_fn_name() == "TENSOR_MATCH"
+
+
+def a_break_in_a_graph() -> None:
+    compiled(breaks)(torch.ones(3))
+
+
+def a_break_that_skips_the_frame() -> None:
+    def early(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+            x = x + 1
+        return x
+
+    compiled(early)(torch.ones(3))
+
+
+@pytest.mark.parametrize("program", [a_break_in_a_graph, a_break_that_skips_the_frame])
+def test_the_exception_of_a_break_is_at_hand(program: Callable[[], None]) -> None:
+    def look(frame: FrameType) -> BaseException | None:
+        for function, local in torch_private.BREAK_EMITTERS.items():
+            if found := torch_private.emitter_locals(function, local, frame):
+                return found[local]
+        return None
+
+    with listening(look) as spy:
+        program()
+    assert spy.found["dynamo_graph_break_reason"]
+    for failure in spy.found["dynamo_graph_break_reason"]:
+        assert isinstance(failure, BaseException)
+        assert failure.gb_type is None or isinstance(failure.gb_type, str)
+
+
+def test_the_exception_of_a_failed_compile_is_at_hand() -> None:
+    with listening(looking_for(torch_private.ERROR_EMITTER)) as spy, pytest.raises(torch._dynamo.exc.Unsupported):
+        compiled(breaks, fullgraph=True)(torch.ones(3))
+    (found,) = spy.found["dynamo_error"]
+    assert isinstance(found["e"], torch._dynamo.exc.Unsupported)
+    assert found["one_graph"] is True
+
+
+def inner(x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    return x
+
+
+def outer(x: torch.Tensor) -> torch.Tensor:
+    return inner(x.sin())
+
+
+def test_the_interpreters_of_a_break_are_found_the_innermost_last() -> None:
+    def look(frame: FrameType) -> list[Any]:
+        found = torch_private.emitter_locals("log_graph_break", "exc", frame)
+        if found is None:
+            return []
+        return [
+            (tx.f_code.co_name, tx.current_instruction.positions)
+            for tx in torch_private.translators(frame, found["exc"])
+        ]
+
+    with listening(look) as spy:
+        compiled(outer)(torch.ones(3))
+    interpreters = next(found for found in spy.found["dynamo_graph_break_reason"] if found)
+    assert [name for name, _ in interpreters] == ["outer", "inner"]
+    positions = interpreters[-1][1]
+    assert positions.lineno == inner.__code__.co_firstlineno + 1
+    assert (positions.col_offset, positions.end_col_offset) == (4, 31)
+
+
+def test_functions_of_the_users_with_the_names_of_torchs_are_not_looked_at() -> None:
+    def _compile(e: str, frame: FrameType | None) -> Any:
+        return torch_private.emitter_locals("_compile", "e", sys._getframe(0))
+
+    class Trainer:
+        current_instruction = None
+
+        def run(self) -> list[Any]:
+            return list(torch_private.translators(sys._getframe(0), None))
+
+    assert _compile("mine", None) is None
+    assert Trainer().run() == []
+
+
+def test_the_cached_entries_of_a_recompile_have_their_guards() -> None:
+    def look(frame: FrameType) -> Any:
+        found = torch_private.emitter_locals(*torch_private.RECOMPILE_EMITTER, frame)
+        return found and (found["frame"].f_locals, torch_private.cached_entries(found, frame))
+
+    with listening(look) as spy:
+        fn = compiled(sizes, dynamic=False)
+        for size in (2, 3, 4):
+            fn(torch.ones(size))
+    locals_, entries = spy.found["recompile_reasons"][-1]
+    assert locals_["x"].shape == (4,)
+    assert sorted(str(entry.compile_id) for entry in entries) == ["0/0", "0/1"]
+    for entry in entries:
+        wrapper = entry.guard_manager
+        assert wrapper.closure_vars is not None
+        assert "G" in wrapper.global_scope
+        assert wrapper.root.get_leaf_guards() is not None
+        assert any(child.get_source() == "L['x']" for child in wrapper.root.get_child_managers())
+
+
+def test_symbols_have_ranges_and_hints() -> None:
+    def look(frame: FrameType) -> Any:
+        found = torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, frame)
+        if found is None:
+            return None
+        values = [node.meta.get("example_value") for node in found["gm"].graph.nodes]
+        tensor = next(value for value in values if isinstance(value, torch.Tensor))
+        return torch_private.size_symbols(tensor.fake_mode.shape_env)
+
+    with listening(look) as spy:
+        compiled(sizes, dynamic=True)(torch.ones(5))
+    (symbols,) = spy.found["dynamo_output_graph"]
+    ((_, symbol),) = symbols.items()
+    assert symbol["hint"] == "5"
+    assert symbol["range"].startswith("VR[")
+
+
+def test_what_is_compiled_is_known_as_such() -> None:
+    module, by_method = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    by_method.compile()
+    assert torch_private.is_compiled(torch.compile(sizes))
+    assert torch_private.is_compiled(torch.compile(module))
+    assert torch_private.is_compiled(by_method)
+    assert not torch_private.is_compiled(sizes)
+    assert not torch_private.is_compiled(module)
+    assert not torch_private.is_compiled(len)
+
+
+def test_every_compiled_call_is_counted_and_disabled_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo import eval_frame
+
+    monkeypatch.setattr(eval_frame, torch_private.STANCE_HOOK, getattr(eval_frame, torch_private.STANCE_HOOK))
+    calls: list[None] = []
+    torch_private.before_compiled_calls(lambda: calls.append(None))
+    torch._dynamo.reset()
+    function, module = compiled(breaks), torch.nn.Linear(3, 3)
+    module.compile(backend="eager")
+    for _ in range(3):
+        function(torch.ones(3))
+    assert len(calls) == 3
+    module(torch.ones(3))
+    assert len(calls) == 4
+    torch.compiler.disable(sizes)(torch.ones(3))
+    assert len(calls) == 4
+
+
+QUIETED: dict[str, Callable[[], object]] = {
+    "nothing": lambda: None,
+    "dictConfig": lambda: logging.config.dictConfig({"version": 1}),
+    "dictConfig of torch": lambda: logging.config.dictConfig(
+        {"version": 1, "loggers": {"torch": {"level": "ERROR", "handlers": []}}}
+    ),
+    "logging.disable": lambda: logging.disable(logging.CRITICAL),
+    "level": lambda: logging.getLogger(torch_private.TRACE_LOGGER).setLevel(logging.CRITICAL),
+    "disabled": lambda: setattr(logging.getLogger(torch_private.TRACE_LOGGER), "disabled", True),
+    "set_logs": lambda: torch._logging.set_logs(dynamo=logging.ERROR),
+    "shutdown": logging.shutdown,
+}
+
+
+@pytest.fixture
+def logger_kept() -> Iterator[logging.Logger]:
+    """The trace's logger; all of it, and of logging as a whole, is put back."""
+    logger = logging.getLogger(torch_private.TRACE_LOGGER)
+    others = {name: one for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger)}
+    before = {name: (one.disabled, one.level, list(one.handlers), one.propagate) for name, one in others.items()}
+    root, disabled = list(logging.root.handlers), logging.root.manager.disable
+    yield logger
+    logging.disable(disabled)
+    logging.root.handlers[:] = root
+    for name, one in others.items():
+        one.disabled, level, one.handlers, one.propagate = before[name]
+        one.setLevel(level)
+
+
+@pytest.mark.parametrize("quiet", QUIETED.values(), ids=QUIETED)
+def test_events_come_whatever_the_program_does_to_logging(
+    quiet: Callable[[], object], logger_kept: logging.Logger
+) -> None:
+    with listening() as spy:
+        quiet()
+        compiled(sizes)(torch.ones(3))
+    assert "dynamo_output_graph" in spy.names
+
+
+@pytest.mark.parametrize("quiet", QUIETED.values(), ids=QUIETED)
+def test_released_the_logger_is_as_the_program_left_it(
+    quiet: Callable[[], object], logger_kept: logging.Logger
+) -> None:
+    def state() -> tuple[object, ...]:
+        own = {name: value for name, value in vars(logger_kept).items() if name not in ("isEnabledFor", "_cache")}
+        return type(logger_kept), {**own, "handlers": [type(handler) for handler in logger_kept.handlers]}
+
+    kept = state()
+    quiet()
+    bare = state()
+    logging.disable(logging.NOTSET)
+    for name, value in kept[1].items():  # type: ignore[attr-defined]  # the dict of the pair
+        if name != "handlers":
+            setattr(logger_kept, name, value)
+    with listening():
+        quiet()
+    assert state() == bare
+
+
+def test_the_programs_own_handlers_get_what_they_would_have_got(logger_kept: logging.Logger) -> None:
+    own = Spy()
+    logger_kept.addHandler(own)
+    with listening() as spy:
+        compiled(sizes)(torch.ones(3))
+        seen = len(own.names)
+        logger_kept.disabled = True
+        torch._dynamo.reset()
+        compiled(sizes)(torch.ones(3))
+    assert 0 < seen == len(own.names) < len(spy.names)
+
+
+def test_two_listeners_do_not_mind_each_other() -> None:
+    with listening() as first:
+        with listening() as second:
+            compiled(sizes)(torch.ones(3))
+        both = len(second.names)
+        torch._dynamo.reset()
+        compiled(sizes)(torch.ones(3))
+    assert 0 < both == len(second.names) < len(first.names)
+    assert type(logging.getLogger(torch_private.TRACE_LOGGER)) is logging.Logger
