@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import App, ComposeResult, SystemCommand
@@ -12,25 +12,32 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Footer, Static
 
 from dynadiag.errors import DynadiagError
-from tui.commands import Actions
-from tui.editor import edit
-from tui.help import HelpScreen
 from tui.location import History, Location
 from tui.roles import one_line
 from tui.session import Session
-from tui.views import VIEWS, View
+from tui.views import SCREENS, View
 from tui.watch import Watch
-from tui.widgets import CodePane, Lines, Table, Tree
+from tui.widgets.lines import Filtered, Lines
 from tui.widgets.prompt import Prompt
 from tui.widgets.tabs import Tab, Tabs
+
+if TYPE_CHECKING:
+    from textual.command import Provider
 
 __all__ = ["Browser"]
 
 SMALLEST = (40, 10)  # columns and rows below which nothing can be laid out
 _SHORT = 30  # rows below which frames are left out
+
+
+def _actions() -> type[Provider]:
+    """What the palette is filled from; imported when it is opened."""
+    from tui.commands import Actions
+
+    return Actions
 
 
 class Goto(Message):
@@ -46,15 +53,13 @@ class Browser(App[int]):
 
     CSS_PATH = "browser.tcss"
     TITLE = "dynadiag"
-    COMMANDS = {Actions}  # noqa: RUF012 - Textual declares it, as a class variable
+    COMMANDS = {_actions}  # noqa: RUF012 - Textual declares it, as a class variable
     COMMAND_PALETTE_BINDING = "ctrl+p"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide")]  # noqa: RUF012 - as above
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(
-                str(number), f"view('{view.NAME}')", f"{view.TITLE}: {view.PURPOSE}", show=False, id=f"view.{view.NAME}"
-            )
-            for number, view in enumerate(VIEWS, 1)
+            Binding(str(key), f"view('{one.name}')", f"{one.title}: {one.purpose}", show=False, id=f"view.{one.name}")
+            for key, one in enumerate(SCREENS, 1)
         ),
         Binding("tab", "pane(1)", "the next pane", show=False, priority=True, id="app.next-pane"),
         Binding("shift+tab", "pane(-1)", "the pane before", show=False, priority=True, id="app.previous-pane"),
@@ -73,12 +78,12 @@ class Browser(App[int]):
         self.session = session
         self.history = History()
         self._recorder = Watch(session.path, live=session.live)
-        self._shown = VIEWS[0].NAME
+        self._shown = SCREENS[0].name
         self._views: dict[str, View] = {}
         self._going = 0  # jumps that were asked for and have not arrived
 
     def compose(self) -> ComposeResult:
-        self._views[self._shown] = VIEWS[0]()
+        self._views[self._shown] = SCREENS[0].make()
         yield Tabs(id="tabs")
         with Container(id="views"):
             yield self.current
@@ -110,7 +115,7 @@ class Browser(App[int]):
     def _tab_line(self) -> None:
         numbers = self._numbers()
         tabs = self.query_one(Tabs)
-        tabs.tabs = [Tab(v.NAME, v.TITLE, str(i), numbers.get(v.NAME)) for i, v in enumerate(VIEWS, 1)]
+        tabs.tabs = [Tab(s.name, s.title, str(i), numbers.get(s.name)) for i, s in enumerate(SCREENS, 1)]
         tabs.current = self._shown
 
     def _numbers(self) -> dict[str, int]:
@@ -137,7 +142,7 @@ class Browser(App[int]):
         self.current.display = False
         view = self._views.get(name)
         if view is None:
-            view = self._views[name] = next(kind for kind in VIEWS if name == kind.NAME)()
+            view = self._views[name] = next(one for one in SCREENS if name == one.name).make()
             await self.query_one("#views").mount(view)
         self._shown = name
         view.display = True
@@ -193,28 +198,28 @@ class Browser(App[int]):
     def _focused_lines(self) -> Lines | None:
         return self.focused if isinstance(self.focused, Lines) else None
 
-    def action_search(self) -> None:
+    async def action_search(self) -> None:
         if (lines := self._focused_lines()) is not None:
-            self.query_one(Prompt).ask("/", lines.finder.pattern, lambda text: self._search(lines, text))
+            await self.query_one(Prompt).ask("/", lines.finder.pattern, lambda text: self._search(lines, text))
 
     def _search(self, lines: Lines, text: str) -> None:
         lines.focus()
         if not lines.search(text):
             self.notify(f"not found: {text}", severity="warning", markup=False)
 
-    def action_filter(self) -> None:
+    async def action_filter(self) -> None:
         lines = self._focused_lines()
-        if isinstance(lines, (Table, Tree)):
-            self.query_one(Prompt).ask("filter: ", lines.filter, lambda text: self._filter(lines, text))
+        if isinstance(lines, Filtered):
+            await self.query_one(Prompt).ask("filter: ", lines.filter, lambda text: self._filter(lines, text))
 
-    def _filter(self, lines: Table | Tree, text: str) -> None:
+    def _filter(self, lines: Filtered, text: str) -> None:
         lines.focus()
         lines.set_filter(text)
         lines.border_subtitle = f"{lines.count:,} with {one_line(text)}" if text else f"{lines.count:,}"
 
-    def action_write(self) -> None:
+    async def action_write(self) -> None:
         if (lines := self._focused_lines()) is not None:
-            self.query_one(Prompt).ask("write to: ", "", lambda text: self._write(lines, text))
+            await self.query_one(Prompt).ask("write to: ", "", lambda text: self._write(lines, text))
 
     def _write(self, lines: Lines, name: str) -> None:
         lines.focus()
@@ -232,20 +237,24 @@ class Browser(App[int]):
             self.notify(f"{lines.count:,} lines written to {path}", markup=False)
 
     def action_edit(self) -> None:
-        if isinstance(lines := self._focused_lines(), CodePane) and lines.document is not None:
-            problem = edit(self, lines.document, lines.cursor + 1)
+        if (lines := self._focused_lines()) is not None and (document := lines.document) is not None:
+            from tui.editor import edit
+
+            problem = edit(self, document, lines.cursor + 1)
             if problem:
                 self.notify(problem, severity="error", markup=False)
 
     def action_escape(self) -> None:
         if (lines := self._focused_lines()) is not None:
             lines.search("")
-            if isinstance(lines, (Table, Tree)) and lines.filter:
+            if isinstance(lines, Filtered) and lines.filter:
                 self._filter(lines, "")
 
     # The rest
 
     def action_help(self) -> None:
+        from tui.help import HelpScreen
+
         view = self.current
         sections = [(f"{type(view).TITLE}", type(view).BINDINGS), ("Everywhere", type(self).BINDINGS)]
         self.push_screen(HelpScreen(sections))
@@ -303,7 +312,3 @@ class Browser(App[int]):
         self._tab_line()
         self.say("", "")
         self.set_timer(5, old.close)  # a worker may still be reading from it
-
-    @on(Input.Submitted)
-    def _submitted(self, message: Input.Submitted) -> None:
-        message.stop()

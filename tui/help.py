@@ -10,8 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from tui.roles import Line, line
-from tui.widgets import CodePane, StyledLines, Table, Tree
-from tui.widgets.lines import Lines
+from tui.widgets.code import CodePane
+from tui.widgets.lines import Filtered, Lines
+from tui.widgets.styled import StyledLines
+from tui.widgets.table import Table
+from tui.widgets.tree import Tree
 
 __all__ = ["HelpScreen", "help_lines", "key_of"]
 
@@ -61,8 +64,8 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         common = [
             ("In a list or a text", Lines.BINDINGS),
-            ("In a table", Table.BINDINGS),
-            ("In the tree", Tree.BINDINGS),
+            ("In a table", [*Filtered.BINDINGS, *Table.BINDINGS]),
+            ("In a tree", Tree.BINDINGS),
             ("In code", CodePane.BINDINGS),
         ]
         yield StyledLines(help_lines([*self._sections, *common]))

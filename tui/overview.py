@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from dynadiag.explain import Explanation
 from dynadiag.explain.timing import Share, Timing
-from dynadiag.recording.records import Compile, GuardFailure, Recompile, Run
+from dynadiag.recording.records import Compile, GuardFailure, Recompile
 from dynadiag.render.paths import place
 from dynadiag.render.words import count, duration
+from tui.heading import run_lines
 from tui.location import Location
 from tui.roles import Fragment, Line, line, one_line
 
-__all__ = ["change_of", "overview", "run_lines"]
+__all__ = ["change_of", "overview"]
 
 _FIRST = 8  # of each kind that the overview lists
 _BAR = 40  # columns of a bar for all of the time
@@ -23,32 +24,6 @@ _PARTS = {
     "codegen": ("code generation", "bar4"),
     "other": ("other", "bar5"),
 }
-
-
-def run_lines(run: Run, *, live: bool) -> list[Line]:
-    """What is known before anything but the run was read."""
-    lines = [line((run.target or "a program", "strong"))]
-    facts = [f"torch {run.torch}" if run.torch else "torch unknown"]
-    facts += [f"Python {run.python}"] if run.python else []
-    facts += [f"Triton {run.triton}"] if run.triton else []
-    facts += [f"on {run.device}"] if run.device else []
-    facts += [f"rank {run.rank}"] if run.rank is not None else []
-    facts += [f"ran {duration(run.seconds)}"] if run.seconds is not None else []
-    lines.append(line((", ".join(facts), "dim")))
-    return [*lines, _ending(run, live=live)]
-
-
-def _ending(run: Run, *, live: bool) -> Line:
-    if live:
-        return line(("● still running: this is what was recorded so far", "good"))
-    if run.exit_code == 0:
-        return line(("✓ ended with exit code 0", "good"))
-    if run.exit_code is None:
-        text = "nobody saw it end" if run.complete else "the recording was cut short"
-        return line((f"? {text}", "break"))
-    if run.exit_code < 0:
-        return line((f"✗ ended by signal {-run.exit_code}", "error"))
-    return line((f"✗ ended with exit code {run.exit_code}", "error"))
 
 
 def overview(explanation: Explanation, trials: int, *, live: bool) -> list[Line]:

@@ -6,20 +6,14 @@ is only ever a fragment's text, cleaned of control characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.style import Style
 from tui.location import Location
 
-__all__ = ["Fragment", "Line", "RoleStyle", "line", "lines_of", "one_line", "shown"]
+__all__ = ["Fragment", "Line", "line", "one_line", "shown"]
 
 Fragment = tuple[str, str]
-
-# Markers in the private use area: `clean` escapes those, so none can come out of a recording.
-_OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
-_ROLES = ("strong", "dim", "error", "break", "recompile", "gutter", "mark", "help", "good")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +37,6 @@ def line(*parts: str | Fragment, to: Location | None = None) -> Line:
 def shown(text: str) -> str:
     """A line of code as it is shown: tabs to stops of four, control characters visible."""
     return clean(text.rstrip("\r").expandtabs(4))
-
-
-@dataclass(frozen=True, slots=True)
-class RoleStyle(Style):
-    """A report's style that marks roles instead of colouring, for `lines_of`."""
-
-    def paint(self, text: str, role: str) -> str:
-        return f"{_OPEN}{chr(_FIRST + _ROLES.index(role))}{text}{_CLOSE}" if role in _ROLES and text else text
-
-
-def lines_of(report: Iterable[str]) -> list[Line]:
-    """The lines of a report that was laid out in a `RoleStyle`."""
-    return [Line(tuple(_fragments(text))) for text in report]
-
-
-def _fragments(text: str) -> Iterable[Fragment]:
-    for piece in text.split(_OPEN):
-        head, sep, tail = piece.partition(_CLOSE)
-        if sep:
-            yield head[1:], _ROLES[ord(head[0]) - _FIRST]
-        rest = tail if sep else head
-        if rest:
-            yield rest, ""
 
 
 def _flat(text: str) -> str:

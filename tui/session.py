@@ -9,11 +9,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from dynadiag.explain import Explanation, explain
-from dynadiag.explain.source import Readable
-from dynadiag.recording.opening import is_journal, open_any
+from dynadiag.errors import UnreadableInput
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
     Break,
@@ -29,8 +27,12 @@ from dynadiag.recording.records import (
     Trial,
 )
 
+if TYPE_CHECKING:
+    from dynadiag.explain import Explanation
+
 __all__ = ["Session"]
 
+_SQLITE = b"SQLite format 3\x00"
 _GUARDED = 4  # compiles whose guards are kept
 T = TypeVar("T")
 
@@ -49,6 +51,10 @@ class Session:
     @classmethod
     def open(cls, path: Path) -> Session:
         """Open a recording, or a journal that is still written. Raises `UnreadableInput`."""
+        if _is_recording(path):
+            return cls(path, Recording(path), live=False)
+        from dynadiag.recording.opening import is_journal, open_any  # with all that folding a journal needs
+
         recording = open_any(path)
         return cls(path, recording, live=is_journal(path))
 
@@ -69,6 +75,8 @@ class Session:
         """What happened, in all. Read once; guards are left out, as a compile's are read when they are asked for."""
         with self._lock:
             if self._explanation is None:
+                from dynadiag.explain import explain  # here, in a worker: the first screen does without it
+
                 self._explanation = explain(_WithoutGuards(self))
             return self._explanation
 
@@ -128,7 +136,15 @@ class Session:
         return self.recording.payload(event)
 
 
-class _WithoutGuards(Readable):
+def _is_recording(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror}") from error
+
+
+class _WithoutGuards:
     """A recording as `explain` reads it; there may be 10,000 guards on one frame, and no summary shows them."""
 
     def __init__(self, session: Session) -> None:

@@ -10,7 +10,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from dynadiag.commands import common
 from dynadiag.errors import DynadiagError, UnreadableInput
 
 
@@ -21,7 +20,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    path = args.recording or _newest(common.state_folder())
+    path = args.recording or _newest()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise DynadiagError(f"browse needs a terminal; `dynadiag explain {path}` prints what it would show")
     from tui import run as browse
@@ -29,7 +28,10 @@ def run(args: argparse.Namespace) -> int:
     return browse(path)
 
 
-def _newest(folder: Path) -> Path:
+def _newest() -> Path:
+    from dynadiag.commands.common import state_folder  # not needed where a recording is named
+
+    folder = state_folder()
     found = sorted(folder.glob("*.dynadiag"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise UnreadableInput(

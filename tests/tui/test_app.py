@@ -9,9 +9,9 @@ import pytest
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.views import VIEWS
+from tui.views import SCREENS
 from tui.views.code import CodeView
-from tui.widgets import CodePane
+from tui.widgets.code import CodePane
 
 
 def _app(pilot: object) -> Browser:
@@ -52,9 +52,9 @@ async def test_enter_goes_from_the_overview_to_the_break_and_to_its_line_and_bac
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 async def test_every_screen_opens_by_its_number(program: Path, size: tuple[int, int]) -> None:
     async with browsing(program, size) as pilot:
-        for number, view in enumerate(VIEWS, 1):
+        for number, one in enumerate(SCREENS, 1):
             await press(pilot, str(number))
-            assert _app(pilot).current.NAME == view.NAME
+            assert _app(pilot).current.NAME == one.name
             assert _app(pilot).focused is not None
             assert len(screen(pilot).strip().splitlines()) > 3
 

@@ -28,9 +28,8 @@ class View(Container):
     """A screen. Subclasses fill themselves in `load` and go to places in `open`."""
 
     DEFAULT_CSS = "View { height: 1fr; }"
-    NAME: ClassVar[str]
+    NAME: ClassVar[str]  # of its module too
     TITLE: ClassVar[str]
-    PURPOSE: ClassVar[str]  # for the palette and the help
 
     class Fetched(Message):
         """A worker has what it was sent for, or the reason why not."""
@@ -54,7 +53,7 @@ class View(Container):
         return self.browser.session
 
     def on_mount(self) -> None:
-        self.load()
+        self.call_after_refresh(self.load)  # first the frame, then what is in it
 
     def load(self) -> None:
         """Read what the screen shows, in a worker; also when the recording has grown."""

@@ -11,9 +11,10 @@ from dynadiag.explain.impact import Impact
 from dynadiag.render.breaks import breaks_section
 from dynadiag.render.paths import place
 from tui.location import Location
-from tui.roles import Line, RoleStyle, lines_of, one_line
+from tui.reports import RoleStyle, lines_of
+from tui.roles import Line, one_line
 from tui.views.listing import ListingView
-from tui.widgets import Column, Row
+from tui.widgets.table import Column, Row
 
 __all__ = ["BreaksView"]
 
@@ -34,7 +35,6 @@ class BreaksView(ListingView):
 
     NAME: ClassVar[str] = "breaks"
     TITLE: ClassVar[str] = "Breaks"
-    PURPOSE: ClassVar[str] = "graph breaks, the worst first"
     NOTHING: ClassVar[str] = "no graph break was recorded"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("id"),

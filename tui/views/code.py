@@ -16,7 +16,8 @@ from tui.links import Links, Place
 from tui.location import Location
 from tui.roles import one_line
 from tui.views.base import View
-from tui.widgets import CodePane, Lines
+from tui.widgets.code import CodePane
+from tui.widgets.lines import Lines
 
 __all__ = ["CodeView"]
 
@@ -34,7 +35,6 @@ class CodeView(View):
 
     NAME: ClassVar[str] = "code"
     TITLE: ClassVar[str] = "Code"
-    PURPOSE: ClassVar[str] = "source, graphs and kernels side by side, linked"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right_square_bracket", "document(1)", "next stage", key_display="]", id="code.next"),
         Binding("left_square_bracket", "document(-1)", "stage before", show=False, key_display="[", id="code.previous"),

@@ -12,7 +12,9 @@ from tui.forest import Forest, compile_lines, forest
 from tui.location import Location
 from tui.roles import line
 from tui.views.base import View
-from tui.widgets import Branch, Lines, StyledLines, Tree
+from tui.widgets.lines import Lines
+from tui.widgets.styled import StyledLines
+from tui.widgets.tree import Branch, Tree
 
 __all__ = ["CompilesView"]
 
@@ -22,7 +24,6 @@ class CompilesView(View):
 
     NAME: ClassVar[str] = "compiles"
     TITLE: ClassVar[str] = "Compiles"
-    PURPOSE: ClassVar[str] = "every compile, by the calls that led to it"
 
     def __init__(self) -> None:
         super().__init__(classes="listing")

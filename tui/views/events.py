@@ -15,7 +15,8 @@ from tui.location import Location
 from tui.roles import Line, line, one_line, shown
 from tui.session import Session
 from tui.views.listing import ListingView
-from tui.widgets import Column, Row, StyledLines, Table
+from tui.widgets.styled import StyledLines
+from tui.widgets.table import Column, Row, Table
 
 __all__ = ["EventsView"]
 
@@ -30,7 +31,6 @@ class EventsView(ListingView):
 
     NAME: ClassVar[str] = "events"
     TITLE: ClassVar[str] = "Events"
-    PURPOSE: ClassVar[str] = "the raw log, event by event"
     LAZY: ClassVar[bool] = True
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", number=True),

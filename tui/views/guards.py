@@ -11,9 +11,10 @@ from dynadiag.recording.records import Guard, Span
 from dynadiag.render.paths import place
 from dynadiag.render.snippet import snippet
 from tui.location import Location
-from tui.roles import Line, RoleStyle, line, lines_of, one_line
+from tui.reports import RoleStyle, lines_of
+from tui.roles import Line, line, one_line
 from tui.views.listing import ListingView
-from tui.widgets import Column, Row
+from tui.widgets.table import Column, Row
 
 __all__ = ["GuardsView"]
 
@@ -23,7 +24,6 @@ class GuardsView(ListingView):
 
     NAME: ClassVar[str] = "guards"
     TITLE: ClassVar[str] = "Guards"
-    PURPOSE: ClassVar[str] = "the guards of a compile, with the lines that made them"
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("kind", widest=32),

@@ -9,7 +9,7 @@ from tui.documents import split
 from tui.location import Location
 from tui.roles import Line, line, one_line, shown
 from tui.views.listing import ListingView
-from tui.widgets import Column, Row
+from tui.widgets.table import Column, Row
 
 __all__ = ["KernelsView"]
 
@@ -21,7 +21,6 @@ class KernelsView(ListingView):
 
     NAME: ClassVar[str] = "kernels"
     TITLE: ClassVar[str] = "Kernels"
-    PURPOSE: ClassVar[str] = "generated and called kernels"
     NOTHING: ClassVar[str] = "no kernel was generated"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", number=True),

@@ -11,7 +11,8 @@ from textual.widget import Widget
 from tui.location import Location
 from tui.roles import Line, line
 from tui.views.base import View
-from tui.widgets import Column, Row, StyledLines, Table
+from tui.widgets.styled import StyledLines
+from tui.widgets.table import Column, Row, Table
 
 __all__ = ["ListingView"]
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widget import Widget
 
+from tui.heading import run_lines
 from tui.location import Location
-from tui.overview import overview, run_lines
 from tui.roles import Line, line
 from tui.views.base import View
-from tui.widgets import StyledLines
+from tui.widgets.styled import StyledLines
 
 __all__ = ["OverviewView"]
 
@@ -23,7 +23,6 @@ class OverviewView(View):
 
     NAME: ClassVar[str] = "overview"
     TITLE: ClassVar[str] = "Overview"
-    PURPOSE: ClassVar[str] = "what happened, and what to look at first"
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,6 +43,8 @@ class OverviewView(View):
         self.fetch("overview", self._read, self._show)
 
     def _read(self) -> list[Line]:
+        from tui.overview import overview  # here, in a worker, with all of the explanation
+
         session = self.session
         return overview(session.explanation(), len(session.trials()), live=session.live)
 

@@ -11,9 +11,10 @@ from dynadiag.render.paths import place
 from dynadiag.render.recompiles import recompiles_section
 from tui.location import Location
 from tui.overview import change_of
-from tui.roles import Line, RoleStyle, lines_of, one_line
+from tui.reports import RoleStyle, lines_of
+from tui.roles import Line, one_line
 from tui.views.listing import ListingView
-from tui.widgets import Column, Row
+from tui.widgets.table import Column, Row
 
 __all__ = ["RecompilesView"]
 
@@ -23,7 +24,6 @@ class RecompilesView(ListingView):
 
     NAME: ClassVar[str] = "recompiles"
     TITLE: ClassVar[str] = "Recompiles"
-    PURPOSE: ClassVar[str] = "frames compiled again, with the guard's old and new value"
     NOTHING: ClassVar[str] = "nothing was compiled again"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("compile"),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from dynadiag.recording.records import Trial
 from tui.roles import Line, line, one_line
 from tui.views.listing import ListingView
-from tui.widgets import Column, Row
+from tui.widgets.table import Column, Row
 
 __all__ = ["TrialsView"]
 
@@ -21,7 +21,6 @@ class TrialsView(ListingView):
 
     NAME: ClassVar[str] = "trials"
     TITLE: ClassVar[str] = "Trials"
-    PURPOSE: ClassVar[str] = "the trials of a bisection or a minification"
     NOTHING: ClassVar[str] = "no search was recorded here: `dynadiag bisect` and `dynadiag minify` make trials"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", number=True),

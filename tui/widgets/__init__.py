@@ -2,10 +2,4 @@
 
 from __future__ import annotations
 
-from tui.widgets.code import CodePane
-from tui.widgets.lines import Lines
-from tui.widgets.styled import StyledLines
-from tui.widgets.table import Column, Row, Table
-from tui.widgets.tree import Branch, Tree
-
-__all__ = ["Branch", "CodePane", "Column", "Lines", "Row", "StyledLines", "Table", "Tree"]
+__all__ = ["code", "lines", "prompt", "styled", "table", "tabs", "tree"]

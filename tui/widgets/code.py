@@ -32,16 +32,20 @@ class CodePane(Lines):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.document: Document | None = None
+        self._document: Document | None = None
         self.links = _EMPTY
         self._colours: Mapping[Place, int] = {}
         self._highlighter = Highlighter((), ())
         self._lit: Mapping[int, Place] = {}
         self._note = ""
 
+    @property
+    def document(self) -> Document | None:
+        return self._document
+
     def say(self, note: str) -> None:
         """Show no document, and why."""
-        self.document, self.links, self._lit, self._note = None, _EMPTY, {}, note
+        self._document, self.links, self._lit, self._note = None, _EMPTY, {}, note
         self.resize_content(0)
 
     def render_line(self, y: int) -> Strip:
@@ -53,7 +57,7 @@ class CodePane(Lines):
 
     def show(self, document: Document, links: Links = _EMPTY, line: int = 0) -> None:
         """Show a document with the cursor on a line (0-based)."""
-        self.document, self.links, self._lit, self._note = document, links, {}, ""
+        self._document, self.links, self._lit, self._note = document, links, {}, ""
         self._highlighter = Highlighter(document.lines, document.regions)
         self.set_reactive(Lines.cursor, max(0, min(line, len(document.lines) - 1)))
         self.resize_content(max((_width(text) for text in document.lines), default=0) + self._margin)

@@ -6,7 +6,7 @@ here does work that grows with the number of lines, but a search.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,7 +20,10 @@ from textual.strip import Strip
 
 from tui.search import Finder
 
-__all__ = ["Lines"]
+if TYPE_CHECKING:
+    from tui.documents import Document
+
+__all__ = ["Filtered", "Lines"]
 
 _SIDE = 8  # columns that left and right scroll by
 
@@ -75,6 +78,11 @@ class Lines(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes=classes)
         self.finder = Finder()
+
+    @property
+    def document(self) -> Document | None:
+        """The document that is shown, where it is one."""
+        return None
 
     # What a subclass says
 
@@ -273,3 +281,16 @@ class Lines(ScrollView, can_focus=True):
     def whole(self) -> str:
         """Everything that is here, as text."""
         return "".join(f"{self.text_of(index)}\n" for index in range(self.count))
+
+
+class Filtered(Lines):
+    """Lines of which those that hold a text can be shown alone."""
+
+    filter = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f,ampersand", "app.filter", "filter", key_display="f", show=True, id="lines.filter"),
+    ]
+
+    def set_filter(self, text: str) -> None:
+        """Show the lines that hold a text; all of them for an empty one."""
+        raise NotImplementedError

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
+
+if TYPE_CHECKING:
+    from textual.widgets import Input
 
 __all__ = ["Prompt"]
 
@@ -31,13 +33,13 @@ class Prompt(Horizontal):
         self._answer: Callable[[str], None] | None = None
         self._before: Widget | None = None
 
-    def compose(self) -> ComposeResult:
-        yield Static(markup=False)
-        yield Input(compact=True)
-
-    def ask(self, label: str, value: str, answer: Callable[[str], None]) -> None:
+    async def ask(self, label: str, value: str, answer: Callable[[str], None]) -> None:
         """Ask for a text; `answer` is called with it."""
         self._answer, self._before = answer, self.app.focused
+        from textual.widgets import Input  # imported here: the first screen has none
+
+        if not self.children:
+            await self.mount(Static(markup=False), Input(compact=True))
         self.query_one(Static).update(label)
         field = self.query_one(Input)
         field.value = value

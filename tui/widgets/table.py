@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from tui.palette import role_style
-from tui.widgets.lines import Lines
+from tui.widgets.lines import Filtered, Lines
 
 __all__ = ["Column", "Row", "Table"]
 
@@ -41,13 +41,12 @@ class Row:
     role: str = ""
 
 
-class Table(Lines):
+class Table(Filtered):
     """A table of a `Sequence` of rows: one that reads rows only when it is asked for them will do (`lazy`)."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort(1)", "sort by the next column", show=False, id="table.sort"),
         Binding("S", "reverse", "sort the other way round", show=False, id="table.reverse"),
-        Binding("f,ampersand", "app.filter", "filter", key_display="f", show=True, id="table.filter"),
     ]
 
     def __init__(self, columns: Sequence[Column], *, lazy: bool = False, id: str | None = None) -> None:  # noqa: A002
@@ -58,7 +57,6 @@ class Table(Lines):
         self._widths = [cell_len(column.title) for column in columns]
         self._sort: int | None = None
         self._down = False
-        self.filter = ""
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show other rows. The cursor stays on the row with the same key, where there is one."""

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from tui.location import Location
 from tui.palette import role_style
 from tui.roles import Fragment
-from tui.widgets.lines import Lines
+from tui.widgets.lines import Filtered, Lines
 
 __all__ = ["Branch", "Tree"]
 
@@ -35,7 +35,7 @@ class _Shown:
     depth: int
 
 
-class Tree(Lines):
+class Tree(Filtered):
     """Shows the branches that are open. ``l`` opens, ``h`` closes or goes up, enter does what the owner says."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,7 +44,6 @@ class Tree(Lines):
         Binding("o", "flip", "open or close", show=False, id="tree.toggle"),
         Binding("E", "everything(True)", "open every branch", show=False, id="tree.open-all"),
         Binding("C", "everything(False)", "close every branch", show=False, id="tree.close-all"),
-        Binding("f,ampersand", "app.filter", "filter", key_display="f", show=True, id="tree.filter"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -52,7 +51,6 @@ class Tree(Lines):
         self._roots: Sequence[Branch] = ()
         self._flipped: set[str] = set()  # the branches that are not as they were made
         self._shown: list[_Shown] = []
-        self.filter = ""
 
     def show(self, roots: Sequence[Branch]) -> None:
         """Show another tree. What was opened stays open, the cursor stays on its branch."""

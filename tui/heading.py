@@ -1,0 +1,34 @@
+"""The run in three lines: all that the first screen needs, and so without any import that it does not."""
+
+from __future__ import annotations
+
+from dynadiag.recording.records import Run
+from tui.roles import Line, line
+
+__all__ = ["run_lines"]
+
+
+def run_lines(run: Run, *, live: bool) -> list[Line]:
+    """What is known before anything but the run was read."""
+    lines = [line((run.target or "a program", "strong"))]
+    facts = [f"torch {run.torch}" if run.torch else "torch unknown"]
+    facts += [f"Python {run.python}"] if run.python else []
+    facts += [f"Triton {run.triton}"] if run.triton else []
+    facts += [f"on {run.device}"] if run.device else []
+    facts += [f"rank {run.rank}"] if run.rank is not None else []
+    facts += [f"ran {run.seconds:.1f} s"] if run.seconds is not None else []
+    lines.append(line((", ".join(facts), "dim")))
+    return [*lines, _ending(run, live=live)]
+
+
+def _ending(run: Run, *, live: bool) -> Line:
+    if live:
+        return line(("● still running: this is what was recorded so far", "good"))
+    if run.exit_code == 0:
+        return line(("✓ ended with exit code 0", "good"))
+    if run.exit_code is None:
+        text = "nobody saw it end" if run.complete else "the recording was cut short"
+        return line((f"? {text}", "break"))
+    if run.exit_code < 0:
+        return line((f"✗ ended by signal {-run.exit_code}", "error"))
+    return line((f"✗ ended with exit code {run.exit_code}", "error"))
