@@ -17,6 +17,8 @@ __all__ = ["HOOKS", "Options", "bisect"]
 
 HOOKS = ("dynadiag.bisect.switches",)
 _FRESH_REPEATS = 3  # further fresh runs that tell a flaky failure from one that forks do not show
+_CONFIDENCE = 0.95  # that a candidate at fault shows its failure within its repeats
+_DOUBTFUL_REPEATS = 5  # runs as written where something was seen to come and go
 _LAST_REPEATS = 1  # runs as written after the search: a failure that comes and goes shows here at the latest
 
 
@@ -102,6 +104,7 @@ def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
             return
         if search.status(search.trial(plan, "as written, forked")) == "same":
             return
+        search.contradicted = True
         search.forget()
         if not search.runner.drop_checkpoint():
             break
@@ -145,7 +148,7 @@ def _descend(bisection: _Bisection, result: Climb) -> Finding:
 
 
 def _found(bisection: _Bisection, first: Outcome, result: Climb, finding: Finding) -> Verdict:
-    flaky = _flaky(bisection)
+    flaky = _flaky(bisection, finding)
     if flaky:
         return Verdict("flaky", result.rungs, result.first, first.signature, notes=(flaky,))
     return Verdict(
@@ -160,16 +163,36 @@ def _found(bisection: _Bisection, first: Outcome, result: Climb, finding: Findin
     )
 
 
-def _flaky(bisection: _Bisection) -> str | None:
-    """Runs it as written again: what comes and goes cannot be pinned on anything by single trials."""
-    search = bisection.search
-    if bisection.options.repeat > 1 or (search.reference is not None and search.reference.kind == "hang"):
+def _flaky(bisection: _Bisection, finding: Finding) -> str | None:
+    """Runs it as written again: what comes and goes cannot be pinned on anything by single trials.
+
+    Returns why no culprit can be named with confidence, where it cannot.
+    """
+    search, repeat = bisection.search, bisection.options.repeat
+    if search.reference is not None and search.reference.kind == "hang":
         return None
-    plan = replace(bisection.base, caches=False)
-    runs = [search.status(search.once(plan, "as written, again"), across_rungs=True) for _ in range(_LAST_REPEATS)]
-    if all(run == "same" for run in runs):
+    doubtful = search.contradicted or not finding.confirmed
+    count = max(repeat, _DOUBTFUL_REPEATS if doubtful else _LAST_REPEATS)
+    failed = sum(_fails_again(bisection) for _ in range(count))
+    confidence = 1 - (1 - failed / count) ** repeat
+    if failed == count or (repeat > 1 and confidence >= _CONFIDENCE and finding.confirmed):
+        if repeat > 1:
+            bisection.notes.append(_rate(failed, count, repeat, confidence))
         return None
-    return f"{runs.count('same')} of {len(runs)} further runs failed the same way (see --repeat)"
+    return _rate(failed, count, repeat, confidence)
+
+
+def _fails_again(bisection: _Bisection) -> bool:
+    outcome = bisection.search.once(replace(bisection.base, caches=False), "as written, again")
+    return bisection.search.status(outcome, across_rungs=True) == "same"
+
+
+def _rate(failed: int, count: int, repeat: int, confidence: float) -> str:
+    runs = "1 run" if repeat == 1 else f"{repeat} runs"
+    return (
+        f"failed the same way in {failed} of {count} further runs; "
+        f"at that rate {runs} of a candidate show it with a probability of {confidence:.2f} (--repeat)"
+    )
 
 
 def _unexplained(bisection: _Bisection, first: Outcome, result: Climb) -> Verdict:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.bisect.hashsearch import culprit_sets, suffixes
+from dynadiag.bisect.hashsearch import culprit_sets, minimal_set, suffixes
 from dynadiag.bisect.search import Search
 from dynadiag.bisect.verdict import Culprit
 from dynadiag.trial.outcome import Outcome, Point
@@ -28,6 +28,8 @@ _CLASSES = {
     "aot_eager": ("dynamo_graph",),
     "eager": ("frame",),
 }
+_SETS = 16  # independent faults in one class before the search gives up
+_LISTED = 3  # names in the line of a trial
 _WITNESSES = 6  # names that failures give one after another before the search goes over to bisection
 _NAMED_SEPARATELY = 3  # culprits of one operator that are listed one by one; more are one entry with all its nodes
 
@@ -62,11 +64,16 @@ class _Class:
         return replace(self.base, switches=(Switch(self.name, keep=False, suffixes=chosen),))
 
     def fails_with_only(self, keys: frozenset[str]) -> bool:
-        outcome = self.search.trial(self.only(keys), f"{self._noun(len(keys))} on, the others off")
+        rest = self.points.keys() - keys
+        if rest and len(rest) < len(keys):
+            outcome = self.off(rest)
+        else:
+            outcome = self.search.trial(self.only(keys), f"{self._noun(len(keys))} on, the others off")
         return self.search.status(outcome) == "same"
 
     def off(self, keys: Collection[str]) -> Outcome:
-        names = ", ".join(sorted(self.points[k].name for k in keys)[:3])
+        named = sorted(self.points[k].name for k in keys)
+        names = ", ".join(named) if len(named) <= _LISTED else f"{len(named)} of {len(self.points)}"
         return self.search.trial(self.without(keys), f"off: {_shown(self.name)} {names}")
 
     def _noun(self, count: int) -> str:
@@ -78,9 +85,8 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
     """What explains the failure at ``rung``. ``seen`` is a trial there that recorded every class."""
     notes: list[str] = []
     classes = [c for c in _CLASSES.get(rung, ()) if any(p.group == c for p in seen.points)]
-    for name in _candidates(search, base, classes):
-        outcomes = (seen, _off_altogether(search, base, (name,)))
-        points = {p.key: p for outcome in outcomes for p in outcome.points if p.group == name}
+    for name, helped in _candidates(search, base, classes):
+        points = {p.key: p for outcome in (seen, helped) for p in outcome.points if p.group == name}
         finding = _within(_Class(search, base, name, points), seen)
         if finding.confirmed:
             return replace(finding, culprits=_blamed(finding.culprits, seen), notes=(*notes, *finding.notes))
@@ -95,14 +101,17 @@ def _blamed(culprits: tuple[Culprit, ...], seen: Outcome) -> tuple[Culprit, ...]
     return (replace(culprits[0], lines=seen.lines),)
 
 
-def _candidates(search: Search, base: Plan, classes: Sequence[str]) -> Iterable[str]:
-    """The classes that may explain it, likeliest first: where the shortest prefix that helps ends, then the rest."""
+def _candidates(search: Search, base: Plan, classes: Sequence[str]) -> Iterable[tuple[str, Outcome]]:
+    """The classes that may explain it, each with a passing trial in which it is off; likeliest first.
+
+    That is where the shortest prefix that helps ends, then each that helps by itself.
+    """
     best = _shortest_helping_prefix(search, base, classes)
     if best is not None:
-        yield classes[best]
+        yield classes[best], _off_altogether(search, base, classes[: best + 1])
     for position, name in enumerate(classes):
         if position != best and _helps(search, base, (name,)):
-            yield name
+            yield name, _off_altogether(search, base, (name,))
 
 
 def _shortest_helping_prefix(search: Search, base: Plan, classes: Sequence[str]) -> int | None:
@@ -165,10 +174,31 @@ def _named(these: _Class, outcome: Outcome, already: set[str]) -> set[str]:
 
 
 def _by_bisection(these: _Class) -> frozenset[str] | None:
-    if len(these.points) == 1:
-        return frozenset(these.points)
-    sets = culprit_sets(these.points, these.fails_with_only)
-    return frozenset().union(*sets) if sets else None
+    """Minimal failing sets one after another, until with all of them off it does not fail in the same way."""
+    found: frozenset[str] = frozenset()
+    rest = frozenset(these.points)
+    for _ in range(_SETS):
+        if not rest or (found and these.search.status(these.off(found)) != "same"):
+            return found
+        fresh = minimal_set(rest, these.fails_with_only) if len(rest) > 1 else rest
+        found |= fresh
+        found |= _siblings_at_fault(these, found)
+        rest -= found
+    return found
+
+
+def _siblings_at_fault(these: _Class, found: frozenset[str]) -> frozenset[str]:
+    """Other decisions on the same operators, where leaving out what was found is not enough and all of them is.
+
+    A wrong lowering is wrong for each node that uses it: looking there first finds the others in a trial or two each.
+    """
+    targets = {these.points[key].target for key in found} - {None}
+    siblings = frozenset(k for k, p in these.points.items() if p.target in targets) - found
+    if not siblings or these.search.status(these.off(found)) != "same":
+        return frozenset()
+    if not these.off(found | siblings).passed or not these.fails_with_only(siblings):
+        return frozenset()
+    return frozenset().union(*culprit_sets(siblings, these.fails_with_only))
 
 
 def _confirmed(these: _Class, keys: frozenset[str]) -> Finding:

@@ -42,6 +42,7 @@ class Search:
     announce: Callable[[str], None] = _ignored
     repeat: int = 1
     reference: Signature | None = None
+    contradicted: bool = False  # one candidate was seen to end in two ways
     side_finds: dict[str, None] = field(default_factory=dict)
     _memo: dict[str, Outcome] = field(default_factory=dict)
     _slowest_pass: float = 0.0

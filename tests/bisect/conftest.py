@@ -1,0 +1,42 @@
+"""Planted faults, and a bisection of each in processes of its own."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dynadiag.bisect.bisector import HOOKS, Options, bisect
+from dynadiag.bisect.rows import Rows
+from dynadiag.bisect.search import Search
+from dynadiag.bisect.verdict import Verdict
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.supervise import Limits
+
+Bisected = Callable[..., Verdict]
+
+
+@pytest.fixture
+def bisected(tmp_path: Path) -> Bisected:
+    """``bisected(source, **options)``: the verdict on a program given as text."""
+
+    def run(source: str, *, timeout: float = 120.0, resume: Path | None = None, **options: object) -> Verdict:
+        path = tmp_path / "program.py"
+        path.write_text(source)
+        program = Program.parse(str(path))
+        log = io.StringIO()
+        rows = Rows(tmp_path / "search.dynadiag", program.text, [program.target], resume)
+
+        def tell(number: int, label: str, status: str, seconds: float) -> None:
+            log.write(f"{number} {label} {status} {seconds}\n")
+
+        with Runner(program, HOOKS, Limits.default(timeout)) as runner:
+            verdict = bisect(Search(runner, rows, tell), Options(**options))  # type: ignore[arg-type]
+        rows.finish(verdict.exit_code, force=True)
+        print(log.getvalue())  # noqa: T201 - shown where the test fails
+        return verdict
+
+    return run

@@ -1,0 +1,92 @@
+"""Whole bisections of small programs with a fault of a known place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.bisect.conftest import Bisected
+
+from dynadiag import recording
+
+BACKEND = """
+import sys, torch
+
+def double(gm):
+    for node in gm.graph.nodes:
+        if node.target is torch.sin:
+            node.target = torch.cos
+    gm.recompile()
+    return gm
+
+def tidy(gm):
+    gm.graph.eliminate_dead_code()
+    return gm
+
+def backend(gm, inputs):
+    return tidy(double(gm)).forward
+
+def f(x):
+    return torch.sin(x) + 1
+
+x = torch.ones(4)
+torch.testing.assert_close(torch.compile(f, backend=backend)(x), f(x))
+"""
+
+LOWERING = """
+import torch, torch._inductor.lowering as lowering
+
+def raises(x):
+    raise RuntimeError("no tanh today")
+
+lowering.lowerings[torch.ops.aten.tanh.default] = raises
+
+def f(x):
+    y = torch.sin(x)
+    z = torch.tanh(y)
+    return z * 2
+
+torch.compile(f, fullgraph=True, options={"max_autotune": False})(torch.ones(4))
+"""
+
+
+def test_a_wrong_pass_of_a_custom_backend_is_named(bisected: Bisected) -> None:
+    verdict = bisected(BACKEND)
+    assert (verdict.verdict, verdict.rung, verdict.exit_code) == ("found", "custom", 0)
+    assert verdict.rungs["uncompiled"] == verdict.rungs["inductor"] == "pass"
+    assert [(c.group, c.name) for c in verdict.culprits] == [("pass", "double")]
+    assert len(verdict.confirmed) == 2
+
+
+def test_a_lowering_that_raises_is_named_with_its_line(bisected: Bisected, tmp_path: Path) -> None:
+    verdict = bisected(LOWERING)
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor")
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name, culprit.graph) == ("lowering", "tanh", "inference")
+    assert culprit.lines == ((str(tmp_path / "program.py"), 11),)
+    with recording.open(tmp_path / "search.dynadiag") as search:
+        trials = search.trials()
+    assert len(trials) == verdict.trials
+    assert all(trial.pid for trial in trials)
+
+
+def test_a_program_that_fails_uncompiled(bisected: Bisected) -> None:
+    verdict = bisected("import torch\ntorch.compile(lambda x: x.reshape(7))(torch.ones(4))\n")
+    assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)
+
+
+def test_a_program_that_compiles_nothing_passes(bisected: Bisected) -> None:
+    verdict = bisected("print('nothing to see')\n")
+    assert (verdict.verdict, verdict.exit_code) == ("passes", 3)
+    assert any("nothing was compiled" in note for note in verdict.notes)
+
+
+def test_a_resumed_search_repeats_no_trial(bisected: Bisected, tmp_path: Path) -> None:
+    source = "import torch\ntorch.compile(lambda x: x.reshape(7))(torch.ones(4))\n"
+    first = bisected(source)
+    with recording.open(tmp_path / "search.dynadiag") as search:
+        before = [trial.pid for trial in search.trials()]
+    second = bisected(source, resume=tmp_path / "search.dynadiag")
+    with recording.open(tmp_path / "search.dynadiag") as search:
+        after = [trial.pid for trial in search.trials()]
+    assert second.verdict == first.verdict
+    assert set(after) == set(before)

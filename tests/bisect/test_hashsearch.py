@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynadiag.bisect.hashsearch import culprit_sets, minimal_set, suffixes
+from dynadiag.trial.plan import Switch, bits
+
+
+class Oracle:
+    """Fails when every decision of one of the faults is on; counts the distinct sets it was asked."""
+
+    def __init__(self, *faults: frozenset[str]) -> None:
+        self.faults = faults
+        self.asked: set[frozenset[str]] = set()
+
+    def __call__(self, on: frozenset[str]) -> bool:
+        self.asked.add(on)
+        return any(fault <= on for fault in self.faults)
+
+
+KEYS = [f"0/0/forward/node_{i}" for i in range(94)]
+
+
+@given(st.sets(st.sampled_from(KEYS), min_size=1, max_size=4))
+def test_decisions_that_only_fail_together_are_all_found(fault: set[str]) -> None:
+    oracle = Oracle(frozenset(fault))
+    assert minimal_set(KEYS, oracle) == fault
+    assert len(oracle.asked) <= len(fault) * (math.ceil(math.log2(len(KEYS))) + 1) + 4
+
+
+@given(st.lists(st.sets(st.sampled_from(KEYS), min_size=1, max_size=3), min_size=1, max_size=4))
+def test_every_independent_fault_is_found(faults: list[set[str]]) -> None:
+    disjoint: list[frozenset[str]] = []
+    for fault in faults:
+        rest = frozenset(fault).difference(*disjoint)
+        if rest:
+            disjoint.append(rest)
+    found = culprit_sets(KEYS, Oracle(*disjoint))
+    assert set(found) == set(disjoint)
+
+
+@given(st.sets(st.sampled_from(KEYS)), st.sampled_from([True, False]))
+def test_suffixes_switch_exactly_the_chosen(chosen: set[str], keep: bool) -> None:
+    switch = Switch("lowering", keep, suffixes(chosen, KEYS))
+    assert {key for key in KEYS if switch.on(key)} == (chosen if keep else set(KEYS) - chosen)
+
+
+@given(st.integers(1, 60), st.randoms(use_true_random=False))
+@settings(max_examples=50)
+def test_a_failure_that_is_not_monotone_still_gives_a_failing_set(size: int, random: object) -> None:
+    keys = KEYS[:size]
+    culprit, mask = keys[0], keys[-1]
+
+    def fails(on: frozenset[str]) -> bool:  # the mask hides the culprit, unless everything is on
+        return culprit in on and (mask not in on or len(on) == size)
+
+    found = minimal_set(keys, fails)
+    assert fails(found) or len(found) == size
+
+
+def test_the_hash_is_stable() -> None:
+    """Recordings hold it: a resumed search must mean the same decisions."""
+    assert bits("0/0/forward/relu")[-8:] == "00001111"

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.trial.signature import Signature, normalise
+
+
+def _signature(message: str, **changes: object) -> Signature:
+    fields = {"kind": "exception", "type": "RuntimeError", "message": message, "where": "torch/a.py:1 in f"}
+    return Signature(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("bad pointer 0x7f3a2b at op 3", "bad pointer 0x11 at op 14"),
+        ("cannot open /tmp/tmpab12cd34/x.py", "cannot open /tmp/tmpzz98yy76/x.py"),
+        ("Mismatched elements: 3 / 64 (4.7%)", "Mismatched elements: 12 / 64 (18.8%)"),
+        ("buf12 is not a buffer", "buf7 is not a buffer"),
+        ("size mismatch [2, 3, 4]", "size mismatch [8, 16]"),
+        ("backend='inductor' raised:\nValueError: no", "backend='aot_eager' raised:\nValueError: no"),
+    ],
+)
+def test_two_runs_of_one_bug_have_one_signature(one: str, two: str) -> None:
+    assert normalise(one) == normalise(two)
+    assert _signature(one).same_as(_signature(two))
+
+
+def test_two_bugs_have_two_signatures() -> None:
+    one = _signature("LoweringException: no\n  target: aten.exp.default")
+    assert not one.same_as(_signature("LoweringException: no\n  target: aten.log.default"))
+    assert not one.same_as(_signature(one.message, where="torch/b.py:2 in g"))
+    assert not one.same_as(_signature(one.message, type="ValueError"))
+    assert not one.same_as(_signature("something else"))
+
+
+def test_another_backend_may_wrap_the_same_failure() -> None:
+    lower = _signature("wrapped", type="BackendCompilerFailed", user="a.py:3", where="torch/x.py:9 in g")
+    assert lower.same_across_rungs(_signature("raw", user="a.py:3"))
+    assert not lower.same_across_rungs(_signature("raw", user="a.py:4", cause="KeyError"))
+    assert not lower.same_across_rungs(_signature("raw", kind="signal", user="a.py:3"))
+
+
+@given(st.text(max_size=300))
+def test_normalising_twice_changes_nothing_for_numbers(text: str) -> None:
+    once = normalise(text)
+    assert not any(digit in once for digit in "0123456789")
+    assert len(once) <= 400
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_a_signature_survives_json(kind: str, message: str) -> None:
+    signature = _signature(message, kind=kind, user="a.py:1", rung="eager")
+    assert Signature.from_json(signature.to_json()) == signature
