@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.bisect.conftest import Bisected
-
 from dynadiag import recording
+from tests.bisect.conftest import Bisected
 
 BACKEND = """
 import sys, torch
