@@ -10,7 +10,7 @@ from pathlib import PurePath
 from dynadiag.recording.records import Compile, Graph, Kernel
 from tui.lexing import Region
 
-__all__ = ["Document", "Ref", "preferred", "refs_of", "regions_of", "split"]
+__all__ = ["Document", "Ref", "kernel_regions", "preferred", "refs_of", "regions_of", "split"]
 
 # A kernel's own code stands as a string in the generated module.
 _KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
@@ -50,13 +50,14 @@ def split(text: str) -> list[str]:
 def regions_of(ref: Ref, lines: Sequence[str]) -> tuple[Region, ...]:
     """Which language each stretch of a document is in."""
     if ref.kind == "kernel":
-        return _kernel_regions(lines)
+        return kernel_regions(lines)
     if ref.kind == "source":
         return ((0, _SUFFIXES.get(PurePath(ref.title).suffix, "python")),)
     return ((0, {"graph": "python", "diff": "diff"}.get(ref.kind, "text")),)
 
 
-def _kernel_regions(lines: Sequence[str]) -> tuple[Region, ...]:
+def kernel_regions(lines: Sequence[str]) -> tuple[Region, ...]:
+    """A generated module: Python, and its kernels' own languages."""
     regions: list[Region] = [(0, "python")]
     inside = False
     for number, line in enumerate(lines):

@@ -37,6 +37,7 @@ class Links:
     places: Mapping[int, frozenset[Place]] = field(default_factory=dict)
     lines: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
     guessed: frozenset[int] = frozenset()  # lines tied by the operators in a kernel's name alone
+    defined: Mapping[str, int] = field(default_factory=dict)  # the line of each node, in a graph
 
     def of(self, line: int) -> frozenset[Place]:
         """The places that a line belongs to; none where there is no mapping."""
@@ -51,14 +52,20 @@ class Links:
 class Names:
     """Nodes by name, and operators by name, with their places: collected from the graphs of a compile."""
 
-    nodes: dict[str, set[Place]] = field(default_factory=dict)
+    nodes: dict[str, frozenset[Place]] = field(default_factory=dict)
     operators: dict[str, set[Place]] = field(default_factory=dict)
+    _alone: dict[Place, frozenset[Place]] = field(default_factory=dict)
 
     def add(self, node: str | None, operator: str | None, place: Place) -> None:
         if node:
-            self.nodes.setdefault(node, set()).add(place)
+            known = self.nodes.get(node)
+            self.nodes[node] = self.alone(place) if known is None else known | {place}
         if operator:
             self.operators.setdefault(operator, set()).add(place)
+
+    def alone(self, place: Place) -> frozenset[Place]:
+        """The set of one place; one object for each, as 100,000 lines may share it."""
+        return self._alone.setdefault(place, frozenset({place}))
 
     def of_kernel(self, name: str) -> frozenset[Place]:
         """The places of the operators that a kernel is named after."""
@@ -81,20 +88,21 @@ def graph_links(
 
     `names` learns this graph's operators, and its nodes where it is `dynamo`'s: those are what generated code names.
     """
-    known, places = spans or {}, dict[int, frozenset[Place]]()
+    known, places, defined = spans or {}, dict[int, frozenset[Place]](), dict[str, int]()
     here: Place | None = None
     for number, line in enumerate(lines):
         if found := _COMMENT.match(line):
             here = (found[1], int(found[2]))
-            places[number] = frozenset({here})
+            places[number] = names.alone(here)
         elif not line.strip():
             here = None
         elif node := (_NODE.match(line) or _ARGUMENT.match(line)):
+            defined.setdefault(node[1], number)
             place = here or known.get(node[1])
             if place and not _CLEARED.match(line.strip()):
-                places[number] = frozenset({place})
+                places[number] = names.alone(place)
                 names.add(node[1] if dynamo else None, _operator(node), place)
-    return _links(places)
+    return _links(places, defined=defined)
 
 
 def _operator(node: re.Match[str]) -> str | None:
@@ -184,9 +192,13 @@ class _Module:
                     self.guessed.add(number)
 
 
-def _links(places: dict[int, frozenset[Place]], guessed: frozenset[int] = frozenset()) -> Links:
+def _links(
+    places: dict[int, frozenset[Place]],
+    guessed: frozenset[int] = frozenset(),
+    defined: Mapping[str, int] | None = None,
+) -> Links:
     lines: dict[Place, list[int]] = {}
     for number, found in places.items():
         for place in found:
             lines.setdefault(place, []).append(number)
-    return Links(places, {place: tuple(numbers) for place, numbers in lines.items()}, guessed)
+    return Links(places, {place: tuple(numbers) for place, numbers in lines.items()}, guessed, defined or {})

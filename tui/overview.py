@@ -46,7 +46,11 @@ def overview(explanation: Explanation, trials: int, *, live: bool) -> list[Line]
 
 def _verdict(explanation: Explanation, trials: int) -> Iterator[Line]:
     verdict = explanation.verdict
-    role = "good" if verdict.kind in ("one_graph", "whole") else "break"
+    failed = sum(item.outcome == "error" for item in explanation.compiles)
+    if failed:
+        yield line((f"{count(failed, 'compile')} failed.", "error"))
+    whole = verdict.kind in ("one_graph", "whole")
+    role = ("" if failed else "good") if whole else "break"
     yield line((one_line(verdict.sentence), role))
     for why in verdict.why:
         yield line(("  ", ""), (one_line(why), "dim"))

@@ -54,8 +54,8 @@ _SYNTAX = {
 
 @lru_cache(maxsize=256)
 def role_style(role: str, dark: bool) -> Style:
-    """How a role looks; plain where it is unknown."""
-    return Style.parse(_ROLE[role][not dark]) if role in _ROLE else Style.null()
+    """How a role, or a kind of token, looks; plain where it is unknown."""
+    return Style.parse(_ROLE[role][not dark]) if role in _ROLE else syntax_style(role, dark)
 
 
 @lru_cache(maxsize=64)

@@ -131,6 +131,14 @@ class Session:
         """A stretch of the events of one kind."""
         return list(self.counted(list(self.recording.events(kind=kind, start=start, limit=limit))))
 
+    def source(self, file: str) -> str | None:
+        """The user's source as it was; kept where the explanation quotes it."""
+        known = self.explanation().sources.get(file)
+        if known is None:
+            self.rows_read += 1
+            known = self.recording.source(file)
+        return known
+
     def payload(self, event: int) -> str:
         self.rows_read += 1
         return self.recording.payload(event)

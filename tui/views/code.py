@@ -14,10 +14,13 @@ from tui.documents import Document
 from tui.linking import PANES, Board, board_of, diff_of, fill
 from tui.links import Links, Place
 from tui.location import Location
+from tui.nodes import node_at
+from tui.nodeview import node_lines
 from tui.roles import one_line
 from tui.views.base import View
 from tui.widgets.code import CodePane
 from tui.widgets.lines import Lines
+from tui.widgets.styled import StyledLines
 
 __all__ = ["CodeView"]
 
@@ -55,9 +58,14 @@ class CodeView(View):
         with Horizontal():
             for name in PANES:
                 yield CodePane(id=f"pane-{name}")
+        yield StyledLines(id="code-node", classes="detail")
 
     def pane(self, name: str) -> CodePane:
         return self.query_one(f"#pane-{name}", CodePane)
+
+    @property
+    def facts(self) -> StyledLines:
+        return self.query_one("#code-node", StyledLines)
 
     def panes(self) -> dict[str, CodePane]:
         """Every pane by its name."""
@@ -69,6 +77,9 @@ class CodeView(View):
     # Reading
 
     def load(self) -> None:
+        if self._board is None:
+            for pane in self.panes().values():
+                pane.say("reading ...")
         place = self._place or (self.place() if self._board else Location(self.NAME))
         self.fetch("board", lambda: self._read(place), lambda board: self._show(board, place))
 
@@ -171,8 +182,14 @@ class CodeView(View):
         self._arrange()
 
     def step(self, way: int) -> bool:
-        """Move to the next pane; tab, where panes that there is no room for count too."""
-        self._at = PANES[(PANES.index(self._at) + way) % len(PANES)]
+        """Move to the next pane; tab, where panes that there is no room for count too, and last the node's facts."""
+        if self.facts.has_focus:
+            self._at = PANES[0 if way > 0 else -1]
+        elif self.facts.display and (PANES.index(self._at) + way) // len(PANES):
+            self.facts.focus()
+            return True
+        else:
+            self._at = PANES[(PANES.index(self._at) + way) % len(PANES)]
         self._arrange()
         self.pane(self._at).focus()
         return True
@@ -220,7 +237,7 @@ class CodeView(View):
 
     def on_lines_moved(self, message: Lines.Moved) -> None:
         message.stop()
-        if message.lines.has_focus:
+        if message.lines.has_focus and message.lines is not self.facts:
             self.rest(self._light)
 
     def _light(self) -> None:
@@ -231,12 +248,30 @@ class CodeView(View):
             lit = pane.light(places, reveal=pane is not here)
             said = _said(pane, places, lit, here=pane is here)
             pane.border_title = f"{self._title(name)}{said and f' · {said}'}"
+        self._describe(here)
         board = self._board
         self.browser.say(f"compile {one_line(board.compile_id)}" if board else "", _where(here, places))
+
+    def _describe(self, pane: CodePane) -> None:
+        """Below the panes, the node that the cursor is on, where the pane shows a graph."""
+        document = pane.document
+        graph = document is not None and document.ref.kind == "graph" and pane.count > 0
+        if document is None or not graph:
+            self.facts.display = self.facts.has_focus
+            return
+        self.facts.display = True
+        found = node_at(document.lines, pane.links.defined, pane.cursor)
+        compile_id = self._board.compile_id if self._board else None
+        self.facts.show(node_lines(found, document.ref.key, compile_id))
 
     def on_lines_chosen(self, message: Lines.Chosen) -> None:
         """Jump to the first counterpart, in the next pane that has one."""
         message.stop()
+        if message.lines is self.facts:
+            target = self.facts.lines[message.index].target
+            if target is not None:
+                self.browser.goto(target)
+            return
         here = PANES.index(self._at)
         places = self.pane(self._at).links.of(message.index)
         for step in range(1, len(PANES)):

@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
 from dynadiag.recording.records import Guard, Span
 from dynadiag.render.paths import place
 from dynadiag.render.snippet import snippet
+from tui.guardtree import guard_branches
 from tui.location import Location
 from tui.reports import RoleStyle, lines_of
 from tui.roles import Line, line, one_line
 from tui.views.listing import ListingView
-from tui.widgets.table import Column, Row
+from tui.widgets.lines import Lines
+from tui.widgets.styled import StyledLines
+from tui.widgets.table import Column, Row, Table
+from tui.widgets.tree import Branch, Tree
 
 __all__ = ["GuardsView"]
 
+Found = tuple[tuple[Guard, ...], list[Row], list[Branch]]
+
 
 class GuardsView(ListingView):
-    """One compile at a time; a frame may have ten thousand."""
+    """One compile at a time, as a list or as a tree of the values that the guards are about."""
 
     NAME: ClassVar[str] = "guards"
     TITLE: ClassVar[str] = "Guards"
@@ -32,8 +40,9 @@ class GuardsView(ListingView):
         Column("condition", widest=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right_square_bracket", "compile(1)", "the next compile", key_display="]", id="guards.next"),
-        Binding("left_square_bracket", "compile(-1)", "the compile before", key_display="[", id="guards.previous"),
+        Binding("v", "form", "tree or list", id="guards.form"),
+        Binding("right_square_bracket", "compile(1)", "next compile", key_display="]", id="guards.next"),
+        Binding("left_square_bracket", "compile(-1)", "compile before", show=False, id="guards.previous"),
     ]
 
     def __init__(self) -> None:
@@ -41,14 +50,34 @@ class GuardsView(ListingView):
         self._compile: str | None = None
         self._guards: dict[int, Guard] = {}
 
-    def open(self, place: Location) -> None:
-        if place.compile_id is not None and place.compile_id != self._compile:
-            self._compile = place.compile_id
-            self.load()
-        super().open(place)
+    def compose(self) -> ComposeResult:
+        yield Table(self.COLUMNS, id="guards-list")
+        yield Tree(id="guards-tree")
+        yield StyledLines(id="guards-detail", classes="detail")
 
-    def place(self) -> Location:
-        return Location(self.NAME, compile_id=self._compile, item=super().place().item)
+    def on_mount(self) -> None:
+        self.tree_.display = False
+        super().on_mount()
+
+    @property
+    def tree_(self) -> Tree:
+        return self.query_one(Tree)
+
+    @property
+    def lines(self) -> Lines:
+        """The list or the tree: the one that is shown."""
+        return self.tree_ if self.tree_.display else self.table
+
+    def first_focus(self) -> Widget:
+        return self.lines
+
+    def action_form(self) -> None:
+        """The other form, with the cursor on the same guard where it is shown there."""
+        key = self._key()
+        self.table.display, self.tree_.display = self.tree_.display, self.table.display
+        self.lines.focus()
+        if isinstance(key, int):
+            self.tree_.go_to_key(f"guard/{key}") if self.tree_.display else self.table.go_to_key(key)
 
     def action_compile(self, by: int) -> None:
         ids = [item.compile_id for item in self.session.explanation().compiles]
@@ -57,39 +86,76 @@ class GuardsView(ListingView):
             self._compile = ids[(here + by) % len(ids)]
             self.load()
 
-    def rows(self) -> Sequence[Row]:
+    def open(self, place: Location) -> None:
+        if place.compile_id is not None and place.compile_id != self._compile:
+            self._compile = place.compile_id
+            self.load()
+        super().open(place)
+
+    def place(self) -> Location:
+        key = self._key()
+        return Location(self.NAME, compile_id=self._compile, item=key if isinstance(key, int) else None)
+
+    def load(self) -> None:
+        self.fetch("rows", self._read, self._show_guards)
+
+    def _read(self) -> Found:
         explanation = self.session.explanation()
         if self._compile is None:
             self._compile = explanation.compiles[0].compile_id if explanation.compiles else "-"
         guards = self.session.guards(self._compile)
-        self._guards = {item.index: item for item in guards}
-        return [_row(item, explanation.run.cwd) for item in guards]
+        cwd = explanation.run.cwd
+        return guards, [_row(item, cwd) for item in guards], guard_branches(guards, cwd)
 
-    def _show(self, rows: Sequence[Row]) -> None:
-        super()._show(rows)
-        found = self.session.compile(self._compile or "-")
-        name = f"{one_line(found.function)} " if found else ""
-        self.table.border_title = f"Guards of {one_line(self._compile or '-')} {name}"
+    def _show_guards(self, found: Found) -> None:
+        guards, rows, branches = found
+        self._guards = {item.index: item for item in guards}
+        self.tree_.show(branches)
+        self._show(rows)
+        item = self.session.compile(self._compile or "-")
+        name = f" {one_line(item.function)}" if item else ""
+        for lines in (self.table, self.tree_):
+            lines.border_title = f"Guards of {one_line(self._compile or '-')}{name} · {len(guards):,}"
+        self.table.border_subtitle = ""
+
+    def _key(self) -> int | str | None:
+        if not self.tree_.display:
+            return self.table.key
+        branch = self.tree_.branch
+        kind, _, number = (branch.key if branch else "").partition("/")
+        return int(number) if kind == "guard" else None
+
+    def on_lines_moved(self, message: Lines.Moved) -> None:
+        if message.lines is self.lines:
+            message.stop()
+            self.rest(self._describe)
+
+    def _describe(self) -> None:
+        key = self._key()
+        if isinstance(key, int) and key in self._guards:
+            self.fetch("detail", lambda: self.detail(key), self.details.show)
+
+    def on_lines_chosen(self, message: Lines.Chosen) -> None:
+        message.stop()
+        key = self._key()
+        target = self.enter(key) if isinstance(key, int) else None
+        if target is not None:
+            self.browser.goto(target)
+        elif message.lines is self.tree_:
+            self.tree_.action_flip()
 
     def detail(self, key: int | str) -> Sequence[Line]:
         guard = self._guards[int(key)]
-        explanation = self.session.explanation()
         style = RoleStyle(self.details.scrollable_content_region.width)
-        span = Span(guard.file, guard.line)
-        text = explanation.sources.get(guard.file or "") or (
-            self.session.recording.source(guard.file) if guard.file else None
-        )
-        at = (
-            place(guard.file, guard.line, None, explanation.run.cwd)
-            if guard.file
-            else "torch did not say which line made it"
-        )
+        cwd = self.session.run.cwd
+        at = place(guard.file, guard.line, None, cwd) if guard.file else "torch did not say which line made it"
+        text = self.session.source(guard.file) if guard.file else None
         return [
             line((one_line(guard.kind), "key"), f"  {one_line(guard.source)}"),
             line(one_line(guard.expression)),
             Line(),
             line(("    --> ", "gutter"), at),
-            *lines_of(snippet(text, span, style)),
+            *lines_of(snippet(text, Span(guard.file, guard.line), style)),
         ]
 
     def enter(self, key: int | str) -> Location | None:

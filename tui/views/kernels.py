@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tui.documents import split
+from tui.documents import kernel_regions, split
+from tui.lexing import Highlighter
 from tui.location import Location
-from tui.roles import Line, line, one_line, shown
+from tui.roles import Line, line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
 
@@ -42,7 +43,9 @@ class KernelsView(ListingView):
             return [line(("the source of this kernel was not recorded", "dim"))]
         lines = split(self.session.payload(kernel.event))
         first, last = bounds(lines, kernel.name)
-        made = [line(shown(text)) for text in lines[first : min(last, first + _SHOWN)]]
+        code = lines[first : min(last, first + _SHOWN)]
+        coloured = Highlighter(code, kernel_regions(code))
+        made = [line(*coloured.line(number)) for number in range(len(code))]
         cut = (
             [line((f"{last - first - _SHOWN:,} more lines: enter shows them", "dim"))] if last - first > _SHOWN else []
         )

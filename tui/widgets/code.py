@@ -109,13 +109,11 @@ class CodePane(Lines):
         places = self.links.of(index)
         lit = index in self._lit
         place = self._lit.get(index) or (min(places) if places else None)
-        mark = " " if place is None else "█" if lit else "▌"
-        guess = "?" if index in self.links.guessed and place is not None else " "
+        mark = " " if place is None else "█" if lit else "┆" if index in self.links.guessed else "▌"
         return Strip(
             [
                 Segment(f"{number} ", role_style("gutter", self.dark)),
-                Segment(mark, Style(color=self._colour_of(place))),
-                Segment(guess, role_style("dim", self.dark)),
+                Segment(f"{mark} ", Style(color=self._colour_of(place))),
             ]
         )
 

@@ -1,0 +1,81 @@
+"""Guards as a tree, by the value that each is about: ``L['self']`` before ``L['self'].layers[0].weight``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dynadiag.recording.records import Guard
+from dynadiag.render.paths import place
+from dynadiag.render.words import count
+from tui.location import Location
+from tui.roles import Fragment, one_line
+from tui.widgets.tree import Branch
+
+__all__ = ["guard_branches", "steps"]
+
+_STEP = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|[^\[\]]*)\]|\.\w+(?:\(\))?|^[\w]+")
+_OTHER = "(no value of the program's)"
+_OPEN = 40  # guards up to which everything is open from the beginning
+
+
+def steps(source: str) -> tuple[str, ...]:
+    """A value as the way to it: ``L['x'].size()[0]`` is ``L['x']``, ``.size()``, ``[0]``.
+
+    >>> steps("L['x'].size()[0]")
+    ("L['x']", '.size()', '[0]')
+    """
+    found = _STEP.findall(source)
+    if "".join(found) != source:
+        return (source,) if source else (_OTHER,)
+    if len(found) > 1 and found[0] in ("L", "G"):
+        found[:2] = [found[0] + found[1]]
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _Value:
+    children: dict[str, _Value] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+
+    def total(self) -> int:
+        return len(self.guards) + sum(child.total() for child in self.children.values())
+
+
+def guard_branches(guards: Sequence[Guard], cwd: str | None) -> list[Branch]:
+    """The roots of the tree."""
+    root = _Value()
+    for guard in guards:
+        here = root
+        for step in steps(guard.source):
+            here = here.children.setdefault(step, _Value())
+        here.guards.append(guard)
+    return _branches(root, "", cwd, is_open=len(guards) <= _OPEN)
+
+
+def _branches(value: _Value, path: str, cwd: str | None, *, is_open: bool) -> list[Branch]:
+    own = [_guard(guard, cwd) for guard in value.guards]
+    return [*own, *(_value(step, child, f"{path}\n{step}", cwd, is_open) for step, child in value.children.items())]
+
+
+def _value(step: str, value: _Value, path: str, cwd: str | None, is_open: bool) -> Branch:
+    """A value; those on the way to a single other one stand on its line."""
+    name = step
+    while not value.guards and len(value.children) == 1:
+        ((step, value),) = value.children.items()
+        name += step
+        path = f"{path}\n{step}"
+    parts: tuple[Fragment, ...] = ((one_line(name), "strong"), (f"  {count(value.total(), 'guard')}", "dim"))
+    return Branch(f"value{path}", parts, None, lambda: _branches(value, path, cwd, is_open=is_open), open=is_open)
+
+
+def _guard(guard: Guard, cwd: str | None) -> Branch:
+    at = place(guard.file, guard.line, None, cwd) if guard.file else ""
+    parts: list[Fragment] = [(one_line(guard.kind), "key"), (f"  {one_line(guard.expression)[:300]}", "")]
+    if at:
+        parts.append((f"  {at}", "dim"))
+    target = (
+        Location("code", guard.compile_id, document=f"source:{guard.file}", line=guard.line) if guard.file else None
+    )
+    return Branch(f"guard/{guard.index}", tuple(parts), target)

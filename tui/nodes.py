@@ -1,0 +1,58 @@
+"""The node of a printed graph under the cursor: what it computes, what it reads and what reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["NodeFacts", "node_at"]
+
+_MOST = 200  # users that are listed: an input may have 50,000
+_STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
+_ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"([^\"]*)\"")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_CLEAR = ";  "  # what follows it in a printed line frees nodes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node; ``inputs`` and ``users`` are names with their lines (0-based)."""
+
+    name: str
+    value: str  # "f32[4, 16][16, 1]cpu", where it was printed
+    expression: str
+    inputs: tuple[tuple[str, int], ...]
+    users: tuple[tuple[str, int], ...]
+    more: int  # users that are not listed
+
+
+def node_at(lines: Sequence[str], defined: Mapping[str, int], index: int) -> NodeFacts | None:
+    """The node that a line defines; ``None`` where it defines none."""
+    found = _STATEMENT.match(lines[index])
+    if found is not None:
+        name, value, expression = found[1], found[2] or "", found[3].partition(_CLEAR)[0]
+    elif (argument := _ARGUMENT.match(lines[index])) is not None:
+        name, value, expression = argument[1], argument[2], ""
+    else:
+        return None
+    if defined.get(name) != index:
+        return None
+    names = dict.fromkeys(word for word in _NAME.findall(expression) if word in defined and word != name)
+    users = _users(lines, name, index)
+    inputs = tuple((word, defined[word]) for word in names)
+    return NodeFacts(name, value, expression, inputs, tuple(users[:_MOST]), max(0, len(users) - _MOST))
+
+
+def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]:
+    word = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
+    found = []
+    for number in range(index + 1, len(lines)):
+        line = lines[number]
+        if name in line:
+            statement = _STATEMENT.match(line)
+            if statement is not None and word.search(statement[3].partition(_CLEAR)[0]):
+                found.append((statement[1], number))
+            elif line.lstrip().startswith("return") and word.search(line):
+                found.append(("output", number))
+    return found

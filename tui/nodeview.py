@@ -1,0 +1,26 @@
+"""A node of a graph in a few lines: each input and user can be gone to."""
+
+from __future__ import annotations
+
+from tui.location import Location
+from tui.nodes import NodeFacts
+from tui.roles import Fragment, Line, line, one_line, shown
+
+__all__ = ["node_lines"]
+
+
+def node_lines(node: NodeFacts | None, document: str, compile_id: str | None) -> list[Line]:
+    """What is known of the node under the cursor."""
+    if node is None:
+        return [line(("this line defines no node", "dim"))]
+    parts: list[str | Fragment] = [(node.name, "key"), (f"  {one_line(node.value)}", "good")]
+    made = [line(*parts, (f"  {shown(node.expression)}", ""))]
+    for role, pairs in (("input", node.inputs), ("user", node.users)):
+        if not pairs:
+            made.append(line((f"no {role}", "dim")))
+        for name, place in pairs:
+            target = Location("code", compile_id, document=document, line=place + 1)
+            made.append(line((f"{role:<6} ", "dim"), name, (f"  line {place + 1:,}", "dim"), to=target))
+    if node.more:
+        made.append(line((f"and {node.more:,} more users", "dim")))
+    return made
