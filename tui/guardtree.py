@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from dynadiag.recording.records import Guard
 from dynadiag.render.paths import place
 from dynadiag.render.words import count
-from tui.location import Location
 from tui.roles import Fragment, one_line
 from tui.widgets.tree import Branch
 
@@ -75,7 +74,4 @@ def _guard(guard: Guard, cwd: str | None) -> Branch:
     parts: list[Fragment] = [(one_line(guard.kind), "key"), (f"  {one_line(guard.expression)[:300]}", "")]
     if at:
         parts.append((f"  {at}", "dim"))
-    target = (
-        Location("code", guard.compile_id, document=f"source:{guard.file}", line=guard.line) if guard.file else None
-    )
-    return Branch(f"guard/{guard.index}", tuple(parts), target)
+    return Branch(f"guard/{guard.index}", tuple(parts))

@@ -97,9 +97,9 @@ class GuardsView(ListingView):
         return Location(self.NAME, compile_id=self._compile, item=key if isinstance(key, int) else None)
 
     def load(self) -> None:
-        self.fetch("rows", self._read, self._show_guards)
+        self.fetch("rows", self._gather, self._show_guards)
 
-    def _read(self) -> Found:
+    def _gather(self) -> Found:
         explanation = self.session.explanation()
         if self._compile is None:
             self._compile = explanation.compiles[0].compile_id if explanation.compiles else "-"
