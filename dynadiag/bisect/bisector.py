@@ -13,7 +13,7 @@ from dynadiag.bisect.verdict import Verdict
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
-__all__ = ["HOOKS", "Options", "bisect"]
+__all__ = ["HOOKS", "Located", "Options", "bisect", "locate"]
 
 HOOKS = ("dynadiag.bisect.switches",)
 _FRESH_REPEATS = 3  # further fresh runs that tell a flaky failure from one that forks do not show
@@ -60,13 +60,44 @@ def bisect(search: Search, options: Options) -> Verdict:
 
 
 def _verdict(bisection: _Bisection) -> tuple[Verdict, Outcome]:
+    located = _located(bisection)
+    if located.verdict is not None:
+        return located.verdict, located.first
+    assert located.climb is not None
+    finding = _descend(bisection, located.climb)
+    return _found(bisection, located.first, located.climb, finding), located.first
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The first run and the ladder. ``verdict`` where the search ends with them, else ``climb`` names the rung."""
+
+    first: Outcome
+    climb: Climb | None = None
+    verdict: Verdict | None = None
+    notes: tuple[str, ...] = ()
+
+
+def locate(search: Search, options: Options) -> Located:
+    """At which rung the search's program fails first. Raises `TargetError` where the target gives no program."""
+    bisection = _Bisection(search, options, Plan(accuracy=options.accuracy, tolerance=options.tolerance), [])
+    return replace(_located(bisection), notes=tuple(bisection.notes))
+
+
+def _located(bisection: _Bisection) -> Located:
     first = _first_run(bisection)
     if first.passed:
-        return _passes(first), first
-    bisection.search.reference = first.signature
+        return Located(first, verdict=_passes(first))
+    search = bisection.search
+    search.reference = first.signature
     bisection.announce(_warning(first))
     _fork_if_the_same(bisection, first)
-    return _search(bisection, first), first
+    result = climb(search, bisection.base, ladder(_top(bisection, first), bisection.options.rungs))
+    if result.rungs["uncompiled"] == "same":
+        return Located(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
+    if result.first is None or result.outcome is None:
+        return Located(first, result, _unexplained(bisection, first, result))
+    return Located(first, result)
 
 
 def _first_run(bisection: _Bisection) -> Outcome:
@@ -115,18 +146,6 @@ def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
 def _threads(facts: dict[str, object]) -> int:
     threads = facts.get("threads")
     return threads if isinstance(threads, int) else len(os.sched_getaffinity(0))
-
-
-def _search(bisection: _Bisection, first: Outcome) -> Verdict:
-    search, options = bisection.search, bisection.options
-    top = _top(bisection, first)
-    result = climb(search, bisection.base, ladder(top, options.rungs))
-    if result.rungs["uncompiled"] == "same":
-        return Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature)
-    if result.first is None or result.outcome is None:
-        return _unexplained(bisection, first, result)
-    finding = _descend(bisection, result)
-    return _found(bisection, first, result, finding)
 
 
 def _top(bisection: _Bisection, first: Outcome) -> str:

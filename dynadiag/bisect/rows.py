@@ -83,6 +83,10 @@ class Rows:
         left = self._known.get(candidate)
         return outcome_from_json(left.pop(0)) if left else None
 
+    def earlier(self, prefix: str) -> dict[str, str]:
+        """What an earlier search says of candidates that begin so: the last outcome of each, as JSON."""
+        return {c: outcomes[-1] for c, outcomes in self._known.items() if c.startswith(prefix) and outcomes}
+
     def add(self, candidate: str, outcome: Outcome, status: str) -> None:
         self._append(candidate, outcome_to_json(outcome, status), outcome.pid, outcome.seconds)
 

@@ -35,7 +35,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_output(parser, "the recording of the search")
     add_search(parser)
-    parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"only these of {','.join(RUNGS)}")
     parser.add_argument(
         "--candidate", metavar="JSON", help="run one trial, as a report of bisect prints it, and say how it ends"
     )
@@ -50,6 +49,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=_seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial")
     parser.add_argument("--repeat", type=_count, default=1, metavar="N", help="try each candidate up to N times")
     parser.add_argument("--fresh", action="store_true", help="without compiler caches")
+    parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"only these of {','.join(RUNGS)}")
     parser.add_argument("--resume", type=Path, metavar="REC", help="go on with the search in this recording")
 
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     with Progress(sys.stderr) as progress, runner_for(program, args) as runner:
         search = Search(runner, rows, progress.trial, progress.say, args.repeat)
         try:
-            verdict = bisect(search, _options(args))
+            verdict = bisect(search, options_of(args))
         except DynadiagError:
             rows.discard()
             raise
@@ -88,7 +88,8 @@ def _rows(program: Program, args: argparse.Namespace) -> tuple[Rows, Path]:
     return Rows(output, program.text, [program.target, *program.arguments], args.resume), output
 
 
-def _options(args: argparse.Namespace) -> Options:
+def options_of(args: argparse.Namespace) -> Options:
+    """What the options of `add_search` ask of a search."""
     return Options(args.accuracy, args.rungs, args.repeat, _tolerance(args))
 
 

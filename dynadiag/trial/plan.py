@@ -41,7 +41,8 @@ class Plan:
 
     ``rung`` ``None`` is the program as written. ``record`` names the classes whose decisions are reported.
     ``accuracy`` compares each compiled call with its uncompiled self. ``caches`` off bypasses the FX graph and
-    AOTAutograd caches, without which a switched compile would be served from an earlier one.
+    AOTAutograd caches, without which a switched compile would be served from an earlier one. ``task`` is for the
+    hooks of who asks for the trial: what else its process is to do, as JSON.
     """
 
     rung: str | None = None
@@ -51,6 +52,7 @@ class Plan:
     switches: tuple[Switch, ...] = ()
     tolerance: tuple[float, float] | None = None  # (rtol, atol) of the accuracy comparison
     fallback_random: bool = False
+    task: str | None = None
 
     def switch(self, group: str) -> Switch | None:
         return next((s for s in self.switches if s.group == group), None)

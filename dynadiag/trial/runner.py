@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +17,13 @@ from types import TracebackType
 from typing import Any
 
 from dynadiag.trial import worker, zygote
-from dynadiag.trial.outcome import Outcome, Point
+from dynadiag.trial.ending import outcome_of
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
-from dynadiag.trial.program import Program, TargetError
-from dynadiag.trial.signature import Signature
-from dynadiag.trial.supervise import Limits, Watched, kill_session, tail, watch
+from dynadiag.trial.program import Program
+from dynadiag.trial.supervise import Limits, kill_session, tail, watch
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "Started"]
 
 _START_LIMIT = 120.0  # seconds for a zygote to load torch and warm Inductor; 16 were the most seen (empty cache)
 
@@ -40,6 +39,7 @@ class Runner:
     hooks: Sequence[str] = ()
     limits: Limits = field(default_factory=lambda: Limits.default(600.0))
     fresh_caches: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)  # beyond the program's own
     _threads: int = 1
     _zygote: _Server | None = None
     _warming: _Server | None = None
@@ -55,6 +55,16 @@ class Runner:
     ) -> None:
         self.stop_forks()
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for whoever runs trials here, gone with the runner."""
+        return self._scratch
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that trials run with."""
+        return self._threads
 
     @property
     def forks(self) -> bool:
@@ -76,6 +86,25 @@ class Runner:
             self.notes.append(f"the process that forks trials is gone ({error}); fresh interpreters go on")
             self.stop_forks()
             return self.fresh(plan)
+
+    @contextmanager
+    def started(self, plan: Plan) -> Iterator[Started]:
+        """The program's process with this plan and one thread, for whoever listens to it while it runs."""
+        with _workplace(self) as (scratch, output, reading, writing):
+            if self._zygote is not None:
+                with _forked_task(self, self._zygote, plan, scratch, (output, writing)) as (pid, ended):
+                    yield Started(pid, ended, reading, output)
+            else:
+                process = _interpreter(
+                    self, plan, scratch, (output, writing), dict.fromkeys(zygote.OWN_ENVIRONMENT, "1")
+                )
+                ended = os.pidfd_open(process.pid)
+                try:
+                    yield Started(process.pid, ended, reading, output)
+                finally:
+                    os.close(ended)
+                    kill_session(process.pid)
+                    process.wait()
 
     def warm_up(self) -> None:
         """Starts the zygote and does not wait for it: loading torch takes as long as a first run."""
@@ -123,6 +152,16 @@ class Runner:
             return None
         server.stop()
         return str(answer.get("refused", "the program ended before it compiled anything"))
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A process that runs: ``ended`` becomes readable when it ends, ``report`` is what it tells, ``output`` prints."""
+
+    pid: int
+    ended: int
+    report: int
+    output: int
 
 
 @dataclass(slots=True)
@@ -182,7 +221,7 @@ def _environment(runner: Runner, scratch: Path) -> dict[str, str]:
             "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
             "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_LOCAL_PGO": "0",
         }
-    return environment
+    return {**environment, **runner.environment}
 
 
 def _default_cache() -> str:
@@ -229,19 +268,28 @@ def _workplace(runner: Runner) -> Iterator[tuple[Path, int, int, int]]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def _interpreter(
+    runner: Runner, plan: Plan, scratch: Path, descriptors: tuple[int, int], extra: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """A fresh interpreter with the program in it. Closes the writing end of the report, which is now its own."""
+    output, writing = descriptors
+    request = {"program": runner.program.to_json(), "plan": plan.to_json(), "hooks": list(runner.hooks)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", worker.BOOT, json.dumps(request), str(writing)],
+        env=_environment(runner, scratch) | extra,
+        pass_fds=[writing],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+    os.close(writing)
+    return process
+
+
 def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
     with _workplace(runner) as (scratch, output, reading, writing):
-        request = {"program": runner.program.to_json(), "plan": plan.to_json(), "hooks": list(runner.hooks)}
-        process = subprocess.Popen(
-            [sys.executable, "-c", worker.BOOT, json.dumps(request), str(writing)],
-            env=_environment(runner, scratch),
-            pass_fds=[writing],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-        os.close(writing)
+        process = _interpreter(runner, plan, scratch, (output, writing), {})
         ended = os.pidfd_open(process.pid)
         try:
             seen = watch(process.pid, ended, reading, runner.limits, output)
@@ -249,7 +297,23 @@ def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
             os.close(ended)
             kill_session(process.pid)
             code = process.wait()
-        return _outcome(seen, code, process.pid, plan, tail(output))
+        return outcome_of(seen, code, process.pid, plan, tail(output))
+
+
+@contextmanager
+def _forked_task(
+    runner: Runner, server: _Server, plan: Plan, scratch: Path, descriptors: tuple[int, int]
+) -> Iterator[tuple[int, int]]:
+    """(pid, descriptor that becomes readable at its end) of a fork of the zygote."""
+    message = {**runner._request(), "threads": 1, "plan": plan.to_json(), "scratch": str(scratch)}
+    zygote.send(server.channel, message, list(descriptors))
+    os.close(descriptors[1])
+    pid = int(server.expect("pid"))
+    try:
+        yield pid, server.channel.fileno()
+    finally:
+        kill_session(pid)
+        server.expect("ended")
 
 
 def _forked_trial(runner: Runner, server: _Server, plan: Plan, request: dict[str, Any]) -> Outcome:
@@ -264,66 +328,4 @@ def _forked_trial(runner: Runner, server: _Server, plan: Plan, request: dict[str
             kill_session(pid)
             raise
         code = int(server.expect("ended"))
-        return _outcome(seen, code, pid, plan, tail(output))
-
-
-def _outcome(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> Outcome:
-    """Puts together what the process reported and how it ended."""
-    end = next((e for e in seen.events if e["event"] == "end"), {})
-    unusable = next((str(e["message"]) for e in seen.events if e["event"] == "unusable"), None)
-    if unusable is not None:
-        raise TargetError(unusable)
-    return Outcome(
-        signature=_signature(seen, end, code, plan),
-        seconds=seen.seconds,
-        pid=pid,
-        exit_code=code,
-        invalid="out of memory" if seen.stopped == "memory" else None,
-        witness=_witness(seen),
-        lines=tuple((str(file), int(line)) for file, line in end.get("lines", ())),
-        points=tuple(Point.from_json(e) for e in seen.events if e["event"] == "point"),
-        facts=_merged_facts(seen, end),
-        notes=_notes(seen, end, plan),
-        tail=printed,
-    )
-
-
-def _witness(seen: Watched) -> tuple[str, ...]:
-    """What the failure names: the node that was being lowered first, then what stands in its text."""
-    nodes = [str(e["name"]) for e in seen.events if e["event"] == "witness"]
-    told = [str(name) for e in seen.events for name in e.get("witness", ())]
-    return tuple(dict.fromkeys([*nodes[:1], *told]))
-
-
-def _merged_facts(seen: Watched, end: dict[str, Any]) -> dict[str, Any]:
-    backends = [str(e["name"]) for e in seen.events if e["event"] == "backend"]
-    facts = dict(end.get("facts") or {})
-    return {**facts, "backends": [*facts.get("backends", ()), *backends]}
-
-
-def _notes(seen: Watched, end: dict[str, Any], plan: Plan) -> tuple[str, ...]:
-    notes = [str(e["text"]) for e in seen.events if e["event"] == "note"]
-    if plan.accuracy and end.get("failure"):
-        message = str(end["failure"]["message"]).strip().splitlines()
-        notes.append(f"the program itself ended with {end['failure']['type']}: {''.join(message[:1])}")
-    return tuple(notes)
-
-
-def _signature(seen: Watched, end: dict[str, Any], code: int, plan: Plan) -> Signature | None:
-    rung = plan.rung
-    if seen.stopped == "hang":
-        return Signature("hang", "timeout", "did not end in time", rung=rung)
-    if seen.stopped == "memory":
-        return Signature("memory", "memory", "used more memory than the machine has free", rung=rung)
-    wrong = next((e for e in seen.events if e["event"] == "wrong"), None)
-    if wrong is not None:
-        return Signature.from_json({**wrong["failure"], "rung": rung})
-    if code < 0:
-        return Signature("signal", signal.Signals(-code).name, f"killed by {signal.Signals(-code).name}", rung=rung)
-    if plan.accuracy and end:
-        return None  # the program's own comparisons are reported, not obeyed
-    if end.get("failure"):
-        return Signature.from_json({**end["failure"], "rung": rung})
-    if code != 0:
-        return Signature("exit", str(code), f"exit code {code}", rung=rung)
-    return None
+        return outcome_of(seen, code, pid, plan, tail(output))

@@ -1,0 +1,105 @@
+"""Write a small program with the same failure as yours, and prove that it is the same.
+
+The program is run, the graph that fails is caught with its inputs, and everything is left out of it that the failure
+does not need, each step tried in a process of its own. What is left is written as one short file that imports torch
+only. It is run in a fresh process with fresh caches, where it must fail as your program does, and uncompiled, where it
+must not.
+
+TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; what follows it is the program's.
+Exit code: 0 written and proved, 3 the program does not fail, 4 it fails uncompiled too, 5 it fails but not every time,
+6 the proof failed, 7 it fails at a rung that cannot be reduced (Dynamo's own), 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from dynadiag.bisect.rows import Rows
+from dynadiag.bisect.search import Search
+from dynadiag.commands import common
+from dynadiag.commands.bisect import add_search, options_of
+from dynadiag.commands.program import add_program, program_of
+from dynadiag.commands.progress import Progress
+from dynadiag.errors import DynadiagError
+from dynadiag.minify.minimizer import HOOKS, Interrupted, Request, minify
+from dynadiag.minify.result import Result, result_json, result_text
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.supervise import Limits
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    common.add_json(parser)
+    common.add_output(parser, "the repro to write")
+    parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
+    add_search(parser)
+    parser.add_argument("--budget", type=float, metavar="S", help="seconds for the reduction; then the best so far")
+    add_program(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    program = program_of(args)
+    output = _output(args, program)
+    recording = _recording(args, program)
+    rows = Rows(recording, program.text, [program.target, *program.arguments], args.resume)
+    runner = Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
+    code: int | None = None
+    with Progress(sys.stderr) as progress, runner:
+        search = Search(runner, rows, progress.trial, progress.say, args.repeat)
+        try:
+            result = minify(search, Request(options_of(args), output, args.budget))
+            code = result.exit_code
+        except DynadiagError:
+            rows.discard()
+            raise
+        except KeyboardInterrupt as interrupt:
+            rows.finish(None, force=True)
+            return _interrupted(interrupt, output, recording, progress)
+    rows.finish(code, force=True)
+    _report(_written(result, output), program, args)
+    common.say_where(recording)
+    return result.exit_code
+
+
+def _output(args: argparse.Namespace, program: Program) -> Path:
+    """Where the repro goes: as asked for, or beside the recordings."""
+    output: Path | None = args.output
+    if output is None:
+        return common.new_recording(None, f"repro-{Path(program.target).stem}", force=False).with_suffix(".py")
+    if output.exists() and not args.force:
+        raise DynadiagError(f"{output} exists: give another name, or --force to overwrite it")
+    if not output.absolute().parent.is_dir():
+        raise DynadiagError(f"{output}: there is no folder {output.absolute().parent}")
+    return output
+
+
+def _recording(args: argparse.Namespace, program: Program) -> Path:
+    if args.resume is not None and args.recording is None:
+        return Path(args.resume)
+    return common.new_recording(args.recording, program.text, force=args.force)
+
+
+def _written(result: Result, output: Path) -> Result:
+    if not result.text:
+        return result
+    common.write_file(output, result.text.encode(), force=True)
+    return replace(result, repro=str(output))
+
+
+def _interrupted(interrupt: KeyboardInterrupt, output: Path, recording: Path, progress: Progress) -> int:
+    if isinstance(interrupt, Interrupted) and interrupt.result.text:
+        _written(interrupt.result, output)
+        size = interrupt.result.nodes_after
+        progress.say(f"interrupted: the best so far, {size} operations, not proved, is in {output}")
+    progress.say(f"go on with --resume {recording}")
+    return 130
+
+
+def _report(result: Result, program: Program, args: argparse.Namespace) -> None:
+    common.write_json(args.json, result_json(result, program.text))
+    if args.json != "-":
+        sys.stdout.write(result_text(result, common.style_for(sys.stdout)))
+        sys.stdout.flush()

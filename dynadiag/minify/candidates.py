@@ -1,0 +1,78 @@
+"""Candidates of a reduction and their trials: a graph with inputs, and the settings that it is compiled under."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dynadiag.minify.settings import Setting
+from dynadiag.trial import torch_private
+from dynadiag.trial.forking import forked
+from dynadiag.trial.graph import GraphCall, attempt
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.supervise import Limits
+
+__all__ = ["Surroundings", "Trials"]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a graph is compiled under. ``fallback_random`` has Inductor draw as eager does."""
+
+    settings: tuple[Setting, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dynamic: bool | None = None
+    fallback_random: bool = False
+
+    def key(self) -> str:
+        parts = [*(s.name for s in self.settings), *map(str, self.options.items()), self.dynamic, self.fallback_random]
+        return " ".join(map(str, parts))
+
+
+@dataclass(slots=True)
+class Trials:
+    """Makes trials of candidates, each in a fork, under one rung."""
+
+    backend: str | Callable[..., Any]
+    plan: Plan
+    limits: Limits
+    all_settings: tuple[Setting, ...]
+    use_threads: Callable[[], None]  # sets the program's own number of threads
+    accuracy: bool = False
+    backward: bool = False
+
+    def graph(self, module: GraphModule, inputs: Sequence[Any], around: Surroundings) -> Outcome:
+        """One graph, compiled and called."""
+        call = GraphCall(self.backend, around.options, around.dynamic, self.backward, self.accuracy)
+
+        def action() -> None:
+            self.use_threads()
+            self._undo(around.settings)
+            if around.fallback_random:
+                torch_private.same_random_numbers()
+            attempt(call, module, inputs)
+
+        return forked(action, self.plan, self.limits)
+
+    def text(self, source: str, rung: str | None = None) -> Outcome:
+        """A program given as source, in a process where nothing is as the user's program set it."""
+
+        def action() -> None:
+            torch.set_num_threads(len(os.sched_getaffinity(0)))
+            self._undo(())
+            torch_private.reset()
+            torch_private.bypass_caches()
+            exec(compile(source, "repro.py", "exec"), {"__name__": "__main__"})  # noqa: S102 - written by us just now
+
+        return forked(action, Plan(rung=rung), self.limits)
+
+    def _undo(self, kept: Sequence[Setting]) -> None:
+        for setting in self.all_settings:
+            if setting not in kept:
+                setting.undo()

@@ -1,0 +1,148 @@
+"""Watches the compiled graphs of a program in the process of a trial: which is compiled or called when it fails.
+
+A plan that records `CALLS` has each begin and end told. A plan with a task has the program run up to one call of one
+graph; there the reduction begins, and the program goes no further.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from dynadiag.minify import torch_private
+from dynadiag.minify.reducer import Capture, Task, reduce_here
+from dynadiag.minify.settings import Snapshot
+from dynadiag.minify.signs import CALLS, COMPARED_CALLS
+from dynadiag.trial import torch_private as trial_private
+from dynadiag.trial.accuracy import compared_call
+from dynadiag.trial.runtime import TRIAL
+
+__all__ = ["install"]
+
+_TOLD = 2000  # begins and ends; a failure after more calls than that is taken for one of the program's own
+
+
+@dataclass(slots=True)
+class _State:
+    graphs: itertools.count[int] = field(default_factory=itertools.count)
+    told: int = 0
+    task: Task | None = None
+    before: Snapshot | None = None
+
+
+_state = _State()
+
+
+def install() -> None:
+    """Puts the hooks into torch, once a process."""
+    torch_private.skip_in_dynamo(__file__)
+    torch_private.wrap_call_user_compiler(_call_user_compiler)
+    TRIAL.on_start(_start)
+
+
+def _start() -> None:
+    _state.graphs = itertools.count()
+    _state.task = Task.from_json(json.loads(TRIAL.plan.task)) if TRIAL.plan.task else None
+    if COMPARED_CALLS in TRIAL.plan.record:
+        trial_private.same_random_numbers()
+    if _state.task is not None:
+        _state.before = Snapshot.take()
+        _stay_with_one_thread(_state.task)
+
+
+def _stay_with_one_thread(task: Task) -> None:
+    """The program's own wish is kept for the trials: a process that ran a parallel region cannot be forked safely."""
+
+    def note(count: int) -> None:
+        task.threads = count
+
+    torch.set_num_threads(1)
+    task.set_threads = torch.set_num_threads
+    torch.set_num_threads = note
+    torch.get_num_threads = lambda: task.threads
+
+
+def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
+    number = next(_state.graphs)
+    task = _state.task
+    if task is None and not _watched():
+        return inner(output_graph, gm, *args, **kwargs)
+    backend = output_graph.compiler_fn
+    with _told("compile", number, 0):
+        compiled = inner(output_graph, gm, *args, **kwargs)
+    return functools.partial(_called, _Graph(number, gm, compiled, backend))
+
+
+@dataclass(slots=True)
+class _Graph:
+    number: int
+    module: torch.fx.GraphModule
+    compiled: Callable[..., Any]
+    backend: Any
+    calls: itertools.count[int] = field(default_factory=itertools.count)
+
+
+def _called(graph: _Graph, *args: Any) -> Any:
+    call = next(graph.calls)
+    task = _state.task
+    if task is not None and (task.graph, task.call) == (graph.number, call):
+        _state.task = None
+        assert _state.before is not None
+        reduce_here(Capture(graph.module, args, graph.backend, _state.before), task)
+    with _told("run", graph.number, call):
+        if COMPARED_CALLS in TRIAL.plan.record:
+            result = compared_call(graph.compiled, graph.module, args, {})
+        else:
+            result = graph.compiled(*args)
+    if _watched():
+        _watch_backward(graph.number, call, result)
+    return result
+
+
+def _watch_backward(number: int, call: int, result: Any) -> None:
+    begun: list[_Told] = []
+
+    def begin(_: Any) -> None:
+        begun.append(_told("backward", number, call))
+        begun[-1].__enter__()
+
+    def end(*_: Any) -> None:
+        if begun:
+            begun.pop().__exit__()
+
+    for node in torch_private.backward_nodes(pytree.tree_leaves(result)):
+        node.register_prehook(begin)
+        node.register_hook(end)
+
+
+def _watched() -> bool:
+    return CALLS in TRIAL.plan.record or COMPARED_CALLS in TRIAL.plan.record
+
+
+class _Told:
+    """Tells the begin, and the end where nothing was raised."""
+
+    def __init__(self, phase: str, number: int, call: int) -> None:
+        self._text = f"{phase} {number} {call}"
+
+    def __enter__(self) -> None:
+        self._send("begin")
+
+    def __exit__(self, kind: Any = None, *_: Any) -> None:
+        if kind is None:
+            self._send("end")
+
+    def _send(self, mark: str) -> None:
+        if _watched() and _state.told < _TOLD:
+            _state.told += 1
+            TRIAL.send("point", group=CALLS, key=f"{mark} {self._text}", name=self._text)
+
+
+_told = _Told

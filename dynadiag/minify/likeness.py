@@ -1,0 +1,22 @@
+"""Whether what was made small still fails as the program did."""
+
+from __future__ import annotations
+
+from dynadiag.trial.signature import Signature, normalise
+
+__all__ = ["akin"]
+
+
+def akin(found: Signature | None, sought: Signature) -> bool:
+    """Whether a graph by itself fails as the program did: the frames around it differ, the failure does not."""
+    if found is None or _kind(found) != _kind(sought):
+        return False
+    if found.kind != "exception":
+        return found.kind != "signal" or found.type == sought.type
+    if found.cause != sought.cause:
+        return False
+    return found.where == sought.where or normalise(found.message) == normalise(sought.message)
+
+
+def _kind(signature: Signature) -> str:
+    return "wrong_result" if signature.kind == "nan" else signature.kind

@@ -1,0 +1,245 @@
+"""From a program to a proved repro: its rung, the call of a graph that fails, the reduction, the text, the proof."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dynadiag.bisect.bisector import HOOKS as BISECT_HOOKS
+from dynadiag.bisect.bisector import Located, Options, locate
+from dynadiag.bisect.rows import outcome_from_json
+from dynadiag.bisect.search import Search
+from dynadiag.minify.proof import prove
+from dynadiag.minify.result import Result
+from dynadiag.minify.signs import CALLS, COMPARED_CALLS
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.task import run_task
+
+__all__ = ["HOOKS", "Interrupted", "Request", "minify"]
+
+HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
+_GRAPH = "graph "  # leads the candidate of a trial of a graph by itself, in a search's rows
+_OWN = ("exception", "exit")  # kinds of failure that a program's own comparison may have
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C. ``result`` holds the best so far, where there is any."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__()
+        self.result = result
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for. ``budget`` is seconds for the reduction."""
+
+    options: Options
+    output: Path
+    budget: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The failing call of a graph, by numbers, and the failure as it shows there."""
+
+    graph: int
+    call: int
+    phase: str
+    signature: Signature
+    accuracy: bool
+
+
+def minify(search: Search, request: Request) -> Result:
+    """Everything but writing the file. Raises `TargetError` where the target gives no program, and `Interrupted`."""
+    began = time.monotonic()
+    result = _Minimizer(search, request).run()
+    return replace(result, seconds=time.monotonic() - began, trials=search.rows.count)
+
+
+@dataclass(slots=True)
+class _Minimizer:
+    search: Search
+    request: Request
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> Result:
+        located = locate(self.search, self.request.options)
+        self.notes += located.notes
+        result = self._after(located)
+        facts = located.first.facts or {}
+        notes = dict.fromkeys([*self.notes, *result.notes, *self.search.runner.notes])
+        return replace(result, torch=facts.get("torch"), notes=tuple(notes), side_finds=tuple(self.search.side_finds))
+
+    def _after(self, located: Located) -> Result:
+        if located.verdict is not None:
+            verdict = located.verdict
+            return Result(verdict.verdict, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
+        assert located.climb is not None
+        assert located.climb.first is not None
+        assert located.climb.outcome is not None
+        rung, failure = located.climb.first, located.climb.outcome.signature
+        self.search.reference = failure
+        base = Result("reduced", rung=rung, failure=located.first.signature)
+        if rung == "eager":
+            return replace(base, verdict="dynamo")
+        place = self._place(rung)
+        if place is None:
+            return replace(base, verdict="no_call")
+        if place.accuracy:
+            base = replace(base, failure=place.signature)
+        return self._reduced(base, place, located)
+
+    def _plan(self, rung: str, *record: str) -> Plan:
+        options = self.request.options
+        return Plan(rung=rung, caches=False, record=record, tolerance=options.tolerance)
+
+    def _place(self, rung: str) -> _Place | None:
+        """Which call of which graph fails: one that began and did not end, or one whose results are wrong."""
+        if not self.request.options.accuracy:
+            outcome = self.search.trial(self._plan(rung, CALLS), "which graph fails")
+            found = _unfinished(outcome)
+            if found is not None and outcome.signature is not None:
+                return _Place(*found, outcome.signature, accuracy=False)
+            if outcome.signature is None or outcome.signature.kind not in _OWN:
+                return None
+            self.search.announce("no compiled graph fails by itself: looking for the one whose results are wrong")
+        outcome = self.search.trial(self._plan(rung, COMPARED_CALLS), "which graph is wrong", across_rungs=True)
+        found = _unfinished(outcome)
+        if found is None or outcome.signature is None:
+            return None
+        self.search.reference = outcome.signature
+        return _Place(*found, outcome.signature, accuracy=outcome.signature.kind in ("wrong_result", "nan"))
+
+    def _reduced(self, base: Result, place: _Place, located: Located) -> Result:
+        listener = _Listener(self.search)
+        plan = Plan(rung="eager", task=self._task(base, place, located, listener))
+        try:
+            printed = run_task(self.search.runner, plan, listener.hear)
+        except KeyboardInterrupt:
+            raise Interrupted(self._result(base, listener)) from None
+        if not listener.captured:
+            last = "".join(printed.strip().splitlines()[-1:])
+            self.notes.append(f"the failing call was not reached again with the graphs run uncompiled ({last})")
+            return replace(base, verdict="no_call")
+        result = self._result(base, listener)
+        return prove(self.search, self.request.output, result) if result.text else result
+
+    def _task(self, base: Result, place: _Place, located: Located, listener: _Listener) -> str:
+        limits = self.search.runner.limits
+        memo = listener.memo()
+        file = self.search.runner.scratch / "memo.json"
+        file.write_text(json.dumps(memo))
+        threads = (located.first.facts or {}).get("threads")
+        return json.dumps(
+            {
+                "graph": place.graph,
+                "call": place.call,
+                "phase": place.phase,
+                "rung": base.rung,
+                "accuracy": place.accuracy,
+                "threads": threads or self.search.runner.threads,
+                "seconds": limits.seconds,
+                "memory": limits.memory,
+                "reference": place.signature.to_json(),
+                "tolerance": self.request.options.tolerance,
+                "budget": self.request.budget,
+                "repeat": self.request.options.repeat,
+                "memo": str(file),
+            }
+        )
+
+    def _result(self, base: Result, listener: _Listener) -> Result:
+        if listener.repro is None:
+            if listener.not_shown is not None:
+                self.notes.append(f"the graph by itself {listener.not_shown}")
+            return replace(base, verdict="not_shown")
+        self.notes += listener.notes
+        data = listener.repro
+        return replace(
+            base,
+            text=str(data["text"]),
+            missing=tuple(data["missing"]),
+            nodes_before=int(data["before"]),
+            nodes_after=int(data["after"]),
+            inputs_after=int(data["inputs"]),
+            elements_after=int(data["elements"]),
+            minimal=bool(data["minimal"]),
+            cached=listener.cached,
+            reduced=Signature.from_json(data["signature"]),
+        )
+
+
+def _unfinished(outcome: Outcome) -> tuple[int, int, str] | None:
+    """(graph, call, phase) of the last begin without an end."""
+    open_: list[str] = []
+    for point in outcome.points:
+        mark, _, name = point.key.partition(" ")
+        if mark == "begin":
+            open_.append(name)
+        elif name in open_:
+            open_.remove(name)
+    if not open_:
+        return None
+    phase, graph, call = open_[-1].split()
+    return int(graph), int(call), phase
+
+
+class _Listener:
+    """What the process that reduces tells: rows of the search, and the repro in the end."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self.captured = False
+        self.repro: dict[str, Any] | None = None
+        self.not_shown: str | None = None
+        self.notes: list[str] = []
+        self.cached = 0
+
+    def memo(self) -> dict[str, bool]:
+        """Answers of an earlier search, which this one goes on with."""
+        rows = self._search.rows.earlier(_GRAPH)
+        found = {
+            candidate.removeprefix(_GRAPH): json.loads(outcome).get("status") for candidate, outcome in rows.items()
+        }
+        return {key: status == "same" for key, status in found.items()}
+
+    def hear(self, event: dict[str, Any]) -> None:
+        handler = getattr(self, f"_{event['event']}", None)
+        if handler is not None:
+            handler(event)
+
+    def _captured(self, event: dict[str, Any]) -> None:
+        self.captured = True
+        self._search.announce(f"the failing graph has {event['nodes']} operations; reducing it")
+
+    def _candidate(self, event: dict[str, Any]) -> None:
+        outcome = outcome_from_json(json.dumps(event["outcome"]))
+        self.cached = int(event.get("cached") or self.cached)
+        self._search.rows.add(_GRAPH + str(event["key"]), outcome, str(event["status"]))
+        self._search.tell(self._search.rows.count, self._label(event), str(event["status"]), outcome.seconds)
+
+    def _label(self, event: dict[str, Any]) -> str:
+        parts = [f"{event['stage']}: {event['size']} operations"]
+        if event.get("best") is not None:
+            parts.append(f"best {event['best']}")
+        if self.cached:
+            parts.append(f"{self.cached} cached")
+        if event.get("seconds_left") is not None:
+            parts.append(f"{event['seconds_left']:.0f} s left")
+        return ", ".join(parts)
+
+    def _not_shown(self, event: dict[str, Any]) -> None:
+        signature = event.get("signature")
+        self.not_shown = f"fails in another way: {signature['type']}" if signature else "does not fail"
+
+    def _note(self, event: dict[str, Any]) -> None:
+        self.notes.append(str(event["text"]))
+
+    def _repro(self, event: dict[str, Any]) -> None:
+        self.repro = event

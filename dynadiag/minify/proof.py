@@ -1,0 +1,73 @@
+"""The proof of a repro: a fresh interpreter with fresh caches shows the same failure, and the rungs below it pass."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from dynadiag.bisect.search import Search
+from dynadiag.minify.likeness import akin
+from dynadiag.minify.result import Result
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import RUNGS, Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.signature import Signature
+
+__all__ = ["prove"]
+
+
+def prove(search: Search, output: Path, result: Result) -> Result:
+    """The result with what running its text showed. The text is run from a scratch folder, not from ``output``."""
+    sought = result.reduced or result.failure
+    assert sought is not None
+    with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
+        file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
+        file.write_text(result.text)
+        with _runner(search, file, folder) as runner:
+            outcome = _run(search, runner, Plan(), "the repro in a fresh process")
+            proved = _shows(outcome, sought)
+            words = [f"in a fresh process with fresh caches it {'fails the same way' if proved else _ended(outcome)}"]
+            for rung in _below(result.rung) if proved else ():
+                outcome = _run(search, runner, Plan(rung=rung), f"the repro at {rung}")
+                proved = proved and outcome.passed
+                words.append(f"{rung}: {'passes' if outcome.passed else _ended(outcome)}")
+    return replace(result, proved=proved, proof=tuple(words))
+
+
+def _below(rung: str | None) -> Iterator[str]:
+    """The rungs under the failing one, nothing compiled first. `custom` is above all."""
+    yield from (r for r in RUNGS[: RUNGS.index(rung or "inductor")] if r not in ("triton", "inductor"))
+
+
+@contextmanager
+def _runner(search: Search, file: Path, folder: str) -> Iterator[Runner]:
+    """Fresh interpreters with a cache folder of their own, under the search's limits."""
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(Path(folder, "cache"))}
+    limits = search.runner.limits
+    with Runner(Program(str(file)), limits=limits, fresh_caches=True, environment=environment) as runner:
+        yield runner
+
+
+def _run(search: Search, runner: Runner, plan: Plan, label: str) -> Outcome:
+    outcome = runner.fresh(plan)
+    status = "pass" if outcome.passed else "fail"
+    search.rows.add(f"repro {plan.key()}", outcome, status)
+    search.tell(search.rows.count, label, status, outcome.seconds)
+    return outcome
+
+
+def _shows(outcome: Outcome, sought: Signature) -> bool:
+    if sought.kind in ("wrong_result", "nan"):
+        return outcome.signature is not None and outcome.signature.cause == "AssertionError"
+    return akin(outcome.signature, sought)
+
+
+def _ended(outcome: Outcome) -> str:
+    if outcome.passed:
+        return "passes"
+    found = outcome.signature
+    return f"fails with {found.type}: {''.join(found.message.splitlines()[:1])}" if found else f"{outcome.invalid}"

@@ -1,0 +1,238 @@
+"""The reduction itself, in a process of the program stopped at the failing call: each candidate is tried in a fork."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import torch
+from torch.fx import GraphModule
+
+from dynadiag.minify import torch_private
+from dynadiag.minify.candidates import Surroundings, Trials
+from dynadiag.minify.likeness import akin
+from dynadiag.minify.settings import Snapshot, changed
+from dynadiag.minify.writing import Written, write
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.runtime import TRIAL
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import Limits
+
+__all__ = ["Capture", "Task", "reduce_here"]
+
+_ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass(slots=True)
+class Task:
+    """What is to be reduced: one call of one graph, as the search above found it. ``memo`` is a file of answers."""
+
+    graph: int
+    call: int
+    phase: str  # "compile" | "run" | "backward"
+    rung: str
+    accuracy: bool
+    threads: int
+    seconds: float  # of one trial
+    memory: int
+    reference: Signature
+    tolerance: tuple[float, float] | None = None
+    budget: float | None = None
+    repeat: int = 1
+    memo: str | None = None
+    set_threads: Callable[[int], None] = field(default=torch.set_num_threads, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        data = {name: getattr(self, name) for name in self.__slots__ if name != "set_threads"}
+        return {**data, "reference": self.reference.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Task:
+        tolerance = tuple(data["tolerance"]) if data["tolerance"] else None
+        return cls(**{**data, "reference": Signature.from_json(data["reference"]), "tolerance": tolerance})
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A graph as Dynamo handed it over, with the inputs of the failing call."""
+
+    module: GraphModule
+    inputs: tuple[Any, ...]
+    backend: Any  # the program's own
+    before: Snapshot
+
+
+def reduce_here(capture: Capture, task: Task) -> NoReturn:
+    """Reduces, tells what it finds, and ends the process."""
+    sys.setrecursionlimit(10_000)
+    _Reducer(capture, task, _our_minifier()).run()
+    os._exit(0)
+
+
+def _our_minifier() -> ModuleType:
+    """The minifier package, whatever the program may have under that name: the program goes no further."""
+    for name in [n for n in sys.modules if n == "minifier" or n.startswith("minifier.")]:
+        del sys.modules[name]
+    sys.path.insert(0, str(_ROOT))
+    return importlib.import_module("minifier")
+
+
+class _Reducer:
+    def __init__(self, capture: Capture, task: Task, minifier: ModuleType) -> None:
+        self._capture = capture
+        self._task = task
+        self._minifier = minifier
+        self._stopped = False
+        crash = task.reference.kind == "signal"
+        self._settings = tuple(changed(capture.before, task.threads, crash=crash))
+        custom = task.rung == "custom"
+        self._trials = Trials(
+            backend=torch_private.innermost(capture.backend) if custom else task.rung,
+            plan=Plan(rung=task.rung, tolerance=task.tolerance),
+            limits=Limits(task.seconds, task.memory),
+            all_settings=self._settings,
+            use_threads=lambda: task.set_threads(task.threads),
+            accuracy=task.accuracy,
+            backward=task.phase == "backward",
+        )
+        self._around = Surroundings((), {})
+        self._reference = task.reference
+        self._last: Outcome | None = None
+        self._memo: dict[str, bool] = json.loads(Path(task.memo).read_text()) if task.memo else {}
+
+    def run(self) -> None:
+        signal.signal(signal.SIGINT, self._stop)
+        module, inputs = self._capture.module, list(self._capture.inputs)
+        self._tell("captured", nodes=_operations(module), settings=[s.name for s in self._settings])
+        whole = self._shown_by_itself(module, inputs)
+        if whole is None:
+            return
+        self._reference = whole.signature or self._reference
+        self._memo[f"whole {self._canonical(module, inputs)}"] = True
+        module, inputs, minimal = self._reduced(module, inputs, whole)
+        self._fewer_settings(module, inputs)
+        written = write(self._trials, self._capture.before, module, inputs, self._around, self._reference)
+        self._tell_result(written, module, inputs, minimal)
+
+    def _stop(self, *_: object) -> None:
+        """Asked to stop: from here on every candidate counts as passing, so that the search ends with what it has."""
+        self._stopped = True
+
+    def _tell(self, event: str, **data: Any) -> None:
+        TRIAL.send(event, **data)
+
+    def _canonical(self, module: GraphModule, inputs: list[Any]) -> str:
+        graphs = importlib.import_module("minifier.graphs")
+        return str(graphs.canonical(graphs.Case(module, tuple(inputs))))
+
+    def _shown_by_itself(self, module: GraphModule, inputs: list[Any]) -> Outcome | None:
+        """The first way of compiling the graph alone in which it fails as the program did. Static shapes first."""
+        options = torch_private.inductor_options(self._capture.backend)
+        options = options if self._task.rung == "inductor" else {}
+        symbolic = any(isinstance(v, int) for v in inputs)
+        outcome: Outcome | None = None
+        for dynamic in (None, True) if symbolic else (None,):
+            around = Surroundings(self._settings, options, dynamic, fallback_random=self._task.accuracy)
+            outcome = self._trials.graph(module, inputs, around)
+            self._row(
+                f"whole {dynamic}", "whole", _operations(module), outcome, akin(outcome.signature, self._reference)
+            )
+            if akin(outcome.signature, self._reference):
+                self._around = around
+                return outcome
+        self._tell("not_shown", signature=outcome.signature.to_json() if outcome and outcome.signature else None)
+        return None
+
+    def _reduced(self, module: GraphModule, inputs: list[Any], whole: Outcome) -> tuple[GraphModule, list[Any], bool]:
+        try:
+            reduction = self._minifier.reduce_graph(
+                module,
+                inputs,
+                self._fails,
+                budget=self._minifier.Budget(seconds=self._task.budget),
+                suspects=[[name] for name in whole.witness],
+                votes=self._task.repeat,
+                memo=self._memo,
+                progress=self._progress,
+            )
+        except self._minifier.ReductionError as error:
+            self._tell("note", text=f"the graph could not be reduced: {error}")
+            return module, inputs, False
+        return reduction.graph_module, reduction.inputs, reduction.minimal and not self._stopped
+
+    def _fails(self, module: GraphModule, inputs: list[Any]) -> bool:
+        if self._stopped:
+            return False
+        self._last = self._trials.graph(module, inputs, self._around)
+        return self._same(self._last)
+
+    def _same(self, outcome: Outcome) -> bool:
+        return outcome.against(self._reference) == "same"
+
+    def _progress(self, progress: Any) -> None:
+        outcome, self._last = self._last, None
+        if outcome is not None:
+            extra = {"best": progress.best, "cached": progress.hits, "seconds_left": progress.seconds_left}
+            self._row(progress.key, progress.stage, progress.size, outcome, progress.failed, **extra)
+
+    def _row(self, key: str, stage: str, size: int, outcome: Outcome, failed: bool, **extra: Any) -> None:
+        status = "same" if failed else outcome.against(self._reference)
+        shown = {**asdict(outcome), "points": (), "tail": outcome.tail[-1000:]}
+        self._tell("candidate", key=key, stage=stage, size=size, status=status, failed=failed, outcome=shown, **extra)
+
+    def _fewer_settings(self, module: GraphModule, inputs: list[Any]) -> None:
+        """Leaves out whatever of the program's settings and options the failure does not need: all, then one by one."""
+        if self._take(module, inputs, Surroundings((), {}, None)):
+            return
+        for setting in self._settings:
+            kept = tuple(s for s in self._around.settings if s is not setting)
+            self._take(module, inputs, replace(self._around, settings=kept))
+        for option in list(self._around.options):
+            rest = {k: v for k, v in self._around.options.items() if k != option}
+            self._take(module, inputs, replace(self._around, options=rest))
+        self._take(module, inputs, replace(self._around, dynamic=None))
+        self._take(module, inputs, replace(self._around, fallback_random=False))
+
+    def _take(self, module: GraphModule, inputs: list[Any], around: Surroundings) -> bool:
+        if around == self._around or self._stopped:
+            return False
+        key = f"settings {self._canonical(module, inputs)} {around.key()}"
+        failed = self._memo.get(key)
+        if failed is None:
+            graphs = importlib.import_module("minifier.graphs")
+            own = graphs.own(graphs.Case(module, tuple(inputs)))
+            outcome = self._trials.graph(own.module, list(own.inputs), around)
+            failed = self._same(outcome)
+            self._row(key, "settings", _operations(module), outcome, failed)
+        if failed:
+            self._around = around
+        return failed
+
+    def _tell_result(self, written: Written, module: GraphModule, inputs: list[Any], minimal: bool) -> None:
+        tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
+        self._tell(
+            "repro",
+            text=written.text,
+            missing=list(written.missing),
+            shown=written.shown,
+            before=_operations(self._capture.module),
+            after=_operations(module),
+            inputs=len(inputs),
+            elements=sum(t.numel() for t in tensors),
+            minimal=minimal,
+            stopped=self._stopped,
+            signature=self._reference.to_json(),
+        )
+
+
+def _operations(module: GraphModule) -> int:
+    return sum(node.op.startswith("call_") for node in module.graph.nodes)

@@ -1,0 +1,149 @@
+"""The text of a repro: a comment that says what it shows, what has to be set, a function, its inputs, and the call."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dynadiag.minify.candidates import Surroundings
+from dynadiag.trial.signature import Signature
+
+__all__ = ["Shown", "calls", "header"]
+
+_WIDTH = 100
+_PATH = re.compile(r"(?<![\w.])(?:/[\w.+@~-]+){2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the repro is to show, and of what kind the call is."""
+
+    rung: str
+    backend: str  # in source
+    signature: Signature
+    inputs: tuple[Any, ...]
+    single: bool  # the function returns one tensor
+    random: bool  # it draws random numbers
+    mutates: bool  # it changes its inputs
+    backward: bool
+
+
+def header(shown: Shown, lines: Sequence[str]) -> str:
+    """The comment at the top. No path of this machine gets into it."""
+    where = f", in {shown.signature.where}" if shown.signature.where else ""
+    message = next((line for line in shown.signature.message.splitlines() if line.strip()), "")
+    device = next((str(v.device.type) for v in shown.inputs if isinstance(v, torch.Tensor)), "cpu")
+    text = [
+        f"{shown.signature.kind} at {shown.rung}{where}",
+        f"{shown.signature.type}: {message}" if shown.signature.kind == "exception" else message,
+        f"torch {torch.__version__}, Python {platform.python_version()}, {device}",
+        *lines,
+    ]
+    return "\n".join(f"# {_plain(line)[:_WIDTH]}".rstrip() for line in text if line) + "\n"
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in _PATH.sub("<path>", text))
+
+
+def compiled(shown: Shown, around: Surroundings) -> str:
+    """The ``torch.compile`` expression, with no argument that is not needed."""
+    words = ["$function"]
+    if shown.backend != '"inductor"':
+        words.append(f"backend={shown.backend}")
+    if around.options:
+        words.append(f"options={dict(around.options)!r}")
+    if around.dynamic is not None:
+        words.append(f"dynamic={around.dynamic}")
+    return f"torch.compile({', '.join(words)})"
+
+
+def calls(shown: Shown, around: Surroundings) -> Iterator[str]:
+    """Call sites that may show the failure, the plainest first; which of them do is for a trial to say."""
+    call = compiled(shown, around)
+    if shown.signature.kind not in ("wrong_result", "nan"):
+        yield _backward(shown, call) if shown.backward else f"{call}($arguments)"
+    elif "uncompiled raises" in shown.signature.message:
+        yield _must_raise(shown, call)
+    elif "gradient" in shown.signature.message:
+        yield from _compared(shown, call, gradients=True)
+    else:
+        yield from _compared(shown, call, gradients=False)
+
+
+def _backward(shown: Shown, call: str) -> str:
+    if shown.single:
+        return f"{call}($arguments).sum().backward()"
+    return f"outputs = {call}($arguments)\ntorch.autograd.backward([out.sum() for out in outputs if out.requires_grad])"
+
+
+def _must_raise(shown: Shown, call: str) -> str:
+    found = re.search(r"uncompiled raises (\w+)", shown.signature.message)
+    kind = found.group(1) if found else "Exception"
+    return (
+        f"try:\n    result = {call}($arguments)\n"
+        f'except {kind} as error:\n    print("raises, as it does uncompiled:", error)\n'
+        f'else:\n    raise AssertionError(f"uncompiled it raises {kind}, compiled it returns {{result}}")'
+    )
+
+
+def _compared(shown: Shown, call: str, *, gradients: bool) -> Iterator[str]:
+    plain = shown.single and not (shown.mutates or shown.random or gradients)
+    if plain:
+        yield _plain_refereed(shown, call)
+        yield f"torch.testing.assert_close({call}($arguments), $function($arguments), equal_nan=True)"
+    yield _helper(shown, gradients) + _REFEREED.replace("@", call)
+    yield _helper(shown, gradients) + f"torch.testing.assert_close(run({call}), run($function), equal_nan=True)"
+
+
+def _plain_refereed(shown: Shown, call: str) -> str:
+    return (
+        f"expected, actual = $function($arguments), {call}($arguments)\n"
+        f"truth = $function({_wide(shown)})\n"
+        "allowed = 1e-5 + 10 * (expected - truth).abs()\n"
+        "assert ((actual - truth).abs() <= allowed).all(), "
+        'f"compiled: {actual}, eager: {expected}, in float64: {truth}"'
+    )
+
+
+def _helper(shown: Shown, gradients: bool) -> str:
+    """A function that runs another on copies of the inputs and gives all that it is to be compared by."""
+    last = {
+        (True, True): "    function(*inputs).sum().backward()\n    return [t.grad for t in inputs if t.requires_grad]",
+        (True, False): (
+            "    torch.autograd.backward([out.sum() for out in function(*inputs) if out.requires_grad])\n"
+            "    return [t.grad for t in inputs if t.requires_grad]"
+        ),
+        (False, True): "    return [function(*inputs), *inputs]",
+        (False, False): "    return [*function(*inputs), *inputs]",
+    }[gradients, shown.single]
+    seed = "    torch.manual_seed(0)\n" if shown.random else ""
+    return (
+        "def widened(t):\n"
+        "    return t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t\n\n\n"
+        "def run(function, wide=False):\n"
+        f"{seed}"
+        "    inputs = copy.deepcopy([$arguments])\n"
+        "    if wide:\n"
+        "        inputs = [widened(t) for t in inputs]\n"
+        f"{last}\n\n\n"
+    )
+
+
+_REFEREED = """for expected, actual, truth in zip(run($function), run(@), run($function, wide=True)):
+    allowed = 1e-5 + 10 * (expected - truth).abs()
+    assert ((actual - truth).abs() <= allowed).all(), f"compiled: {actual}, eager: {expected}, in float64: {truth}\""""
+
+
+def _wide(shown: Shown) -> str:
+    """The arguments with every floating-point one in float64."""
+    if not shown.inputs:
+        return ""
+    floating = all(isinstance(v, torch.Tensor) and v.is_floating_point() for v in shown.inputs)
+    each = "t.double()" if floating else "t.double() if t.is_floating_point() else t"
+    return f"*[{each} for t in ($arguments,)]"

@@ -1,0 +1,137 @@
+"""What a minimisation says in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dynadiag import __version__
+from dynadiag.render.clean import clean_line
+from dynadiag.render.json import SCHEMA, encode
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import hanging
+from dynadiag.trial.signature import Signature
+
+__all__ = ["EXIT_CODES", "Result", "result_json", "result_text"]
+
+EXIT_CODES = {
+    "passes": 3,
+    "fails_uncompiled": 4,
+    "flaky": 5,
+    "reduced": 6,  # 0 where it is proved
+    "no_call": 6,
+    "not_shown": 6,
+    "dynamo": 7,
+}
+_HEADS = {
+    "passes": "it does not fail",
+    "fails_uncompiled": "it fails without torch.compile too",
+    "flaky": "it fails, but not every time",
+    "no_call": "no call of a compiled graph could be found that fails by itself",
+    "not_shown": "the failing graph does not fail outside the program",
+    "dynamo": "it fails in Dynamo, before there is a graph that could be reduced",
+}
+_CURES = {
+    "dynamo": "`dynadiag bisect` names the frame; shorten that function by hand, with backend='eager'",
+    "flaky": "`--repeat 3` tries each candidate up to three times",
+    "fails_uncompiled": "mend that first: the compiler has no part in it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``verdict`` is ``reduced``, or why nothing was. ``failure`` is the program's, ``reduced`` the repro's.
+
+    ``proof`` says in words what was run to prove the text, ``missing`` what of the program's could not be carried.
+    """
+
+    verdict: str
+    rung: str | None = None
+    failure: Signature | None = None
+    reduced: Signature | None = None
+    text: str = ""
+    missing: tuple[str, ...] = ()
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    inputs_after: int | None = None
+    elements_after: int | None = None
+    minimal: bool = False
+    proved: bool = False
+    proof: tuple[str, ...] = ()
+    trials: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    torch: str | None = None
+    repro: str | None = None
+    notes: tuple[str, ...] = ()
+    side_finds: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.proved else EXIT_CODES[self.verdict]
+
+
+def result_json(result: Result, target: str) -> bytes:
+    """The contract's document, with what it says beyond under names of its own."""
+    failure = result.failure
+    return encode(
+        {
+            "schema": SCHEMA,
+            "dynadiag": __version__,
+            "torch": result.torch,
+            "target": target,
+            "verdict": result.verdict,
+            "rung": result.rung,
+            "failure": _failure(failure) if failure else None,
+            "nodes_before": result.nodes_before,
+            "nodes_after": result.nodes_after,
+            "inputs_after": result.inputs_after,
+            "elements_after": result.elements_after,
+            "trials": result.trials,
+            "cached": result.cached,
+            "seconds": round(result.seconds, 2),
+            "minimal": result.minimal,
+            "proved": result.proved,
+            "repro": result.repro,
+            "proof": list(result.proof),
+            "missing": list(result.missing),
+            "notes": list(result.notes),
+            "side_finds": list(result.side_finds),
+        }
+    )
+
+
+def _failure(signature: Signature) -> dict[str, Any]:
+    names = ("kind", "type", "message", "where")
+    return {name: getattr(signature, name) for name in names}
+
+
+def result_text(result: Result, style: Style) -> str:
+    """What was written and how it is known to be the same failure, or why there is nothing."""
+    lines = [_head(result, style)]
+    if result.text:
+        lines.append(
+            f"  {result.nodes_before} -> {result.nodes_after} operations, {result.inputs_after} inputs with "
+            f"{result.elements_after} elements{', 1-minimal' if result.minimal else ''}"
+        )
+    marked = [("missing", f"{text} cannot be carried into the repro") for text in result.missing]
+    marked += [("proof", text) for text in result.proof]
+    marked += [("help", _CURES[result.verdict])] if result.verdict in _CURES else []
+    marked += [("note", text) for text in result.notes]
+    marked += [("also met", text) for text in result.side_finds]
+    for mark, text in marked:
+        lines += hanging(f"  = {mark}: ", clean_line(text), style.columns)
+    if result.text:
+        lines += ["", result.text.rstrip()]
+    lines += ["", style.paint(f"{result.trials} trials, {result.cached} cached, in {result.seconds:.0f} s", "dim")]
+    return "\n".join(lines) + "\n"
+
+
+def _head(result: Result, style: Style) -> str:
+    if result.proved:
+        return (
+            style.paint("proved", "good") + f": {clean_line(str(result.repro))} fails at {result.rung} as the program"
+        )
+    if result.verdict == "reduced":
+        return style.paint("not proved", "error") + f": {clean_line(str(result.repro or 'no repro could be written'))}"
+    return style.paint(_HEADS[result.verdict], "error")

@@ -1,0 +1,179 @@
+"""What the program changed in torch before it compiled: what the failure may need, and a repro has to say.
+
+A snapshot of torch as it was before the program ran tells what is not as it was. Each difference is a `Setting`, with
+the line that makes it and a way to undo it in the process of a trial, so that trials tell which ones matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from dynadiag.minify import torch_private
+from dynadiag.minify.source import CannotCarryError, Carrier
+
+__all__ = ["Setting", "Snapshot", "changed", "source_of"]
+
+# What trials themselves set, and what has no bearing on what is compiled.
+_OURS = frozenset(
+    {
+        "fx_graph_cache",
+        "fx_graph_remote_cache",
+        "enable_autograd_cache",
+        "compile_threads",
+        "worker_start_method",
+        "fallback_random",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing that the program changed. ``write`` gives its line, with whatever that needs left to the carrier."""
+
+    name: str
+    write: Callable[[Carrier], str]
+    undo: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """torch before the program."""
+
+    configs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tables: dict[str, dict[Any, Any]] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
+
+    @classmethod
+    def take(cls) -> Snapshot:
+        return cls(
+            {module.__name__: module.get_config_copy() for module in torch_private.config_modules()},
+            {name: dict(table) for name, table in torch_private.lowering_tables()},
+            frozenset(name for name, _ in torch_private.foreign_functions()),
+        )
+
+    def known(self, value: Any) -> str | None:
+        """An expression for what a table of torch's held before."""
+        if not callable(value):
+            return None
+        for name, table in self.tables.items():
+            for key, entry in table.items():
+                if entry is value:
+                    return f"{name}[{Carrier().expression(key)}]"
+        return None
+
+
+def changed(before: Snapshot, threads: int, *, crash: bool) -> list[Setting]:
+    """Everything that is not as it was. ``threads`` is the number that the program runs with."""
+    return [
+        *_config_settings(before),
+        *_table_settings(before),
+        *_ambient(),
+        *_threads(threads, crash),
+    ]
+
+
+def source_of(settings: Sequence[Setting], before: Snapshot, operators: Sequence[str] = ()) -> str:
+    """The lines that make these settings and define these operators. Raises `CannotCarryError` for what has none."""
+    carrier = Carrier(before.known)
+    for name in operators:
+        carrier.operator(name)
+    lines = [setting.write(carrier) for setting in settings]
+    imports = [line for line in carrier.imports if line != "import torch"]
+    return "\n".join([*sorted(imports), *carrier.blocks, *lines])
+
+
+def _config_settings(before: Snapshot) -> list[Setting]:
+    found: list[Setting] = []
+    for module in torch_private.config_modules():
+        old = before.configs.get(module.__name__, {})
+        now = module.get_config_copy()
+        for key, value in now.items():
+            if key in old and key not in _OURS and _differs(old[key], value):
+                found.append(_config_setting(module, key, old[key], value))
+    return found
+
+
+def _differs(one: Any, other: Any) -> bool:
+    try:
+        return one is not other and not bool(one == other)
+    except (TypeError, ValueError, RuntimeError):  # the value of an option may be anything, also what has no ==
+        return True
+
+
+def _config_setting(module: Any, key: str, old: Any, value: Any) -> Setting:
+    def write(carrier: Carrier) -> str:
+        try:
+            text = carrier.expression(value)
+        except CannotCarryError as error:
+            raise CannotCarryError(f"{module.__name__}.{key}: {error}") from error
+        carrier.require(module.__name__)
+        return f"{module.__name__}.{key} = {text}"
+
+    return Setting(f"{module.__name__}.{key}", write, lambda: setattr(module, key, old))
+
+
+def _table_settings(before: Snapshot) -> list[Setting]:
+    return [
+        _table_setting(name, table, key, before.tables[name].get(key), table[key])
+        for name, table in torch_private.lowering_tables()
+        if name in before.tables
+        for key in table
+        if table[key] is not before.tables[name].get(key)
+    ]
+
+
+def _table_setting(name: str, table: dict[Any, Any], key: Any, old: Any, new: Any) -> Setting:
+    place = f"{name}[{Carrier().expression(key)}]"
+
+    def write(carrier: Carrier) -> str:
+        carrier.require(name.partition("[")[0].rpartition(".")[0])
+        return f"{place} = {carrier.expression(new)}"
+
+    def undo() -> None:
+        if old is None:
+            del table[key]
+        else:
+            table[key] = old
+
+    return Setting(place, write, undo)
+
+
+def _ambient() -> list[Setting]:
+    """State of torch outside the compiler's configuration, as it is where the graph is called."""
+    found: list[Setting] = []
+    if torch.get_default_dtype() is not torch.float32:
+        dtype = torch.get_default_dtype()
+        found.append(_line(f"torch.set_default_dtype({dtype})", lambda: torch.set_default_dtype(torch.float32)))
+    if torch.are_deterministic_algorithms_enabled():
+        undo: Callable[[], None] = lambda: torch.use_deterministic_algorithms(False)  # noqa: E731
+        found.append(_line("torch.use_deterministic_algorithms(True)", undo))
+    precision = torch.get_float32_matmul_precision()
+    if precision != "highest":
+        undo = lambda: torch.set_float32_matmul_precision("highest")  # noqa: E731
+        found.append(_line(f'torch.set_float32_matmul_precision("{precision}")', undo))
+    found += [_autocast(device) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    if not torch.is_grad_enabled():
+        found.append(_line("torch.set_grad_enabled(False)", lambda: torch.autograd.grad_mode.set_grad_enabled(True)))
+    return found
+
+
+def _autocast(device: str) -> Setting:
+    dtype = torch.get_autocast_dtype(device)
+    line = f'torch.set_autocast_dtype("{device}", {dtype})\ntorch.set_autocast_enabled("{device}", True)'
+    return _line(line, lambda: torch.set_autocast_enabled(device, False))
+
+
+def _threads(threads: int, crash: bool) -> list[Setting]:
+    """A crash in a parallel region is an exception, or nothing, with one thread: there the number is part of it."""
+    if threads == len(os.sched_getaffinity(0)) and not crash:
+        return []
+    return [_line(f"torch.set_num_threads({threads})", lambda: torch.set_num_threads(1))]
+
+
+def _line(line: str, undo: Callable[[], Any]) -> Setting:
+    return Setting(line, lambda _: line, undo)

@@ -1,0 +1,8 @@
+"""The names by which a search asks the hooks in a trial's process for what they tell."""
+
+from __future__ import annotations
+
+__all__ = ["CALLS", "COMPARED_CALLS"]
+
+CALLS = "call"  # recorded as a class of points: "begin run 0 3" and "end run 0 3", graph and call by number
+COMPARED_CALLS = "compared call"  # the same, and each call of a graph compared with its uncompiled self

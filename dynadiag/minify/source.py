@@ -1,0 +1,240 @@
+"""Values of the user's program as source that stands by itself: what a repro has to bring along.
+
+A function or class of the user's is carried with everything its source names: modules are imported, what torch has is
+named, tables and literals are written out, other functions and classes of his are carried in turn. What cannot be
+carried is refused by name; nothing is approximated.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import inspect
+import sys
+import textwrap
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from dynadiag.minify import torch_private
+
+__all__ = ["CannotCarryError", "Carrier"]
+
+_LITERALS = (bool, int, float, complex, str, bytes, type(None))
+
+
+class CannotCarryError(Exception):
+    """Something of the user's that has no source that could stand by itself. The message names it."""
+
+
+class Carrier:
+    """Collects the definitions that expressions need, each once, in an order in which they can be run.
+
+    ``known`` gives expressions for values that are what they were before the program changed anything.
+    """
+
+    def __init__(self, known: Callable[[Any], str | None] = lambda _: None) -> None:
+        self.imports: dict[str, None] = {}
+        self.blocks: list[str] = []
+        self._known = known
+        self._defined: dict[str, Any] = {}
+
+    def expression(self, value: Any) -> str:
+        """Python for a value. Raises `CannotCarryError`."""
+        if isinstance(value, _LITERALS):
+            return repr(value)
+        if isinstance(value, (list, tuple, set, frozenset, dict)):
+            return self._container(value)
+        known = self._known(value)
+        if known is not None:
+            return known
+        for way in (self._of_torch, self._import, self._operator, self._carried):
+            text = way(value)
+            if text is not None:
+                return text
+        raise CannotCarryError(_named(value))
+
+    def require(self, module: str) -> None:
+        self.imports[f"import {module}"] = None
+
+    def _container(self, value: Any) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{self.expression(k)}: {self.expression(v)}" for k, v in value.items()) + "}"
+        inner = ", ".join(self.expression(item) for item in value)
+        if isinstance(value, tuple):
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if isinstance(value, list):
+            return f"[{inner}]"
+        return f"{type(value).__name__}([{inner}])"
+
+    def _of_torch(self, value: Any) -> str | None:
+        if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+            return str(value)
+        if isinstance(value, torch.device):
+            return f'torch.device("{value}")'
+        if isinstance(value, torch._ops.OpOverload):
+            namespace, name = value._schema.name.split("::", 1)
+            return f"torch.ops.{namespace}.{name}.{value._overloadname}"
+        if isinstance(value, torch._ops.OpOverloadPacket):
+            return f"torch.ops.{value!s}"
+        return None
+
+    def _import(self, value: Any) -> str | None:
+        """A module, or what a module of torch or of Python has under its own name."""
+        if isinstance(value, types.ModuleType):
+            if not _is_shared(value.__name__):
+                raise CannotCarryError(f"the module {value.__name__}")
+            self.require(value.__name__)
+            return value.__name__
+        home, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        if not isinstance(home, str) or not isinstance(name, str) or not _is_shared(home):
+            return None
+        try:
+            found = functools.reduce(getattr, name.split("."), sys.modules[home])
+        except (AttributeError, KeyError):
+            return None
+        if found is not value:
+            return None
+        self.require(home)
+        return f"{home}.{name}"
+
+    def _operator(self, value: Any) -> str | None:
+        """What ``torch.library.custom_op`` makes of a function."""
+        name = getattr(value, "_qualname", None)
+        if not isinstance(name, str) or torch_private.opdef(name) is not value:
+            return None
+        return self.operator(name)
+
+    def operator(self, name: str) -> str:
+        """The user's operator ``namespace::op``, defined with what he registered for it. Raises `CannotCarryError`."""
+        definition = torch_private.opdef(name)
+        if definition is None:
+            raise CannotCarryError(f"the operator {name} (not defined by torch.library.custom_op)")
+        inner = definition._init_fn
+        if self._defined.get(inner.__name__) is definition:
+            return str(inner.__name__)
+        self._claim(inner.__name__, definition)
+        for function in (inner, *torch_private.registered_for(definition)):
+            if function is not None:
+                self._write(function)
+        return str(inner.__name__)
+
+    def _carried(self, value: Any) -> str | None:
+        if isinstance(value, functools.partial):
+            words = [self.expression(a) for a in value.args]
+            words += [f"{k}={self.expression(v)}" for k, v in value.keywords.items()]
+            self.require("functools")
+            return f"functools.partial({', '.join([self.expression(value.func), *words])})"
+        if isinstance(value, (types.FunctionType, type)):
+            name = value.__name__
+            if self._defined.get(name) is not value:
+                self._claim(name, value)
+                self._write(value)
+            return name
+        if isinstance(value, types.MethodType):
+            return f"{self.expression(value.__self__)}.{value.__name__}"
+        return self._instance(value)
+
+    def _instance(self, value: Any) -> str | None:
+        """An object of a class of the user's whose state is none, or what its constructor makes anew."""
+        kind = type(value)
+        if _is_shared(kind.__module__):
+            return None
+        state = getattr(value, "__dict__", {})
+        name = self.expression(kind)
+        if not state and all("__init__" not in vars(c) or _is_shared(c.__module__) for c in kind.__mro__):
+            return f"{name}()"
+        made = f"_{name.lower()}"
+        lines = [f"{made} = {name}.__new__({name})", f"{made}.__dict__.update({self.expression(dict(state))})"]
+        self._claim(made, value)
+        self.blocks.append("\n".join(lines))
+        return made
+
+    def _claim(self, name: str, value: Any) -> None:
+        if name in self._defined and self._defined[name] is not value:
+            raise CannotCarryError(f"two different things of the name {name}")
+        self._defined[name] = value
+
+    def _write(self, value: Any) -> None:
+        """The source of a function or class, after the definitions of what it names."""
+        source = _source(value)
+        spaces = _namespace(value)
+        for name in _free_names(source):
+            if name in self._defined or (hasattr(builtins, name) and name not in spaces):
+                continue
+            if name not in spaces:
+                continue  # bound when it runs, or never: then the original fails in the same way
+            self._bind(name, spaces[name])
+        self.blocks.append(source)
+
+    def _bind(self, name: str, value: Any) -> None:
+        if name == "torch":
+            self.require("torch")
+            return
+        text = self.expression(value)
+        if text == name:
+            return
+        self._claim(name, value)
+        if isinstance(value, types.ModuleType):
+            self.imports[f"import {text} as {name}"] = None
+        else:
+            self.blocks.append(f"{name} = {text}")
+
+
+def _is_shared(module: str) -> bool:
+    """Whether everybody who has torch has this module."""
+    top = module.partition(".")[0]
+    return top in ("torch", "triton", "numpy") or (top in sys.stdlib_module_names and top != "__main__")
+
+
+def _named(value: Any) -> str:
+    kind = type(value)
+    return f"{getattr(value, '__qualname__', None) or f'a {kind.__module__}.{kind.__qualname__}'}"
+
+
+def _source(value: Any) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(value)).rstrip() + "\n"
+    except (OSError, TypeError) as error:
+        raise CannotCarryError(f"{_named(value)} (its source cannot be read)") from error
+
+
+def _namespace(value: Any) -> Mapping[str, Any]:
+    """What the names in the source of a function or class stand for: globals, and what it closes over."""
+    functions = [value] if isinstance(value, types.FunctionType) else []
+    if isinstance(value, type):
+        functions = [m for m in vars(value).values() if isinstance(m, types.FunctionType)]
+        module = sys.modules.get(value.__module__)
+        spaces = dict(vars(module)) if module is not None else {}
+    else:
+        spaces = {}
+    for function in functions:
+        spaces |= function.__globals__
+        code, cells = function.__code__, function.__closure__ or ()
+        spaces |= {n: c.cell_contents for n, c in zip(code.co_freevars, cells, strict=True) if _filled(c)}
+    return spaces
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - reading an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+def _free_names(source: str) -> list[str]:
+    """The names that a definition reads and does not bind itself. Raises `CannotCarryError` for a lambda's line."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise CannotCarryError(f"a function in the middle of a line ({source.strip()[:60]})") from error
+    if not isinstance(tree.body[0], (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        raise CannotCarryError(f"a function without a name ({source.strip()[:60]})")
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return list(dict.fromkeys(node.id for node in names if node.id not in bound))

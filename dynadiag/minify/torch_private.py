@@ -1,0 +1,142 @@
+"""The private names of torch that the minifier's process leans on, in one place. Read in torch 2.11.0, 2.13.0, 2.15.0.
+
+All of this runs in the process of a trial, which is ours and ends with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dynadiag.trial.torch_private import skip_in_dynamo, wrap_call_user_compiler
+
+__all__ = [
+    "backward_nodes",
+    "config_modules",
+    "inductor_options",
+    "innermost",
+    "lines_of_code",
+    "lowering_tables",
+    "opdef",
+    "skip_in_dynamo",
+    "wrap_call_user_compiler",
+    "wrap_run_node",
+]
+
+_CONFIGS = (
+    "torch._inductor.config",
+    "torch._dynamo.config",
+    "torch._functorch.config",
+    "torch.fx.experimental._config",
+)
+_GRAPH_FILE = "<eval_with_key>"
+
+
+def config_modules() -> Iterator[ModuleType]:
+    """torch's configuration modules that are loaded."""
+    yield from (sys.modules[name] for name in _CONFIGS if name in sys.modules)
+
+
+def lowering_tables() -> Iterator[tuple[str, dict[Any, Any]]]:
+    """The tables that say how Inductor lowers and decomposes operators, each with its name in source."""
+    for module, name in (
+        ("torch._inductor.lowering", "lowerings"),
+        ("torch._inductor.decomposition", "decompositions"),
+        ("torch._decomp", "global_decomposition_table"),
+    ):
+        table = getattr(sys.modules.get(module), name, None)
+        if name == "global_decomposition_table" and table is not None:
+            for kind, inner in table.items():
+                yield f'{module}.{name}["{kind}"]', inner
+        elif table is not None:
+            yield f"{module}.{name}", table
+
+
+def innermost(backend: Any) -> Any:
+    """A backend under torch's wrappers: `_TorchCompileInductorWrapper`, or what the program gave."""
+    from torch._dynamo.eval_frame import innermost_backend
+
+    found = innermost_backend(backend)
+    return getattr(found, "compiler_fn", found)
+
+
+def inductor_options(backend: Any) -> dict[str, Any]:
+    """The options that a ``torch.compile`` call gave, its mode among them written out."""
+    return dict(getattr(innermost(backend), "config", None) or {})
+
+
+def backward_nodes(outputs: Any) -> list[Any]:
+    """The autograd nodes of compiled graphs that these tensors came out of."""
+    pending = [t.grad_fn for t in outputs if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+    found: dict[int, Any] = {}
+    for node in pending:
+        if "CompiledFunction" in node.name():
+            found.setdefault(id(node), node)
+        else:
+            pending.extend(n for n, _ in node.next_functions if n is not None and "CompiledFunction" in n.name())
+    return list(found.values())
+
+
+def wrap_run_node(failed: Callable[[Any], None]) -> None:
+    """Have ``failed(node)`` called with the node whose lowering raised."""
+    from torch._inductor.graph import GraphLowering
+
+    inner = GraphLowering.run_node
+
+    @functools.wraps(inner)
+    def run_node(self: Any, node: Any) -> Any:
+        try:
+            return inner(self, node)
+        except Exception:
+            failed(node)
+            raise
+
+    GraphLowering.run_node = run_node
+
+
+def lines_of_code(node: Any, module: GraphModule) -> list[str]:
+    """The names of the nodes of ``module`` whose lines of generated code a later node came from."""
+    numbers = getattr(module._code and module, "_lineno_map", None) or {}
+    ordered = [n.name for n in module.graph.nodes]
+    named: list[str] = []
+    for file, line in _stack(node.stack_trace or ""):
+        place = numbers.get(line)
+        if file.startswith(_GRAPH_FILE) and place is not None and place < len(ordered):
+            named.append(ordered[place])
+    return named
+
+
+def _stack(text: str) -> list[tuple[str, int]]:
+    import re
+
+    return [(file, int(line)) for file, line in re.findall(r'File "([^"]+)", line (\d+)', text)]
+
+
+def opdef(name: str) -> Any:
+    """What ``torch.library.custom_op`` made under this name (``namespace::op``), or None."""
+    from torch._library.custom_ops import OPDEFS
+
+    return OPDEFS.get(name)
+
+
+def foreign_functions() -> Iterator[tuple[str, FunctionType]]:
+    """Functions in torch's compiler modules that are not torch's own: somebody put them there. With their names."""
+    root = torch.__file__.removesuffix("__init__.py")
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(("torch._inductor", "torch._dynamo", "torch._functorch", "torch._decomp")):
+            continue
+        for attribute, value in list(vars(module).items()) if module is not None else ():
+            if isinstance(value, FunctionType) and not value.__code__.co_filename.startswith((root, "<")):
+                yield f"{name}.{attribute}", value
+
+
+def registered_for(definition: Any) -> list[Any]:
+    """The functions that the user registered for an operator of his: fake kernel, backward, other devices."""
+    functions = [definition._abstract_fn, definition._setup_context_fn, definition._backward_fn]
+    return [f for f in functions if f is not None]

@@ -1,0 +1,118 @@
+"""From a reduced graph to the text of a repro that was seen to fail, and to pass uncompiled, in a fork."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dynadiag.minify.candidates import Surroundings, Trials
+from dynadiag.minify.likeness import akin
+from dynadiag.minify.repro import Shown, calls, header
+from dynadiag.minify.settings import Snapshot, source_of
+from dynadiag.minify.source import CannotCarryError, Carrier
+from dynadiag.trial.signature import Signature
+
+__all__ = ["Written", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``missing`` names what could not be carried into the text; ``shown``: a fork of it failed as it should."""
+
+    text: str
+    missing: tuple[str, ...] = ()
+    shown: bool = False
+
+
+def write(
+    trials: Trials,
+    before: Snapshot,
+    module: GraphModule,
+    inputs: Sequence[Any],
+    around: Surroundings,
+    signature: Signature,
+) -> Written:
+    """The first text that shows the failure; where none does, the plainest, and what it lacks."""
+    emit = importlib.import_module("minifier.emit")
+    try:
+        backend, preamble = _carried(trials, before, module, around)
+    except CannotCarryError as error:
+        return Written("", (str(error),))
+    shown = _shown(trials, module, inputs, signature, backend)
+    first: str | None = None
+    for call in calls(shown, around):
+        try:
+            text = header(shown, ()) + emit.program(module, inputs, call=call, preamble=_with_copy(preamble, call))
+        except emit.EmitError as error:
+            return Written("", (str(error),))
+        first = first or text
+        if _fails_as_it_should(trials, text, signature):
+            return Written(text, shown=True)
+    return Written(first or "")
+
+
+def _carried(trials: Trials, before: Snapshot, module: GraphModule, around: Surroundings) -> tuple[str, str]:
+    """(the backend in source, everything that has to be set or defined before the function)."""
+    extra = ["import torch._inductor.config", "torch._inductor.config.fallback_random = True"]
+    lines = extra if around.fallback_random else []
+    if isinstance(trials.backend, str):
+        return f'"{trials.backend}"', "\n".join([*lines, source_of(around.settings, before, _operators(module))])
+    carrier = Carrier(before.known)
+    backend = carrier.expression(trials.backend)
+    imports = [line for line in carrier.imports if line != "import torch"]
+    rest = source_of(around.settings, before, _operators(module))
+    return backend, "\n".join([*imports, *lines, *carrier.blocks, rest])
+
+
+def _operators(module: GraphModule) -> list[str]:
+    """Operators of the user's in the graph, as ``namespace::op``."""
+    found: dict[str, None] = {}
+    for node in module.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        name = schema.name if schema is not None else getattr(node.target, "_qualified_op_name", "")
+        if "::" in name and name.partition("::")[0] not in ("aten", "prims", "prim", "higher_order", "inductor"):
+            found[name] = None
+    return list(found)
+
+
+def _shown(trials: Trials, module: GraphModule, inputs: Sequence[Any], signature: Signature, backend: str) -> Shown:
+    """What the function does when it is called, tried on copies."""
+    output = module.graph.output_node().args[0]
+    single = not isinstance(output, (tuple, list)) or len(output) == 1
+    mine, state = copy.deepcopy(list(inputs)), torch.get_rng_state()
+    try:
+        copy.deepcopy(module)(*mine)
+    except Exception:  # noqa: BLE001 - it may be the failure that the function raises uncompiled
+        random = mutates = False
+    else:
+        random = not torch.equal(state, torch.get_rng_state())
+        mutates = any(_changed(a, b) for a, b in zip(inputs, mine, strict=True))
+    finally:
+        torch.set_rng_state(state)
+    rung = str(trials.plan.rung)
+    return Shown(rung, backend, signature, tuple(inputs), single, random, mutates, trials.backward)
+
+
+def _changed(one: Any, other: Any) -> bool:
+    if not isinstance(one, torch.Tensor):
+        return False
+    return one.shape != other.shape or not torch.allclose(one, other, 0, 0, equal_nan=True)
+
+
+def _with_copy(preamble: str, call: str) -> str:
+    return f"import copy\n{preamble}" if "copy.deepcopy(" in call else preamble
+
+
+def _fails_as_it_should(trials: Trials, text: str, signature: Signature) -> bool:
+    outcome = trials.text(text)
+    if signature.kind in ("wrong_result", "nan"):
+        failed = outcome.signature is not None and outcome.signature.cause == "AssertionError"
+    else:
+        failed = akin(outcome.signature, signature)
+    return failed and trials.text(text, rung="uncompiled").passed

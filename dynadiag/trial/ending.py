@@ -1,0 +1,76 @@
+"""How a trial ended, put together from what its process reported and what its supervisor saw."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from dynadiag.trial.outcome import Outcome, Point
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import TargetError
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import Watched
+
+__all__ = ["outcome_of"]
+
+
+def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> Outcome:
+    """Puts together what the process reported and how it ended."""
+    end = next((e for e in seen.events if e["event"] == "end"), {})
+    unusable = next((str(e["message"]) for e in seen.events if e["event"] == "unusable"), None)
+    if unusable is not None:
+        raise TargetError(unusable)
+    return Outcome(
+        signature=_signature(seen, end, code, plan),
+        seconds=seen.seconds,
+        pid=pid,
+        exit_code=code,
+        invalid="out of memory" if seen.stopped == "memory" else None,
+        witness=_witness(seen),
+        lines=tuple((str(file), int(line)) for file, line in end.get("lines", ())),
+        points=tuple(Point.from_json(e) for e in seen.events if e["event"] == "point"),
+        facts=_merged_facts(seen, end),
+        notes=_notes(seen, end, plan),
+        tail=printed,
+    )
+
+
+def _witness(seen: Watched) -> tuple[str, ...]:
+    """What the failure names: the node that was being lowered first, then what stands in its text."""
+    nodes = [str(e["name"]) for e in seen.events if e["event"] == "witness"]
+    told = [str(name) for e in seen.events for name in e.get("witness", ())]
+    return tuple(dict.fromkeys([*nodes[:1], *told]))
+
+
+def _merged_facts(seen: Watched, end: dict[str, Any]) -> dict[str, Any]:
+    backends = [str(e["name"]) for e in seen.events if e["event"] == "backend"]
+    facts = dict(end.get("facts") or {})
+    return {**facts, "backends": [*facts.get("backends", ()), *backends]}
+
+
+def _notes(seen: Watched, end: dict[str, Any], plan: Plan) -> tuple[str, ...]:
+    notes = [str(e["text"]) for e in seen.events if e["event"] == "note"]
+    if plan.accuracy and end.get("failure"):
+        message = str(end["failure"]["message"]).strip().splitlines()
+        notes.append(f"the program itself ended with {end['failure']['type']}: {''.join(message[:1])}")
+    return tuple(notes)
+
+
+def _signature(seen: Watched, end: dict[str, Any], code: int, plan: Plan) -> Signature | None:
+    rung = plan.rung
+    if seen.stopped == "hang":
+        return Signature("hang", "timeout", "did not end in time", rung=rung)
+    if seen.stopped == "memory":
+        return Signature("memory", "memory", "used more memory than the machine has free", rung=rung)
+    wrong = next((e for e in seen.events if e["event"] == "wrong"), None)
+    if wrong is not None:
+        return Signature.from_json({**wrong["failure"], "rung": rung})
+    if code < 0:
+        return Signature("signal", signal.Signals(-code).name, f"killed by {signal.Signals(-code).name}", rung=rung)
+    if plan.accuracy and end:
+        return None  # the program's own comparisons are reported, not obeyed
+    if end.get("failure"):
+        return Signature.from_json({**end["failure"], "rung": rung})
+    if code != 0:
+        return Signature("exit", str(code), f"exit code {code}", rung=rung)
+    return None

@@ -1,0 +1,56 @@
+"""One compiled call of a graph on given inputs: what a trial of the minifier does, in the process of the trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from dynadiag.trial import torch_private
+from dynadiag.trial.accuracy import compared_call
+
+__all__ = ["GraphCall", "attempt", "differentiate"]
+
+_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCall:
+    """How a graph is compiled and what is asked of it.
+
+    ``backend`` is a name or the program's own function. ``accuracy`` compares the call with its uncompiled self, else
+    the call is only made, and differentiated where ``backward``.
+    """
+
+    backend: str | Callable[..., Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dynamic: bool | None = None
+    backward: bool = False
+    accuracy: bool = False
+
+
+def attempt(call: GraphCall, function: Callable[..., Any], inputs: Sequence[Any]) -> None:
+    """Compiles and calls ``function``, with no compiler cache. What that raises, it raises.
+
+    Where ``accuracy`` finds a wrong result it ends the process, as `compared_call` does.
+    """
+    torch_private.reset()
+    torch_private.bypass_caches()
+    compiled = torch.compile(function, backend=call.backend, options=dict(call.options) or None, dynamic=call.dynamic)
+    torch.manual_seed(_SEED)
+    if call.accuracy:
+        compared_call(compiled, function, tuple(inputs), {})
+        return
+    result = compiled(*inputs)
+    if call.backward:
+        differentiate(result)
+
+
+def differentiate(result: Any) -> None:
+    """The backward pass of the sum of everything that can be differentiated."""
+    leaves = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    if leaves:
+        torch.autograd.backward([leaf.sum() for leaf in leaves])
