@@ -236,13 +236,14 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=1.5, help="oracle calls for torch's, as a multiple of ours")
     parser.add_argument("--seconds", type=float, default=4.0, help="CPU seconds for torch's, for each graph")
     parser.add_argument("--only", help="dag, chain or transformer")
+    parser.add_argument("--largest", type=int, default=5000, help="leave out graphs of more nodes")
     options = parser.parse_args()
     torch.manual_seed(0)
     head = f"{'calls':>24} {'nodes':>9} {'sizes':>9} {'CPU s':>7}"
     print(f"{'graph':<11} {'size':>5} {'k':>2} {'':<9} | {'ours':<52} | torch's\n{'':<31}| {head} | {head}")
     wrong = 0
     for kind, size, count, together, make, seeds in cases(options.seeds):
-        if options.only and kind != options.only:
+        if (options.only and kind != options.only) or size > options.largest:
             continue
         mine, other = [], []
         for seed in seeds:

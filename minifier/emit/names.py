@@ -36,7 +36,7 @@ class Names:
     def of_input(self, name: str) -> str:
         """The user's name where torch kept it; a letter where it made one up, or where the name is an operation's."""
         local = _LOCAL.match(name)
-        wanted = re.sub(r"(_+\d+)+$", "", local.group(1)) if local else name
+        wanted = re.sub(r"(_+\d+)+$", "", local.group(1) if local else name)
         if _MADE_UP.match(name) or (not local and _is_operation(name)) or not self._usable(wanted):
             return self.free(next((letter for letter in _INPUTS if letter not in self._taken), "x"))
         return self.free(wanted)

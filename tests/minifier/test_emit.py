@@ -22,7 +22,7 @@ _CALL = "result = $function($arguments)\narguments = [$arguments]"
 
 
 def _run(source: str) -> dict[str, Any]:
-    scope: dict[str, Any] = {"__name__": "repro"}
+    scope: dict[str, Any] = {"__name__": "__main__"}
     with torch.random.fork_rng():
         exec(compile(source, "repro.py", "exec"), scope)
     return scope
