@@ -29,6 +29,8 @@ RECOMPILE_EMITTER = (
     "get_and_maybe_log_recompilation_reasons",
     "frame",
 )  # guards.py: artifact recompile_reasons
+# graph.py of Inductor: inductor_output_code; `self` is the lowered graph
+CODE_EMITTER = ("_compile_to_module_lines", "wrapper_code")
 
 # Functions whose `self` is Dynamo's interpreter of one user frame, with `f_code` and `current_instruction`.
 TRANSLATOR_FRAMES = frozenset({"run", "step", "inline_call_"})
@@ -215,3 +217,51 @@ def release(listener: logging.Handler) -> None:
     if not rest:
         del logger.__dict__["_listeners"]
         logger.__class__ = logging.Logger  # type: ignore[assignment]  # what it was
+
+
+def lowered_graph(start: FrameType | None) -> Any:
+    """The lowered graph (``GraphLowering``) whose code is being handed over, or None where it came out of a cache."""
+    function, local = CODE_EMITTER
+    frame, distance = start, 0
+    while frame is not None and distance < _MAX_EMITTER_DISTANCE:
+        if frame.f_code.co_name == function and "/torch/_inductor/" in frame.f_code.co_filename:
+            return frame.f_locals.get("self") if local in frame.f_locals else None
+        frame, distance = frame.f_back, distance + 1
+    return None
+
+
+def scheduled(lowered: Any) -> list[list[Any]]:
+    """The scheduler's nodes in the order of the generated code, each as the operations that are fused in it."""
+    return [list(node.get_nodes()) for node in lowered.scheduler.nodes]
+
+
+def provenance(node: Any) -> tuple[list[str], list[str], str | None, list[str]]:
+    """Buffers that an operation of the scheduler writes and reads, the node that it is, the nodes that went into it.
+
+    A buffer that is a mutated input has the input's name among the outputs as well.
+    """
+    outputs = [name for output in node.get_outputs() for name in (output.get_name(), *output.get_mutations())]
+    reads = sorted({dependency.name for dependency in node.read_writes.reads})
+    origin = node.node.get_origin_node()
+    origins = sorted(one.name for one in node.node.get_origins())
+    return outputs, reads, None if origin is None else origin.name, origins
+
+
+def fallback_reason(node: Any) -> str | None:
+    """Why an operation of the scheduler is a call into ATen by way of Inductor's fallback; None where it is none."""
+    if type(node.node).__name__ != "FallbackKernel":
+        return None
+    from torch._inductor import lowering
+
+    known = lowering.fallbacks
+    operator = getattr(node.node, "op_overload", None)
+    listed = operator in known or getattr(operator, "overloadpacket", None) in known
+    return "Inductor has no lowering of it" if listed else "its lowering calls ATen for these arguments"
+
+
+def dynamo_nodes(node: Any) -> list[str]:
+    """The names of the nodes of Dynamo's graph that a node of a later graph was made from (of backward ones too)."""
+    found = [source.name for source in node.meta.get("from_node") or ()]
+    for key in ("source_fn_stack", "fwd_source_fn_stack"):
+        found = found or [pair[0] for pair in (node.meta.get(key) or ())[-1:]]
+    return [name for name in found if isinstance(name, str)]

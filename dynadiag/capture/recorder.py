@@ -208,6 +208,13 @@ def _recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameTy
         recorder.append("recompile", {**_code(frame.f_code), "failures": failures}, metadata)
 
 
+def _origins(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if (lowered := torch_private.lowered_graph(emitter)) is not None:
+        from dynadiag.capture import origins
+
+        recorder.append("origins", {}, metadata, origins.describe(lowered))
+
+
 _PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "dynamo_start": _start,
     "dynamo_graph_break_reason": _break,
@@ -215,4 +222,5 @@ _PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "dynamo_output_graph": _graph,
     "dynamo_cpp_guards_str": _guards,
     "recompile_reasons": _recompile,
+    "inductor_output_code": _origins,
 }

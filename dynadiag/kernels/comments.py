@@ -1,0 +1,73 @@
+"""The comments that Inductor writes above kernels and calls: which nodes they were made of.
+
+::
+
+    # Topologically Sorted Source Nodes: [h, linear], Original ATen: [aten.native_layer_norm, aten.addmm]
+    # Source node to ATen node mapping:
+    #   h => add, add_1
+    # Graph fragment:
+    #   %primals_1 : Tensor "f32[2]" = PlaceHolder[target=primals_1]
+    #   %add : Tensor "f32[2]"[num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (...), kwargs = {})
+    #   return %add
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+__all__ = ["Comment", "Comments"]
+
+_SOURCES = re.compile(
+    r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[([^\]]*)\], Original ATen: \[([^\]]*)\]"
+)
+_MAPPED = re.compile(r"^\s*#   (\w+) => (.*)$")
+_FRAGMENT = re.compile(r"^\s*#   %(\w+) :.*? = (\w+)\[target=")
+_RETURN = re.compile(r"^\s*#   return (.*)$")
+
+
+@dataclass(slots=True)
+class Comment:
+    """What one says. ``sources`` are Dynamo's nodes, ``nodes`` and ``reads`` those of the graph that was lowered."""
+
+    line: int
+    sources: tuple[str, ...]
+    aten: tuple[str, ...]
+    made: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    nodes: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    returns: list[str] = field(default_factory=list)
+
+
+class Comments:
+    """Collects the comment above the next statement."""
+
+    def __init__(self) -> None:
+        self._comment: Comment | None = None
+
+    def take(self, line: str, number: int) -> bool:
+        """Whether a line is a comment; what it says is kept."""
+        if not line.lstrip().startswith("#"):
+            return False
+        if found := _SOURCES.match(line):
+            self._comment = Comment(number, _list(found[1]), _list(found[2]))
+        elif self._comment is not None:
+            self._detail(self._comment, line)
+        return True
+
+    def _detail(self, comment: Comment, line: str) -> None:
+        if found := _MAPPED.match(line):
+            comment.made[found[1]] = _list(found[2])
+        elif found := _FRAGMENT.match(line):
+            (comment.reads if found[2] == "PlaceHolder" else comment.nodes).append(found[1])
+        elif found := _RETURN.match(line):
+            comment.returns.extend(one.lstrip("%") for one in _list(found[1]))
+
+    def end(self) -> Comment | None:
+        """The comment of the statement that has come, once."""
+        comment, self._comment = self._comment, None
+        return comment
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

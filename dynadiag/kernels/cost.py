@@ -1,0 +1,197 @@
+"""Estimates of what a kernel moves and computes, from the sizes of its inputs and outputs.
+
+Bytes: each buffer that is read counts once, and each that is written: what must move if the caches were perfect. Where
+only a part of a buffer is used, the figure is too high by the rest. Operations: one an element for pointwise nodes (a
+transcendental function counts as one), one an input element for a reduction, and the products' own formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dynadiag.kernels.dataflow import roles
+from dynadiag.kernels.module import Call, Module, base
+from dynadiag.kernels.printed import PrintedGraph, PrintedNode, Tensor
+from dynadiag.kernels.text import size
+
+__all__ = ["Cost", "bound", "cost_of"]
+
+_REDUCTIONS = ("sum", "mean", "var_mean", "var", "amax", "amin", "max", "min", "prod", "any", "all", "argmax", "argmin",
+               "cumsum", "cumprod", "logsumexp", "norm", "std")  # fmt: skip
+_DTYPES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
+           "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16}  # fmt: skip
+
+
+_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "addmv", "mv")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Bytes read and written, floating-point operations; None where a size is not known."""
+
+    read: int | None = None
+    written: int | None = None
+    flops: int | None = None
+
+    @property
+    def moved(self) -> int | None:
+        """Bytes read and written together."""
+        return None if self.read is None or self.written is None else self.read + self.written
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations a byte."""
+        return self.flops / self.moved if self.moved and self.flops is not None else None
+
+
+def bound(cost: Cost, balance: float | None) -> str | None:
+    """What limits a kernel on a device that can do `balance` operations in the time of moving a byte.
+
+    "memory" below it, "compute" above, None where either is not known (the roofline model, Williams et al. 2009).
+    """
+    if balance is None or cost.intensity is None:
+        return None
+    return "memory" if cost.intensity < balance else "compute"
+
+
+def cost_of(
+    module: Module,
+    call: Call,
+    nodes: Sequence[str],
+    graph: PrintedGraph,
+    hints: Mapping[str, int],
+    *,
+    products: bool = True,
+) -> Cost:
+    """The estimates for one call that computes `nodes`.
+
+    Without `products`, matrix products, convolutions and attention among the nodes count nothing: a generated kernel
+    that is no template only puts their arguments in order.
+    """
+    chosen = [graph.nodes[name] for name in nodes if name in graph.nodes]
+    computing = [node for node in chosen if node.computes]
+    flops = _total(_flops(node, graph, hints) for node in computing if products or not _is_product(node))
+    flops = flops if chosen else None
+    if call.generated:
+        return Cost(*_moved(module, call, hints), flops)
+    return Cost(*_crossing(computing or chosen, graph, hints), flops)
+
+
+def _moved(module: Module, call: Call, hints: Mapping[str, int]) -> tuple[int | None, int | None]:
+    """Bytes that a generated kernel reads and writes: its buffers."""
+    role = roles(module, call)
+    fresh = {name for name in role.both if _is_first(module, call, name)}
+    reads = dict.fromkeys([*role.reads, *(name for name in role.both if name not in fresh)])
+    writes = dict.fromkeys([*role.writes, *role.both])
+    return _total(_bytes(module, name, hints) for name in reads), _total(_bytes(module, name, hints) for name in writes)
+
+
+def _is_first(module: Module, call: Call, name: str) -> bool:
+    """Whether a buffer that is changed in place was made by the call itself: nobody had its memory before."""
+    before = {after: old for old, after in module.reuses.items()}.get(name, name)
+    for one in module.calls:
+        if one.line >= call.line:
+            break
+        if before in one.outputs or any(base(argument) == before for argument in one.arguments):
+            return False
+    return name in module.reuses.values()
+
+
+def _bytes(module: Module, name: str, hints: Mapping[str, int]) -> int | None:
+    buffer = module.buffers.get(name)
+    if buffer is None:
+        return None
+    width = _DTYPES.get((buffer.dtype or "").removeprefix("torch."), 4)
+    count = width
+    for expression in buffer.sizes:
+        value = size(expression, hints)
+        if value is None:
+            return None
+        count *= value
+    return count
+
+
+def _crossing(
+    nodes: Sequence[PrintedNode], graph: PrintedGraph, hints: Mapping[str, int]
+) -> tuple[int | None, int | None]:
+    """Bytes of what a library's call is given and gives: the values that cross the border of its nodes."""
+    inside = {node.name for node in nodes}
+    given = {source for node in nodes for source in node.inputs if graph.root(source) not in inside}
+    made = {node.name for node in nodes if not inside.intersection(graph.users.get(node.name, ()))}
+    return _total(_value(graph, name, hints) for name in given), _total(_value(graph, name, hints) for name in made)
+
+
+def _value(graph: PrintedGraph, name: str, hints: Mapping[str, int]) -> int | None:
+    node = graph.nodes[name]
+    if node.tensor is not None:
+        count = node.tensor.elements(hints)
+        return None if count is None else count * node.tensor.item_size
+    items = [graph.nodes[user] for user in graph.users.get(name, ()) if graph.nodes[user].operator == "getitem"]
+    return _total(_value(graph, item.name, hints) for item in items)
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> int | None:
+    """The operations of one node."""
+    inputs = [graph.nodes[name].tensor for name in node.inputs]
+    tensors = [tensor for tensor in inputs if tensor is not None]
+    name = node.operator
+    if name in _PRODUCTS:
+        return _product(node, tensors, hints, bias=name in ("addmm", "baddbmm"))
+    if "scaled_dot_product" in name:
+        return _attention(tensors, hints, backward="backward" in name)
+    if name == "convolution":
+        return _convolution(node, tensors, hints)
+    if name in _REDUCTIONS:
+        return tensors[0].elements(hints) if tensors else None
+    return _own(node, graph, hints)
+
+
+def _is_product(node: PrintedNode) -> bool:
+    name = node.operator
+    return name in _PRODUCTS or "scaled_dot_product" in name or name.startswith("convolution")
+
+
+def _own(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> int | None:
+    if node.tensor is not None:
+        return node.tensor.elements(hints)
+    items = [graph.nodes[user].tensor for user in graph.users.get(node.name, ())]
+    counts = [item.elements(hints) for item in items if item is not None]
+    return _total(counts) if counts else 0
+
+
+def _product(node: PrintedNode, tensors: Sequence[Tensor], hints: Mapping[str, int], *, bias: bool) -> int | None:
+    """2 m n k: the result has m n elements, the first factor's rows k."""
+    factors = tensors[1:] if bias and len(tensors) > 2 else tensors
+    if not factors or not factors[0].sizes or node.tensor is None:
+        return None
+    inner, outer = size(factors[0].sizes[-1], hints), node.tensor.elements(hints)
+    return None if inner is None or outer is None else 2 * inner * outer
+
+
+def _attention(tensors: Sequence[Tensor], hints: Mapping[str, int], *, backward: bool) -> int | None:
+    """Two products of (b, h, q, d) with (b, h, k, d): 4 b h q k d; backward five of them (FlashAttention, 2022)."""
+    shaped = [tensor for tensor in tensors if len(tensor.sizes) == 4]
+    query, key = (shaped[1:3] if backward else shaped[:2]) if len(shaped) > (2 if backward else 1) else (None, None)
+    if query is None or key is None:
+        return None
+    queries, keys = query.elements(hints), size(key.sizes[2], hints)
+    return None if queries is None or keys is None else (10 if backward else 4) * queries * keys
+
+
+def _convolution(node: PrintedNode, tensors: Sequence[Tensor], hints: Mapping[str, int]) -> int | None:
+    """Two operations for each element of the result and each element of one output channel's filter."""
+    if node.tensor is None or len(tensors) < 2 or not tensors[1].sizes:
+        return None
+    weights, channels = tensors[1].elements(hints), size(tensors[1].sizes[0], hints)
+    outer = node.tensor.elements(hints)
+    return None if not weights or not channels or outer is None else 2 * outer * (weights // channels)

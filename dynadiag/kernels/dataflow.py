@@ -1,0 +1,211 @@
+"""Which nodes each call computes, from the two texts alone: the generated code and the graph it was made of.
+
+For logs without our recorder, and for code out of a cache. Buffers are identified with nodes wherever the texts allow
+no doubt or little: inputs by their names, outputs by their place in the return, library calls by operator and
+arguments. What lies between the buffers that a kernel reads and those that it writes is what it computes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dynadiag.kernels.module import Call, Module, base
+from dynadiag.kernels.operations import slice_back
+from dynadiag.kernels.printed import PrintedGraph
+
+__all__ = ["Roles", "infer", "roles"]
+
+_READ = re.compile(r"\bin_ptr|^const [^*]*\*")
+_WRITTEN = re.compile(r"\bout_ptr")
+_BOTH = re.compile(r"\bin_out_ptr")
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The buffers of a call by what it does with them. What it changes in place is in ``both``."""
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    both: tuple[str, ...]
+
+
+def roles(module: Module, call: Call) -> Roles:
+    """What a call reads and writes, by the names of its parameters; a library's by its arguments and results."""
+    definition = module.definitions.get(call.kernel)
+    if definition is None:
+        given = [base(one) for one in call.arguments if not one.startswith("out=")]
+        return Roles(_once(given), call.outputs, ())
+    reads, writes, both = [], [], []
+    for parameter, argument in zip(definition.parameters, call.arguments, strict=False):
+        name = base(argument)
+        if _BOTH.search(parameter):
+            both.append(name)
+        elif _WRITTEN.search(parameter):
+            writes.append(name)
+        elif _READ.search(parameter):
+            reads.append(name)
+        elif name in module.buffers and definition.language != "cpp":  # a kernel of the user's own
+            (both if parameter.split(":")[0].strip() in definition.mutated else reads).append(name)
+    return Roles(_once(reads), _once(writes), _once(both))
+
+
+def _once(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+def infer(module: Module, graph: PrintedGraph) -> dict[int, tuple[str, ...]]:
+    """The nodes of each call, by its place in ``module.calls``; calls that nothing is known of are left out."""
+    flow = _Flow(module, graph)
+    flow.identify()
+    order = {name: place for place, name in enumerate(graph.nodes)}
+    found: dict[int, tuple[str, ...]] = {}
+    for place, call in enumerate(module.calls):
+        nodes = flow.computed(place, call)
+        if nodes:
+            found[place] = tuple(sorted(nodes, key=lambda name: order.get(name, len(order))))
+    return found
+
+
+class _Flow:
+    """One reading of the two texts: which node each buffer is."""
+
+    def __init__(self, module: Module, graph: PrintedGraph) -> None:
+        self._module, self._graph = module, graph
+        self._roles = [roles(module, call) for call in module.calls]
+        self._before = {after: name for name, after in module.reuses.items()}
+        self._node: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._claimed: dict[str, set[str]] = {}  # buffer without a node -> nodes of the call that wrote it
+
+    def identify(self) -> None:
+        """Find the node of as many buffers as the texts name."""
+        graph, module = self._graph, self._module
+        self._node.update({name: name for name, node in graph.nodes.items() if not node.target})
+        for buffer, node in zip(module.returns, graph.returns, strict=False):
+            if buffer and node:
+                self._is(buffer, graph.root(node))
+        for _ in range(2):  # what a later call tells of its arguments helps with an earlier one
+            for call, role in zip(module.calls, self._roles, strict=True):
+                if not call.generated:
+                    self._library(call, role)
+            for name, (source, index) in module.items.items():
+                self._item(name, source, index)
+        self._comments()
+
+    def _is(self, buffer: str, node: str) -> None:
+        """Note which node a buffer is, under its other names too. The first that is said of it holds."""
+        while buffer not in self._node:
+            self._node[buffer] = node
+            buffer = self._module.aliases.get(buffer, buffer)
+
+    def _of(self, buffer: str) -> str | None:
+        seen: set[str] = set()
+        while buffer not in self._node and buffer in self._module.aliases and buffer not in seen:
+            seen.add(buffer)
+            buffer = self._module.aliases[buffer]
+        return self._node.get(buffer)
+
+    def _library(self, call: Call, role: Roles) -> None:
+        """A library's call: the first node of its operator whose known arguments are the same."""
+        known = next((node for out in call.outputs if (node := self._of(out))), None)
+        candidates = [known] if known else self._candidates(call)
+        scored = [(self._agreement(name, role.reads), -place) for place, name in enumerate(candidates)]
+        best = max(scored, default=(-1, 0))
+        if best[0] < 0:
+            return
+        node = candidates[-best[1]]
+        self._taken.add(node)
+        for out in call.outputs:
+            self._is(out, node)
+        for buffer, source in zip(role.reads, self._inputs(node), strict=False):
+            self._is(buffer, source)
+
+    def _inputs(self, node: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._graph.root(name) for name in self._graph.nodes[node].inputs))
+
+    def _candidates(self, call: Call) -> list[str]:
+        operator = call.kernel.split(".")[1] if "." in call.kernel else call.kernel
+        used = self._taken.union(self._node.values())
+        return [one.name for one in self._graph.nodes.values() if one.operator == operator and one.name not in used]
+
+    def _agreement(self, name: str, buffers: Iterable[str]) -> int:
+        """How many arguments are the same; -1 where one is another."""
+        same = 0
+        for buffer, source in zip(buffers, self._inputs(name), strict=False):
+            node = self._of(buffer)
+            if node is not None and self._graph.root(node) != source:
+                return -1
+            same += node is not None
+        return same
+
+    def _item(self, name: str, source: str, index: int) -> None:
+        for user in self._graph.users.get(self._of(source) or "", ()):
+            node = self._graph.nodes[user]
+            if node.operator == "getitem" and node.text.endswith(f"[{index}]"):
+                self._is(name, user)
+
+    def _comments(self) -> None:
+        """A Triton kernel's comment names the nodes that it returns, in the order of what it writes."""
+        for definition in self._module.definitions.values():
+            calls = [place for place, call in enumerate(self._module.calls) if call.kernel == definition.name]
+            if definition.comment and len(calls) == 1 and not self._roles[calls[0]].both:
+                for buffer, node in zip(self._roles[calls[0]].writes, definition.comment.returns, strict=False):
+                    if node in self._graph.nodes:
+                        self._is(buffer, node)
+
+    def computed(self, place: int, call: Call) -> set[str]:
+        """The nodes between what a call reads and what it writes. Calls are to be asked in their order."""
+        role = self._roles[place]
+        if not call.generated:
+            ends = {node for out in call.outputs if (node := self._of(out))}
+            return slice_back(self._graph, ends, None, self._stops(role))
+        stops = self._stops(role)
+        ends = self._ends(role) - {node for name in role.reads if (node := self._of(name))}
+        nodes = slice_back(self._graph, ends or self._unnamed(place, role), None, stops)
+        for name in (*role.writes, *role.both):
+            if self._of(name) is None:
+                self._claimed.setdefault(self._module.parts.get(name, name), set()).update(nodes)
+        return nodes
+
+    def _read(self, role: Roles) -> list[str]:
+        """What a call reads; of what it changes in place, the buffer whose memory it takes over."""
+        return [*role.reads, *(self._before.get(name, "") for name in role.both)]
+
+    def _stops(self, role: Roles) -> set[str]:
+        found: set[str] = set()
+        for name in self._read(role):
+            node = self._of(name)
+            found |= {node} if node else self._claimed.get(name, set())
+        return found
+
+    def _ends(self, role: Roles) -> set[str]:
+        """The nodes that a call writes; an input of the graph is written by the copy at its end."""
+        found = set()
+        for name in (*role.writes, *role.both):
+            node = self._of(name) or self._of(self._module.parts.get(name, ""))
+            if node and not self._graph.nodes[node].target:
+                copies = [user for user in self._graph.users.get(node, ()) if self._copies_to(user, node)]
+                found.update(copies)
+            elif node:
+                found.add(node)
+        return found
+
+    def _copies_to(self, user: str, node: str) -> bool:
+        one = self._graph.nodes[user]
+        return one.operator == "copy_" and bool(one.inputs) and one.inputs[0] == node
+
+    def _unnamed(self, place: int, role: Roles) -> set[str]:
+        """A buffer that no text names: it is read by a later call, so it leads to what that one writes."""
+        mine = {self._module.parts.get(name, name) for name in (*role.writes, *role.both)}
+        mine |= {self._module.reuses.get(name, name) for name in mine}
+        for call, later in zip(self._module.calls[place + 1 :], self._roles[place + 1 :], strict=True):
+            if not mine.intersection([*self._read(later), *later.both]):
+                continue
+            if not call.generated:  # it puts an argument of a library's call in order
+                return {node for out in call.outputs if (node := self._of(out))}
+            ends = self._ends(later)
+            between = slice_back(self._graph, ends, None, self._stops(later))
+            return (between - ends) or ends
+        return set()

@@ -1,0 +1,261 @@
+"""A module that Inductor generated, read back: the kernels that it defines, the calls of them, its buffers.
+
+Inductor writes ``NAME = async_compile.KIND(..., '''SOURCE''', ...)`` for each kernel, and in ``call`` one line for each
+launch, allocation and reuse of memory. Lines are counted from 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dynadiag.kernels.comments import Comment, Comments
+from dynadiag.kernels.text import arguments, names_in
+
+__all__ = ["Call", "Definition", "Module", "parse_module"]
+
+LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "triton": "triton"}
+
+_STAGE = re.compile(r"# AOT ID: \['[^']*_(\w+?)'\]")
+_DEFINED = re.compile(r"^(\w+) = async_compile\.(\w+)\(")
+_QUOTE = re.compile(r"r?('''|\"\"\")$")
+_CALLED = re.compile(
+    r"^\s+(?:(?P<out>\w+(?:, \w+)*) = )?"
+    r"(?:(?P<extern>extern_kernels\.\w+)|(?P<op>(?:torch\.ops|aten|inductor_ops|_quantized)\.[\w.]+)"
+    r"|(?P<kernel>\w+?)(?P<run>\.run)?)\("
+)
+_ALLOCATED = re.compile(r"^\s+(\w+) = (?:empty_strided\w*|rand_strided|generate_example_value)\(")
+_ASSERTED = re.compile(r"^\s+assert_size_stride\(")
+_REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)\b[^=]*?;\s+del \2\b")
+_ALIASED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\((\w+)\b|(\w+)$|alloc_from_pool\((\w+)\b)")
+_ITEM = re.compile(r"^\s+(\w+) = (\w+)\[(\d+)\]$")
+_BENCHMARK = re.compile(r"^def (?:get_args|benchmark_compiled_module)\(")
+_PARTITION = re.compile(r"^\s*def (partition_\d+)\(")
+_CPP_PARAMETERS = re.compile(r"extern \"C\"[^(]*\(([^)]*)\)")
+_MUTATED = re.compile(r"'mutated_arg_names': \[([^\]]*)\]")
+_QUOTED = re.compile(r"'(\w+)'")
+_TRITON_PARAMETERS = re.compile(r"(?m)^def \w+\(([^)]*)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A kernel that the module defines. Its source is lines ``first`` to ``last`` of the module, both included."""
+
+    name: str
+    language: str  # "cpp", "triton", or the name of another backend as it stands there
+    line: int
+    first: int
+    last: int
+    source: str
+    parameters: tuple[str, ...]  # as declared: "const float* in_ptr0", "in_ptr0"
+    mutated: tuple[str, ...]  # parameters that a Triton kernel is said to change
+    comment: Comment | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A launch of a kernel, or a call into a library. ``arguments`` are its buffers; ``outputs`` is what it assigns."""
+
+    kernel: str
+    line: int
+    text: str
+    generated: bool
+    arguments: tuple[str, ...]
+    outputs: tuple[str, ...]
+    comment: Comment | None
+    partition: str | None  # of a CUDA graph, where the module is cut into several
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """What is known of a buffer: its sizes and its dtype (``torch.float32``), expressions as they stand there."""
+
+    sizes: tuple[str, ...]
+    dtype: str | None
+
+
+@dataclass
+class Module:
+    """The whole of it.
+
+    ``reuses[a] == b``: buffer b lives on in the memory of a; ``aliases[b] == a``: b is another name of a;
+    ``parts[b] == a``: b is a piece of a; ``items[b] == (a, i)``: b is a[i].
+    """
+
+    stage: str | None = None
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    reuses: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
+    items: dict[str, tuple[str, int]] = field(default_factory=dict)
+    returns: tuple[str | None, ...] = ()
+
+
+def parse_module(text: str) -> Module:
+    """Read a generated module. What is not understood is left out."""
+    return _Reader(text.splitlines()).read()
+
+
+class _Reader:
+    """One reading."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._module = Module()
+        self._comments = Comments()
+        self._partition: str | None = None
+        self._benchmark = False
+
+    def read(self) -> Module:
+        if self._lines and (found := _STAGE.match(self._lines[0])):
+            self._module.stage = found[1]
+        place = 0
+        while place < len(self._lines):
+            line = self._lines[place]
+            if found := _DEFINED.match(line):
+                place = self._define(place, found)
+            elif self._comments.take(line, place + 1):
+                place += 1
+            else:
+                self._statement(line, place + 1)
+                place += 1
+        return self._module
+
+    def _define(self, place: int, found: re.Match[str]) -> int:
+        """A definition that begins at index `place`; returns the index after it."""
+        quote = _QUOTE.search(self._lines[place])
+        end = place
+        if quote is not None:
+            end = next((n for n in range(place + 1, len(self._lines)) if self._lines[n].startswith(quote[1])), place)
+        source = "\n".join(self._lines[place + 1 : end])
+        language = LANGUAGES.get(found[2], found[2])
+        self._module.definitions[found[1]] = Definition(
+            name=found[1],
+            language=language,
+            line=place + 1,
+            first=place + 2,
+            last=end,
+            source=source.strip("\n") + "\n" if source.strip() else "",
+            parameters=_parameters(source, language),
+            mutated=tuple(_QUOTED.findall(" ".join(_MUTATED.findall(source)))),
+            comment=self._comments.end(),
+        )
+        return end + 1
+
+    def _statement(self, line: str, number: int) -> None:
+        if found := _PARTITION.match(line):
+            self._partition = found[1]
+        elif line.startswith(("def ", "    def ")):
+            self._partition, self._benchmark = None, bool(_BENCHMARK.match(line))
+        if self._benchmark:
+            self._allocated(line)
+        elif not self._memory(line):
+            self._called(line, number)
+
+    def _memory(self, line: str) -> bool:
+        """Whether a line only says where a buffer is."""
+        module = self._module
+        if found := _ITEM.match(line):
+            module.items[found[1]] = (found[2], int(found[3]))
+        elif found := _REUSED.match(line):
+            module.reuses[found[2]] = found[1]
+            self._view(line, found[1], found[2])
+        elif self._allocated(line):
+            pass
+        elif found := _ALIASED.match(line):
+            source = found[2] or found[3] or found[4]
+            (module.aliases if found[3] else module.parts)[found[1]] = source
+            self._view(line, found[1], source)
+        elif _ASSERTED.match(line):
+            name, sizes, *_ = [*arguments(line, line.index("(") + 1), "", ""]
+            module.buffers.setdefault(name, Buffer(_sizes(sizes), None))
+        elif line.lstrip().startswith("return (") and not module.returns:
+            module.returns = _returned(line)
+        else:
+            return False
+        return True
+
+    def _allocated(self, line: str) -> bool:
+        found = _ALLOCATED.match(line)
+        if found is None:
+            return False
+        given = arguments(line, found.end())
+        dtype = next((one.removeprefix("dtype=") for one in given if "torch." in one), None)
+        known = self._module.buffers.get(found[1])
+        if known is None or known.dtype is None:
+            sizes = _sizes(given[0]) if given and not self._benchmark else known.sizes if known else _sizes(given[0])
+            self._module.buffers[found[1]] = Buffer(sizes, dtype)
+        return True
+
+    def _view(self, line: str, name: str, source: str) -> None:
+        known = self._module.buffers.get(source)
+        place = line.find("reinterpret_tensor(")
+        if place >= 0:
+            given = arguments(line, place + len("reinterpret_tensor("))
+            if len(given) > 1:
+                self._module.buffers[name] = Buffer(_sizes(given[1]), known.dtype if known else None)
+        elif known is not None:
+            self._module.buffers[name] = known
+
+    def _called(self, line: str, number: int) -> None:
+        found = _CALLED.match(line)
+        if found is None or (found["kernel"] and found["kernel"] not in self._module.definitions):
+            return
+        name = found["kernel"] or found["extern"] or found["op"]
+        name = name.removeprefix("extern_kernels.").removeprefix("torch.ops.")
+        given = arguments(line, found.end())
+        out = tuple(found["out"].split(", ")) if found["out"] else ()
+        self._module.calls.append(
+            Call(
+                kernel=name,
+                line=number,
+                text=line.strip(),
+                generated=found["kernel"] is not None,
+                arguments=tuple(given),
+                outputs=out + tuple(names_in(one)[-1] for one in given if one.startswith("out=")),
+                comment=self._comments.end(),
+                partition=self._partition,
+            )
+        )
+
+
+def _sizes(text: str) -> tuple[str, ...]:
+    """``(2, s0, )`` -> ``("2", "s0")``."""
+    inner = text.strip()
+    return tuple(arguments(inner + ")", 1)) if inner.startswith("(") else ()
+
+
+def _parameters(source: str, language: str) -> tuple[str, ...]:
+    found = (_CPP_PARAMETERS if language == "cpp" else _TRITON_PARAMETERS).search(source)
+    return tuple(" ".join(part.split()) for part in found[1].split(",") if part.strip()) if found else ()
+
+
+def _returned(line: str) -> tuple[str | None, ...]:
+    return tuple(base(one) for one in arguments(line, line.index("(") + 1))
+
+
+def _viewed(text: str) -> str:
+    """What ``reinterpret_tensor(...)`` looks at."""
+    given = arguments(text, text.index("(") + 1)
+    return given[0] if given else ""
+
+
+def base(argument: str) -> str | None:
+    """The buffer that an argument is or looks at; None for a number or a text."""
+    if argument.startswith("out="):
+        argument = argument.removeprefix("out=")
+    while argument.startswith("reinterpret_tensor("):
+        argument = _viewed(argument)
+    return argument if argument.isidentifier() else None
+
+
+def memory(module: Module, name: str) -> Mapping[str, None]:
+    """The names under which a buffer's memory goes on, itself first."""
+    found: dict[str, None] = {}
+    while name and name not in found:
+        found[name] = None
+        name = module.reuses.get(name, "")
+    return found

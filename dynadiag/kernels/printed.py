@@ -1,0 +1,202 @@
+"""A printed graph, read back: its nodes, what they read, what they are, and the line of the user's that made each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dynadiag.kernels.text import names_in, size, without_strings
+
+__all__ = ["Place", "PrintedGraph", "PrintedNode", "Tensor", "parse_graph", "tensor_of"]
+
+_COMMENT = re.compile(r"^\s*# File: (.+?):(\d+) in ([^,\n]*)")
+_STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
+_ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
+_TARGET = re.compile(r"([A-Za-z_][\w.]*)\(")
+_FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
+_TENSOR = re.compile(r"^(\w+)\[([^\]]*)\]")
+_BITS = re.compile(r"(\d+)")
+
+# What only looks at a tensor in another way, in ATen's names and in Dynamo's.
+VIEWS = frozenset(
+    {
+        "view", "reshape", "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "select", "split",
+        "split_with_sizes", "getitem", "alias", "detach", "as_strided", "diagonal", "unbind", "unfold", "_unsafe_view",
+        "lift_fresh", "view_as_real", "view_as_complex", "real", "imag", "movedim", "flatten", "unflatten", "chunk",
+        "contiguous", "T", "mT", "swapaxes",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A line of the user's source."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """The type of a value as graphs print it: ``f32[2, s0]``. Sizes are expressions."""
+
+    dtype: str
+    sizes: tuple[str, ...]
+
+    @property
+    def item_size(self) -> int:
+        """Bytes of one element."""
+        bits = _BITS.search(self.dtype)
+        return max(1, int(bits[1]) // 8) if bits else 1
+
+    def elements(self, hints: Mapping[str, int]) -> int | None:
+        """How many elements it has, with the values that the symbols had in the traced call."""
+        count = 1
+        for expression in self.sizes:
+            value = size(expression, hints)
+            if value is None:
+                return None
+            count *= value
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedNode:
+    """One node. ``line`` is where it stands in the text (1-based), ``place`` the user's line that made it."""
+
+    name: str
+    target: str
+    inputs: tuple[str, ...]
+    tensor: Tensor | None
+    place: Place | None
+    line: int
+    text: str
+
+    @property
+    def operator(self) -> str:
+        """The last name of what it calls: ``relu`` of ``torch.ops.aten.relu.default``."""
+        parts = self.target.split(".")
+        return parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
+
+    @property
+    def computes(self) -> bool:
+        """Whether it makes a new value: neither a placeholder nor a view."""
+        return bool(self.target) and self.operator not in VIEWS
+
+
+@dataclass(frozen=True)
+class PrintedGraph:
+    """A graph by the names of its nodes, in its order, placeholders first. ``returns`` has a name for each output."""
+
+    nodes: Mapping[str, PrintedNode]
+    returns: tuple[str | None, ...]
+
+    def root(self, name: str) -> str:
+        """The node whose memory a node looks at: itself, or what it is a view of."""
+        seen = set()
+        while (node := self.nodes.get(name)) and node.target and not node.computes and node.inputs and name not in seen:
+            if node.operator == "getitem" and not self._of_view(node):
+                break
+            seen.add(name)
+            name = node.inputs[0]
+        return name
+
+    def _of_view(self, node: PrintedNode) -> bool:
+        """Whether an item is taken out of views (``split``), not out of the results of an operator."""
+        source = self.nodes.get(node.inputs[0])
+        return source is not None and not source.computes and bool(source.target)
+
+    @cached_property
+    def users(self) -> dict[str, list[str]]:
+        """The nodes that read each node."""
+        found: dict[str, list[str]] = {}
+        for node in self.nodes.values():
+            for name in node.inputs:
+                found.setdefault(name, []).append(node.name)
+        return found
+
+
+def parse_graph(text: str) -> PrintedGraph:
+    """Read a graph as ``GraphModule.print_readable`` writes it; of several (subgraphs) the first.
+
+    What cannot be read is left out: the text may come from any version of torch.
+    """
+    nodes: dict[str, PrintedNode] = {}
+    returns: tuple[str | None, ...] = ()
+    place: Place | None = None
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if found := _COMMENT.match(line):
+            place = Place(found[1], int(found[2]))
+        elif not line.strip():
+            place = None
+        elif line.lstrip().startswith("def forward("):
+            if nodes:
+                break  # a subgraph's
+            _placeholders(line, number, nodes)
+        elif line.lstrip().startswith("return"):
+            returns = _returned(lines[number - 1 :], nodes)
+        elif found := _STATEMENT.match(line):
+            _add(nodes, found, place, number)
+        elif not returns:
+            _placeholders(line, number, nodes)
+    return PrintedGraph(nodes, returns)
+
+
+def _placeholders(line: str, number: int, nodes: dict[str, PrintedNode]) -> None:
+    for name, annotation in _ARGUMENT.findall(line):
+        nodes.setdefault(name, PrintedNode(name, "", (), tensor_of(annotation), None, number, name))
+
+
+def _add(nodes: dict[str, PrintedNode], found: re.Match[str], place: Place | None, number: int) -> None:
+    name, annotation, value = found[1], found[2], _FREED.sub("", found[3]).rstrip("; ")
+    if value in nodes or value == "None":
+        if value in nodes:  # Dynamo's placeholders are given a second name
+            nodes[name] = nodes[value]
+        return
+    inputs = tuple(dict.fromkeys(one for one in names_in(value) if one in nodes))
+    target = _TARGET.match(value)
+    nodes[name] = PrintedNode(
+        name,
+        _method(target[1], nodes) if target else _infix(value),
+        inputs,
+        tensor_of(annotation or ""),
+        place,
+        number,
+        value,
+    )
+
+
+def _method(target: str, nodes: Mapping[str, PrintedNode]) -> str:
+    """The target of a call; a method's owner is a node, and no part of it."""
+    owner, _, rest = target.partition(".")
+    return rest if owner in nodes and rest else target
+
+
+def _infix(value: str) -> str:
+    if value.endswith("]") and "[" in value and not value.startswith("["):
+        return "getitem"
+    for sign, name in (("@", "matmul"), ("+", "add"), ("-", "sub"), ("*", "mul"), ("/", "truediv")):
+        if f" {sign} " in without_strings(value):
+            return name
+    return value.split(".")[-1] if value.startswith("self.") else value[:40]
+
+
+def _returned(lines: Sequence[str], nodes: Mapping[str, PrintedNode]) -> tuple[str | None, ...]:
+    """The names in a return statement: on one line, or an item a line with remarks."""
+    value = lines[0].strip().removeprefix("return").strip()
+    if value in ("(", "["):
+        rest = [line.split("#")[0].strip() for line in lines[1:]]
+        value = " ".join(rest[: next((n for n, line in enumerate(rest) if line in (")", "]")), len(rest))])
+    parts = [part.strip() for part in value.strip("()[]").split(",") if part.strip()]
+    return tuple(part if part in nodes else None for part in parts)
+
+
+def tensor_of(annotation: str) -> Tensor | None:
+    """``f32[2, s0][s0, 1]cpu`` -> its type and sizes; None for what is no tensor."""
+    found = _TENSOR.match(annotation.strip())
+    if found is None:
+        return None
+    return Tensor(found[1], tuple(part.strip() for part in found[2].split(",") if part.strip()))

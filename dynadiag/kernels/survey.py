@@ -1,0 +1,308 @@
+"""Every kernel of a recording with all that is known of it: a pure function of the recording, made when asked for.
+
+A *unit* is one generated module with the graph that it was made of. The unit of a kernel is found by its event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dynadiag.kernels.cost import Cost, cost_of
+from dynadiag.kernels.dataflow import infer
+from dynadiag.kernels.module import Call, Definition, Module, parse_module
+from dynadiag.kernels.operations import Operation, Scheduled, nodes_of_calls, read_operations, tie
+from dynadiag.kernels.printed import Place, PrintedGraph, PrintedNode, parse_graph
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Event, Graph
+
+__all__ = ["KernelCall", "Unit", "kernel_calls", "units"]
+
+MAX_TEXT = 64 << 20  # bytes of one graph's text that are read; the largest met so far is a tenth of it
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One call of a kernel, generated or a library's: a row of the listing.
+
+    ``nodes`` are those of the lowered graph that it computes, ``views`` those that only say how it looks at its
+    inputs. ``how`` says where that is from: "scheduler" (the recorder asked Inductor), "comment" (the generated code
+    says so), "dataflow" (inferred from the texts: right as a rule) or "none" (no mapping). ``places`` are the user's
+    lines that are computed, ``view_places`` those of views.
+    """
+
+    index: int  # in its recording
+    compile_id: str
+    stage: str | None  # "forward", "backward" or "inference"
+    event: int  # the event with the generated module
+    name: str
+    language: str  # "cpp", "triton", "extern", or another backend's name
+    number: int  # of the calls of this kernel in its module, from 1
+    line: int  # of the call in the module, from 1
+    text: str
+    definition: Definition | None
+    nodes: tuple[str, ...]
+    views: tuple[str, ...]
+    ops: tuple[str, ...]  # the nodes' operators, each once
+    dynamo: tuple[str, ...]
+    places: tuple[Place, ...]
+    view_places: tuple[Place, ...]
+    how: str
+    grid: str | None
+    cost: Cost
+    device: str | None
+    cache: str | None  # "hit", "miss" or "bypass" of the FX graph cache
+    partition: str | None
+    fallback: str | None  # why this is a library's call by way of a fallback, where it is one
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A generated module, the graph it was made of, Dynamo's graph, and its calls."""
+
+    event: int
+    compile_id: str
+    module: Module
+    graph: PrintedGraph
+    graph_event: int | None
+    dynamo: PrintedGraph
+    dynamo_event: int | None
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    calls: tuple[KernelCall, ...] = ()
+
+
+def kernel_calls(recording: Recording) -> tuple[KernelCall, ...]:
+    """Every call of every kernel, in the order of the generated code."""
+    return tuple(call for unit in units(recording) for call in unit.calls)
+
+
+def units(recording: Recording) -> tuple[Unit, ...]:
+    """Every generated module of a recording, read."""
+    reader = _Survey(recording)
+    return tuple(reader.units())
+
+
+class _Survey:
+    """One reading of a recording."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._graphs = recording.graphs()
+        self._origins = list(recording.events("dynadiag_origins"))
+        self._modules = list(recording.events("inductor_output_code"))
+        self._caches = [
+            (event, word)
+            for word in ("hit", "miss", "bypass")
+            for event in recording.events("artifact", f"fx_graph_cache_{word}")
+        ]
+        self._hints = _hints(recording)
+        self._ids = {kernel.event: kernel.compile_id for kernel in recording.kernels()}
+        self._parsed: dict[int, PrintedGraph] = {}
+        self._rows = 0
+
+    def units(self) -> Iterator[Unit]:
+        for event in self._modules:
+            yield self._unit(event)
+
+    def _unit(self, event: Event) -> Unit:
+        module = parse_module(self._recording.payload(event.index))
+        compile_id = self._ids.get(event.index, event.compile_id)
+        lowered = self._lowered(event, compile_id, module.stage)
+        first = self._nearest(event, compile_id, ("dynamo",), 0)
+        scheduled = self._scheduled(event)
+        unit = Unit(
+            event.index,
+            compile_id,
+            module,
+            self._graph(lowered),
+            lowered.event if lowered else None,
+            self._graph(first),
+            first.event if first else None,
+            scheduled.sources,
+        )
+        return _with_calls(unit, tuple(self._calls(event, unit, scheduled)))
+
+    def _lowered(self, event: Event, compile_id: str, stage: str | None) -> Graph | None:
+        """The graph that the module was made of: after the passes, or before them where the code is from a cache."""
+        since = max((one.index for one in self._modules if _same(one, event) and one.index < event.index), default=0)
+        return self._nearest(event, compile_id, ("post_grad",), since) or self._nearest(
+            event, compile_id, (stage or "inference", "inference", "forward"), 0
+        )
+
+    def _nearest(self, event: Event, compile_id: str, stages: tuple[str, ...], since: int) -> Graph | None:
+        """The last graph of the first of these stages that has one, before the event."""
+        mine = [one for one in self._graphs if one.compile_id == compile_id and since <= one.event < event.index]
+        for stage in stages:
+            found = [one for one in mine if one.stage == stage]
+            if found:
+                return found[-1]
+        return None
+
+    def _graph(self, graph: Graph | None) -> PrintedGraph:
+        if graph is None or self._recording.event(graph.event).payload_size > MAX_TEXT:
+            return PrintedGraph({}, ())
+        if graph.event not in self._parsed:
+            self._parsed[graph.event] = parse_graph(self._recording.payload(graph.event))
+        return self._parsed[graph.event]
+
+    def _scheduled(self, event: Event) -> Scheduled:
+        """What the recorder wrote just before the module, if it did."""
+        found = [one for one in self._origins if _same(one, event) and event.index - 2 <= one.index < event.index]
+        return read_operations(self._recording.payload(found[-1].index)) if found else Scheduled()
+
+    def _calls(self, event: Event, unit: Unit, scheduled: Scheduled) -> Iterator[KernelCall]:
+        ties = tie(unit.module, scheduled.operations)
+        exact = nodes_of_calls(unit.module, scheduled, unit.graph)
+        inferred = infer(unit.module, unit.graph) if len(exact) < len(unit.module.calls) else {}
+        numbers: dict[str, int] = {}
+        cache = self._cache(event)
+        for place, call in enumerate(unit.module.calls):
+            numbers[call.kernel] = numbers.get(call.kernel, 0) + 1
+            nodes, how = _mapping(unit, call, exact.get(place, ()), inferred.get(place, ()))
+            yield self._call(unit, call, numbers[call.kernel], nodes, how, ties.get(place, []), cache)
+
+    def _call(
+        self,
+        unit: Unit,
+        call: Call,
+        number: int,
+        names: tuple[str, ...],
+        how: str,
+        operations: list[Operation],
+        cache: str | None,
+    ) -> KernelCall:
+        found = [unit.graph.nodes[name] for name in names if name in unit.graph.nodes]
+        nodes = [node for node in found if node.computes] or found
+        views = [node for node in found if node not in nodes]
+        definition = unit.module.definitions.get(call.kernel)
+        self._rows += 1
+        return KernelCall(
+            index=self._rows - 1,
+            compile_id=unit.compile_id,
+            stage=unit.module.stage,
+            event=unit.event,
+            name=call.kernel,
+            language=definition.language if definition else "extern",
+            number=number,
+            line=call.line,
+            text=call.text,
+            definition=definition,
+            nodes=tuple(node.name for node in nodes),
+            views=tuple(node.name for node in views),
+            ops=tuple(dict.fromkeys(node.operator for node in nodes)),
+            dynamo=tuple(dict.fromkeys(one for node in nodes for one in sources_of(unit, node))),
+            places=_places(unit, nodes) or _places(unit, _users(unit, nodes)),
+            view_places=_places(unit, views),
+            how=how,
+            grid=_grid(call, definition),
+            cost=cost_of(
+                unit.module,
+                call,
+                names,
+                unit.graph,
+                self._hints.get(unit.compile_id, {}),
+                products=definition is None or _is_template(definition, operations),
+            ),
+            device=_device(definition, self._recording.run.device),
+            cache=cache,
+            partition=call.partition,
+            fallback=next((one.reason for one in operations if one.reason), None),
+        )
+
+    def _cache(self, event: Event) -> str | None:
+        """What the FX graph cache said of this module: its word comes after it, before the next one's."""
+        after = [one.index for one in self._modules if _same(one, event) and one.index > event.index]
+        until = min(after, default=1 << 62)
+        words = [(one.index, word) for one, word in self._caches if _same(one, event) and one.index < until]
+        later = [pair for pair in words if pair[0] > event.index]
+        return min(later)[1] if later else max(words)[1] if words else None
+
+
+def _same(one: Event, other: Event) -> bool:
+    return one.compile_id == other.compile_id
+
+
+def _hints(recording: Recording) -> dict[str, dict[str, int]]:
+    """The values that size symbols had when each compile was traced."""
+    found: dict[str, dict[str, int]] = {}
+    for symbol in recording.symbols():
+        if symbol.value is not None and symbol.value.lstrip("-").isdecimal():
+            found.setdefault(symbol.compile_id, {})[symbol.name] = int(symbol.value)
+    return found
+
+
+def _mapping(unit: Unit, call: Call, exact: tuple[str, ...], inferred: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """The nodes of a call, and where that is known from."""
+    if exact:
+        return exact, "scheduler"
+    comment = call.comment
+    definition = unit.module.definitions.get(call.kernel)
+    alone = definition is not None and sum(one.kernel == call.kernel for one in unit.module.calls) == 1
+    if definition is not None and alone and definition.comment and definition.comment.nodes:
+        return tuple(definition.comment.nodes), "comment"
+    if inferred:
+        return inferred, "dataflow"
+    if comment and comment.sources:
+        return tuple(name for name in comment.sources if name in unit.graph.nodes), "comment"
+    return (), "none"
+
+
+def sources_of(unit: Unit, node: PrintedNode) -> tuple[str, ...]:
+    """Dynamo's nodes that a node was made from: as recorded, or those of the same user line."""
+    if said := tuple(name for name in unit.sources.get(node.name, ()) if name in unit.dynamo.nodes):
+        return said
+    if node.place is None:
+        return ()
+    return tuple(one.name for one in unit.dynamo.nodes.values() if one.place == node.place and one.target)
+
+
+def _places(unit: Unit, nodes: list[PrintedNode]) -> tuple[Place, ...]:
+    found: dict[Place, None] = {}
+    for node in nodes:
+        for place in (node.place, *(unit.dynamo.nodes[name].place for name in sources_of(unit, node))):
+            if place is not None:
+                found[place] = None
+                break
+    return tuple(found)
+
+
+def _users(unit: Unit, nodes: list[PrintedNode]) -> list[PrintedNode]:
+    """The nodes that read these: what a node without a line of its own (a seed, say) was made for."""
+    return [unit.graph.nodes[user] for node in nodes for user in unit.graph.users.get(node.name, ())]
+
+
+def _grid(call: Call, definition: Definition | None) -> str | None:
+    """The sizes that the launch grid is computed from (Triton): the numbers among the arguments."""
+    if definition is None or definition.language != "triton":
+        return None
+    pairs = zip(definition.parameters, call.arguments, strict=False)
+    sizes = [f"{name}={argument}" for name, argument in pairs if name.endswith("numel")]
+    explicit = [one for one in call.arguments if one.startswith("grid=")]
+    return ", ".join(sizes + explicit) or None
+
+
+def _is_template(definition: Definition, operations: list[Operation]) -> bool:
+    """Whether a generated kernel is made of a template (a matrix product, say) and not of loops."""
+    return "_tem_" in definition.name or any("Template" in one.kind for one in operations)
+
+
+def _device(definition: Definition | None, recorded: str | None) -> str | None:
+    if definition is None:
+        return recorded
+    if definition.language == "cpp":
+        return "cpu"
+    return recorded
+
+
+def _with_calls(unit: Unit, calls: tuple[KernelCall, ...]) -> Unit:
+    return Unit(
+        unit.event,
+        unit.compile_id,
+        unit.module,
+        unit.graph,
+        unit.graph_event,
+        unit.dynamo,
+        unit.dynamo_event,
+        unit.sources,
+        calls,
+    )

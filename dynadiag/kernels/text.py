@@ -1,0 +1,89 @@
+"""Small readers of Python text that torch wrote: arguments between brackets, sizes that are expressions."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+
+__all__ = ["arguments", "names_in", "size", "without_strings"]
+
+_OPENING, _CLOSING = "([{", ")]}"
+_NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*")
+_STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
+_LIMIT = 10_000  # characters of one expression of a size
+_LARGEST = 1 << 62
+
+
+def arguments(text: str, start: int = 0) -> list[str]:
+    """The arguments of a call, `start` being the place after its opening bracket. They end at its closing one."""
+    found, depth, begin, quote = [], 0, start, ""
+    for place in range(start, len(text)):
+        char = text[place]
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in _OPENING:
+            depth += 1
+        elif char in _CLOSING and depth:
+            depth -= 1
+        elif not depth and (char == "," or char in _CLOSING):
+            found.append(text[begin:place].strip())
+            begin = place + 1
+            if char != ",":
+                break
+    return [argument for argument in found if argument]
+
+
+def without_strings(text: str) -> str:
+    """The text with its quoted parts left empty."""
+    return _STRING.sub("''", text)
+
+
+def names_in(text: str) -> list[str]:
+    """The plain names in an expression: neither attributes nor parts of strings."""
+    return _NAME.findall(without_strings(text))
+
+
+def size(expression: str, hints: Mapping[str, int]) -> int | None:
+    """The value of a size such as ``16*s0`` where the symbols have the values `hints`; None where it has none.
+
+    It is read, not evaluated: whole numbers, names, ``+ - * // %`` and brackets.
+    """
+    if len(expression) > _LIMIT:
+        return None
+    try:
+        value = _value(ast.parse(expression.strip(), mode="eval").body, hints)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return value if value is not None and abs(value) < _LARGEST else None
+
+
+def _value(node: ast.expr, hints: Mapping[str, int]) -> int | None:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        return hints.get(node.id)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _value(node.operand, hints)
+        return None if inner is None else -inner
+    if isinstance(node, ast.BinOp):
+        return _combined(node, _value(node.left, hints), _value(node.right, hints))
+    return None
+
+
+def _combined(node: ast.BinOp, left: int | None, right: int | None) -> int | None:
+    if left is None or right is None or max(abs(left), abs(right)) >= _LARGEST:
+        return None
+    if isinstance(node.op, ast.Add):
+        return left + right
+    if isinstance(node.op, ast.Sub):
+        return left - right
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    if isinstance(node.op, ast.FloorDiv):
+        return left // right if right else None
+    if isinstance(node.op, ast.Mod):
+        return left % right if right else None
+    return None
