@@ -11,7 +11,9 @@ torch loads `dynadiag.autoload` in every process of an environment that has dyna
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -30,6 +32,26 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'dynadiag' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)
+
+
+class _CallablePackage(ModuleType):
+    """A subpackage of ours that has the name of a function of ours: both `dynadiag.explain` are one name."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module(_WHERE[name]), name)(*args, **kwargs)
+
+
+class _Package(ModuleType):
+    """Importing a subpackage sets it as an attribute here, where the function of that name is looked for."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _WHERE and isinstance(value, ModuleType):
+            value.__class__ = _CallablePackage
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ on whatever torch is installed.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
@@ -85,8 +86,8 @@ def _left_by(failure: BaseException | None) -> Iterator[Any]:
 def cached_entries(emitter: dict[str, Any], start: FrameType | None) -> list[Any]:
     """The cache entries that a recompilation was held against.
 
-    2.13 gives its emitter a list ``cache_entries``; 2.11 a linked list, which it has walked to the end when it logs, but
-    its caller ``_compile`` still has the first as ``cache_entry``.
+    2.13 gives its emitter a list ``cache_entries``; 2.11 a linked list, which it has walked to the end when it logs,
+    but its caller ``_compile`` still has the first as ``cache_entry``.
     """
     if "cache_entries" in emitter:
         return list(emitter["cache_entries"])
@@ -134,6 +135,12 @@ def before_compiled_calls(hook: Callable[[], None]) -> None:
         return original(callback)
 
     setattr(eval_frame, STANCE_HOOK, counted)
+
+
+def interned_names() -> dict[str, int]:
+    """The file names that torch has given numbers to: it tells a name once a process, whoever listens by then."""
+    structured = sys.modules.get("torch._logging.structured")  # not loaded yet: no name has been given a number
+    return {} if structured is None else dict(structured.INTERN_TABLE)
 
 
 class _ListenedLogger(logging.Logger):

@@ -120,12 +120,21 @@ def _tensor(value: torch.Tensor, storages: dict[int, int]) -> dict[str, Any]:
     }
     if value.layout is torch.strided:
         data["stride"] = [_size(step) for step in value.stride()]
-        data["storage"] = storages.setdefault(value.untyped_storage()._cdata, len(storages))
+        if (storage := _storage(value)) is not None:
+            data["storage"] = storages.setdefault(storage, len(storages))
     else:
         data["layout"] = str(value.layout).removeprefix("torch.")
     if value.requires_grad:
         data["requires_grad"] = True
     return data
+
+
+def _storage(value: torch.Tensor) -> int | None:
+    """What tells storages apart; None where a tensor has none of its own (inside vmap, some subclasses)."""
+    try:
+        return int(value.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):
+        return None
 
 
 def _size(size: Any) -> int | str:

@@ -20,6 +20,7 @@ _TENSOR = re.compile(
     r"device=(?P<device>[^,]*), requires_grad=(?P<requires_grad>\w+), "
     r"size=\[(?P<size>.*?)\], stride=\[(?P<stride>.*?)\]\)"
 )
+_SOURCES = re.compile(r"[LG](?:\[[^\[\]]*\]|\.\w+(?:\(\))?)+")  # L['args'][0].size()[1] in an expression
 _ID = re.compile(r"___check_(?P<what>obj|type)_id\(.*, (?P<id>\d+)\)(?:, type=(?P<type><.*?>)(?=\s|$))?")
 _EQUALS = re.compile(r"^(?P<source>.*?) == (?P<was>.*)$")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -89,19 +90,30 @@ def _leaf_failures(manager: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> I
     for leaf in manager.get_leaf_guards():
         if callable(leaf) and not leaf(value):
             yield from _leaf(leaf, source, value)
-    for child in manager.get_child_managers():
-        if child is not None:
-            yield from _leaf_failures(child, lookup, f_locals)
+    for child in _children(manager):
+        yield from _leaf_failures(child, lookup, f_locals)
+
+
+def _children(manager: Any) -> list[Any]:
+    """The managers below one; those of a dict's keys and values hang apart from the rest."""
+    pairs = manager.get_key_value_managers().values() if hasattr(manager, "get_key_value_managers") else ()
+    found = [child for pair in pairs for child in pair]
+    if not pairs:
+        found = manager.get_child_managers()
+    return [child for child in found if child is not None]
 
 
 def _leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any]]:
     text = "; ".join(leaf.verbose_code_parts())
     code, comment = _split_comment(text)
     common = {"guard": code, "kind": type(leaf).__name__, "comment": comment}
-    if (tensor := _TENSOR.match(code)) and isinstance(value, torch.Tensor):
+    tensor = _TENSOR.match(code)
+    if tensor and isinstance(value, torch.Tensor):
         differences = list(_tensor_differences(tensor, source, value))
         differences = differences or [_dispatch_keys(tensor, source, value)]
         yield from ({**common, **difference} for difference in differences)
+    elif tensor:
+        yield {**common, "source": source, "was": f"Tensor({tensor['size']})", "now": short(value)}
     elif code.startswith("___check_global_state"):
         yield from ({**common, **change} for change in _global_state(leaf, code, value))
     else:
@@ -201,7 +213,7 @@ def _shape_failures(root: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Ite
             except (KeyError, AttributeError, IndexError, TypeError, NameError, SyntaxError, ValueError):
                 holds = True  # cannot be asked again: torch's own reason stands
             if not holds:
-                source = next(iter(re.findall(r"[LG]\[.*?\](?:\.size\(\)\[\d+\]|\.stride\(\)\[\d+\])?", code)), None)
+                source = next(iter(_SOURCES.findall(code)), None)
                 now = lookup.value(source) if source else None
                 yield {
                     "guard": code,

@@ -26,18 +26,11 @@ _MOST_NAMES = 1000  # tried for one recording; more than one is needed where ran
 
 
 def record_this_process() -> None:
-    """Start the recorder of this process, and end it when the interpreter ends. Never raises.
+    """Start the recorder of this process, and end it when the interpreter ends.
 
     The main process of a command of ours has its journal from the start; every other process gets one with its first
-    event, so that workers which never compile leave nothing behind.
+    event, so that workers which never compile leave nothing behind. Raises whatever is in the way of recording.
     """
-    try:
-        _start()
-    except Exception as error:  # noqa: BLE001 - torch would refuse to be imported, and the program could not run
-        print(f"dynadiag: this process is not recorded: {error}", file=sys.stderr)  # noqa: T201 - the only place to say it
-
-
-def _start() -> None:
     folder = Path(os.environ[settings_.FOLDER]).absolute()
     settings = settings_.from_environment(os.environ)
     if settings.parent is not None:

@@ -18,7 +18,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from dynadiag import torch_private
-from dynadiag.capture import breaks, guards, redact
+from dynadiag.capture import breaks, guards
+from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 
@@ -36,7 +37,8 @@ class Recorder(logging.Handler):
 
     def __init__(self, open_journal: Callable[[], Journal], *, source: bool = True) -> None:
         super().__init__(logging.DEBUG)
-        self._open, self._source = open_journal, source
+        self._open = open_journal
+        self._redactor = None if source else Redactor()
         self._journal: Journal | None = None
         self._pid = 0
         self._opening: dict[int, threading.Lock] = {}  # by process: a fork may copy a lock that is held
@@ -65,8 +67,15 @@ class Recorder(logging.Handler):
             with self._opening.setdefault(os.getpid(), threading.Lock()):
                 if self._journal is None or self._pid != os.getpid():
                     self._files.clear()
-                    self._journal, self._pid = self._open(), os.getpid()
+                    self._journal, self._pid = self._begin(), os.getpid()
                 journal = self._journal
+        return journal
+
+    def _begin(self) -> Journal:
+        """A new journal, with the names in it that torch refers to by number and will not tell again."""
+        journal = self._open()
+        for name, number in torch_private.interned_names().items():
+            journal.append({"str": [name, number]})
         return journal
 
     def handle(self, record: logging.LogRecord) -> bool:
@@ -97,8 +106,8 @@ class Recorder(logging.Handler):
     def _append(
         self, metadata: Mapping[str, Any], payload: str | None, record: logging.LogRecord | None = None
     ) -> None:
-        if not self._source:
-            metadata, payload = redact.event(metadata, payload)
+        if self._redactor is not None:
+            metadata, payload = self._redactor.event(metadata, payload, _is_theirs)
         place = {} if record is None else _place(record)
         journal = self.journal()
         if not journal.append(metadata, payload, **place) and journal.failure is not None:
@@ -127,12 +136,16 @@ class Recorder(logging.Handler):
 
     def keep_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
         """Keep the text of one of the user's files, as it is now, once."""
-        if not self._source or not file or file in self._files or breaks.is_plumbing(file):
+        if self._redactor is not None or not file or file in self._files or breaks.is_plumbing(file):
             return
         self._files.add(file)
         text = "".join(linecache.getlines(file)) or _read(file)
         if text is not None:
             self.append("source", {"file": file}, metadata, text[:_SOURCE_LIMIT])
+
+
+def _is_theirs(file: str) -> bool:
+    return not breaks.is_plumbing(file)
 
 
 def _place(record: logging.LogRecord) -> dict[str, Any]:

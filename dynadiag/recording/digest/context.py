@@ -30,7 +30,10 @@ Record: TypeAlias = (
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 _TORCH_FILE = re.compile(
     r"/site-packages/torch/|^<frozen |^<eval_with_key>|/torch/_dynamo/|/torch/nn/modules/module\.py$"
+    r"|/dynadiag/(?:api|__init__|commands/called|trial/program)\.py$"  # what calls a function for the user
 )
+_LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
+_PLACES_LIMIT = 500_000  # guards whose lines are kept for the recompiles to come; a large model's compile has thousands
 _FILES_LIMIT = 20_000  # distinct files that short names are looked up among; a log names a few hundred
 
 
@@ -46,6 +49,7 @@ class Context:
         self._found: dict[str, str | None] = {}
         self.guards: Counter[str] = Counter()  # compile id -> guards of its last attempt
         self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
+        self._places: dict[tuple[str, str], tuple[str, int | None]] = {}
         self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
 
     def unique(self, compile_id: str) -> str:
@@ -87,6 +91,20 @@ class Context:
         """What was kept by `note`, once."""
         return self._notes.pop((kind, compile_id), None)
 
+    def guarded(self, compile_id: str, source: str, file: str, line: int | None) -> None:
+        """Remember the user's line for which a guard on ``source`` was made."""
+        if len(self._places) < _PLACES_LIMIT:
+            self._places.setdefault((compile_id, source), (file, line))
+
+    def guard_place(self, compile_id: str, source: str | None) -> tuple[str | None, int | None]:
+        """The line of the guard on ``source``, or on what it is a part of (``L['x']`` of ``L['x'].size()[0]``)."""
+        while source:
+            if found := self._places.get((compile_id, source)):
+                return found
+            shorter = _LAST_STEP.sub("", source)
+            source = shorter if shorter != source else None
+        return None, None
+
     def stack(self, frames: Any) -> tuple[Frame, ...]:
         """A stack as torch writes it in metadata, with file names looked up."""
         found = []
@@ -122,6 +140,11 @@ class Context:
 def theirs(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """A stack without torch's own frames and the interpreter's; the whole where nothing else is left."""
     return tuple(frame for frame in stack if not _TORCH_FILE.search(frame.file)) or stack
+
+
+def is_torch(file: str) -> bool:
+    """Whether a file is torch's own or the interpreter's."""
+    return _TORCH_FILE.search(file) is not None
 
 
 def original_name(function: str) -> str:

@@ -27,9 +27,12 @@ Places = dict[str, tuple[str, int | None]]
 def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[Guard]:
     """The leaves of the guard tree. A second attempt of a compile replaces the first one's count."""
     places = _places(context.take("guards", event.compile_id))
+    for source, (file, line) in places.items():
+        context.seen(file)
+        context.guarded(event.compile_id, source, file, line)
     context.guards[event.compile_id] = 0
     for kind, source, expression in leaves(payload()):
-        file, line = places.get(source) or _place(context, expression)
+        found, line = places.get(source) or _place(context, expression)
         context.guards[event.compile_id] += 1
         yield Guard(
             index=context.number("guard"),
@@ -37,7 +40,7 @@ def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Cal
             kind=kind,
             source=source,
             expression=expression.partition("  # ")[0].strip(),
-            file=file,
+            file=found,
             line=line,
         )
 

@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dynadiag.recording.digest.context import Context, Record, integer, text_or_none
+from dynadiag.recording.digest.context import Context, Record, integer, is_torch, text_or_none
 from dynadiag.recording.records import Event, GuardFailure
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
 _COMMENT = re.compile(r"(\S+):(\d+) in (\S+)")
+_TORCHS_OWN = re.compile(r" \([^()\s]+:\d+ in [^()]*\)")  # torch's frame below the user's, in a shape guard's comment
+_SHORT_NAME = re.compile(r"^(?![LG]\[)([A-Za-z_]\w*)(?!\w*\()")  # torch's sentences say x for L['x']
 _STACK_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in')
 _TENSOR = re.compile(
     r"tensor '(?P<source>.*)' (?P<what>size|stride|rank|dtype|requires_grad|dispatch key set|device)\b.*? mismatch"
@@ -46,22 +48,26 @@ def _merge(known: list[GuardFailure], told: list[GuardFailure]) -> tuple[GuardFa
 
 
 def _failure(context: Context, item: dict[str, Any]) -> GuardFailure:
-    file, line = _place(context, str(item.get("comment", "")))
+    against, source = str(item.get("against", "")), text_or_none(item.get("source"))
+    file, line = _line(context, str(item.get("comment", "")), against, source)
     return GuardFailure(
         guard=str(item.get("guard", "")),
-        source=text_or_none(item.get("source")),
+        source=source,
         was=text_or_none(item.get("was")),
         now=text_or_none(item.get("now")),
-        against=str(item.get("against", "")),
+        against=against,
         file=text_or_none(item.get("file")) or file,
         line=integer(item.get("line")) or line,
     )
 
 
-def _place(context: Context, comment: str) -> tuple[str | None, int | None]:
-    found = _COMMENT.findall(comment)
-    file = context.full_name(found[-1][0]) if found else None
-    return (file, int(found[-1][1])) if file else (None, None)
+def _line(context: Context, comment: str, against: str, source: str | None) -> tuple[str | None, int | None]:
+    """The user's line: the last that the comment names, or that of the entry's guard on the same source."""
+    for short, line, _ in reversed(_COMMENT.findall(_TORCHS_OWN.sub("", comment))):
+        file = context.full_name(short)
+        if file and not is_torch(file):
+            return file, int(line)
+    return context.guard_place(context.unique(against), source)
 
 
 def _parse(context: Context, text: str) -> GuardFailure | None:
@@ -72,8 +78,10 @@ def _parse(context: Context, text: str) -> GuardFailure | None:
     reason, _, stack = match["reason"].partition("\nUser stack trace:")
     frames = _STACK_FRAME.findall(stack)
     code, _, comment = reason.partition("  # ")
-    file, line = (frames[-1][0], int(frames[-1][1])) if frames else _place(context, comment)
     source, was, now = _values(code.strip())
+    full = _SHORT_NAME.sub(r"L['\1']", source) if source else None
+    found = (frames[-1][0], int(frames[-1][1])) if frames else _line(context, comment, match["against"], full)
+    file, line = found
     return GuardFailure(code.strip(), source, was, now, match["against"], file, line)
 
 

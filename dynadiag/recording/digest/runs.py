@@ -87,6 +87,6 @@ class Runs:
             if probe == "journal":
                 notes.append(f"{error}: it was opened again, and what was compiled meanwhile may be missing")
             else:
-                notes.append(f"could not be seen on this torch: {probe} ({error})")
+                notes.append(f"the recorder could not look into an event {probe}: {error}")
         notes += [str(note) for note in seen.get("notes", ()) if isinstance(seen.get("notes"), list)]
         return notes

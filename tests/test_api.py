@@ -1,0 +1,181 @@
+"""dynadiag from Python: record a block, explain a call, open what was recorded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import dynadiag
+from dynadiag.recording import Recording
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y * x.shape[0]
+
+
+def whole(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def compiled(fn=broken, **options):  # type: ignore[no-untyped-def]
+    return torch.compile(fn, backend="eager", **options)
+
+
+def test_what_is_compiled_in_the_block_is_recorded(tmp_path: Path) -> None:
+    before = compiled(whole)
+    before(torch.ones(2))
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        compiled()(torch.ones(3))
+    before(torch.ones(3))
+    with dynadiag.open(path) as recording:
+        assert isinstance(recording, Recording)
+        (found,) = recording.breaks()
+        assert found.span.line == broken.__code__.co_firstlineno + 2
+        assert found.span.file == __file__
+        assert {item.function for item in recording.compiles()} == {"broken"}
+        assert (recording.run.exit_code, recording.run.complete, recording.run.torch) == (0, True, torch.__version__)
+        assert recording.source(__file__) == Path(__file__).read_text()
+
+
+def test_an_exception_in_the_block_goes_on_and_the_recording_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "run.dynadiag"
+
+    def block() -> None:
+        with dynadiag.record(path):
+            compiled()(torch.ones(3))
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        block()
+    with dynadiag.open(path) as recording:
+        assert recording.run.exit_code == 1
+        assert len(recording.breaks()) == 1
+
+
+def test_threads_are_recorded_too(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        thread = threading.Thread(target=lambda: compiled()(torch.ones(3)))
+        thread.start()
+        thread.join()
+    with dynadiag.open(path) as recording:
+        assert len(recording.breaks()) == 1
+
+
+def test_code_without_a_file_is_recorded(tmp_path: Path) -> None:
+    scope = {"torch": torch}
+    exec("def cell(x):\n    torch._dynamo.graph_break()\n    return x + 1\n", scope)
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        compiled(scope["cell"])(torch.ones(3))
+    with dynadiag.open(path) as recording:
+        (found,) = recording.breaks()
+        assert (found.span.file, found.span.line, found.span.column) == ("<string>", 2, None)
+
+
+def test_a_second_recording_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        with pytest.raises(dynadiag.DynadiagError, match="already"), dynadiag.record(tmp_path / "other.dynadiag"):
+            pass
+        with pytest.raises(dynadiag.DynadiagError, match="outside of record"):
+            dynadiag.explain(broken, torch.ones(2))
+        compiled()(torch.ones(3))
+    assert not (tmp_path / "other.dynadiag").exists()
+    with dynadiag.open(path) as recording:
+        assert len(recording.breaks()) == 1
+    with dynadiag.record(tmp_path / "next.dynadiag"):
+        pass
+
+
+def test_an_existing_file_is_refused_without_force(tmp_path: Path) -> None:
+    path = tmp_path / "run.dynadiag"
+    path.write_text("mine")
+    with pytest.raises(dynadiag.DynadiagError, match="force"), dynadiag.record(path):
+        pass
+    assert path.read_text() == "mine"
+    with dynadiag.record(path, force=True):
+        compiled()(torch.ones(3))
+    with dynadiag.open(path) as recording:
+        assert recording.breaks()
+
+
+def test_a_missing_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(dynadiag.DynadiagError, match="none"), dynadiag.record(tmp_path / "none" / "run.dynadiag"):
+        pass
+
+
+def test_without_source_no_line_of_it_is_recorded(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag", source=False) as path:
+        compiled()(torch.ones(3))
+    with dynadiag.open(path) as recording:
+        assert recording.source(__file__) is None
+        assert b"x.shape[0]" not in b"".join(recording.raw())
+
+
+def test_a_call_is_explained() -> None:
+    report = dynadiag.explain(broken, torch.ones(3))
+    assert (report.break_count, report.graph_count, report.run.exit_code) == (1, 2, 0)
+    assert report.run.target == "broken"
+    assert "torch._dynamo.graph_break()" in str(report)
+    document = json.loads(report.to_json())
+    assert document["break_count"] == 1
+    assert document["torch"] == torch.__version__
+
+
+def test_a_call_of_a_module_and_of_what_is_compiled_already() -> None:
+    module = torch.nn.Linear(3, 3)
+    assert dynadiag.explain(torch.compile(module, backend="eager"), torch.ones(2, 3)).graph_count == 1
+    fn = compiled(whole)
+    assert dynadiag.explain(fn, torch.ones(2)).graph_count == 1
+    again = dynadiag.explain(fn, torch.ones(2))
+    assert again.graph_count == 0
+    assert any("compiled before" in note for note in again.notes)
+
+
+def test_a_call_that_raises_is_explained() -> None:
+    def bad(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        raise ValueError("no good")
+
+    report = dynadiag.explain(compiled(bad), torch.ones(2))
+    assert report.run.exit_code == 1
+    assert any("ValueError: no good" in note for note in report.notes)
+    assert report.break_count >= 1
+
+
+def test_the_result_and_the_state_of_torch_are_not_touched(tmp_path: Path) -> None:
+    config = {**torch._dynamo.config.get_config_copy()}
+    state = torch.random.get_rng_state()
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        found = compiled()(torch.arange(3.0))
+    assert torch.equal(found, broken(torch.arange(3.0)))
+    assert {**torch._dynamo.config.get_config_copy()} == config
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_the_function_is_there_whatever_was_imported_first() -> None:
+    import dynadiag.explain
+    from dynadiag.explain import Registry
+
+    assert callable(dynadiag.explain)
+    assert dynadiag.explain.Registry is Registry
+    assert dynadiag.explain(whole, torch.ones(2)).graph_count == 1
+
+
+def test_opening_loads_no_torch() -> None:
+    check = "import dynadiag, sys; dynadiag.open; dynadiag.record; assert not {'torch', 'tui'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
