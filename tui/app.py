@@ -244,6 +244,14 @@ class Browser(App[int]):
             if problem:
                 self.notify(problem, severity="error", markup=False)
 
+    def edit_file(self, path: Path) -> None:
+        """Open a file of the user's own."""
+        from tui.editor import edit_path
+
+        problem = edit_path(self, path, 1)
+        if problem:
+            self.notify(problem, severity="error", markup=False)
+
     def action_escape(self) -> None:
         if (lines := self._focused_lines()) is not None:
             lines.search("")

@@ -12,7 +12,7 @@ from textual.app import App, SuspendNotSupported
 
 from tui.documents import Document
 
-__all__ = ["command_for", "edit"]
+__all__ = ["command_for", "edit", "edit_path"]
 
 # Editors that take the line as `file:line`; the others take `+line file`, as vi does.
 _COLON = frozenset({"subl", "zed", "hx", "helix"})
@@ -33,22 +33,24 @@ def command_for(editor: str, path: Path, line: int) -> list[str]:
 
 def edit(app: App[int], document: Document, line: int) -> str | None:
     """Open a document; the user's own file where it is there, else a copy. What went wrong, or ``None``."""
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     own = Path(document.ref.title)
+    if document.ref.kind == "source" and own.is_file():
+        return edit_path(app, own, line)
+    with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
+        copy = Path(folder, f"shown{_SUFFIXES.get(document.ref.kind, '.txt')}")
+        copy.write_text("\n".join(document.lines) + "\n", encoding="utf-8", errors="replace")
+        return edit_path(app, copy, line)
+
+
+def edit_path(app: App[int], path: Path, line: int) -> str | None:
+    """Open a file at a line; the terminal is the editor's meanwhile."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    command = command_for(editor, path, line)
     try:
-        if document.ref.kind == "source" and own.is_file():
-            return _run(app, command_for(editor, own, line))
-        with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
-            copy = Path(folder, f"shown{_SUFFIXES.get(document.ref.kind, '.txt')}")
-            copy.write_text("\n".join(document.lines) + "\n", encoding="utf-8")
-            return _run(app, command_for(editor, copy, line))
+        with app.suspend():
+            code = subprocess.run(command, check=False).returncode
     except SuspendNotSupported:
         return "this terminal cannot be handed to an editor"
     except OSError as error:
         return f"{editor}: {error.strerror}; set $EDITOR"
-
-
-def _run(app: App[int], command: list[str]) -> str | None:
-    with app.suspend():
-        code = subprocess.run(command, check=False).returncode
     return None if code == 0 else f"{command[0]} ended with {code}"

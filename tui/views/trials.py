@@ -1,27 +1,38 @@
-"""The trials of a search: what was tried, and how it ended."""
+"""Searches: the trials of a bisection or a minification, started and stopped from here and shown while they run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from dynadiag.errors import DynadiagError
 from dynadiag.recording.records import Trial
+from tui.confirm import Confirm
 from tui.roles import Line, line, one_line
+from tui.searching import Progress, Search, plan_for
+from tui.searchlines import search_lines
+from tui.session import Session
 from tui.views.listing import ListingView
+from tui.widgets.lines import Lines
+from tui.widgets.styled import StyledLines
 from tui.widgets.table import Column, Row
 
 __all__ = ["TrialsView"]
 
-_ROLES = {"pass": "good", "same": "error", "different": "break", "timeout": "break", "invalid": "dim"}
+_ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
 
 
 class TrialsView(ListingView):
-    """In the order in which they ended; more come while the search runs."""
+    """The search that was started here; before there is one, the search that is recorded."""
 
     NAME: ClassVar[str] = "trials"
     TITLE: ClassVar[str] = "Trials"
-    NOTHING: ClassVar[str] = "no search was recorded here: `dynadiag bisect` and `dynadiag minify` make trials"
+    NOTHING: ClassVar[str] = "no trial yet"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", number=True),
         Column("ended", widest=12),
@@ -29,12 +40,102 @@ class TrialsView(ListingView):
         Column("process", number=True),
         Column("candidate", widest=200),
     )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("B", "start('bisect')", "bisect", id="search.bisect"),
+        Binding("M", "start('minify')", "minify", id="search.minify"),
+        Binding("x", "stop", "stop", show=False, id="search.stop"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._search: Search | None = None
+        self._found: Session | None = None  # the recording of the search that was started here
+        self._trials: Sequence[Trial] = ()
+
+    def compose(self) -> ComposeResult:
+        yield StyledLines(search_lines(None, 0), id="trials-search")
+        yield from super().compose()
+
+    @property
+    def head(self) -> StyledLines:
+        return self.query_one("#trials-search", StyledLines)
+
+    def on_mount(self) -> None:
+        self.head.border_title = "Search"
+        super().on_mount()
+
+    def on_unmount(self) -> None:
+        if self._search is not None:
+            self._search.stop()
+        if self._found is not None:
+            self._found.close()
+
+    # Starting and stopping
+
+    def action_start(self, kind: str) -> None:
+        if self._search is not None and self._search.running:
+            self.notify("a search is running: x stops it", severity="warning")
+            return
+        try:
+            plan = plan_for(kind, self.session.run)
+        except DynadiagError as error:
+            self.browser.say_problem(str(error))
+            return
+        lines = [
+            line((f"$ {plan.text}", "strong")),
+            line((f"in {plan.folder}", "dim")),
+            Line(),
+            line("This runs the program that the recording names, many times."),
+            line("What it does outside (uploads, files it writes) happens each time."),
+        ]
+        search = Search(plan, lambda: self.rest(self._changed))
+        self.app.push_screen(Confirm(lines), lambda yes: self._start(search) if yes else None)
+
+    def _start(self, search: Search) -> None:
+        self._search = search
+        self.run_worker(search.run(), group="search", exclusive=True, exit_on_error=False)
+        self._changed()
+
+    def action_stop(self) -> None:
+        if self._search is None or not self._search.running:
+            self.notify("no search is running")
+        else:
+            self._search.stop()
+
+    def _changed(self) -> None:
+        search = self._search
+        if search is not None and search.recording is not None and self._found is None:
+            self.fetch("found", lambda: self._opened(search.recording), self._take)
+        self.load()
+
+    def _opened(self, path: Path | None) -> Session | None:
+        return Session.open(path) if path is not None else None
+
+    def _take(self, session: Session | None) -> None:
+        self._found = session
+        self.load()
+
+    # Showing
 
     def rows(self) -> Sequence[Row]:
-        return [_row(item) for item in self.session.trials()]
+        if self._search is not None and self._found is None:
+            return [_running_row(trial) for trial in list(self._search.trials)]
+        self._trials = (self._found or self.session).trials()
+        return [_row(item) for item in self._trials]
+
+    def _show(self, rows: Sequence[Row]) -> None:
+        at_end = self.table.cursor >= self.table.count - 1
+        super()._show(rows)
+        self.head.show(search_lines(self._search, len(rows)), keep=True)
+        if self._search is not None and self._search.running and at_end:
+            self.table.go(len(rows) - 1)
 
     def detail(self, key: int | str) -> Sequence[Line]:
-        trial = self.session.trials()[int(key)]
+        if self._search is not None and self._found is None:
+            return [line(("the whole of a trial is shown once the search has ended", "dim"))]
+        trial = next((item for item in self._trials if item.index == key), None)
+        if trial is None:
+            return []
         return [
             line((f"trial {trial.index + 1}", "title"), f"  {_status(trial)}, {trial.seconds:.1f} s"),
             Line(),
@@ -45,6 +146,22 @@ class TrialsView(ListingView):
             *_pretty(trial.outcome),
         ]
 
+    def on_lines_chosen(self, message: Lines.Chosen) -> None:
+        if message.lines is not self.head:
+            super().on_lines_chosen(message)
+            return
+        message.stop()
+        target = self.head.lines[message.index].target
+        if target is not None and target.view == "file" and target.document is not None:
+            self.browser.edit_file(Path(target.document))
+        elif target is not None:
+            self.browser.goto(target)
+
+
+def _running_row(item: Progress) -> Row:
+    cells = (str(item.number), item.status, f"{item.seconds:.1f}", "-", one_line(item.label))
+    return Row(cells, item.number, _ROLES.get(item.status, ""))
+
 
 def _row(item: Trial) -> Row:
     status = _status(item)
@@ -54,30 +171,38 @@ def _row(item: Trial) -> Row:
 
 def _status(item: Trial) -> str:
     found = _json(item.outcome)
-    if isinstance(found, dict):
-        for name in ("status", "outcome", "verdict", "kind"):
-            if isinstance(found.get(name), str):
-                return one_line(found[name])
-    return one_line(str(found))[:40] or "?"
+    status = found.get("status") if isinstance(found, dict) else found
+    return one_line(str(status))[:40] or "?"
 
 
 def _short(candidate: str) -> str:
-    found = _json(candidate)
-    if isinstance(found, dict):
-        return one_line(
-            ", ".join(f"{name} {_brief(value)}" for name, value in found.items() if value not in (None, [], {}))
-        )
-    return one_line(str(found))
+    """A candidate in a few words: the rung, and what of it is switched."""
+    head, brace, rest = candidate.partition("{")
+    found = _json(brace + rest) if brace else candidate
+    if not isinstance(found, dict):
+        return one_line(candidate)
+    words = [head.strip(), str(found.get("rung") or "as written")]
+    words += [_switch(item) for item in found.get("switches") or () if isinstance(item, dict)]
+    words += [
+        "with accuracy" if found.get("accuracy") else "",
+        "without caches" if found.get("caches") is False else "",
+    ]
+    task = found.get("task")
+    words += [task if isinstance(task, str) else json.dumps(task)[:80] if task else ""]
+    return one_line(", ".join(word for word in words if word))
 
 
-def _brief(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _switch(item: dict[str, Any]) -> str:
+    """Which parts of a class are left on or off: each is named by the end of its hash."""
+    suffixes = item.get("suffixes")
+    ends = "/".join(str(one) for one in suffixes[:6]) if isinstance(suffixes, list) else ""
+    return f"{item.get('group')} {'only' if item.get('keep') else 'without'} {ends or 'all'}"
 
 
 def _pretty(text: str) -> list[Line]:
     found = _json(text)
-    shown = found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False)
-    return [line(f"  {part}") for part in shown.split("\n")]
+    made = found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False)
+    return [line(f"  {part}") for part in made.replace("\\n", "\n    ").split("\n")]
 
 
 def _json(text: str) -> Any:

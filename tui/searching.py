@@ -1,0 +1,148 @@
+"""Starting a bisection or a minification from the browser: the command line's own, in a process of its own.
+
+A recording may come from a stranger, and this runs the program that it names: the user sees the command and the folder
+first, and agrees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dynadiag.errors import DynadiagError
+from dynadiag.recording.records import Run
+
+__all__ = ["Plan", "Progress", "Search", "plan_for"]
+
+_TRIAL = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
+_LINES = 50_000  # trials whose lines are kept
+_SAID = 200  # other lines of stderr that are kept
+_LONGEST = 16 << 20  # bytes of one line of its output
+_REPORT = 2000  # lines of the report that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be run, and where."""
+
+    kind: str  # "bisect" | "minify"
+    command: tuple[str, ...]
+    folder: Path
+
+    @property
+    def text(self) -> str:
+        """The command as a user would type it."""
+        return shlex.join(["dynadiag", *self.command[3:]])
+
+
+def plan_for(kind: str, run: Run) -> Plan:
+    """The search for what is recorded. Raises `DynadiagError` where the program is not here."""
+    target = run.target
+    words = ["-m", target.removeprefix("-m ")] if target.startswith("-m ") else [target]
+    if not target or (target.startswith("-") and len(words) == 1):
+        raise DynadiagError("the recording does not say which program it is of: run `dynadiag bisect TARGET` yourself")
+    folder = Path(run.cwd or ".")
+    if not folder.is_dir():
+        raise DynadiagError(f"{folder}: the folder that the program ran in is not here")
+    file = target.rpartition(":")[0] if ":" in target else target
+    if file.endswith(".py") and not (folder / file).is_file():
+        raise DynadiagError(f"{file}: the program that was recorded is not here")
+    return Plan(kind, (sys.executable, "-m", "dynadiag", kind, *words, *run.argv[1:]), folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One trial that has ended."""
+
+    number: int
+    label: str
+    status: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Search:
+    """A search that runs, or has run. ``changed`` is called when there is something new."""
+
+    plan: Plan
+    changed: Callable[[], None]
+    trials: list[Progress] = field(default_factory=list)
+    said: deque[str] = field(default_factory=lambda: deque(maxlen=_SAID))
+    report: list[str] = field(default_factory=list)
+    document: dict[str, Any] = field(default_factory=dict)  # the JSON of the verdict, once it is there
+    code: int | None = None  # the exit code, once it has ended
+    _process: asyncio.subprocess.Process | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self.code is None
+
+    @property
+    def recording(self) -> Path | None:
+        """Its recording: the last line on stderr names it."""
+        path = Path(self.said[-1]) if self.said and self.code is not None else None
+        return path if path and path.suffix == ".dynadiag" and path.is_file() else None
+
+    async def run(self) -> None:
+        """Run it to its end, or until `stop`."""
+        with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
+            document = Path(scratch, "verdict.json")
+            words = [*self.plan.command[:4], "--json", str(document), *self.plan.command[4:]]
+            pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+            self._process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=null,
+                stdout=pipe,
+                stderr=pipe,
+                cwd=self.plan.folder,
+                start_new_session=True,
+                limit=_LONGEST,
+            )
+            self.changed()
+            try:
+                errors, out = self._process.stderr, self._process.stdout
+                await asyncio.gather(self._read(errors, self._line), self._read(out, self._told))
+                self.code = await self._process.wait()
+            finally:
+                self.stop()
+            self.document = _document(document)
+        self.changed()
+
+    def stop(self) -> None:
+        """Interrupt it as Ctrl-C would: what was tried is kept."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGINT)
+
+    async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
+        while stream is not None and (line := await stream.readline()):
+            take(line.decode("utf-8", "replace").rstrip("\n"))
+
+    def _line(self, text: str) -> None:
+        found = _TRIAL.search(text)
+        if found is None:
+            self.said.append(text)
+        elif len(self.trials) < _LINES:
+            self.trials.append(Progress(int(found[1]), found[2], found[3], float(found[4])))
+        self.changed()
+
+    def _told(self, text: str) -> None:
+        if len(self.report) < _REPORT:
+            self.report.append(text)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # it ended before there was a verdict; its exit code is shown
+        return {}
+    return found if isinstance(found, dict) else {}
