@@ -98,7 +98,7 @@ class Browser(App[int]):
         if (focus := self.current.first_focus()) is not None:
             focus.focus()
         self.say("", "")
-        self.set_interval(self._recorder.interval, self._look)
+        self.set_interval(self._recorder.interval, self.look)
 
     @property
     def busy(self) -> bool:
@@ -291,7 +291,8 @@ class Browser(App[int]):
 
     # A recording that is still written
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """See whether the recording has grown, or gone."""
         seen = self._recorder.look()
         if seen == "gone":
             self.say_problem(f"{self.session.path} is gone: what was read of it is still shown")

@@ -15,19 +15,18 @@ from tui.widgets.tree import Branch
 __all__ = ["guard_branches", "steps"]
 
 _STEP = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|[^\[\]]*)\]|\.\w+(?:\(\))?|^[\w]+")
-_OTHER = "(no value of the program's)"
 _OPEN = 40  # guards up to which everything is open from the beginning
 
 
 def steps(source: str) -> tuple[str, ...]:
-    """A value as the way to it: ``L['x'].size()[0]`` is ``L['x']``, ``.size()``, ``[0]``.
+    """A value as the way to it (of none, no way): ``L['x'].size()[0]`` is ``L['x']``, ``.size()``, ``[0]``.
 
     >>> steps("L['x'].size()[0]")
     ("L['x']", '.size()', '[0]')
     """
     found = _STEP.findall(source)
     if "".join(found) != source:
-        return (source,) if source else (_OTHER,)
+        return (source,)
     if len(found) > 1 and found[0] in ("L", "G"):
         found[:2] = [found[0] + found[1]]
     return tuple(found)

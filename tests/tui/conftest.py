@@ -37,7 +37,7 @@ async def browsing(path: Path, size: tuple[int, int] = (120, 40)) -> AsyncIterat
     """The browser over a recording, its first screen filled."""
     with Session.open(path) as session:
         app = Browser(session)
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=True) as pilot:
             await settle(pilot)
             yield pilot
 

@@ -54,7 +54,7 @@ async def test_every_screen_opens_by_its_number(program: Path, size: tuple[int, 
     async with browsing(program, size) as pilot:
         for number, one in enumerate(SCREENS, 1):
             await press(pilot, str(number))
-            assert _app(pilot).current.NAME == one.name
+            assert one.name == _app(pilot).current.NAME
             assert _app(pilot).focused is not None
             assert len(screen(pilot).strip().splitlines()) > 3
 

@@ -1,0 +1,83 @@
+"""Which lines belong together, derived from what torch writes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tui.build import DYNAMO, FILE, MODULE, POST_GRAD
+from tui.documents import split
+from tui.links import Links, Names, graph_links, kernel_links, source_links
+
+SIN, RELU = (FILE, 6), (FILE, 7)
+
+
+def _lines(links: Links, text: str, place: tuple[str, int]) -> list[str]:
+    lines = split(text)
+    return [lines[number].strip().split(" ")[0] for number in links.at({place})]
+
+
+def _names() -> Names:
+    names = Names()
+    graph_links(split(DYNAMO), names, {"l_x_": SIN}, dynamo=True)
+    graph_links(split(POST_GRAD), names)
+    return names
+
+
+def test_a_graph_ties_nodes_to_the_comment_above_them() -> None:
+    links = graph_links(split(DYNAMO), Names(), dynamo=True)
+    assert _lines(links, DYNAMO, SIN) == ["#", "y:"]
+    assert _lines(links, DYNAMO, RELU) == ["#", "z:"]
+
+
+def test_a_node_without_a_comment_takes_its_place_from_the_data() -> None:
+    links = graph_links(split(DYNAMO), Names(), {"l_x_": SIN}, dynamo=True)
+    assert _lines(links, DYNAMO, SIN) == ["l_x_", "#", "y:"]
+
+
+def test_a_return_and_an_empty_line_have_no_mapping() -> None:
+    lines = split(DYNAMO)
+    links = graph_links(lines, Names(), dynamo=True)
+    for number, text in enumerate(lines):
+        if not text.strip() or "return" in text:
+            assert links.of(number) == frozenset()
+
+
+def test_triton_kernels_are_tied_by_the_nodes_that_their_comments_name() -> None:
+    links = kernel_links(split(MODULE), _names())
+    tied = _lines(links, MODULE, SIN)
+    assert tied[:3] == ["#", "#", "#"]
+    assert "triton_poi_fused_sin_0" in tied
+    assert "@triton.jit" in tied
+    assert not links.guessed & set(links.at({SIN}))
+
+
+def test_a_cpp_kernel_is_tied_by_its_name_and_that_is_a_guess() -> None:
+    links = kernel_links(split(MODULE), _names())
+    lines = split(MODULE)
+    definition = next(number for number, text in enumerate(lines) if text.startswith("cpp_fused_relu_1 ="))
+    assert links.of(definition) == {RELU}
+    assert definition in links.guessed
+
+
+def test_calls_are_tied_to_what_they_call() -> None:
+    links = kernel_links(split(MODULE), _names())
+    tied = _lines(links, MODULE, RELU)
+    assert "cpp_fused_relu_1(arg0_1)" in tied
+    assert "extern_kernels.addmm(arg0_1)" in tied
+
+
+def test_a_source_has_counterparts_only_where_something_names_its_lines() -> None:
+    links = source_links(FILE, 14, {SIN, RELU, ("other.py", 3), (FILE, 99)})
+    assert sorted(links.places) == [5, 6]
+
+
+@given(st.lists(st.text(max_size=80), max_size=40))
+def test_whatever_a_recording_holds_links_are_consistent(lines: list[str]) -> None:
+    names = Names()
+    for links in (graph_links(lines, names, dynamo=True), kernel_links(lines, names)):
+        for place, numbers in links.lines.items():
+            assert all(place in links.of(number) for number in numbers)
+        for number, places in links.places.items():
+            assert all(number in links.lines[place] for place in places)
+            assert 0 <= number < len(lines)

@@ -1,0 +1,99 @@
+"""A recording that is still written, that goes away, that turns out to be damaged."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import zstandard
+from textual.widgets import Input
+
+from dynadiag.recording.journal import Journal
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen
+from tui.app import Browser
+
+
+def _running(events: build.Events) -> build.Events:
+    """The same, of a process that is alive: this one."""
+    events[0][0]["dynadiag_run"].update(pid=os.getpid(), host=socket.gethostname())
+    return events
+
+
+def _append(path: Path, events: build.Events) -> None:
+    journal = Journal.reopen(path)
+    for metadata, payload in events:
+        journal.append(metadata, payload)
+    journal.close()
+
+
+async def test_what_is_recorded_meanwhile_comes_to_the_screen(tmp_path: Path) -> None:
+    path = tmp_path / "live.dynadiag"
+    build.journal(path, _running([*build.run_events(), *build.source_events(), *build.compile_events("0/0")]))
+    async with browsing(path) as pilot:
+        assert "still running" in screen(pilot)
+        assert "live" in screen(pilot).splitlines()[-2]
+        await press(pilot, "2", "j")
+        _append(path, [*build.recompile_events("0/1", "4", "5"), *build.compile_events("0/1")])
+        app = pilot.app
+        assert isinstance(app, Browser)
+        app.look()
+        await app.workers.wait_for_complete()
+        await press(pilot)
+        assert "0/1" in screen(pilot)
+        await press(pilot, "1")
+        assert "4 → 5" in screen(pilot)
+    assert path.read_bytes().startswith(b"V")  # it stays the journal of the process that writes it
+
+
+async def test_a_recording_that_goes_away_is_said_and_still_shown(tmp_path: Path) -> None:
+    path = build.recording(tmp_path, build.program())
+    async with browsing(path) as pilot:
+        path.unlink()
+        app = pilot.app
+        assert isinstance(app, Browser)
+        app.look()
+        await press(pilot, "4")
+        assert "is gone" in screen(pilot)
+        assert "GB0059" in screen(pilot)
+        await press(pilot, "r")
+        await app.workers.wait_for_complete()
+        await press(pilot)
+        assert app.is_running
+
+
+async def test_damage_inside_is_a_message_and_no_end(tmp_path: Path) -> None:
+    path = build.recording(tmp_path, build.program())
+    data = path.read_bytes()
+    magic = (zstandard.MAGIC_NUMBER).to_bytes(4, "little")
+    place = data.index(magic)
+    path.write_bytes(data[: place + 40] + b"\0" * 200 + data[place + 240 :])
+    async with browsing(path) as pilot:
+        for number in range(1, 10):
+            await press(pilot, str(number))
+        assert "damaged recording" in screen(pilot)
+        assert pilot.app.is_running
+
+
+async def test_lines_are_copied_and_written(tmp_path: Path) -> None:
+    path = build.recording(tmp_path, build.program())
+    out = tmp_path / "out.txt"
+    async with browsing(path) as pilot:
+        await press(pilot, "3", "g", "y")
+        assert pilot.app.clipboard == "import torch"
+        await press(pilot, "w")
+        field = pilot.app.query_one(Input)
+        field.value = str(out)
+        await press(pilot, "enter")
+        assert out.read_text() == build.SOURCE
+        await press(pilot, "w")
+        field.value = str(out)
+        await press(pilot, "enter")
+        assert "exists" in screen(pilot)
+
+
+async def test_without_a_terminal_to_hand_over_the_editor_is_refused_in_words(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "e")
+        assert "cannot be handed" in screen(pilot)
