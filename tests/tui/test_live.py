@@ -72,6 +72,7 @@ async def test_damage_inside_is_a_message_and_no_end(tmp_path: Path) -> None:
     async with browsing(path) as pilot:
         for number in range(1, 10):
             await press(pilot, str(number))
+            assert "reading" not in screen(pilot)
         assert "damaged recording" in screen(pilot)
         assert pilot.app.is_running
 

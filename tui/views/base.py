@@ -98,6 +98,10 @@ class View(Container):
             then(message.result)
         else:
             self.browser.say_problem(message.problem)
+            self.show_problem(message.problem)
+
+    def show_problem(self, reason: str) -> None:
+        """Say, where something would have stood, why it could not be read."""
 
     def rest(self, then: Callable[[], None]) -> None:
         """Do something once the cursor has come to rest."""

@@ -102,6 +102,11 @@ class CodeView(View):
         elif self.is_mounted:
             self.load()
 
+    def show_problem(self, reason: str) -> None:
+        if self._board is None:
+            for pane in self.panes().values():
+                pane.say(one_line(reason))
+
     def _show(self, board: Board | None, place: Location) -> None:
         self._board = board
         for name in PANES:

@@ -10,7 +10,7 @@ from textual.widget import Widget
 from dynadiag.recording.records import Compile
 from tui.forest import Forest, compile_lines, forest
 from tui.location import Location
-from tui.roles import line
+from tui.roles import line, one_line
 from tui.views.base import View
 from tui.widgets.lines import Lines
 from tui.widgets.styled import StyledLines
@@ -56,6 +56,9 @@ class CompilesView(View):
     def _read(self) -> tuple[Forest, list[Branch]]:
         made = Forest.of(self.session.explanation())
         return made, forest(made)
+
+    def show_problem(self, reason: str) -> None:
+        self.details.show([line((one_line(reason), "error"))])
 
     def _show(self, found: tuple[Forest, list[Branch]]) -> None:
         self._forest, roots = found

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from tui.location import Location
-from tui.roles import Line, line
+from tui.roles import Line, line, one_line
 from tui.views.base import View
 from tui.widgets.styled import StyledLines
 from tui.widgets.table import Column, Row, Table
@@ -62,6 +62,9 @@ class ListingView(View):
     def enter(self, key: int | str) -> Location | None:  # noqa: ARG002 - subclasses use it
         """Where enter on a row goes."""
         return None
+
+    def show_problem(self, reason: str) -> None:
+        self.details.show([line((one_line(reason), "error"))])
 
     def _show(self, rows: Sequence[Row]) -> None:
         self.table.show(rows)

@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from tui.heading import run_lines
 from tui.location import Location
-from tui.roles import Line, line
+from tui.roles import Line, line, one_line
 from tui.views.base import View
 from tui.widgets.styled import StyledLines
 
@@ -47,6 +47,10 @@ class OverviewView(View):
 
         session = self.session
         return overview(session.explanation(), len(session.trials()), live=session.live)
+
+    def show_problem(self, reason: str) -> None:
+        head = run_lines(self.session.run, live=self.session.live)
+        self.lines.show([*head, Line(), line((one_line(reason), "error"))])
 
     def _show(self, lines: list[Line]) -> None:
         self.lines.show(lines, keep=self._filled)
