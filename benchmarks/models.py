@@ -40,6 +40,8 @@ from dynadiag.render.report import report
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LENGTHS, BATCHES = (8, 12, 20), (2, 3)
 VOCABULARY = 64
+_NEEDED = ("source", "was", "now", "file", "line")  # of each reason of a recompile
+_SHOWN = 2  # changes that the page names for one recompile
 Calls = Iterator[tuple[str, Callable[[], object]]]
 
 __all__ = ["MODELS", "Outcome", "study"]
@@ -317,7 +319,7 @@ def _wrong_recompiles(document: dict[str, Any], events: int) -> Iterator[str]:
         if not one["reasons"]:
             yield f"{name} has no reason"
         for reason in one["reasons"]:
-            lacks = [key for key in ("source", "was", "now", "file", "line") if reason[key] is None]
+            lacks = [key for key in _NEEDED if reason[key] is None]
             if lacks:
                 yield f"{name}: no {', '.join(lacks)} for {reason['guard'][:160]}"
 
@@ -335,33 +337,94 @@ def table(outcomes: Iterable[Outcome]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for one in outcomes:
-        told = [
-            all(None not in (r["was"], r["now"], r["line"]) for r in c["reasons"]) for c in one.document["recompiles"]
-        ]
+        told = [_in_full(recompile) for recompile in one.document["recompiles"]]
         figures = (one.document["graph_count"], one.events, len(one.document["breaks"]), one.document["break_count"])
-        cells = (*figures, one.recompile_events, one.document["recompile_count"], f"{sum(told)} of {len(told)}")
+        cells = (*figures, one.recompile_events, len(told), f"{sum(told)} of {len(told)}")
         rows.append(f"| {one.name} | " + " | ".join(map(str, cells)) + " |")
     return "\n".join(rows) + "\n"
 
 
+def _in_full(recompile: dict[str, Any]) -> bool:
+    reasons = recompile["reasons"]
+    return bool(reasons) and all(reason[key] is not None for reason in reasons for key in _NEEDED)
+
+
+def page(outcomes: Iterable[Outcome]) -> str:
+    """The section of the documentation for this torch: the table, the sites, what each recompile came from."""
+    done = list(outcomes)
+    lines = [
+        f"## torch {torch.__version__.partition('+')[0]}, transformers {transformers.__version__}",
+        "",
+        table(done),
+    ]
+    lines += ["Sites of breaks:", ""]
+    lines += [f"- {one.name}: {site}" for one in done for site in one.sites]
+    lines += [
+        "",
+        "What changed before each recompile (of the entry made last; sizes, not the strides that follow them):",
+        "",
+    ]
+    lines += [
+        f"- {one.name} {recompile['compile_id']}: {_changed(recompile)}"
+        for one in done
+        for recompile in one.document["recompiles"]
+    ]
+    wrong = [f"- {one.name}: {sentence}" for one in done for sentence in one.wrong]
+    return "\n".join([*lines, *(["", "Not as it should be:", "", *wrong] if wrong else []), ""])
+
+
+def _changed(recompile: dict[str, Any]) -> str:
+    """The failing guards of the newest entry, short."""
+    reasons = recompile["reasons"]
+    newest = [
+        one for one in reasons if one["against"] == reasons[0]["against"] and ".stride()" not in str(one["source"])
+    ]
+    told = [
+        f"`{one['source'] or one['guard']}` {one['was']} -> {one['now']}, line {_place(one)}" for one in newest[:_SHOWN]
+    ]
+    return "; ".join(told) + (f"; and {len(newest) - _SHOWN} more" if len(newest) > _SHOWN else "")
+
+
+def _place(reason: dict[str, Any]) -> str:
+    return f"{Path(reason['file']).name}:{reason['line']}" if reason["file"] else "unknown"
+
+
+def put(path: Path, section: str) -> None:
+    """Put a section into a page, in place of the one with the same heading."""
+    text = path.read_text() if path.exists() else ""
+    heading = section.partition("\n")[0]
+    before, found, after = text.partition(heading + "\n")
+    following = after.partition("\n## ")[2] if found else ""
+    rest = f"\n## {following}" if following else ""
+    path.write_text(f"{before.rstrip()}\n\n{section}{rest}".lstrip("\n"))
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="MODEL", help=", ".join(MODELS))
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page of the documentation")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="put the results into this page of the documentation"
+    )
     parser.add_argument("--json", type=Path, metavar="FOLDER", help="keep each explanation as JSON there")
     args = parser.parse_args()
     chosen = [name for name in MODELS if not args.names or any(word in name for word in args.names)]
-    outcomes = []
-    for name in chosen:
-        outcome = study(name)
-        outcomes.append(outcome)
-        print(f"{name}: {outcome.seconds:.1f} s, {len(outcome.wrong)} discrepancies", flush=True)
-        for sentence in (*outcome.sites, *(f"WRONG {one}" for one in outcome.wrong)):
-            print("   ", sentence)
-        if args.json:
-            (args.json / f"{name.replace(' ', '_')}.json").write_text(json.dumps(outcome.document, indent=1))
+    if not chosen:
+        parser.error(f"no model has a name like {', '.join(args.names)}: {', '.join(MODELS)}")
+    outcomes = [_reported(name, args.json) for name in chosen]
     print(table(outcomes), end="")
+    if args.write:
+        put(args.write, page(outcomes))
     return int(any(outcome.wrong for outcome in outcomes))
+
+
+def _reported(name: str, folder: Path | None) -> Outcome:
+    outcome = study(name)
+    print(f"{name}: {outcome.seconds:.1f} s, {len(outcome.wrong)} discrepancies", flush=True)
+    for sentence in (*outcome.sites, *(f"WRONG {one}" for one in outcome.wrong)):
+        print("   ", sentence)
+    if folder:
+        (folder / f"{name.replace(' ', '_')}.json").write_text(json.dumps(outcome.document, indent=1))
+    return outcome
 
 
 if __name__ == "__main__":
