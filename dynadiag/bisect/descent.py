@@ -77,8 +77,7 @@ class _Class:
         return self.search.trial(self.without(keys), f"off: {_shown(self.name)} {names}")
 
     def _noun(self, count: int) -> str:
-        plural = "es" if self.name.endswith("s") else "s"
-        return f"{count} of {len(self.points)} {_shown(self.name)}{plural}"
+        return f"{count} of {len(self.points)} {_plural(self.name)}"
 
 
 def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
@@ -143,10 +142,11 @@ def _all_off(name: str) -> Switch:
 
 def _within(these: _Class, seen: Outcome) -> Finding:
     """The culprits within one class."""
-    keys = _by_witness(these, seen) or _by_bisection(these)
-    if keys is None:
-        return Finding(notes=(f"no set of {these.name}s explains the failure by itself",))
-    return _confirmed(these, keys)
+    named = _by_witness(these, seen)
+    sets = [frozenset({key}) for key in named] if named else _by_bisection(these)
+    if not sets:
+        return Finding(notes=(f"no set of {_plural(these.name)} explains the failure by itself",))
+    return _confirmed(these, sets)
 
 
 def _by_witness(these: _Class, seen: Outcome) -> frozenset[str] | None:
@@ -173,21 +173,24 @@ def _named(these: _Class, outcome: Outcome, already: set[str]) -> set[str]:
     return set()
 
 
-def _by_bisection(these: _Class) -> frozenset[str] | None:
+def _by_bisection(these: _Class) -> list[frozenset[str]]:
     """Minimal failing sets one after another, until with all of them off it does not fail in the same way."""
-    found: frozenset[str] = frozenset()
+    found: list[frozenset[str]] = []
     rest = frozenset(these.points)
     for _ in range(_SETS):
-        if not rest or (found and these.search.status(these.off(found)) != "same"):
+        if not rest or (found and these.search.status(these.off(_union(found))) != "same"):
             return found
-        fresh = minimal_set(rest, these.fails_with_only) if len(rest) > 1 else rest
-        found |= fresh
-        found |= _siblings_at_fault(these, found)
-        rest -= found
+        found.append(minimal_set(rest, these.fails_with_only) if len(rest) > 1 else rest)
+        found += _siblings_at_fault(these, _union(found))
+        rest -= _union(found)
     return found
 
 
-def _siblings_at_fault(these: _Class, found: frozenset[str]) -> frozenset[str]:
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*sets)
+
+
+def _siblings_at_fault(these: _Class, found: frozenset[str]) -> list[frozenset[str]]:
     """Other decisions on the same operators, where leaving out what was found is not enough and all of them is.
 
     A wrong lowering is wrong for each node that uses it: looking there first finds the others in a trial or two each.
@@ -195,17 +198,18 @@ def _siblings_at_fault(these: _Class, found: frozenset[str]) -> frozenset[str]:
     targets = {these.points[key].target for key in found} - {None}
     siblings = frozenset(k for k, p in these.points.items() if p.target in targets) - found
     if not siblings or these.search.status(these.off(found)) != "same":
-        return frozenset()
+        return []
     if not these.off(found | siblings).passed or not these.fails_with_only(siblings):
-        return frozenset()
-    return frozenset().union(*culprit_sets(siblings, these.fails_with_only))
+        return []
+    return culprit_sets(siblings, these.fails_with_only)
 
 
-def _confirmed(these: _Class, keys: frozenset[str]) -> Finding:
+def _confirmed(these: _Class, sets: Sequence[frozenset[str]]) -> Finding:
     """Tries both halves of the verdict."""
+    keys = _union(sets)
     without, only = these.off(keys), these.search.trial(these.only(keys), "the culprits on, the rest of the class off")
     gone, stays = without.passed, these.search.status(only) == "same"
-    culprits = _culprits([these.points[k] for k in these.points if k in keys])
+    culprits = _culprits_of(these, sets)
     if not (gone and stays):
         which = "it does not pass with them off" if not gone else "it does not fail with only them on"
         return Finding(notes=(f"{', '.join(c.name for c in culprits)} ({these.name}) not confirmed: {which}",))
@@ -217,8 +221,26 @@ def _confirmed(these: _Class, keys: frozenset[str]) -> Finding:
     )
 
 
+def _plural(group: str) -> str:
+    return _shown(group) + ("es" if group.endswith("s") else "s")
+
+
 def _shown(group: str) -> str:
     return "graph" if group == "dynamo_graph" else group
+
+
+def _culprits_of(these: _Class, sets: Sequence[frozenset[str]]) -> tuple[Culprit, ...]:
+    """A fusion is one culprit of several parts; of every other class each decision is one."""
+    if these.name == "fusion":
+        return tuple(_fusion([these.points[k] for k in these.points if k in chosen]) for chosen in sets)
+    keys = _union(sets)
+    return _culprits([these.points[k] for k in these.points if k in keys])
+
+
+def _fusion(parts: Sequence[Point]) -> Culprit:
+    names = dict.fromkeys(name for part in parts for name in part.name.split("+"))
+    lines = tuple(dict.fromkeys(line for part in parts for line in part.lines))
+    return Culprit("fusion", "+".join(names), parts[0].compile_id, _graph(parts[0]), lines)
 
 
 def _culprits(points: Sequence[Point]) -> tuple[Culprit, ...]:

@@ -115,7 +115,7 @@ def _by_hand(verdict: Verdict, target: str, style: Style) -> list[str]:
     """The commands that repeat each step."""
     if verdict.verdict not in ("found", "fails_uncompiled"):
         return []
-    program = f"python {target}" if ":" not in target else f"(a file that compiles and calls {target})"
+    program = f"python {target}" if ":" not in target.split(" ")[0] else f"(a file that compiles and calls {target})"
     lines = ["", style.paint("by hand:", "help")]
     for rung, status in verdict.rungs.items():
         if rung in _BY_HAND and status != "not_run":

@@ -113,15 +113,23 @@ def _pattern(inner: Callable[..., Any], entry: Any, match: Any, graph: Any, node
 
 
 def _fusion(fusable: bool, first: Any, second: Any) -> bool:
-    """Whether two kernels that may be fused are."""
+    """Whether two kernels that may be fused are: only where every part of both may be fused at all.
+
+    The decision is one of each part, not of a pair: the same parts come together in many orders, and a veto on one
+    order would only make Inductor take another.
+    """
     if not fusable:
         return False
-    one, two = torch_private.origins(first), torch_private.origins(second)
-    sides = sorted("+".join(node.name for node in side) for side in (one, two))
     here = _here()
-    nodes = sorted({*one, *two})
-    describe = lambda: {"name": "+".join(n.name for n in nodes), "lines": _lines(nodes), **here}  # noqa: E731
-    return TRIAL.on("fusion", _key(*sides, here=here), describe)
+    parts = [_fusable(part, here) for part in (*first.get_nodes(), *second.get_nodes())]
+    return all(parts)  # asked of every part first, so that each is on record
+
+
+def _fusable(part: Any, here: dict[str, Any]) -> bool:
+    nodes = torch_private.origins(part)
+    name = "+".join(node.name for node in nodes)
+    key = _key(name, torch_private.ordinal(part), here=here)
+    return TRIAL.on("fusion", key, lambda: {"name": name, "lines": _lines(nodes), **here})
 
 
 def _kernel(nodes: Iterable[Any]) -> bool:

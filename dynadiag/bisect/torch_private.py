@@ -32,6 +32,7 @@ __all__ = [
     "innermost_function",
     "kind_of_inner",
     "operator_name",
+    "ordinal",
     "origins",
     "pattern_name",
     "skip_in_dynamo",
@@ -153,6 +154,16 @@ def innermost_function(backend: Any) -> Callable[..., Any] | None:
     while isinstance(found, functools.partial):
         found = found.func
     return found if inspect.isfunction(found) else None
+
+
+def ordinal(scheduler_node: Any) -> int:
+    """Which of the kernels with the same origins this is: an operator with two outputs is two of them."""
+    same = [
+        other
+        for other in scheduler_node.scheduler.name_to_node.values()
+        if other.node is not None and set(other.node.get_origins()) == set(scheduler_node.node.get_origins())
+    ]
+    return same.index(scheduler_node) if scheduler_node in same else 0
 
 
 def wrap_subsystem(hook: Callable[..., bool]) -> None:

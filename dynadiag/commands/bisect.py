@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -102,7 +103,8 @@ def _tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
 def _report(verdict: Verdict, program: Program, args: argparse.Namespace) -> None:
     common.write_json(args.json, verdict_json(verdict, program.text))
     if args.json != "-":
-        sys.stdout.write(verdict_text(verdict, program.text, str(Path.cwd()), common.style_for(sys.stdout)))
+        command = " ".join([program.text, shlex.join(program.arguments)]).strip()
+        sys.stdout.write(verdict_text(verdict, command, str(Path.cwd()), common.style_for(sys.stdout)))
         sys.stdout.flush()
 
 
