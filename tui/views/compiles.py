@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from dynadiag.recording.records import Compile
 from tui.forest import Forest, compile_lines, forest
 from tui.location import Location
 from tui.roles import line, one_line
+from tui.timeline import read_phases, timeline_lines
 from tui.views.base import View
 from tui.widgets.lines import Lines
 from tui.widgets.styled import StyledLines
@@ -25,10 +27,15 @@ class CompilesView(View):
     NAME: ClassVar[str] = "compiles"
     TITLE: ClassVar[str] = "Compiles"
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("v", "timeline", "time line", id="compiles.timeline"),
+    ]
+
     def __init__(self) -> None:
         super().__init__(classes="listing")
         self._forest: Forest | None = None
         self._wanted: str | None = None
+        self._timeline = False
 
     def compose(self) -> ComposeResult:
         yield Tree(id="compiles-tree")
@@ -102,10 +109,21 @@ class CompilesView(View):
             message.stop()
             self.rest(self._describe)
 
+    def action_timeline(self) -> None:
+        """The time line in place of the summary, and back."""
+        self._timeline = not self._timeline
+        self._describe()
+
     def _describe(self) -> None:
-        item = self._item()
-        if item is not None and self._forest is not None:
-            self.details.show(compile_lines(item, self._forest))
+        item, made = self._item(), self._forest
+        if item is None or made is None:
+            return
+        if self._timeline:
+            self.fetch(
+                "timeline", lambda: timeline_lines(read_phases(self.session, item.compile_id)), self.details.show
+            )
+        else:
+            self.details.show(compile_lines(item, made))
 
     def on_lines_chosen(self, message: Lines.Chosen) -> None:
         message.stop()

@@ -1,0 +1,114 @@
+"""Large recordings: a key press reads what it shows, and no more of it is drawn than fits the screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen
+from tui.app import Browser
+from tui.widgets.code import CodePane
+from tui.widgets.lines import Lines
+from tui.widgets.tree import Tree
+
+KEYS = ("2", "j", "G", "3", "j", "tab", "G", "4", "5", "6", "G", "7", "j", "9", "tab", "G", "k")
+
+
+def _many(folder: Path, compiles: int) -> Path:
+    events = [*build.run_events(), *build.source_events()]
+    for frame in range(compiles):
+        events += [*build.break_events(f"{frame}/0"), *build.compile_events(f"{frame}/0")]
+        events += [*build.recompile_events(f"{frame}/1", "4", "5"), *build.compile_events(f"{frame}/1")]
+    return build.recording(folder, [*events, *build.end_events()], f"many{compiles}")
+
+
+async def _rows_read(path: Path) -> list[int]:
+    async with browsing(path) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        read = []
+        for key in KEYS:
+            before = app.session.rows_read
+            await press(pilot, key)
+            read.append(app.session.rows_read - before)
+    return read
+
+
+async def test_a_key_press_reads_as_much_of_a_large_recording_as_of_a_small_one(tmp_path: Path) -> None:
+    small, large = await _rows_read(_many(tmp_path, 20)), await _rows_read(_many(tmp_path, 400))
+    assert max(large) <= 2 * 100 + 10  # two pages of events
+    # The events' first screen shows a page of them, of which a small log may have fewer.
+    assert [rows for key, rows in zip(KEYS, large, strict=True) if key != "9"] == [
+        rows for key, rows in zip(KEYS, small, strict=True) if key != "9"
+    ]
+
+
+async def test_100000_nodes_and_lines_are_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 50_000
+    graph = [
+        "class GraphModule(torch.nn.Module):",
+        '    def forward(self, L_x_: "f32[4][1]cpu"):',
+        "        l_x_ = L_x_",
+    ]
+    for number in range(count):
+        graph += ["", f"        # File: {build.FILE}:{6 + number % 2} in f, code: y = x.sin()"]
+        graph += [f'        y_{2 * number}: "f32[4][1]cpu" = l_x_.sin()']
+        graph += [f'        y_{2 * number + 1}: "f32[4][1]cpu" = torch.relu(y_{2 * number})']
+    module = build.MODULE.replace(
+        "    auto tmp0 = in_ptr0[0];", "\n".join(f"    auto tmp{n} = 0;" for n in range(2 * count))
+    )
+    events = [*build.run_events(), *build.source_events()]
+    events += build.compile_events("0/0", graph="\n".join(graph), module=module)
+    drawn = 0
+    draw = Lines.render_line
+
+    def counting(self: Lines, y: int) -> object:
+        nonlocal drawn
+        drawn += 1
+        return draw(self, y)
+
+    async with browsing(build.recording(tmp_path, events), (160, 40)) as pilot:
+        await press(pilot, "3", "tab")
+        pane = pilot.app.focused
+        assert isinstance(pane, CodePane)
+        assert pane.count > 2 * count
+        monkeypatch.setattr(Lines, "render_line", counting)
+        await press(pilot, "G")
+        assert drawn < 40 * 40  # a few screens, of four panes each
+        assert f"y_{2 * count - 1}" in screen(pilot)
+        await press(pilot, "slash", *"99998:", "enter")
+        assert "y_99998:" in pane.text_of(pane.cursor)
+        await press(pilot, "tab", "tab", "G")
+        assert "return" in screen(pilot)
+
+
+async def test_10000_compiles_stand_in_one_tree_without_a_widget_each(tmp_path: Path) -> None:
+    events = [*build.run_events(), *build.source_events()]
+    for number in range(10_000):
+        events += [event for event in build.compile_events(f"{number}/0") if not event[1]]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "2", "G")
+        tree = pilot.app.query_one(Tree)
+        assert tree.count == 10_001
+        assert "9999/0" in screen(pilot)
+        assert len(pilot.app.screen.query("*")) < 60
+        await press(pilot, "f", *"777/0", "enter")
+        assert tree.count == 11  # 777, 1777 ... 9777 and the call above them
+
+
+async def test_10000_guards_on_one_frame(tmp_path: Path) -> None:
+    guards = ["", "TREE_GUARD_MANAGER:", "+- RootGuardManager"]
+    for number in range(10_000):
+        source = f"L['self']._modules['{number % 100}'].w{number}"
+        guards += [f"| +- GuardManager: source={source}, accessed_by=X()", f"| | +- TYPE_MATCH: check({number})"]
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0")]
+    events = [(data, "\n".join(guards) if "dynamo_cpp_guards_str" in data else text) for data, text in events]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "6", "G")
+        assert "check(9999)" in screen(pilot)
+        await press(pilot, "v")
+        assert "10,000 guards" in screen(pilot)
+        await press(pilot, "g", "l", "j", "l", "j")
+        assert "100 guards" in screen(pilot)

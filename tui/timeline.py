@@ -1,0 +1,104 @@
+"""The time line of one compile: what the compiler did when, from the chromium events of the trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dynadiag.render.words import duration
+from tui.roles import Line, line, one_line
+from tui.session import Session
+
+__all__ = ["Phase", "phases", "read_phases", "timeline_lines"]
+
+_MOST = 5_000  # events of one compile that are read
+_BAR = 40  # columns for the whole of the compile
+_SHORTEST = 0.0005  # of the whole: what is shorter is left out, and counted
+_COLOURS = ("bar", "bar2", "bar3", "bar4")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of the compiler's work. ``start`` and ``seconds`` are in seconds, from the first event on."""
+
+    name: str
+    depth: int
+    start: float
+    seconds: float
+
+
+def read_phases(session: Session, compile_id: str) -> list[Phase]:
+    """The phases of a compile, as they began."""
+    found = session.recording.events(kind="chromium_event", compile_id=compile_id, limit=_MOST)
+    return phases(_json(session.payload(event.index)) for event in list(found))
+
+
+def phases(events: Iterable[Any]) -> list[Phase]:
+    """Pair the beginnings with the ends; a phase without an end lasts until the last event."""
+    stacks: dict[object, list[int]] = {}
+    made: list[tuple[str, int, float, float | None]] = []
+    last = 0.0
+    for data in events:
+        if not isinstance(data, dict) or not isinstance(data.get("ts"), (int, float)):
+            continue
+        kind, name, time = data.get("ph"), str(data.get("name")), data["ts"] / 1e6
+        last = max(last, time)
+        stack = stacks.setdefault(data.get("tid") if isinstance(data.get("tid"), int) else None, [])
+        if kind == "B":
+            stack.append(len(made))
+            made.append((name, len(stack) - 1, time, None))
+        elif kind == "E":
+            _end(made, stack, name, time)
+    return _measured(made, last)
+
+
+def _end(made: list[tuple[str, int, float, float | None]], stack: list[int], name: str, time: float) -> None:
+    """Close the innermost open phase of this name, and those inside it."""
+    if not any(made[place][0] == name for place in stack):
+        return
+    while stack:
+        place = stack.pop()
+        opened, depth, start, _ = made[place]
+        made[place] = (opened, depth, start, time)
+        if opened == name:
+            return
+
+
+def _measured(made: Sequence[tuple[str, int, float, float | None]], last: float) -> list[Phase]:
+    first = min((start for _, _, start, _ in made), default=0.0)
+    return [
+        Phase(name, depth, start - first, max(0.0, (last if end is None else end) - start))
+        for name, depth, start, end in made
+    ]
+
+
+def timeline_lines(found: Sequence[Phase]) -> list[Line]:
+    """One line a phase: its seconds, a bar where it stood in the whole, its name."""
+    if not found:
+        return [line(("no time line was recorded for this compile", "dim"))]
+    whole = max(phase.start + phase.seconds for phase in found) or 1.0
+    shown = [phase for phase in found if phase.seconds >= whole * _SHORTEST]
+    hidden = len(found) - len(shown)
+    lines = [line(("time line", "title"), (f"  {duration(whole)}", "dim")), *_drawn(shown, whole)]
+    if hidden:
+        lines.append(line((f"and {hidden:,} shorter than {whole * _SHORTEST * 1e3:.2f} ms", "dim")))
+    return lines
+
+
+def _drawn(found: Sequence[Phase], whole: float) -> Iterator[Line]:
+    for phase in found:
+        before = min(int(phase.start / whole * _BAR), _BAR - 1)
+        width = max(1, min(round(phase.seconds / whole * _BAR), _BAR - before))
+        bar = " " * before + "█" * width + " " * (_BAR - before - width)
+        colour = _COLOURS[phase.depth % len(_COLOURS)]
+        indent = "  " * min(phase.depth, 12)
+        yield line((f"{phase.seconds * 1e3:>9,.1f} ms ", ""), (bar, colour), f" {indent}{one_line(phase.name)}")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a payload cut short: the phase has no such event
+        return None
