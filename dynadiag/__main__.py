@@ -40,7 +40,8 @@ INTERRUPTED = 130
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code. `DynadiagError` is caught here, and nowhere else."""
     arguments = sys.argv[1:] if argv is None else argv
-    sys.meta_path.insert(0, _OurPackages)
+    if _OurPackages not in sys.meta_path:
+        sys.meta_path.insert(0, _OurPackages)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a TextIOWrapper at start-up
@@ -67,7 +68,10 @@ def _refuse(reason: str) -> int:
 
 def _give_up_stdout() -> None:
     """Let what is still buffered go nowhere, or the interpreter would complain at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:  # a stdout that is no file has no such trouble
+        return
 
 
 class _OurPackages:

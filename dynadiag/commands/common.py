@@ -29,6 +29,10 @@ __all__ = [
 ]
 
 
+# C1 controls, zero-width and bidi controls, line separators: in JSON they can only stand inside strings.
+_OBEYED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
 def add_output(parser: argparse.ArgumentParser, what: str) -> None:
     """``-o/--output`` and ``--force``."""
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=what)
@@ -91,10 +95,17 @@ def write_json(destination: str | None, document: bytes) -> None:
     """Write a JSON document where ``--json`` says. Raises `DynadiagError` where that cannot be written."""
     if destination == "-":
         sys.stdout.flush()
-        sys.stdout.buffer.write(document)
+        sys.stdout.buffer.write(_printable(document))
         sys.stdout.flush()
     elif destination is not None:
+        check_json(destination)
         _write(Path(destination), document)
+
+
+def _printable(document: bytes) -> bytes:
+    """JSON with the characters escaped that JSON lets stand and a terminal would obey."""
+    text = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode())
+    return text.encode()
 
 
 def write_file(path: Path, content: bytes, *, force: bool) -> None:

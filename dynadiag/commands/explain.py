@@ -21,12 +21,12 @@ from dynadiag.commands import common
 from dynadiag.commands.program import add_program, add_recorder, program_of, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.explain import Explanation, Registry, explain
-from dynadiag.recording.opening import fold_in_place, is_journal, open_any, recordings_in
+from dynadiag.recording.opening import SUFFIX, beginning, fold_in_place, open_any, recordings_in
 from dynadiag.recording.transfer import import_log
 from dynadiag.render import document, encode, explanation_text
 
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
-_SUFFIX = ".dynadiag"
+_SQLITE = b"SQLite format 3\x00"
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -74,23 +74,18 @@ def _readable(args: argparse.Namespace) -> tuple[Path, ...] | None:
     path = Path(args.target)
     try:
         if path.is_dir():
-            return recordings_in(path) if any(path.glob(f"*{_SUFFIX}")) else _imported(path, args)
+            return recordings_in(path) if any(path.glob(f"*{SUFFIX}")) else _imported(path, args)
         if path.suffix == ".py":
             return None
         if not path.exists():
-            if path.suffix == _SUFFIX or path.suffix == ".log":
+            if path.suffix == SUFFIX or path.suffix == ".log":
                 raise UnreadableInput(f"{path}: no such file")
             return None
     except OSError as error:
         raise UnreadableInput(f"{args.target[:200]}: {error.strerror}") from error
-    if path.suffix == _SUFFIX or is_journal(path) or _is_database(path):
+    if path.suffix == SUFFIX or beginning(path, len(_SQLITE)) == _SQLITE:
         return (path,)
     return _imported(path, args)
-
-
-def _is_database(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\x00"
 
 
 def _imported(log: Path, args: argparse.Namespace) -> tuple[Path, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.opening import fold_in_place, is_journal
+from dynadiag.recording.opening import open_any
 from dynadiag.recording.transfer import export_log
 
 
@@ -22,8 +22,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.output is None:
         raise DynadiagError("export: name the log to write with -o FILE")
-    if is_journal(args.recording):
-        fold_in_place(args.recording)
+    with open_any(args.recording):  # folds what is a journal still
+        pass
     export_log(args.recording, args.output, force=args.force)
     common.say_where(args.output)
     return 0

@@ -77,7 +77,10 @@ def program_of(args: argparse.Namespace) -> Program:
     """The program that the arguments name. Raises `TargetError` where there is none."""
     if not args.target:
         raise TargetError("name a program: FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME")
+    file, colon, _ = args.target.rpartition(":")
     try:
+        if colon and file.endswith(".py") and not args.module and not Path(file).is_file():
+            raise TargetError(f"{file}: no such file")
         return Program.parse(args.target, tuple(args.arguments), args.module)
     except (OSError, ValueError) as error:  # a name that no file can have
         raise TargetError(f"{args.target[:200]}: no such program ({error.__class__.__name__})") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.reader import Recording
 
-__all__ = ["fold_in_place", "is_journal", "journal_header", "open_any", "recordings_in"]
+__all__ = ["SUFFIX", "beginning", "fold_in_place", "is_journal", "journal_header", "open_any", "recordings_in"]
 
+SUFFIX = ".dynadiag"  # of recordings, and of journals that become recordings
 _SQLITE = b"SQLite format 3\x00"
 _HEADER = b'{"dynadiag_run": '
 _LOOK = 1 << 16  # bytes of a file's beginning that are looked at
@@ -29,10 +31,11 @@ _LOOK = 1 << 16  # bytes of a file's beginning that are looked at
 def open_any(path: Path) -> Recording:
     """Open a recording, or fold a journal and open that. Raises `UnreadableInput`.
 
-    The journal of a process that still runs is folded into a scratch file, and stays as it is.
+    The journal of a process that still runs is folded into a scratch file, and stays as it is. So does a file that is
+    not named as recordings are: it may be a log that was exported and is to stay one.
     """
     if is_journal(path):
-        if _running(path):
+        if path.suffix != SUFFIX or _running(path):
             return _snapshot(path)
         fold_in_place(path)
     return Recording(path)
@@ -47,13 +50,24 @@ def recordings_in(folder: Path) -> tuple[Path, ...]:
 
 
 def is_journal(path: Path) -> bool:
-    """Whether a file is a journal of ours that has not been folded."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(_LOOK)
-    except OSError as error:
-        raise UnreadableInput(f"{path}: {error.strerror}") from error
+    """Whether a file is a journal of ours that has not been folded. Raises `UnreadableInput` for what is no file."""
+    start = beginning(path, _LOOK)
     return not start.startswith(_SQLITE) and _HEADER in start.split(b"\n", 1)[0]
+
+
+def beginning(path: Path, size: int) -> bytes:
+    """The first bytes of a file. Raises `UnreadableInput` for what is no file: a pipe would be waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UnreadableInput(f"{path}: not a file")
+            return os.read(descriptor, size)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnreadableInput(f"{str(path)[:200]}: {reason}") from error
 
 
 def fold_in_place(path: Path) -> None:
@@ -63,17 +77,13 @@ def fold_in_place(path: Path) -> None:
 
 def journal_header(path: Path) -> dict[str, Any] | None:
     """What a journal says of the process that writes it; None where the file is no journal."""
-    try:
-        with path.open("rb") as file:
-            line = file.readline(_LOOK)
-    except OSError:
-        return None
-    start = line.find(b"{")
-    if start < 0 or not line[start:].startswith(_HEADER):
+    line = beginning(path, _LOOK).split(b"\n", 1)[0]
+    start = line.find(_HEADER)
+    if start < 0:
         return None
     try:
         header = orjson.loads(line[start:])["dynadiag_run"]
-    except ValueError:
+    except (ValueError, KeyError):
         return None
     return header if isinstance(header, dict) else None
 

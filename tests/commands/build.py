@@ -1,0 +1,73 @@
+"""A recording as the recorder would leave it, made by hand: no torch, and anything may stand in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import fold_in_place
+
+CONTEXT = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+BREAK = """Graph break in user code at {file}:3
+Graph Break Reason: {text}
+  Explanation: {text}
+  Hint: {text}
+
+  Developer debug context: {text}
+
+ For more details about this graph break, please visit: https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0025.html
+User code traceback:
+  File "{file}", line 3, in {text}
+    {text}
+"""
+MODULE = """
+{name} = async_compile.cpp_pybinding([], '''
+// {text}
+''')
+class Runner:
+    def call(self, args):
+        extern_kernels.mm(a, b)
+"""
+
+
+def journal(path: Path, text: str = "f", file: str = "/somewhere/program.py", target: str = "torch.relu") -> Path:
+    """A journal in which ``text`` stands wherever a name or a sentence can."""
+    made = Journal.create(path)
+    made.append({"dynadiag_run": {"target": text, "argv": [text], "pid": 1 << 22, "host": text, "torch": text}})
+    made.append({"str": [file, 0]})
+    frame = {"file": file, "line": 2, "function": text}
+    made.append({"dynadiag_frame": frame, **CONTEXT})
+    made.append({"dynamo_start": {"stack": [{"filename": 0, "line": 2, "name": text}]}, **CONTEXT})
+    made.append({"dynadiag_source": {"file": file}, **CONTEXT}, f"import torch\n{text}\n{text}\n")
+    made.append({"dynadiag_break": {**frame, "line": 3, "column": 0, "end_line": 3, "end_column": 4}, **CONTEXT})
+    made.append(
+        {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **CONTEXT},
+        BREAK.format(file=file, text=text),
+    )
+    made.append({"dynadiag_graph": {"stage": "dynamo"}, **CONTEXT}, _graph(text, target))
+    made.append({"dynamo_output_graph": {"sizes": {}}, **CONTEXT}, "class GraphModule:\n    pass\n")
+    made.append({"artifact": {"name": "recompile_reasons"}, **CONTEXT}, json.dumps([f"0/0: {text} == 3"]))
+    made.append({"dynamo_cpp_guards_str": {}, **CONTEXT}, f"+- GuardManager: source={text}, accessed_by=x\n| +- {text}")
+    made.append({"inductor_output_code": {"filename": text}, **CONTEXT}, MODULE.format(name="cpp_fused_0", text=text))
+    made.append({"compilation_metrics": {"co_filename": file, "co_name": text, "fail_reason": text}, **CONTEXT})
+    made.append({text: {"name": text}, "unknown": text}, text)
+    made.append({"dynadiag_exit": {"code": 0, "notes": [text]}})
+    made.close()
+    return path
+
+
+def _graph(text: str, target: str) -> str:
+    nodes: list[dict[str, Any]] = [
+        {"name": "x", "op": "placeholder", "target": text, "value": {"shape": [text], "dtype": text, "device": text}},
+        {"name": text, "op": "call_function", "target": target, "args": [{"%": "x"}], "stack": 0},
+        {"name": "output", "op": "output", "target": "output", "args": [{"%": text}]},
+    ]
+    return json.dumps({"nodes": nodes, "stacks": [f'File "{text}", line 1, in f'], "symbols": {}, "subgraphs": {}})
+
+
+def recording(path: Path, text: str = "f", file: str = "/somewhere/program.py", target: str = "torch.relu") -> Path:
+    """The same as a recording."""
+    fold_in_place(journal(path, text, file, target))
+    return path
