@@ -1,6 +1,9 @@
-"""List the kernels of a recording, or print the source of one.
+"""List the kernels of a recording, print one or a stage of it, or compare the kernels of two recordings.
 
-A kernel that only a library has (`extern`) has no source here: its call stands in the generated module (--module).
+The listing has a row for each call, the one that moves the most bytes first, with the lines of the program that it
+computes. NAME prints a kernel's source and what it was made of; --stage prints what it becomes: ttir, ttgir, llir, ptx,
+sass (amdgcn for an AMD target) of a Triton kernel, asm of a C++ kernel. That compiles source out of the recording,
+which runs code: it is done for what lies in this machine's own compiler cache, and else only with --trust.
 """
 
 from __future__ import annotations
@@ -9,59 +12,171 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dynadiag import __version__
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels import kernel_source
+from dynadiag.kernels import (
+    Change,
+    KernelCall,
+    Stages,
+    bound,
+    compare_kernels,
+    kernel_calls,
+    make_stages,
+    source_diff,
+)
+from dynadiag.kernels.cost import BALANCE
+from dynadiag.kernels.stages import check_stage, is_ours
 from dynadiag.recording.opening import open_any
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Kernel
 from dynadiag.render import encode
-from dynadiag.render.clean import clean, clean_line
+from dynadiag.render.clean import clean
+from dynadiag.render.kernels import changes_text, kernel_text, listing_text, stage_text
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     parser.add_argument("--module", action="store_true", help="print the whole generated module that has the kernel")
+    parser.add_argument(
+        "--stage", metavar="S", help="print this stage of the kernel: asm, ttir, ttgir, llir, ptx, sass"
+    )
+    parser.add_argument(
+        "--target", metavar="T", help="compile a Triton kernel for this: sm_90 (the default), gfx942, ..."
+    )
+    parser.add_argument("--trust", action="store_true", help="you know who made the recording: its code may be run")
+    parser.add_argument(
+        "--balance",
+        type=float,
+        metavar="N",
+        help="operations that the device can do while a byte is moved: for the bound",
+    )
+    parser.add_argument("--diff", action="store_true", help="NAME is another recording: compare the kernels of the two")
     parser.add_argument("recording", type=Path, metavar="RECORDING", help="a recording")
     parser.add_argument("name", nargs="?", metavar="NAME", help="print this kernel")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.diff:
+        return _compare(args)
+    if args.stage is not None and args.name is None:
+        raise DynadiagError("--stage needs the NAME of a kernel; without it `dynadiag kernels` lists them")
     with open_any(args.recording) as recording:
-        kernels = recording.kernels()
-        chosen = [kernel for kernel in kernels if args.name in (None, kernel.name)]
+        calls = _by_bytes(kernel_calls(recording))
+        chosen = [call for call in calls if args.name in (None, call.name)]
         if args.name is not None and not chosen:
             raise DynadiagError(
                 f"{args.recording}: no kernel {args.name!r}; `dynadiag kernels {args.recording}` lists them"
             )
-        common.write_json(args.json, encode(_document(recording, chosen)))
+        balance = args.balance or BALANCE.get(recording.run.device or "")
+        stages = _stages(args, recording, chosen[0]) if args.stage else None
+        common.write_json(args.json, encode(_document(recording, chosen, balance, stages, whole=args.name is not None)))
         if args.json != "-":
-            text = _listing(kernels) if args.name is None else _source(recording, chosen[0], whole=args.module)
-            sys.stdout.write(text)
+            sys.stdout.write(_text(args, recording, chosen, balance, stages))
     return 0
 
 
-def _listing(kernels: Sequence[Kernel]) -> str:
-    if not kernels:
-        return "No kernel was generated: nothing was compiled by Inductor.\n"
-    rows = [(kernel.compile_id, kernel.language, clean_line(kernel.name)) for kernel in kernels]
-    return "".join(f"{compile_id:<8} {language:<8} {name}\n" for compile_id, language, name in rows)
+def _by_bytes(calls: Sequence[KernelCall]) -> list[KernelCall]:
+    return sorted(calls, key=lambda call: -1 if call.cost.moved is None else call.cost.moved, reverse=True)
 
 
-def _source(recording: Recording, kernel: Kernel, *, whole: bool) -> str:
-    if kernel.event is None:
-        raise DynadiagError(f"{recording.path}: the source of {kernel.name} was not recorded")
-    module = recording.payload(kernel.event)
-    source = module if whole else kernel_source(module, kernel.name)
-    if source is None:
+def _stages(args: argparse.Namespace, recording: Recording, call: KernelCall) -> Stages | None:
+    check_stage(call, args.stage)
+    if args.stage == "source":
+        return None
+    trusted = args.trust or is_ours(recording, call)
+    stages = make_stages(call, args.target, common.state_folder() / "stages", trusted=trusted)
+    if args.stage not in stages.stages:
+        said = f" ({'; '.join(stages.notes)})" if stages.notes else ""
         raise DynadiagError(
-            f"{kernel.name} is called from a library, not generated: --module prints the generated code that calls it"
+            f"{call.name} for {stages.target} has no stage {args.stage!r}: it has {', '.join(stages.stages)}{said}"
         )
-    return clean(source)
+    return stages
 
 
-def _document(recording: Recording, kernels: Sequence[Kernel]) -> dict[str, object]:
-    listed = [{"compile_id": kernel.compile_id, "name": kernel.name, "language": kernel.language} for kernel in kernels]
-    return {"schema": 1, "dynadiag": __version__, "torch": recording.run.torch, "kernels": listed}
+def _text(
+    args: argparse.Namespace,
+    recording: Recording,
+    chosen: Sequence[KernelCall],
+    balance: float | None,
+    stages: Stages | None,
+) -> str:
+    if args.name is None:
+        return listing_text(chosen, balance)
+    if args.module:
+        return clean(recording.payload(chosen[0].event))
+    if stages is not None:
+        return stage_text(stages.stages[args.stage], stages)
+    same = [call for call in chosen if call.event == chosen[0].event]
+    return kernel_text(same, balance)
+
+
+def _document(
+    recording: Recording, calls: Sequence[KernelCall], balance: float | None, stages: Stages | None, *, whole: bool
+) -> dict[str, Any]:
+    listed = [_entry(call, balance, whole=whole) for call in calls]
+    document: dict[str, Any] = {**_heading(recording), "kernels": listed}
+    if stages is not None:
+        document["target"] = stages.target
+        document["facts"] = stages.facts
+        document["notes"] = list(stages.notes)
+        document["stages"] = {
+            name: {"text": stage.text, "lines": [list(pair) for pair in stage.lines]}
+            for name, stage in stages.stages.items()
+        }
+    return document
+
+
+def _heading(recording: Recording) -> dict[str, Any]:
+    return {"schema": 1, "dynadiag": __version__, "torch": recording.run.torch}
+
+
+def _entry(call: KernelCall, balance: float | None, *, whole: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "compile_id": call.compile_id,
+        "name": call.name,
+        "language": call.language,
+        "graph": call.stage,
+        "call": call.number,
+        "ops": list(call.ops),
+        "nodes": list(call.nodes),
+        "views": list(call.views),
+        "dynamo_nodes": list(call.dynamo),
+        "lines": [{"file": place.file, "line": place.line} for place in call.places or call.view_places],
+        "mapping": call.how,
+        "grid": call.grid,
+        "bytes_read": call.cost.read,
+        "bytes_written": call.cost.written,
+        "flops": call.cost.flops,
+        "bound": bound(call.cost, balance),
+        "cache": call.cache,
+        "partition": call.partition,
+        "fallback": call.fallback,
+    }
+    if whole:
+        entry["wrapper_call"] = call.text
+        entry["source"] = call.definition.source if call.definition else None
+    return entry
+
+
+def _compare(args: argparse.Namespace) -> int:
+    if args.name is None:
+        raise DynadiagError("--diff needs two recordings: dynadiag kernels --diff BEFORE AFTER")
+    with open_any(args.recording) as before, open_any(Path(args.name)) as after:
+        changes = compare_kernels(kernel_calls(before), kernel_calls(after))
+        document = {**_heading(after), "changes": [_changed(change) for change in changes]}
+        common.write_json(args.json, encode(document))
+        if args.json != "-":
+            sys.stdout.write(changes_text(changes))
+    return 0
+
+
+def _changed(change: Change) -> dict[str, Any]:
+    different = change.kind != "same" and bool(change.before) and bool(change.after)
+    return {
+        "kind": change.kind,
+        "before": [{"compile_id": call.compile_id, "name": call.name, "call": call.number} for call in change.before],
+        "after": [{"compile_id": call.compile_id, "name": call.name, "call": call.number} for call in change.after],
+        "diff": source_diff(change) if different else None,
+    }

@@ -1,7 +1,34 @@
-"""From a recording to its kernels."""
+"""From a recording to its kernels: what they are, what they were made of, and what becomes of them.
+
+`units` reads the generated modules of a recording with their graphs; `kernel_calls` lists their kernels; `Thread` links
+the lines of a unit's documents; `make_stages` has a kernel compiled; `compare_kernels` compares two recordings.
+"""
 
 from __future__ import annotations
 
+from dynadiag.kernels.compare import Change, compare_kernels, source_diff
+from dynadiag.kernels.cost import Cost, bound
+from dynadiag.kernels.links import Related, Thread
+from dynadiag.kernels.printed import Place
 from dynadiag.kernels.source import kernel_source
+from dynadiag.kernels.stages import Stage, Stages, make_stages
+from dynadiag.kernels.survey import KernelCall, Unit, kernel_calls, units
 
-__all__ = ["kernel_source"]
+__all__ = [
+    "Change",
+    "Cost",
+    "KernelCall",
+    "Place",
+    "Related",
+    "Stage",
+    "Stages",
+    "Thread",
+    "Unit",
+    "bound",
+    "compare_kernels",
+    "kernel_calls",
+    "kernel_source",
+    "make_stages",
+    "source_diff",
+    "units",
+]

@@ -15,7 +15,11 @@ from dynadiag.kernels.module import Call, Module, base
 from dynadiag.kernels.printed import PrintedGraph, PrintedNode, Tensor
 from dynadiag.kernels.text import size
 
-__all__ = ["Cost", "bound", "cost_of"]
+__all__ = ["BALANCE", "Cost", "bound", "cost_of"]
+
+# Operations that a device can do in the time of moving a byte, measured as docs/kernels.md says (two cores of an x86
+# server with AVX-512, float32). A device that is not here has to be measured: a figure of the maker's would mislead.
+BALANCE = {"cpu": 3.0}
 
 _REDUCTIONS = ("sum", "mean", "var_mean", "var", "amax", "amin", "max", "min", "prod", "any", "all", "argmax", "argmin",
                "cumsum", "cumprod", "logsumexp", "norm", "std")  # fmt: skip

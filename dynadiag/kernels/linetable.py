@@ -1,0 +1,186 @@
+"""Line tables: which line of a kernel's source each line of a stage came from, read from the stage's own text.
+
+Each reader takes the text as the tool wrote it and the name of the source file, and gives the text to show and pairs
+(line of that text, line of the source), both from 1. What was inlined from a library counts for the line of the kernel
+that it was inlined at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["READERS", "Table", "read_stage"]
+
+Table = tuple[str, list[tuple[int, int]]]
+
+_LOCATION = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
+_USED = re.compile(r"loc\((#loc\d*)\)\s*$")
+_FILE = re.compile(r"\"([^\"]*)\":(\d+):\d+")
+_REFERENCE = re.compile(r"#loc\d*")
+_CALLSITE = re.compile(r"callsite\(.* at (#loc\d*)\)")
+_DEBUG = re.compile(r"!dbg (!\d+)")
+_DILOCATION = re.compile(r"^(!\d+) = (?:distinct )?!DILocation\(line: (\d+),.*?scope: (!\d+)(?:, inlinedAt: (!\d+))?")
+_PTX_LOC = re.compile(r"^\s*\.loc\s+(\d+) (\d+) \d+(?:.*inlined_at (\d+) (\d+))?")
+_PTX_FILE = re.compile(r"^\s*\.file\s+(\d+) \"(.*)\"")
+_DEBUG_SECTION = (".section\t.debug", ".section .debug", ".section\t.AMDGPU")
+_SASS = re.compile(r"^\s*//## File \"([^\"]*)\", line (\d+)")
+_SASS_INLINED = re.compile(r"inlined at \"([^\"]*)\", line (\d+)")
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
+_OBJDUMP_FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
+_OBJDUMP_INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\t")
+_OBJDUMP_LINE = re.compile(r"^(?:inlined by )?(\S.*):(\d+)(?: \(.*\))?$")
+
+
+def read_stage(stage: str, text: str, file: str) -> Table:
+    """The text of a stage to show, with its line table. An unknown stage has none."""
+    reader = READERS.get(stage)
+    return reader(text, file) if reader else (text, [])
+
+
+def _mlir(text: str, file: str) -> Table:
+    """TTIR and TTGIR: ``loc(#loc3)`` at the end of a line, ``#loc3 = loc("kernel.py":33:20)`` anywhere.
+
+    The locations themselves are left out of what is shown.
+    """
+    lines = text.splitlines()
+    known = {found[1]: found[2] for line in lines if (found := _LOCATION.match(line))}
+    shown: list[str] = []
+    pairs = []
+    for line in lines:
+        if _LOCATION.match(line):
+            continue
+        shown.append(re.sub(r" loc\((?:#loc\d*|\"[^\"]*\"\(#loc\d*\)|unknown)\)", "", line))
+        found = _USED.search(line)
+        number = _mlir_line(found[1], known, file) if found else None
+        if number is not None:
+            pairs.append((len(shown), number))
+    return "\n".join(shown) + "\n", pairs
+
+
+def _mlir_line(name: str, known: Mapping[str, str], file: str, depth: int = 0) -> int | None:
+    """A location's line in the file: its own, or that of the place it was inlined at."""
+    body = known.get(name, "")
+    if depth > 20:
+        return None
+    if site := _CALLSITE.match(body):
+        return _mlir_line(site[1], known, file, depth + 1)
+    if (found := _FILE.search(body)) and found[1].endswith(file):
+        return int(found[2])
+    for reference in _REFERENCE.findall(body):
+        if (number := _mlir_line(reference, known, file, depth + 1)) is not None:
+            return number
+    return None
+
+
+def _llvm(text: str, _file: str) -> Table:
+    """LLVM IR: ``!dbg !14``, and ``!14 = !DILocation(line: 23, ..., inlinedAt: !9)`` below.
+
+    The outermost place is always in the kernel's own source.
+    """
+    lines = text.splitlines()
+    places = {found[1]: (int(found[2]), found[4]) for line in lines if (found := _DILOCATION.match(line))}
+    end = next((number for number, line in enumerate(lines) if line.startswith("!")), len(lines))
+    pairs = []
+    for number, line in enumerate(lines[:end], 1):
+        found = _DEBUG.search(line)
+        if found and (place := _outermost(found[1], places)) is not None:
+            pairs.append((number, place))
+    return "\n".join(lines[:end]) + "\n", pairs
+
+
+def _outermost(name: str, places: Mapping[str, tuple[int, str | None]]) -> int | None:
+    for _ in range(20):
+        if name not in places:
+            return None
+        line, inlined = places[name]
+        if inlined is None:
+            return line
+        name = inlined
+    return None
+
+
+def _ptx(text: str, file: str) -> Table:
+    """PTX: ``.loc FILE LINE COLUMN [, ... inlined_at FILE LINE COLUMN]`` above instructions, which end in ``;``."""
+    return _with_loc(text, file, lambda line: line.startswith("\t") and line.rstrip().endswith(";"))
+
+
+def _amd(text: str, file: str) -> Table:
+    """AMD's assembly: as PTX; what begins with a full stop is no instruction."""
+    return _with_loc(text, file, lambda line: line.startswith("\t") and line[1:2].isalpha())
+
+
+def _with_loc(text: str, file: str, counts: Callable[[str], bool]) -> Table:
+    files = {found[1]: found[2] for line in text.splitlines() if (found := _PTX_FILE.match(line))}
+
+    def place(line: str) -> tuple[bool, int | None]:
+        found = _PTX_LOC.match(line)
+        if found is None:
+            return False, None
+        own, number = (found[3], found[4]) if found[3] else (found[1], found[2])
+        return True, int(number) if files.get(own, file).endswith(file) and int(number) else None
+
+    lines = text.splitlines()
+    end = next((number for number, line in enumerate(lines) if line.lstrip().startswith(_DEBUG_SECTION)), len(lines))
+    return _running(lines[:end], place, counts)
+
+
+def _sass(text: str, file: str) -> Table:
+    """SASS: nvdisasm writes ``//## File "kernel.py", line 33 [inlined at ...]`` above instructions."""
+
+    def place(line: str) -> tuple[bool, int | None]:
+        found = _SASS.match(line)
+        if found is None:
+            return False, None
+        chain = [(found[1], found[2]), *_SASS_INLINED.findall(line)]
+        return True, next((int(number) for name, number in chain if name.endswith(file)), None)
+
+    return _running(text.splitlines(), place, lambda line: bool(_INSTRUCTION.match(line)))
+
+
+def _objdump(text: str, file: str) -> Table:
+    """x86 or ARM: ``objdump --line-numbers --inlines``, the functions that are the kernel's."""
+    shown: list[str] = []
+    pairs: list[tuple[int, int]] = []
+    mine, here = False, None
+    for line in text.splitlines():
+        if found := _OBJDUMP_FUNCTION.match(line):
+            mine, here = found[1].startswith("kernel"), None
+            if mine:
+                shown.append(f"{found[1]}:")
+        elif mine and _OBJDUMP_INSTRUCTION.match(line):
+            shown.append(line.rstrip())
+            if here is not None:
+                pairs.append((len(shown), here))
+        elif mine and (found := _OBJDUMP_LINE.match(line)):
+            here = int(found[2]) if found[1].endswith(file) else here if line.startswith("inlined by") else None
+    return "\n".join(shown) + "\n", pairs
+
+
+def _running(
+    lines: Iterable[str], place: Callable[[str], tuple[bool, int | None]], counts: Callable[[str], bool]
+) -> Table:
+    """A text where a line that says a place holds for the lines after it; it is not shown itself."""
+    shown: list[str] = []
+    pairs: list[tuple[int, int]] = []
+    here: int | None = None
+    for line in lines:
+        is_place, number = place(line)
+        if is_place:
+            here = number
+            continue
+        shown.append(line)
+        if here is not None and counts(line):
+            pairs.append((len(shown), here))
+    return "\n".join(shown) + "\n", pairs
+
+
+READERS: dict[str, Callable[[str, str], Table]] = {
+    "ttir": _mlir,
+    "ttgir": _mlir,
+    "llir": _llvm,
+    "ptx": _ptx,
+    "amdgcn": _amd,
+    "sass": _sass,
+    "asm": _objdump,
+}

@@ -1,0 +1,42 @@
+"""C++ kernels: the machine code that this machine's compiler makes of them with Inductor's own flags."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from dynadiag.errors import DynadiagError
+from dynadiag.kernels.linetable import read_stage
+from dynadiag.trial.stages import torch_private
+
+_PATIENCE = 300  # seconds; a kernel with torch's headers and no precompiled one takes about 10 alone on a machine
+
+
+def compile_kernel(source: str, folder: Path) -> dict[str, Any]:
+    """The machine code of a kernel with its lines. Raises `DynadiagError` where there are no tools for it."""
+    disassembler = shutil.which("objdump")
+    if disassembler is None:
+        raise DynadiagError("there is no disassembler here (objdump): install binutils")
+    file, output = folder / "kernel.cpp", folder / "kernel.o"
+    file.write_text(source)
+    command = torch_private.compiler_command(str(file), str(output))
+    try:
+        _run(*command)
+    except FileNotFoundError as error:
+        raise DynadiagError(f"there is no C++ compiler here ({command[0]}): install g++ or set CXX") from error
+    listing = _run(
+        disassembler, "--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn", "-C", str(output)
+    )
+    text, lines = read_stage("asm", listing, file.name)
+    flags = [word for word in command[1:] if word.startswith(("-O", "-m", "-f"))]
+    return {
+        "stages": {"asm": {"text": text, "lines": lines}},
+        "facts": {"compiler": _run(command[0], "--version").splitlines()[0], "flags": " ".join(flags)},
+        "notes": ["compiled here, for this machine's processor, with the flags that Inductor uses"],
+    }
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_PATIENCE).stdout

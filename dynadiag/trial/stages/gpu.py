@@ -1,0 +1,110 @@
+"""Triton kernels: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMD's assembly) for a target that need not be here."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from dynadiag.errors import DynadiagError
+from dynadiag.kernels.linetable import read_stage
+from dynadiag.trial.stages import torch_private
+
+_TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
+_NVIDIA = re.compile(r"sm_(\d+)a?$")
+_AMD = re.compile(r"gfx[0-9a-f]+$")
+_USAGE = re.compile(r"REG:(\d+).*?STACK:(\d+).*?SHARED:(\d+).*?LOCAL:(\d+)")
+
+
+def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[str, Any]:
+    """Every stage of a kernel. Raises `DynadiagError` where the target is not one of Triton's, or Triton is missing."""
+    try:
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+    except ImportError as error:
+        raise DynadiagError(f"Triton is not installed here: pip install triton ({error})") from error
+    backend, arch, warp_size = _target(target)
+    torch_private.only_compiling(backend, arch, warp_size)
+    tuner = _tuner(name, source, folder)
+    configs = tuner.configs
+    given, options = torch_private.compile_arguments(tuner, configs[0])
+    binary = triton.compile(ASTSource(*given), target=GPUTarget(backend, arch, warp_size), options=options)
+    stages = {stage: binary.asm[stage] for stage in _TEXTS if stage in binary.asm}
+    facts: dict[str, Any] = {
+        "configuration": str(configs[0]),
+        "triton": triton.__version__,
+        "shared": binary.metadata.shared,
+        "warps": binary.metadata.num_warps,
+    }
+    notes = [f"the first of the {len(configs)} configurations that autotuning tries"] if len(configs) > 1 else []
+    if "cubin" in binary.asm:
+        _machine_code(binary.asm["cubin"], folder, stages, facts, notes)
+    return {
+        "stages": {stage: _with_lines(stage, text) for stage, text in stages.items()},
+        "facts": facts,
+        "notes": notes,
+    }
+
+
+def _with_lines(stage: str, text: str) -> dict[str, Any]:
+    shown, lines = read_stage(stage, text, "kernel.py")
+    return {"text": shown, "lines": lines}
+
+
+def _target(target: str) -> tuple[str, int | str, int]:
+    """``sm_90`` -> ("cuda", 90, 32). A wavefront has 64 lanes on gfx9, 32 after it."""
+    if found := _NVIDIA.match(target):
+        return "cuda", int(found[1]), 32
+    if _AMD.match(target):
+        return "hip", target, 64 if target.startswith("gfx9") else 32
+    raise DynadiagError(f"no target {target!r}: Triton compiles for sm_80, sm_90, sm_100, ... and gfx942, ...")
+
+
+def _tuner(name: str, source: str, folder: Path) -> Any:
+    """Import the kernel's source, and find Inductor's autotuner of it."""
+    file = folder / "kernel.py"
+    file.write_text(source)
+    spec = importlib.util.spec_from_file_location("kernel", file)
+    if spec is None or spec.loader is None:
+        raise DynadiagError(f"{name}: its source cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, name, None)
+    if found is None:
+        found = next((value for value in vars(module).values() if hasattr(value, "configs")), None)
+    if not getattr(found, "configs", None):
+        raise DynadiagError(f"{name}: its source defines no kernel that Inductor's autotuner knows")
+    return found
+
+
+def _machine_code(cubin: bytes, folder: Path, stages: dict[str, str], facts: dict[str, Any], notes: list[str]) -> None:
+    """SASS with its line table, and what the kernel uses of the processor."""
+    file = folder / "kernel.cubin"
+    file.write_bytes(cubin)
+    tools = _tools()
+    if "nvdisasm" not in tools:
+        notes.append("no SASS: the disassembler (nvdisasm) is in neither Triton's wheel nor CUDA's folder here")
+    else:
+        stages["sass"] = _run(tools["nvdisasm"], "--print-line-info-inline", "--print-code", str(file))
+    if "cuobjdump" in tools and (usage := _USAGE.search(_run(tools["cuobjdump"], "--dump-resource-usage", str(file)))):
+        facts["registers"], facts["stack"], facts["local"] = int(usage[1]), int(usage[2]), int(usage[4])
+
+
+def _tools() -> dict[str, str]:
+    """The disassemblers that Triton ships or has been told of."""
+    from triton import knobs
+
+    found = {}
+    for name in ("nvdisasm", "cuobjdump"):
+        try:
+            found[name] = getattr(knobs.nvidia, name).path
+        except RuntimeError:  # Triton: "Cannot find nvdisasm"
+            continue
+    return found
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
