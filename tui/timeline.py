@@ -14,7 +14,7 @@ from tui.session import Session
 __all__ = ["Phase", "phases", "read_phases", "timeline_lines"]
 
 _MOST = 5_000  # events of one compile that are read
-_BAR = 40  # columns for the whole of the compile
+_BAR = 24  # columns for the whole of the compile
 _SHORTEST = 0.0005  # of the whole: what is shorter is left out, and counted
 _COLOURS = ("bar", "bar2", "bar3", "bar4")
 
@@ -93,7 +93,7 @@ def _drawn(found: Sequence[Phase], whole: float) -> Iterator[Line]:
         width = max(1, min(round(phase.seconds / whole * _BAR), _BAR - before))
         bar = " " * before + "█" * width + " " * (_BAR - before - width)
         colour = _COLOURS[phase.depth % len(_COLOURS)]
-        indent = "  " * min(phase.depth, 12)
+        indent = " " * phase.depth
         yield line((f"{phase.seconds * 1e3:>9,.1f} ms ", ""), (bar, colour), f" {indent}{one_line(phase.name)}")
 
 

@@ -13,7 +13,7 @@ from tests.tui import build
 from tui.app import Browser
 from tui.session import Session
 
-_ROUNDS = 5
+_ROUNDS = 3
 
 
 @pytest.fixture(scope="session")

@@ -36,4 +36,4 @@ def test_nothing_recorded_is_said() -> None:
 def test_any_log_gives_bars_of_one_width(events: list[tuple[str, str, float]]) -> None:
     lines = timeline_lines(phases(_event(*one) for one in events))
     bars = [item.fragments[1][0] for item in lines[1:] if len(item.fragments) == 3]
-    assert {len(bar) for bar in bars} <= {40}
+    assert {len(bar) for bar in bars} <= {24}

@@ -119,9 +119,8 @@ class CompilesView(View):
         if item is None or made is None:
             return
         if self._timeline:
-            self.fetch(
-                "timeline", lambda: timeline_lines(read_phases(self.session, item.compile_id)), self.details.show
-            )
+            id_ = item.compile_id
+            self.fetch("timeline", lambda: timeline_lines(read_phases(self.session, id_)), self.details.show)
         else:
             self.details.show(compile_lines(item, made))
 
