@@ -41,10 +41,9 @@ def top_rung(backends: Iterable[str]) -> str | None:
 
 
 def ladder(top: str, wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The rungs to try, lowest first. The Triton rung is tried only where it is asked for."""
-    if wanted is not None:
-        return tuple(rung for rung in RUNGS if rung in wanted)
-    return tuple(rung for rung in RUNGS[: RUNGS.index(top) + 1] if rung != "triton" or top == "triton")
+    """The rungs to try, lowest first: those up to the program's own."""
+    reachable = [rung for rung in RUNGS[: RUNGS.index(top) + 1] if rung != "triton"]
+    return tuple(rung for rung in reachable if wanted is None or rung in wanted)
 
 
 def climb(search: Search, base: Plan, rungs: Sequence[str]) -> Climb:

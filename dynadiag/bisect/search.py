@@ -79,8 +79,9 @@ class Search:
         known = self.rows.known(key)
         outcome = known if known is not None else run()
         status = self.status(outcome, across_rungs)
-        self.rows.add(key, outcome, status)
-        self.tell(self.rows.count, label, status, outcome.seconds)
+        if known is None:
+            self.rows.add(key, outcome, status)
+            self.tell(self.rows.count, label, status, outcome.seconds)
         self._learn(outcome, status, label)
         return outcome
 

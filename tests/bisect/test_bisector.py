@@ -88,4 +88,4 @@ def test_a_resumed_search_repeats_no_trial(bisected: Bisected, tmp_path: Path) -
     with recording.open(tmp_path / "search.dynadiag") as search:
         after = [trial.pid for trial in search.trials()]
     assert second.verdict == first.verdict
-    assert set(after) == set(before)
+    assert after == before
