@@ -14,7 +14,7 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["Program", "TargetError", "main", "run"]
+__all__ = ["Program", "TargetError", "load", "main", "run"]
 
 
 class TargetError(DynadiagError):
@@ -62,7 +62,7 @@ def run(program: Program) -> None:
     Raises `TargetError` where a factory cannot be imported or returns something else than a call.
     """
     if program.name is not None:
-        _call(_factory(program))
+        _call(program)
     elif program.module:
         _run_module(program)
     else:
@@ -134,16 +134,43 @@ def _import_factory_module(program: Program) -> types.ModuleType:
     return module
 
 
-def _call(factory: Callable[[], Any]) -> None:
+def load(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The call (fn, args, kwargs) that a factory gives. What the factory raises, it raises.
+
+    Raises `TargetError` where it cannot be imported or returns something else than a call.
+    """
+    factory = _factory(program)
     made = factory()
-    if not isinstance(made, tuple) or len(made) not in (2, 3) or not callable(made[0]):
+    if not _is_call(made):
         raise TargetError(
-            f"{factory.__name__}() must return (fn, args) or (fn, args, kwargs), not {type(made).__name__}."
+            f"{factory.__name__}() must return (fn, args) or (fn, args, kwargs), args a tuple and kwargs a dict, "
+            f"not {_shape(made)}."
         )
+    return made[0], tuple(made[1]), made[2] if len(made) == 3 else {}
+
+
+def _is_call(made: Any) -> bool:
+    return (
+        isinstance(made, tuple)
+        and len(made) in (2, 3)
+        and callable(made[0])
+        and isinstance(made[1], (tuple, list))
+        and (len(made) == 2 or isinstance(made[2], dict))
+    )
+
+
+def _shape(made: Any) -> str:
+    """What a factory gave, by its types."""
+    if isinstance(made, tuple):
+        return f"({', '.join(type(part).__name__ for part in made)})"
+    return type(made).__name__
+
+
+def _call(program: Program) -> None:
+    fn, args, kwargs = load(program)
     import torch  # only here: a program that sets the environment before importing torch must still come first
 
-    kwargs = made[2] if len(made) == 3 else {}
-    torch.compile(made[0])(*made[1], **kwargs)
+    torch.compile(fn)(*args, **kwargs)
 
 
 def main(request: str) -> int:

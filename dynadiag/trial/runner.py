@@ -23,7 +23,7 @@ from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.supervise import Limits, kill_session, tail, watch
 
-__all__ = ["Runner", "Started"]
+__all__ = ["Runner", "Started", "default_cache"]
 
 _START_LIMIT = 120.0  # seconds for a zygote to load torch and warm Inductor; 16 were the most seen (empty cache)
 
@@ -213,7 +213,7 @@ def _environment(runner: Runner, scratch: Path) -> dict[str, str]:
     Inductor's cache folder hangs off the temporary folder unless it is named; it stays where the program has it.
     """
     environment = {**os.environ, "DYNADIAG_TRIAL": "1", "TMPDIR": str(scratch)}
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", _default_cache())
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", default_cache())
     environment.pop("DYNADIAG_RECORD", None)
     if runner.fresh_caches:
         environment |= {
@@ -224,7 +224,8 @@ def _environment(runner: Runner, scratch: Path) -> dict[str, str]:
     return {**environment, **runner.environment}
 
 
-def _default_cache() -> str:
+def default_cache() -> str:
+    """Inductor's cache folder where its variable is not set, as torch names it."""
     import getpass
     import re
 

@@ -1,0 +1,166 @@
+"""Does compiling pay? Time one function uncompiled and compiled in several ways, each in a process of its own.
+
+TARGET is FILE.py:NAME or pkg.mod:NAME, a function without arguments that returns (fn, args) or (fn, args, kwargs).
+Options come before it; what follows it is the program's. The variants are set up one after the other and then measured
+in turn, so that a machine that gets slower meanwhile treats all alike. The uncompiled call is always among them.
+
+Each variant leaves a recording in a folder (-o): `dynadiag explain` and `dynadiag browse` show what became of it.
+Exit code: 0 where something could be measured, 1 where every variant failed, 2 bad usage, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from dynadiag.commands import common
+from dynadiag.commands.program import add_program, program_of
+from dynadiag.commands.progress import Progress
+from dynadiag.compare import AMP, DYNAMIC, MODES, Comparison, Settings, Variant, compare, variants
+from dynadiag.compare.report import comparison_json, comparison_text
+from dynadiag.errors import DynadiagError
+from dynadiag.trial.program import Program, TargetError
+from dynadiag.trial.supervise import Limits
+
+_DEFAULT_MODES = ("eager", "default", "reduce-overhead", "max-autotune")
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    common.add_json(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where the variants' recordings go")
+    parser.add_argument("--force", action="store_true", help="overwrite recordings of an earlier comparison there")
+    _add_variants(parser)
+    parser.add_argument("--repeat", type=_count, default=5, metavar="N", help="rounds of measurement (default 5)")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=600.0, metavar="S", help="limit of a variant's first calls, and of a round"
+    )
+    parser.add_argument("--fresh", action="store_true", help="with empty compiler caches for each variant")
+    add_program(parser)
+
+
+def _add_variants(parser: argparse.ArgumentParser) -> None:
+    modes, backends = _choice(MODES, "mode"), _names
+    parser.add_argument(
+        "--modes", type=modes, default=_DEFAULT_MODES, metavar="A,B", help=f"of {', '.join(MODES)}; eager always runs"
+    )
+    parser.add_argument("--backends", type=backends, default=(), metavar="A,B", help="torch.compile(backend=...), each")
+    parser.add_argument(
+        "--amp", type=_choice(AMP, "dtype"), default=("none",), metavar="A,B", help=f"under autocast: {', '.join(AMP)}"
+    )
+    parser.add_argument(
+        "--dynamic",
+        type=_choice(DYNAMIC, "setting"),
+        default=("none",),
+        metavar="A,B",
+        help=f"torch.compile(dynamic=...): {', '.join(DYNAMIC)}",
+    )
+    parser.add_argument("--also", type=_names, default=(), metavar="A,B", help="more functions of the same file")
+    step = parser.add_mutually_exclusive_group()
+    step.add_argument("--train", dest="step", action="store_const", const="train", help="time forward and backward")
+    step.add_argument(
+        "--inference", dest="step", action="store_const", const="inference", help="without gradients (torch.no_grad)"
+    )
+    parser.set_defaults(step="call")
+
+
+def run(args: argparse.Namespace) -> int:
+    common.check_json(args.json)
+    program = _function_of(args)
+    names = (str(program.name), *args.also)
+    chosen = variants(names, args.modes, args.backends, args.amp, args.dynamic, args.step)
+    folder = _folder(args.output, program, chosen, force=args.force)
+    settings = Settings(rounds=args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh)
+    try:
+        with Progress(sys.stderr) as progress:
+            found = compare(program, chosen, folder, settings, progress.trial)
+    except DynadiagError:
+        _discard(folder)
+        raise
+    _report(found, program, args)
+    common.say_where(folder)
+    if found.interrupted:
+        return 130
+    return 0 if any(row.times for row in found.rows) else 1
+
+
+def _function_of(args: argparse.Namespace) -> Program:
+    program = program_of(args)
+    if program.name is None:
+        raise TargetError(
+            f"{program.text}: compare times one function. Give FILE.py:NAME or pkg.mod:NAME, NAME a function without "
+            "arguments that returns (fn, args)"
+        )
+    return program
+
+
+def _folder(output: Path | None, program: Program, chosen: tuple[Variant, ...], *, force: bool) -> Path:
+    """A folder for the recordings. Raises `DynadiagError` where it cannot be made, or has something in it."""
+    stem = f"compare-{Path(program.target).stem}-{program.name}-{time.strftime('%Y%m%d-%H%M%S')}-{len(chosen)}"
+    folder = (output or common.state_folder() / stem).absolute()
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise DynadiagError(f"{folder} is a file: name a folder")
+        if folder.is_dir() and any(folder.iterdir()) and not force:
+            raise DynadiagError(f"{folder} is not empty: name another folder, or --force to replace recordings in it")
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_recordings(folder)
+    except OSError as error:
+        raise DynadiagError(f"cannot write {folder}: {error.strerror}; name a folder with -o") from error
+    return folder
+
+
+def _remove_recordings(folder: Path) -> None:
+    """Those that a comparison made there, by their names; nothing else."""
+    for old in folder.glob("[0-9][0-9]-*.dynadiag"):
+        old.unlink()
+
+
+def _discard(folder: Path) -> None:
+    """Leave nothing behind where nothing was measured."""
+    _remove_recordings(folder)
+    with suppress(OSError):  # it was there before, with other things in it
+        folder.rmdir()
+
+
+def _report(found: Comparison, program: Program, args: argparse.Namespace) -> None:
+    common.write_json(args.json, comparison_json(found, program.text))
+    if args.json != "-":
+        sys.stdout.write(comparison_text(found, program.text, common.style_for(sys.stdout)))
+        sys.stdout.flush()
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a number of rounds, 1 or more")
+    return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise argparse.ArgumentTypeError(f"{text}: give a number of seconds, more than 0")
+    return seconds
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r}: give names, separated by commas")
+    return names
+
+
+def _choice(known: Collection[str], what: str) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        names = _names(text)
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}. There are {', '.join(known)}")
+        return names
+
+    return parse

@@ -1,0 +1,22 @@
+"""Does compiling pay: one function called uncompiled and compiled in several ways, each in a process of its own."""
+
+from __future__ import annotations
+
+from dynadiag.compare.comparison import Comparison, Settings, compare
+from dynadiag.compare.row import Row, Standing, standing
+from dynadiag.compare.variant import AMP, DYNAMIC, MODES, STEPS, Variant, variants
+
+__all__ = [
+    "AMP",
+    "DYNAMIC",
+    "MODES",
+    "STEPS",
+    "Comparison",
+    "Row",
+    "Settings",
+    "Standing",
+    "Variant",
+    "compare",
+    "standing",
+    "variants",
+]

@@ -1,0 +1,92 @@
+"""What compiling did in one variant, read from its recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynadiag.explain import Explanation, explain
+from dynadiag.explain.timing import shares
+from dynadiag.kernels.module import parse_module
+from dynadiag.recording.opening import open_any
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Compile, Kernel
+
+__all__ = ["Compiled", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """``seconds`` is the time of all compiles, ``parts`` the same by part of the compiler.
+
+    ``generated`` and ``extern`` are the calls, in the code that is in use last, of kernels that Inductor generated and
+    of a library's: what one call launches where none of that code is skipped or runs twice. ``no_graphs`` says why
+    nothing was compiled, where that is so; ``cached`` that code came out of torch's cache.
+    """
+
+    seconds: float
+    parts: tuple[tuple[str, float], ...]
+    graphs: int
+    breaks: int
+    recompiles: int
+    generated: int
+    extern: int
+    cached: bool
+    no_graphs: str | None
+    no_cudagraphs: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def read(path: Path) -> Compiled:
+    """Read the recording, or the journal, of a variant."""
+    with open_any(path) as recording:
+        return _compiled(explain(recording), recording)
+
+
+def _compiled(found: Explanation, recording: Recording) -> Compiled:
+    parts = _parts(found.compiles)
+    calls = [call for event in _in_use(found.kernels) for call in parse_module(recording.payload(event)).calls]
+    return Compiled(
+        seconds=sum(parts.values()),
+        parts=tuple(parts.items()),
+        graphs=found.graph_count,
+        breaks=found.break_count,
+        recompiles=found.recompile_count,
+        generated=sum(call.generated for call in calls),
+        extern=sum(not call.generated for call in calls),
+        cached=any(item.cache == "hit" for item in found.compiles),
+        no_graphs=None if found.graph_count else found.verdict.sentence,
+        no_cudagraphs=_no_cudagraphs(recording),
+        notes=found.notes,
+    )
+
+
+def _parts(compiles: Iterable[Compile]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for item in compiles:
+        for share in shares(item.seconds):
+            found[share.part] = found.get(share.part, 0.0) + share.seconds
+    return found
+
+
+def _in_use(kernels: Iterable[Kernel]) -> tuple[int, ...]:
+    """The events with the generated modules of each frame's last compile: earlier ones fitted other inputs."""
+    last: dict[str, str] = {}
+    events: dict[int, str] = {}
+    for kernel in kernels:
+        last[kernel.compile_id.rpartition("/")[0]] = kernel.compile_id
+        if kernel.event is not None:
+            events[kernel.event] = kernel.compile_id
+    return tuple(event for event, compile_id in events.items() if compile_id in last.values())
+
+
+def _no_cudagraphs(recording: Recording) -> tuple[str, ...]:
+    """Why Inductor made no CUDA graphs of its code where it was asked to, each reason once."""
+    found: dict[str, None] = {}
+    for kind in ("compilation_metrics", "bwd_compilation_metrics"):
+        for event in recording.events(kind):
+            reason = recording.metadata(event.index).get(kind, {}).get("cudagraph_skip_reason")
+            if reason:
+                found[str(reason)] = None
+    return tuple(found)

@@ -1,0 +1,195 @@
+"""Measuring one variant from inside its process: time, memory, what runs on a GPU.
+
+Times are taken by `torch.utils.benchmark`: its clock, which waits for an accelerator, for calls that can be timed
+once only, and its ``Timer.blocked_autorange`` for warm ones, with the program's own number of threads (a ``Timer`` by
+itself sets one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd import DeviceType
+from torch.utils import benchmark
+
+from dynadiag.compare.variant import Variant
+
+__all__ = ["WARM_UP", "Measurer"]
+
+# Calls before a variant counts as warm: with CUDA graphs the first compiles and runs, the second records, the third
+# replays.
+WARM_UP = 3
+_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")  # how the names of CUDA's launching calls begin
+_NOT_KERNELS = ("Memcpy", "Memset")
+
+
+class Measurer:
+    """One variant of the call ``fn(*args, **kwargs)``."""
+
+    def __init__(self, call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], variant: Variant) -> None:
+        self._variant = variant
+        self._step = _step(*call, variant)
+        self._before_warm: int | None = None
+
+    def first(self) -> dict[str, Any]:
+        """Seconds of the first calls, one by one, and the peak of memory (bytes) in them."""
+        before = _status("VmRSS")
+        if _on_gpu():
+            torch.cuda.reset_peak_memory_stats()
+        seconds = [self._once() for _ in range(WARM_UP)]
+        peaks = {"host": _status("VmHWM") - before, "device": _device_peak()}
+        self._settle()
+        return {"seconds": seconds, "memory": peaks}
+
+    def round(self, seconds: float) -> dict[str, Any]:
+        """Seconds a call of each block of calls, for about ``seconds``, and the peak of memory in warm calls so far."""
+        timer = benchmark.Timer("step()", globals={"step": self._step}, num_threads=torch.get_num_threads())
+        times = timer.blocked_autorange(min_run_time=seconds).times
+        host = None if self._before_warm is None else _status("VmHWM") - self._before_warm
+        return {"times": times, "memory": {"host": host, "device": _device_peak()}}
+
+    def count(self) -> dict[str, Any]:
+        """What one warm call runs on a GPU, by torch.profiler; nothing where no GPU is used."""
+        facts: dict[str, Any] = {
+            "torch": str(torch.__version__),
+            "threads": torch.get_num_threads(),
+            "device": _device(),
+        }
+        return facts | ({"gpu": self._on_device()} if _on_gpu() else {})
+
+    def _once(self) -> float:
+        start = benchmark.timer()
+        self._step()
+        return float(benchmark.timer() - start)
+
+    def _settle(self) -> None:
+        """Have peaks counted anew. Linux sets VmHWM back to what is resident on a 5 (proc_pid_clear_refs(5))."""
+        if _on_gpu():
+            torch.cuda.reset_peak_memory_stats()
+        try:
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:  # a kernel without it: no peak of warm calls
+            self._before_warm = None
+        else:
+            self._before_warm = _status("VmRSS")
+
+    def _on_device(self) -> dict[str, Any]:
+        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=activities) as profile:
+            self._step()
+            torch.cuda.synchronize()
+        kernels = list(_kernels(profile))
+        total = sum(event.device_time for event in kernels)
+        triton = sum(event.device_time for event in kernels if event.name.startswith("triton_"))
+        return {
+            "kernels": len(kernels),
+            "launches": sum(event.name.startswith(_LAUNCHES) for event in profile.events()),
+            "triton_share": triton / total if total else None,
+        }
+
+
+def _kernels(profile: Any) -> Iterator[Any]:
+    for event in profile.events():
+        on_device = event.device_type == DeviceType.CUDA and not event.is_user_annotation
+        if on_device and not event.name.startswith(_NOT_KERNELS):
+            yield event
+
+
+def _step(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], variant: Variant) -> Callable[[], Any]:
+    """What is timed: the call in the variant's way, with its backward where that is asked for."""
+    compiled = _compiled(fn, variant)
+
+    def call() -> Any:
+        return compiled(*args, **kwargs)
+
+    step = _autocast(call, variant)
+    if variant.step == "inference":
+        step = torch.no_grad()(step)
+    elif variant.step == "train":
+        step = partial(_train, step, tuple(_leaves(fn, args, kwargs)))
+    return _marked(step, variant)
+
+
+def _compiled(fn: Callable[..., Any], variant: Variant) -> Callable[..., Any]:
+    if not variant.compiles:
+        return fn
+    if variant.backend is not None:
+        return torch.compile(fn, backend=variant.backend, dynamic=variant.dynamic)
+    return torch.compile(fn, mode=variant.mode, dynamic=variant.dynamic)
+
+
+def _autocast(call: Callable[[], Any], variant: Variant) -> Callable[[], Any]:
+    if variant.amp is None:
+        return call
+    device, dtype = "cuda" if _on_gpu() else "cpu", getattr(torch, variant.amp)
+
+    def under_autocast() -> Any:
+        with torch.autocast(device, dtype):
+            return call()
+
+    return under_autocast
+
+
+def _marked(call: Callable[[], Any], variant: Variant) -> Callable[[], Any]:
+    """Each call says that what the last one returned is done with, so that CUDA graphs may write there again."""
+    if not (variant.compiles and _on_gpu()):
+        return call
+
+    def marked() -> Any:
+        torch.compiler.cudagraph_mark_step_begin()
+        return call()
+
+    return marked
+
+
+def _train(forward: Callable[[], Any], leaves: tuple[torch.Tensor, ...]) -> None:
+    """Forward and backward. A result that is no scalar is averaged; a result of several tensors is summed over them."""
+    for leaf in leaves:
+        leaf.grad = None
+    parts = [part.float().mean() for part in _tensors(forward()) if part.requires_grad]
+    if not parts:
+        raise ValueError("nothing in the result requires a gradient: there is no backward to run for --train")
+    torch.stack(parts).sum().backward() if len(parts) > 1 else parts[0].backward()
+
+
+def _leaves(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """What gets gradients: parameters of the module, and tensors among the arguments or of modules there."""
+    for value in (fn, *args, *kwargs.values()):
+        if isinstance(value, torch.nn.Module):
+            yield from value.parameters()
+        else:
+            yield from (tensor for tensor in _tensors(value) if tensor.requires_grad and tensor.is_leaf)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from (tensor for item in value.values() for tensor in _tensors(item))
+    elif isinstance(value, (tuple, list)):
+        yield from (tensor for item in value for tensor in _tensors(item))
+
+
+def _on_gpu() -> bool:
+    """Whether this process uses a GPU; asking does not make it use one."""
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
+def _device() -> str:
+    return torch.cuda.get_device_name() if _on_gpu() else "cpu"
+
+
+def _device_peak() -> int | None:
+    return torch.cuda.max_memory_allocated() if _on_gpu() else None
+
+
+def _status(name: str) -> int:
+    """A size of this process in bytes, from /proc/self/status, where it stands in KiB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {name}")

@@ -1,0 +1,261 @@
+"""A comparison as tables, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dynadiag import __version__
+from dynadiag.compare.comparison import Comparison
+from dynadiag.compare.row import Row, Standing, standing
+from dynadiag.compare.variant import Variant
+from dynadiag.render.clean import clean_line
+from dynadiag.render.json import SCHEMA, encode
+from dynadiag.render.pieces import labelled
+from dynadiag.render.style import Style
+from dynadiag.render.words import count, duration
+from dynadiag.render.wrap import cut, hanging, width
+
+__all__ = ["comparison_json", "comparison_text", "small_time"]
+
+_LABEL = 30  # columns of a variant's name at most
+_GAP = 2  # columns between columns
+_MIDDLE = 60  # columns of a target or a device in the head
+_PARTS = ("dynamo", "aot", "inductor", "codegen", "other")
+_STEPS = {"call": "called as it is", "inference": "without gradients", "train": "forward and backward"}
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_BYTES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
+_NONE = "-"
+
+Column = tuple[str, Callable[[Row], str]]
+
+
+def comparison_json(found: Comparison, target: str) -> bytes:
+    """The document: one entry in ``rows`` for each variant, in the order of the table."""
+    head = {"schema": SCHEMA, "dynadiag": __version__, "torch": _first(found, "torch"), "target": target}
+    where = {"device": _first(found, "device"), "threads": _first(found, "threads")}
+    rows = [_row(row, found) for row in found.rows]
+    return encode({**head, **where, "interrupted": found.interrupted, "rows": rows})
+
+
+def comparison_text(found: Comparison, target: str, style: Style) -> str:
+    """Times, then what was compiled, then where compiling took its time; failures and remarks below."""
+    measured = [row for row in found.rows if row.warm is not None]
+    lines = [*_head(found, target, style), ""]
+    if measured:
+        lines += [*_table(measured, _times(found), style), "", *_table(measured, _results(measured), style)]
+    if compiled := [row for row in measured if row.compiled and row.compiled.seconds]:
+        lines += ["", *_table(compiled, list(_compiling()), style)]
+    for row in found.rows:
+        if row.failure is not None:
+            lines += _failure(row, found, style)
+    for note in _notes(found, measured):
+        lines += labelled("note", "strong", note, style)
+    return "\n".join(lines) + "\n"
+
+
+def _first(found: Comparison, name: str) -> Any:
+    return next((getattr(row, name) for row in found.rows if getattr(row, name) is not None), None)
+
+
+def _row(row: Row, found: Comparison) -> dict[str, Any]:
+    variant, warm = row.variant, row.warm
+    timed = None if warm is None else {**asdict(warm), "iqr": warm.spread, "blocks": len(row.times)}
+    return {
+        "variant": variant.label,
+        **variant.to_json(),
+        "failure": None if row.failure is None else row.failure.to_json(),
+        "first_call": row.first[0] if row.first else None,
+        "first_calls": list(row.first),
+        "warm_call": timed,
+        "rounds": row.rounds,
+        "against_eager": _against(row, found, lambda it: asdict(it)),
+        "memory": {"first_calls": asdict(row.first_peak), "warm_calls": asdict(row.warm_peak)},
+        "kernels": _kernels(row),
+        **_compiled(row),
+        "recording": None if row.recording is None else str(row.recording),
+    }
+
+
+def _against(row: Row, found: Comparison, show: Callable[[Standing], Any]) -> Any:
+    eager = found.eager(row.variant)
+    against = None if eager is None or eager is row else standing(row, eager)
+    return None if against is None else show(against)
+
+
+def _kernels(row: Row) -> dict[str, Any] | None:
+    """Kernels of one call, and where that is known from."""
+    if row.gpu is not None:
+        return {"per_call": row.gpu.kernels, "from": "torch.profiler", **asdict(row.gpu)}
+    if row.compiled is None or not row.compiled.graphs:
+        return None
+    made = {"generated": row.compiled.generated, "extern": row.compiled.extern}
+    return {"per_call": sum(made.values()), "from": "generated code", **made}
+
+
+def _compiled(row: Row) -> dict[str, Any]:
+    found = row.compiled
+    if found is None:
+        return dict.fromkeys(("compile_seconds", "graphs", "breaks", "recompiles", "cached", "no_cudagraphs"))
+    return {
+        "compile_seconds": {"total": found.seconds, **dict.fromkeys(_PARTS, 0.0), **dict(found.parts)},
+        "graphs": found.graphs,
+        "breaks": found.breaks,
+        "recompiles": found.recompiles,
+        "cached": found.cached,
+        "no_cudagraphs": list(found.no_cudagraphs),
+    }
+
+
+def _head(found: Comparison, target: str, style: Style) -> list[str]:
+    torch, threads = _first(found, "torch"), _first(found, "threads")
+    device = cut(clean_line(_first(found, "device") or ""), _MIDDLE)
+    parts = [f"dynadiag {__version__}", f"torch {torch}" if torch else "torch unknown", device]
+    parts += [count(threads, "thread")] if threads else []
+    step = _STEPS[found.rows[0].variant.step]
+    shown = style.paint(cut(clean_line(target), style.columns - len(step) - 2), "strong")
+    return [", ".join(part for part in parts if part), f"{shown}, {step}"]
+
+
+def _name(row: Row, found: Sequence[Row]) -> str:
+    """A variant's label, after its function's name where there are several."""
+    several = len({one.variant.name for one in found}) > 1
+    return f"{row.variant.name}: {row.variant.label}" if several else row.variant.label
+
+
+def _times(found: Comparison) -> list[Column]:
+    return [
+        ("first call", lambda row: small_time(row.first[0])),
+        ("warm call", lambda row: small_time(row.warm.median) if row.warm else _NONE),
+        ("spread", lambda row: small_time(row.warm.spread) if row.warm else _NONE),
+        ("against eager", lambda row: _against(row, found, _ratio) or ""),
+        ("pays after", lambda row: _against(row, found, _pays) or ""),
+    ]
+
+
+def _ratio(against: Standing) -> str:
+    if against.noise:
+        return "within the noise"
+    if against.ratio >= 1:
+        return f"{against.ratio:.2f}x faster"
+    return f"{1 / against.ratio:.2f}x slower"
+
+
+def _pays(against: Standing) -> str:
+    if against.noise:
+        return _NONE
+    return "never" if against.pays_after is None else count(against.pays_after, "call")
+
+
+def _results(rows: Sequence[Row]) -> list[Column]:
+    columns: list[Column] = [
+        ("first peak", lambda row: _size(row.first_peak.host)),
+        ("warm peak", lambda row: _size(row.warm_peak.host)),
+    ]
+    if any(row.gpu for row in rows):
+        columns = [
+            ("first peak", lambda row: _size(row.first_peak.device)),
+            ("warm peak", lambda row: _size(row.warm_peak.device)),
+            ("launches", lambda row: str(row.gpu.launches) if row.gpu else _NONE),
+            ("Triton", lambda row: _percent(row)),
+        ]
+    columns += [("kernels", lambda row: str((_kernels(row) or {"per_call": _NONE})["per_call"]))]
+    return columns + [(name, _counted(name)) for name in ("graphs", "breaks", "recompiles")]
+
+
+def _percent(row: Row) -> str:
+    share = row.gpu.triton_share if row.gpu else None
+    return _NONE if share is None else f"{share:.0%}"
+
+
+def _counted(name: str) -> Callable[[Row], str]:
+    return lambda row: _NONE if row.compiled is None else str(getattr(row.compiled, name))
+
+
+def _compiling() -> Iterator[Column]:
+    yield "compiling", lambda row: duration(row.compiled.seconds) if row.compiled else _NONE
+    for title, part in (("Dynamo", "dynamo"), ("AOTAutograd", "aot"), ("Inductor", "inductor"), ("codegen", "codegen")):
+        yield title, _part(part)
+
+
+def _part(part: str) -> Callable[[Row], str]:
+    return lambda row: duration(dict(row.compiled.parts).get(part, 0.0)) if row.compiled else _NONE
+
+
+def _table(rows: Sequence[Row], columns: Sequence[Column], style: Style) -> list[str]:
+    names = [cut(clean_line(_name(row, rows)), _LABEL) for row in rows]
+    first = max(map(width, names))
+    laid = [[title, *(show(row) for row in rows)] for title, show in columns]
+    widths = [max(map(width, column)) for column in laid]
+    body = [
+        "".join(" " * (_GAP + room - width(cell)) + cell for cell, room in zip(line, widths, strict=True))
+        for line in zip(*laid, strict=True)
+    ]
+    lines = [style.paint(" " * first + body[0], "dim")]
+    pairs = zip(names, body[1:], strict=True)
+    return lines + [(name + " " * (first - width(name)) + cells).rstrip() for name, cells in pairs]
+
+
+def _failure(row: Row, found: Comparison, style: Style) -> list[str]:
+    failure = row.failure
+    assert failure is not None
+    message = next((line for line in failure.message.splitlines() if line.strip()), "")
+    kind = f"{failure.type}: " if failure.kind == "exception" else ""
+    lead = f"{clean_line(_name(row, found.rows))}: "
+    first, *rest = hanging(lead, f"{kind}{message}", style.columns)
+    return [style.paint(first[: len(lead) - 1], "error") + first[len(lead) - 1 :], *rest]
+
+
+def _notes(found: Comparison, measured: Sequence[Row]) -> Iterator[str]:
+    if found.interrupted:
+        rounds = max((row.rounds for row in found.rows), default=0)
+        yield f"interrupted after {count(rounds, 'round')}; this is what was measured"
+    if any(_against(row, found, lambda it: it.noise) for row in measured):
+        yield "within the noise: the middle halves of both measurements overlap; --repeat measures more rounds"
+    cached = [row.variant.label for row in measured if row.compiled and row.compiled.cached]
+    if cached:
+        yield f"{', '.join(cached)}: compiled code came out of torch's cache; --fresh shows what a first compile takes"
+    yield from _per_variant(measured)
+    if any(row.gpu for row in measured):
+        yield "peaks are of the memory that torch allocated on the GPU; launches: a CUDA graph of many kernels is one"
+    else:
+        yield "peaks: how far the memory of the process rose, in the first calls and in warm ones"
+    if not any(row.gpu for row in measured) and any(_kernels(row) for row in measured):
+        yield "kernels: calls in the generated code, of kernels that Inductor made and of libraries"
+
+
+def _per_variant(rows: Sequence[Row]) -> Iterator[str]:
+    """What was recorded of single variants, the same sentence once with all their names."""
+    told: dict[str, list[str]] = {}
+    for row in rows:
+        for note in _remarks(row.variant, row):
+            told.setdefault(note, []).append(_name(row, rows))
+    for note, names in told.items():
+        yield f"{', '.join(names)}: {note}"
+
+
+def _remarks(variant: Variant, row: Row) -> Iterator[str]:
+    if row.compiled is None:
+        if variant.compiles:
+            yield "not recorded, so that nothing is known of its compiles"
+        return
+    if variant.compiles and row.compiled.no_graphs:
+        yield f"what was timed ran uncompiled: {row.compiled.no_graphs}"
+    yield from (f"no CUDA graphs: {reason}" for reason in row.compiled.no_cudagraphs)
+    yield from row.compiled.notes
+
+
+def small_time(seconds: float) -> str:
+    """Three digits in the unit that fits: ``1.25 s``, ``31.0 ms``, ``7.40 µs``."""
+    scale, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
+    value = seconds / scale
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} {unit}"
+
+
+def _size(size: int | None) -> str:
+    if size is None:
+        return _NONE
+    scale, unit = next((pair for pair in _BYTES if size >= pair[0]), (1, "B"))
+    return f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size / scale:.0f} {unit}"

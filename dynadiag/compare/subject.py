@@ -1,0 +1,159 @@
+"""The process of one variant, from outside: started once, asked again and again, watched all the while."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dynadiag.capture.settings import Settings
+from dynadiag.compare.variant import Variant
+from dynadiag.compare.worker import BOOT
+from dynadiag.recording.journal import Journal
+from dynadiag.trial.program import Program, TargetError
+from dynadiag.trial.report import lines
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import Limits, kill_session, session_memory, tail
+
+__all__ = ["Subject", "VariantFailed"]
+
+_POLL = 0.1  # seconds between looks at the clock
+_MEMORY_EVERY = 5  # polls between looks at /proc, which take some milliseconds
+_PATIENCE = 10.0  # seconds that a process has to end by itself, so that its recording has an end
+
+
+class VariantFailed(Exception):  # noqa: N818 - it is a result, told as a row
+    """The variant raised, crashed, hung or took too much memory. Its process is gone."""
+
+    def __init__(self, signature: Signature) -> None:
+        super().__init__(signature.message)
+        self.signature = signature
+
+
+class Subject:
+    """A variant's process. It records itself into ``recording``; what it prints goes there when it has ended.
+
+    ``limits.seconds`` is for one request.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        variant: Variant,
+        recording: Path,
+        limits: Limits,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.recording = recording
+        self._limits = limits
+        self._target = program.text
+        self._output = os.open(recording.with_suffix(".out"), os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_TRUNC, 0o600)
+        recording.with_suffix(".out").unlink()
+        self._began = time.time()
+        requests, self._requests = os.pipe()
+        self._replies, replies = os.pipe()
+        settings = Settings(target=self._target, journal=str(recording), parent=os.getpid())
+        given = json.dumps({"program": program.to_json(), "variant": variant.to_json()})
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", BOOT, given, str(requests), str(replies)],
+            env={**environment, **settings.environment(str(recording.parent))},
+            pass_fds=[requests, replies],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            start_new_session=True,
+        )
+        os.close(requests)
+        os.close(replies)
+        self._buffer = bytearray()
+
+    def ask(self, what: str, **how: Any) -> dict[str, Any]:
+        """One request and its answer.
+
+        Raises `VariantFailed` where there is none to be had, and `TargetError` where the target gives no call.
+        """
+        with suppress(BrokenPipeError):  # it has ended: `_reply` says how
+            os.write(self._requests, (json.dumps({"do": what, **how}) + "\n").encode())
+        try:
+            reply = self._reply()
+        except BaseException:
+            self.kill()
+            raise
+        if reply["event"] == "done":
+            return reply
+        self.end()
+        if reply["event"] == "unusable":
+            raise TargetError(str(reply["message"]))
+        raise VariantFailed(Signature.from_json(reply["failure"]))
+
+    def end(self) -> None:
+        """Let the process end by itself, and everything that it started with it."""
+        if self._process.returncode is None:
+            self._close(self._requests)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE)
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once. What was recorded stays, with how it ended."""
+        kill_session(self._process.pid)
+        if self._output >= 0:
+            code = self._process.wait()
+            self._note_end(code)
+            for descriptor in (self._requests, self._replies, self._output):
+                self._close(descriptor)
+            self._output = -1
+
+    def _reply(self) -> dict[str, Any]:
+        start = time.monotonic()
+        for poll in range(1 << 62):
+            readable, _, _ = select.select([self._replies], [], [], _POLL)
+            if readable:
+                chunk = os.read(self._replies, 1 << 16)
+                self._buffer += chunk
+                if not chunk:
+                    return self._ended()
+                if self._buffer.endswith(b"\n"):
+                    found = list(lines(bytes(self._buffer)))
+                    self._buffer.clear()
+                    return found[-1]
+            self._check(time.monotonic() - start, poll)
+        raise AssertionError("unreachable")
+
+    def _check(self, seconds: float, poll: int) -> None:
+        if seconds > self._limits.seconds:
+            raise VariantFailed(Signature("hang", "timeout", f"no end after {self._limits.seconds:g} s (--timeout)"))
+        if poll % _MEMORY_EVERY == 0 and session_memory(self._process.pid) > self._limits.memory:
+            raise VariantFailed(Signature("memory", "memory", "used more memory than the machine has free"))
+
+    def _ended(self) -> dict[str, Any]:
+        """It closed its end without a word: a crash, or an exit that the program made by itself."""
+        code = self._process.wait()
+        said = " ".join(tail(self._output).split("\n")[-2:]).strip()
+        if code < 0:
+            name = signal.Signals(-code).name
+            raise VariantFailed(Signature("signal", name, f"killed by {name}" + (f": {said}" if said else "")))
+        raise VariantFailed(Signature("exit", str(code), f"ended by itself with exit code {code}"))
+
+    def _note_end(self, code: int) -> None:
+        """In the recording: what the program printed, and how it ended."""
+        if not self.recording.exists():  # it never came to the end of `import torch`
+            return
+        journal = Journal.reopen(self.recording)
+        journal.append({"dynadiag_output": {}}, tail(self._output))
+        seconds = time.time() - self._began
+        journal.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": []}})
+        journal.close()
+
+    @staticmethod
+    def _close(descriptor: int) -> None:
+        with suppress(OSError):
+            os.close(descriptor)

@@ -1,0 +1,91 @@
+"""A way to call the function: uncompiled, or compiled with a mode or a backend, under autocast or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+__all__ = ["AMP", "AS_WRITTEN", "DYNAMIC", "EAGER", "MODES", "STEPS", "Variant", "variants"]
+
+EAGER = "eager"
+AS_WRITTEN = "as-written"
+MODES = (EAGER, AS_WRITTEN, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+AMP: dict[str, str | None] = {"none": None, "bf16": "bfloat16", "fp16": "float16"}  # names of dtypes in torch
+DYNAMIC: dict[str, bool | None] = {"none": None, "true": True, "false": False}  # as `torch.compile` takes it
+STEPS = ("call", "inference", "train")  # as it is, without gradients, forward and backward
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One row of the comparison.
+
+    ``name`` is the factory that makes the function. ``mode`` is one of `MODES`; under ``eager`` nothing is compiled,
+    also what the function compiles by itself, and under ``as-written`` it is called as the factory gave it. ``backend``
+    stands in place of a mode. ``amp`` is the name of autocast's dtype.
+    """
+
+    name: str
+    mode: str
+    backend: str | None = None
+    amp: str | None = None
+    dynamic: bool | None = None
+    step: str = "call"
+
+    @property
+    def label(self) -> str:
+        """What tells it from other variants of the same function: ``max-autotune, bfloat16, dynamic``."""
+        shapes = {None: None, True: "dynamic", False: "static"}[self.dynamic]
+        return ", ".join(part for part in (self.backend or self.mode, self.amp, shapes) if part)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether we compile the function; it may have parts that compile themselves all the same."""
+        return self.backend is not None or self.mode not in (EAGER, AS_WRITTEN)
+
+    @property
+    def is_eager(self) -> bool:
+        return self.backend is None and self.mode == EAGER
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Variant:
+        return cls(**data)
+
+
+def variants(
+    names: Sequence[str],
+    modes: Sequence[str],
+    backends: Sequence[str] = (),
+    amp: Sequence[str] = ("none",),
+    dynamic: Sequence[str] = ("none",),
+    step: str = "call",
+) -> tuple[Variant, ...]:
+    """Every combination, uncompiled first: it is what the others are held against.
+
+    The functions of several names are ways to compute the same thing: the first stands uncompiled for all of them.
+    ``dynamic`` makes a difference only where we compile.
+    """
+    chosen: dict[Variant, None] = {}
+    for autocast in amp:
+        chosen[Variant(names[0], EAGER, amp=AMP[autocast], step=step)] = None
+        for variant in _compiled(names, modes, backends, AMP[autocast], dynamic, step):
+            chosen[variant] = None
+    return tuple(chosen)
+
+
+def _compiled(
+    names: Sequence[str],
+    modes: Sequence[str],
+    backends: Sequence[str],
+    amp: str | None,
+    dynamic: Sequence[str],
+    step: str,
+) -> Iterator[Variant]:
+    ways = [(mode, None) for mode in modes if mode != EAGER] + [("default", backend) for backend in backends]
+    for name, (mode, backend), shapes in product(names, ways, dynamic):
+        setting = None if mode == AS_WRITTEN else DYNAMIC[shapes]
+        yield Variant(name, mode, backend, amp, setting, step)

@@ -1,0 +1,53 @@
+"""What runs in the process of a variant: it loads the function, and then does what it is asked, one thing at a time."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from dynadiag.compare.variant import Variant
+from dynadiag.trial import failure
+from dynadiag.trial.program import Program, TargetError, load
+from dynadiag.trial.report import Reporter
+
+__all__ = ["BOOT", "serve"]
+
+# The current folder, first on sys.path with -c, goes before anything of ours is imported: the user may have packages
+# of the same names. Loading the program puts its folder back.
+BOOT = (
+    "import sys; sys.path.pop(0); from dynadiag.compare.worker import serve; "
+    "sys.exit(serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))"
+)
+
+
+def serve(request: str, requests: int, replies: int) -> int:
+    """Answer each request (a line of JSON) with one line, until there are no more or one fails."""
+    for descriptor in (requests, replies):
+        os.set_inheritable(descriptor, False)
+    reporter = Reporter(replies)
+    try:
+        measurer = _measurer(json.loads(request))
+        for line in os.fdopen(requests):
+            asked = json.loads(line)
+            reporter.send("done", **_answers(measurer)[asked.pop("do")](**asked))
+    except TargetError as error:
+        reporter.send("unusable", message=str(error))
+        return 2
+    except BaseException as error:  # noqa: BLE001 - whatever leaves the program is the variant's failure
+        reporter.send("failed", failure=failure.of_exception(error, None).to_json())
+        return 1
+    return 0
+
+
+def _measurer(data: dict[str, Any]) -> Any:
+    call = load(Program.from_json(data["program"]))
+    # After the program: what it sets in the environment before it imports torch has to count.
+    measure = importlib.import_module("dynadiag.compare.measure")
+    return measure.Measurer(call, Variant.from_json(data["variant"]))
+
+
+def _answers(measurer: Any) -> dict[str, Callable[..., dict[str, Any]]]:
+    return {"first": measurer.first, "round": measurer.round, "count": measurer.count}
