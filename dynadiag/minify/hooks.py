@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from dynadiag.minify import torch_private
 from dynadiag.minify.reducer import Capture, Task, reduce_here
 from dynadiag.minify.settings import Snapshot
-from dynadiag.minify.signs import CALLS, COMPARED_CALLS
+from dynadiag.minify.signs import CALLS, COMPARED_CALLS, ORIGINS
 from dynadiag.trial import torch_private as trial_private
 from dynadiag.trial.accuracy import compared_call
 from dynadiag.trial.runtime import TRIAL
@@ -44,7 +44,14 @@ def install() -> None:
     """Puts the hooks into torch, once a process."""
     torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
+    torch_private.wrap_run_node(_not_lowered)
     TRIAL.on_start(_start)
+
+
+def _not_lowered(node: Any) -> None:
+    """In a trial of a graph by itself, the nodes of it that the failing operator came from."""
+    for name in torch_private.names_in_graph(node) if ORIGINS in TRIAL.plan.record else ():
+        TRIAL.send("point", group=ORIGINS, key=name, name=name)
 
 
 def _start() -> None:

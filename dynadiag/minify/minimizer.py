@@ -109,7 +109,8 @@ class _Minimizer:
             if outcome.signature is None or outcome.signature.kind not in _OWN:
                 return None
             self.search.announce("no compiled graph fails by itself: looking for the one whose results are wrong")
-        outcome = self.search.trial(self._plan(rung, COMPARED_CALLS), "which graph is wrong", across_rungs=True)
+        self.search.reference = None  # what is looked for is another failure than the one that the program told
+        outcome = self.search.trial(self._plan(rung, COMPARED_CALLS), "which graph is wrong")
         found = _unfinished(outcome)
         if found is None or outcome.signature is None:
             return None
@@ -156,8 +157,7 @@ class _Minimizer:
 
     def _result(self, base: Result, listener: _Listener) -> Result:
         if listener.repro is None:
-            if listener.not_shown is not None:
-                self.notes.append(f"the graph by itself {listener.not_shown}")
+            self.notes += listener.notes
             return replace(base, verdict="not_shown")
         self.notes += listener.notes
         data = listener.repro
@@ -197,7 +197,6 @@ class _Listener:
         self._search = search
         self.captured = False
         self.repro: dict[str, Any] | None = None
-        self.not_shown: str | None = None
         self.notes: list[str] = []
         self.cached = 0
 
@@ -233,10 +232,6 @@ class _Listener:
         if event.get("seconds_left") is not None:
             parts.append(f"{event['seconds_left']:.0f} s left")
         return ", ".join(parts)
-
-    def _not_shown(self, event: dict[str, Any]) -> None:
-        signature = event.get("signature")
-        self.not_shown = f"fails in another way: {signature['type']}" if signature else "does not fail"
 
     def _note(self, event: dict[str, Any]) -> None:
         self.notes.append(str(event["text"]))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from dynadiag.bisect.bisector import HOOKS
 from dynadiag.bisect.search import Search
 from dynadiag.minify.likeness import akin
 from dynadiag.minify.result import Result
@@ -27,12 +28,15 @@ def prove(search: Search, output: Path, result: Result) -> Result:
     with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
         file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
         file.write_text(result.text)
-        with _runner(search, file, folder) as runner:
-            outcome = _run(search, runner, Plan(), "the repro in a fresh process")
+        program = Program(str(file))
+        with _fresh_runner(search, program, folder) as fresh, search.runner.on(program) as forks:
+            outcome = _told(search, "the repro in a fresh process", fresh.fresh(Plan()), Plan())
             proved = _shows(outcome, sought)
             words = [f"in a fresh process with fresh caches it {'fails the same way' if proved else _ended(outcome)}"]
             for rung in _below(result.rung) if proved else ():
-                outcome = _run(search, runner, Plan(rung=rung), f"the repro at {rung}")
+                plan = Plan(rung=rung, caches=False)
+                outcome = fresh.fresh(plan) if rung == "uncompiled" else forks.run(plan)
+                _told(search, f"the repro at {rung}", outcome, plan)
                 proved = proved and outcome.passed
                 words.append(f"{rung}: {'passes' if outcome.passed else _ended(outcome)}")
     return replace(result, proved=proved, proof=tuple(words))
@@ -44,16 +48,15 @@ def _below(rung: str | None) -> Iterator[str]:
 
 
 @contextmanager
-def _runner(search: Search, file: Path, folder: str) -> Iterator[Runner]:
+def _fresh_runner(search: Search, program: Program, folder: str) -> Iterator[Runner]:
     """Fresh interpreters with a cache folder of their own, under the search's limits."""
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(Path(folder, "cache"))}
     limits = search.runner.limits
-    with Runner(Program(str(file)), limits=limits, fresh_caches=True, environment=environment) as runner:
+    with Runner(program, HOOKS, limits, fresh_caches=True, environment=environment) as runner:
         yield runner
 
 
-def _run(search: Search, runner: Runner, plan: Plan, label: str) -> Outcome:
-    outcome = runner.fresh(plan)
+def _told(search: Search, label: str, outcome: Outcome, plan: Plan) -> Outcome:
     status = "pass" if outcome.passed else "fail"
     search.rows.add(f"repro {plan.key()}", outcome, status)
     search.tell(search.rows.count, label, status, outcome.seconds)

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +19,9 @@ from torch.fx import GraphModule
 from dynadiag.minify import torch_private
 from dynadiag.minify.candidates import Surroundings, Trials
 from dynadiag.minify.likeness import akin
+from dynadiag.minify.raising import reduce_raising
 from dynadiag.minify.settings import Snapshot, changed
+from dynadiag.minify.signs import ORIGINS
 from dynadiag.minify.writing import Written, write
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -97,7 +99,7 @@ class _Reducer:
         custom = task.rung == "custom"
         self._trials = Trials(
             backend=torch_private.innermost(capture.backend) if custom else task.rung,
-            plan=Plan(rung=task.rung, tolerance=task.tolerance),
+            plan=Plan(rung=task.rung, tolerance=task.tolerance, record=(ORIGINS,)),
             limits=Limits(task.seconds, task.memory),
             all_settings=self._settings,
             use_threads=lambda: task.set_threads(task.threads),
@@ -111,14 +113,13 @@ class _Reducer:
 
     def run(self) -> None:
         signal.signal(signal.SIGINT, self._stop)
-        module, inputs = self._capture.module, list(self._capture.inputs)
-        self._tell("captured", nodes=_operations(module), settings=[s.name for s in self._settings])
-        whole = self._shown_by_itself(module, inputs)
-        if whole is None:
+        self._tell(
+            "captured", nodes=_operations(self._capture.module), settings=[setting.name for setting in self._settings]
+        )
+        found = self._reduced(list(self._capture.inputs))
+        if found is None:
             return
-        self._reference = whole.signature or self._reference
-        self._memo[f"whole {self._canonical(module, inputs)}"] = True
-        module, inputs, minimal = self._reduced(module, inputs, whole)
+        module, inputs, minimal = found
         self._fewer_settings(module, inputs)
         written = write(self._trials, self._capture.before, module, inputs, self._around, self._reference)
         self._tell_result(written, module, inputs, minimal)
@@ -134,39 +135,79 @@ class _Reducer:
         graphs = importlib.import_module("minifier.graphs")
         return str(graphs.canonical(graphs.Case(module, tuple(inputs))))
 
+    def _reduced(self, inputs: list[Any]) -> tuple[GraphModule, list[Any], bool] | None:
+        """Dynamo's graph reduced, or where it cannot be taken apart, that of its operators, or the whole of it."""
+        whole: tuple[GraphModule, list[Any], bool] | None = None
+        for module in self._forms(inputs):
+            outcome = self._shown_by_itself(module, inputs)
+            if outcome is None or outcome.signature is None:
+                continue
+            self._reference = outcome.signature
+            self._memo[f"whole {self._canonical(module, inputs)}"] = True
+            whole = whole or (module, inputs, False)
+            try:
+                return self._search(module, inputs, outcome)
+            except self._minifier.ReductionError as error:
+                if self._raises_uncompiled:
+                    return self._raising(module, inputs)
+                self._tell("note", text=f"{_called(module)} could not be reduced: {error}")
+        return whole
+
+    @property
+    def _raises_uncompiled(self) -> bool:
+        return self._task.accuracy and "uncompiled raises" in self._task.reference.message
+
+    def _raising(self, module: GraphModule, inputs: list[Any]) -> tuple[GraphModule, list[Any], bool]:
+        def fails(candidate: GraphModule, values: list[Any]) -> bool:
+            key = self._canonical(candidate, values)
+            if key in self._memo:
+                return self._memo[key]
+            self._memo[key] = failed = self._fails(candidate, values)
+            if self._last is not None:
+                self._row(key, "raising", _operations(candidate), self._last, failed)
+            return failed
+
+        small, values = reduce_raising(module, inputs, fails)
+        return small, values, _operations(small) == 1 and not self._stopped
+
+    def _forms(self, inputs: list[Any]) -> Iterator[GraphModule]:
+        """The graph as Dynamo made it; then the operators that it calls, functorch's transforms worked out."""
+        yield self._capture.module
+        if self._raises_uncompiled:
+            return
+        try:
+            yield torch_private.operators_of(self._capture.module, inputs)
+        except Exception as error:  # noqa: BLE001 - any operation of the user's may refuse to be traced
+            self._tell("note", text=f"its operators cannot be traced: {error}")
+
     def _shown_by_itself(self, module: GraphModule, inputs: list[Any]) -> Outcome | None:
-        """The first way of compiling the graph alone in which it fails as the program did. Static shapes first."""
-        options = torch_private.inductor_options(self._capture.backend)
-        options = options if self._task.rung == "inductor" else {}
+        """The trial of the first way to compile it alone in which it fails as the program did. Static shapes first."""
+        options = torch_private.inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
         symbolic = any(isinstance(v, int) for v in inputs)
-        outcome: Outcome | None = None
         for dynamic in (None, True) if symbolic else (None,):
             around = Surroundings(self._settings, options, dynamic, fallback_random=self._task.accuracy)
             outcome = self._trials.graph(module, inputs, around)
-            self._row(
-                f"whole {dynamic}", "whole", _operations(module), outcome, akin(outcome.signature, self._reference)
-            )
-            if akin(outcome.signature, self._reference):
+            shown = akin(outcome.signature, self._task.reference)
+            self._row(f"whole {_called(module)} {dynamic}", "whole", _operations(module), outcome, shown)
+            if shown:
                 self._around = around
                 return outcome
-        self._tell("not_shown", signature=outcome.signature.to_json() if outcome and outcome.signature else None)
+        found = outcome.signature
+        text = f"fails in another way: {found.type}: {found.message[:200]}" if found else "does not fail"
+        self._tell("note", text=f"{_called(module)} by itself {text}")
         return None
 
-    def _reduced(self, module: GraphModule, inputs: list[Any], whole: Outcome) -> tuple[GraphModule, list[Any], bool]:
-        try:
-            reduction = self._minifier.reduce_graph(
-                module,
-                inputs,
-                self._fails,
-                budget=self._minifier.Budget(seconds=self._task.budget),
-                suspects=[[name] for name in whole.witness],
-                votes=self._task.repeat,
-                memo=self._memo,
-                progress=self._progress,
-            )
-        except self._minifier.ReductionError as error:
-            self._tell("note", text=f"the graph could not be reduced: {error}")
-            return module, inputs, False
+    def _search(self, module: GraphModule, inputs: list[Any], whole: Outcome) -> tuple[GraphModule, list[Any], bool]:
+        reduction = self._minifier.reduce_graph(
+            module,
+            inputs,
+            self._fails,
+            budget=self._minifier.Budget(seconds=self._task.budget),
+            suspects=_suspects(whole),
+            votes=self._task.repeat,
+            memo=self._memo,
+            progress=self._progress,
+        )
         return reduction.graph_module, reduction.inputs, reduction.minimal and not self._stopped
 
     def _fails(self, module: GraphModule, inputs: list[Any]) -> bool:
@@ -232,6 +273,17 @@ class _Reducer:
             stopped=self._stopped,
             signature=self._reference.to_json(),
         )
+
+
+def _suspects(outcome: Outcome) -> list[list[str]]:
+    """Nodes that the failure itself names: by where the failing operator came from, by their names in its text."""
+    origins = [point.name for point in outcome.points if point.group == ORIGINS]
+    return [[name] for name in dict.fromkeys([*reversed(origins), *outcome.witness])]
+
+
+def _called(module: GraphModule) -> str:
+    aten = any(isinstance(node.target, torch._ops.OpOverload) for node in module.graph.nodes)
+    return "the graph of its ATen operators" if aten else "Dynamo's graph"
 
 
 def _operations(module: GraphModule) -> int:

@@ -5,9 +5,12 @@ All of this runs in the process of a trial, which is ours and ends with it.
 
 from __future__ import annotations
 
+import copy
 import functools
+import linecache
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -21,8 +24,8 @@ __all__ = [
     "config_modules",
     "inductor_options",
     "innermost",
-    "lines_of_code",
     "lowering_tables",
+    "names_in_graph",
     "opdef",
     "skip_in_dynamo",
     "wrap_call_user_compiler",
@@ -100,22 +103,14 @@ def wrap_run_node(failed: Callable[[Any], None]) -> None:
     GraphLowering.run_node = run_node
 
 
-def lines_of_code(node: Any, module: GraphModule) -> list[str]:
-    """The names of the nodes of ``module`` whose lines of generated code a later node came from."""
-    numbers = getattr(module._code and module, "_lineno_map", None) or {}
-    ordered = [n.name for n in module.graph.nodes]
+def names_in_graph(node: Any) -> list[str]:
+    """The nodes of a graph module that a later node came from, by the lines of its generated code: ``name = ...``."""
     named: list[str] = []
-    for file, line in _stack(node.stack_trace or ""):
-        place = numbers.get(line)
-        if file.startswith(_GRAPH_FILE) and place is not None and place < len(ordered):
-            named.append(ordered[place])
+    for file, line in re.findall(r'File "([^"]+)", line (\d+)', node.stack_trace or ""):
+        written = re.match(r"\s*(\w+) = ", linecache.getline(file, int(line)))
+        if file.startswith(_GRAPH_FILE) and written is not None:
+            named.append(written[1])
     return named
-
-
-def _stack(text: str) -> list[tuple[str, int]]:
-    import re
-
-    return [(file, int(line)) for file, line in re.findall(r'File "([^"]+)", line (\d+)', text)]
 
 
 def opdef(name: str) -> Any:
@@ -140,3 +135,16 @@ def registered_for(definition: Any) -> list[Any]:
     """The functions that the user registered for an operator of his: fake kernel, backward, other devices."""
     functions = [definition._abstract_fn, definition._setup_context_fn, definition._backward_fn]
     return [f for f in functions if f is not None]
+
+
+def operators_of(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
+    """The ATen operators that a graph calls on these inputs, as a graph of the same inputs."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    copies = [t.detach().clone().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t for t in inputs]
+    flat = make_fx(copy.deepcopy(module))(*copies)
+    output = flat.graph.output_node()
+    if isinstance(output.args[0], torch.fx.Node):
+        output.args = ((output.args[0],),)
+    flat.recompile()
+    return flat

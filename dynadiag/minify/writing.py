@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import importlib
+import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
+from dynadiag.bisect import torch_private
 from dynadiag.minify.candidates import Surroundings, Trials
 from dynadiag.minify.likeness import akin
 from dynadiag.minify.repro import Shown, calls, header
@@ -19,6 +22,9 @@ from dynadiag.minify.source import CannotCarryError, Carrier
 from dynadiag.trial.signature import Signature
 
 __all__ = ["Written", "write"]
+
+
+_ORIGINS = 4  # lines of the user's that the header names; a reduced graph rarely comes from more
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +54,21 @@ def write(
     first: str | None = None
     for call in calls(shown, around):
         try:
-            text = header(shown, ()) + emit.program(module, inputs, call=call, preamble=_with_copy(preamble, call))
+            program = emit.program(module, inputs, call=call, preamble=_with_copy(preamble, call))
         except emit.EmitError as error:
             return Written("", (str(error),))
+        text = header(shown, _origins(module)) + program.replace("import torch\n\nimport ", "import torch\nimport ", 1)
         first = first or text
         if _fails_as_it_should(trials, text, signature):
             return Written(text, shown=True)
     return Written(first or "")
+
+
+def _origins(module: GraphModule) -> list[str]:
+    """The lines of the user's program that are left, by file name."""
+    places = filter(None, (torch_private.user_line(node) for node in module.graph.nodes))
+    found = [f"{Path(file).name}:{line}: {linecache.getline(file, line).strip()}" for file, line in places]
+    return [f"from {text}" for text in list(dict.fromkeys(found))[:_ORIGINS]]
 
 
 def _carried(trials: Trials, before: Snapshot, module: GraphModule, around: Surroundings) -> tuple[str, str]:

@@ -88,6 +88,17 @@ class Runner:
             return self.fresh(plan)
 
     @contextmanager
+    def on(self, program: Program) -> Iterator[Runner]:
+        """A runner of another program, with the same limits and the same process to fork from."""
+        other = Runner(program, self.hooks, self.limits, self.fresh_caches, self.environment)
+        other._zygote, other._threads = self._zygote, self._threads
+        try:
+            yield other
+        finally:
+            other._zygote = None
+            other.__exit__(None, None, None)
+
+    @contextmanager
     def started(self, plan: Plan) -> Iterator[Started]:
         """The program's process with this plan and one thread, for whoever listens to it while it runs."""
         with _workplace(self) as (scratch, output, reading, writing):
