@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from tui.documents import Document, Ref, preferred, refs_of, regions_of, split
 from tui.links import Links, Names, Place, graph_links, kernel_links, source_links
 from tui.session import Session
+from tui.unitlinks import unit_links
 
 __all__ = ["PANES", "Board", "board_of", "diff_of", "document_of", "fill"]
 
 PANES = ("source", "dynamo", "later", "kernel")
 _NAMED = 30_000  # nodes of graphs that are read only for their operators' names
+_SURVEYED = 100_000  # nodes of all graphs of a compile up to which its generated code is read in full
 _PAGE = 5_000  # rows of nodes held at once
 _SPANS = 200_000  # nodes whose places are kept
 _DIFFED = 20_000  # lines of two graphs that are compared; the comparison's time grows with their product
@@ -29,6 +31,7 @@ class Board:
     links: dict[str, Links] = field(default_factory=dict)  # by key
     colours: dict[Place, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
+    known: dict[str, Links] = field(default_factory=dict)  # of generated modules, as `dynadiag.kernels` tells them
 
     def ref(self, pane: str) -> Ref | None:
         """What a pane shows; ``None`` where there is nothing of the kind."""
@@ -59,6 +62,9 @@ def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Bo
     if wanted and board.find(wanted) is None:
         _add(board, wanted)
     _learn(session, board, {graph.event: graph.nodes for graph in graphs})
+    if board.refs["kernel"] and sum(graph.nodes for graph in graphs) <= _SURVEYED:
+        found = unit_links(session, compile_id)
+        board.known = {key: links for key, links in found.items() if links.places}
     return fill(session, board)
 
 
@@ -87,7 +93,7 @@ def _tie(session: Session, board: Board, ref: Ref) -> None:
     document = board.documents.get(ref.key) or document_of(session, ref)
     board.documents[ref.key] = document
     if ref.kind == "kernel":
-        links = kernel_links(document.lines, board.names)
+        links = board.known.get(ref.key) or kernel_links(document.lines, board.names)
     elif ref.kind == "graph":
         links = _graph(session, board, ref, document)
     else:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Links", "Names", "Place", "graph_links", "kernel_links", "source_links"]
+__all__ = ["Links", "Names", "Place", "graph_links", "kernel_links", "links_of", "source_links"]
 
 Place = tuple[str, int]  # file, line
 
@@ -36,7 +36,7 @@ class Links:
 
     places: Mapping[int, frozenset[Place]] = field(default_factory=dict)
     lines: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
-    guessed: frozenset[int] = frozenset()  # lines tied by the operators in a kernel's name alone
+    guessed: frozenset[int] = frozenset()  # lines whose tie was inferred, and not said by torch
     defined: Mapping[str, int] = field(default_factory=dict)  # the line of each node, in a graph
 
     def of(self, line: int) -> frozenset[Place]:
@@ -78,7 +78,7 @@ class Names:
 def source_links(file: str, count: int, mapped: Iterable[Place]) -> Links:
     """A source file: a line is its own place, where anything was made of it."""
     places = {line - 1: frozenset({(file, line)}) for name, line in mapped if name == file and 1 <= line <= count}
-    return _links(places)
+    return links_of(places)
 
 
 def graph_links(
@@ -102,7 +102,7 @@ def graph_links(
             if place and not _CLEARED.match(line.strip()):
                 places[number] = names.alone(place)
                 names.add(node[1] if dynamo else None, _operator(node), place)
-    return _links(places, defined=defined)
+    return links_of(places, defined=defined)
 
 
 def _operator(node: re.Match[str]) -> str | None:
@@ -119,7 +119,7 @@ def kernel_links(lines: Sequence[str], names: Names) -> Links:
     reader = _Module(names)
     for number, line in enumerate(lines):
         reader.line(number, line)
-    return _links(reader.places, frozenset(reader.guessed))
+    return links_of(reader.places, frozenset(reader.guessed))
 
 
 class _Module:
@@ -192,11 +192,12 @@ class _Module:
                     self.guessed.add(number)
 
 
-def _links(
+def links_of(
     places: dict[int, frozenset[Place]],
     guessed: frozenset[int] = frozenset(),
     defined: Mapping[str, int] | None = None,
 ) -> Links:
+    """The links of a document whose lines have these places."""
     lines: dict[Place, list[int]] = {}
     for number, found in places.items():
         for place in found:

@@ -297,7 +297,7 @@ def _said(pane: CodePane, places: frozenset[Place], lit: int, *, here: bool) -> 
     if not places or not lit:
         return "no mapping"
     guess = pane.links.at(places)[0] in pane.links.guessed
-    return f"{lit} line{'s' if lit != 1 else ''}{' by operator name' if guess else ''}"
+    return f"{lit} line{'s' if lit != 1 else ''}{', inferred' if guess else ''}"
 
 
 def _where(pane: CodePane, places: frozenset[Place]) -> str:

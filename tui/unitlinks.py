@@ -1,0 +1,79 @@
+"""The links of generated code as `dynadiag.kernels` knows them: from Inductor itself where the recorder asked it.
+
+Only one compile is read: a recording may have thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from dynadiag.kernels import KernelCall, Unit, units
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Event, Graph, Kernel, Run, Symbol
+from tui.links import Links, Place, links_of
+from tui.session import Session
+
+__all__ = ["unit_links"]
+
+
+def unit_links(session: Session, compile_id: str) -> dict[str, Links]:
+    """The links of each generated module of a compile, by the key of its document."""
+    found = units(cast(Recording, _OneCompile(session, compile_id)))
+    return {f"event:{unit.event}": _links(unit) for unit in found}
+
+
+def _links(unit: Unit) -> Links:
+    places: dict[int, frozenset[Place]] = {}
+    guessed: set[int] = set()
+    for call in unit.calls:
+        own = frozenset((place.file, place.line) for place in call.places or call.view_places)
+        if not own:
+            continue
+        for line in _lines(call):
+            places[line] = places.get(line, frozenset()) | own
+            if call.how == "dataflow":
+                guessed.add(line)
+    return links_of(places, frozenset(guessed))
+
+
+def _lines(call: KernelCall) -> Iterator[int]:
+    """The lines (from 0) of a call: its own, and those of the kernel that it calls."""
+    yield call.line - 1
+    if call.definition is not None:
+        yield call.definition.line - 1
+        yield from range(call.definition.first - 1, call.definition.last)
+
+
+class _OneCompile:
+    """A recording of which only one compile is seen; what `units` asks for."""
+
+    def __init__(self, session: Session, compile_id: str) -> None:
+        self._session, self._id = session, compile_id
+        self._recording = session.recording
+
+    @property
+    def run(self) -> Run:
+        return self._recording.run
+
+    def graphs(self, _compile_id: str | None = None) -> tuple[Graph, ...]:
+        return self._session.graphs(self._id)
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self._session.kernels(self._id)
+
+    def symbols(self) -> tuple[Symbol, ...]:
+        return tuple(item for item in self._session.explanation().symbols if item.compile_id == self._id)
+
+    def events(self, kind: str | None = None, name: str | None = None) -> Iterator[Event]:
+        found = list(self._recording.events(kind, name, self._id))
+        return iter(self._session.counted(found))
+
+    def event(self, index: int) -> Event:
+        return self._recording.event(index)
+
+    def payload(self, event: int) -> str:
+        return self._session.payload(event)
+
+    def metadata(self, event: int) -> dict[str, object]:
+        return self._recording.metadata(event)
