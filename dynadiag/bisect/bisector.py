@@ -92,6 +92,8 @@ def _located(bisection: _Bisection) -> Located:
     search.reference = first.signature
     bisection.announce(_warning(first))
     _fork_if_the_same(bisection, first)
+    if "triton" in (bisection.options.rungs or ()):
+        bisection.notes.append("the triton rung was not run: trials cannot start its code generator yet")
     result = climb(search, bisection.base, ladder(_top(bisection, first), bisection.options.rungs))
     if result.rungs["uncompiled"] == "same":
         return Located(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
