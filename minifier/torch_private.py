@@ -37,12 +37,24 @@ def opens_transform(node: fx.Node) -> bool:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Run code of unknown manners: random state, grad mode and functorch's stack are put back. 2.11 to 2.15."""
-    enabled = torch.is_grad_enabled()
+    """Run code of unknown manners: the state of randomness, gradients and transforms is as before. 2.11 to 2.15."""
+    enabled, dual = torch.is_grad_enabled(), _dual_entered()
     depth = torch._C._functorch.get_dynamic_layer_stack_depth()
     try:
         with torch.random.fork_rng():
             yield
     finally:
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if not dual and _dual_entered():
+            torch._C._exit_dual_level(level=0)  # the only one: levels do not nest
         torch.set_grad_enabled(enabled)
+
+
+def _dual_entered() -> bool:
+    """Whether a level of forward-mode AD has been entered: entering another tells. 2.11 to 2.15."""
+    try:
+        level = torch._C._enter_dual_level()
+    except RuntimeError:
+        return True
+    torch._C._exit_dual_level(level=level)
+    return False

@@ -128,6 +128,9 @@ class _Minimizer:
             last = "".join(printed.strip().splitlines()[-1:])
             self.notes.append(f"the failing call was not reached again with the graphs run uncompiled ({last})")
             return replace(base, verdict="no_call")
+        if listener.repro is None and not listener.ended:
+            last = "".join(printed.strip().splitlines()[-1:])
+            self.notes.append(f"the process that reduces the graph ended before it was done ({last})")
         result = self._result(base, listener)
         return prove(self.search, self.request.output, result) if result.text else result
 
@@ -196,6 +199,7 @@ class _Listener:
     def __init__(self, search: Search) -> None:
         self._search = search
         self.captured = False
+        self.ended = False
         self.repro: dict[str, Any] | None = None
         self.notes: list[str] = []
         self.cached = 0
@@ -235,6 +239,9 @@ class _Listener:
 
     def _note(self, event: dict[str, Any]) -> None:
         self.notes.append(str(event["text"]))
+
+    def _reduced(self, _: dict[str, Any]) -> None:
+        self.ended = True
 
     def _repro(self, event: dict[str, Any]) -> None:
         self.repro = event

@@ -25,7 +25,6 @@ _PASSES = (
     ("minifier.simplify.values", "in_float32"),
     ("minifier.simplify.values", "contiguous"),
     ("minifier.simplify.values", "without_grad"),
-    ("minifier.simplify.values", "plain_values"),
 )
 
 
@@ -37,9 +36,14 @@ def reduce_raising(module: GraphModule, inputs: Sequence[Any], fails: Fails) -> 
     alone = _raising_alone(graphs, case)
     if alone is not None and _raised(alone) is wanted and _asked(graphs, fails, alone):
         case = alone
+
+    def still(candidate: Any) -> bool:
+        return _raised(candidate) is wanted and _asked(graphs, fails, candidate)
+
     for home, name in _PASSES:
-        variants = getattr(importlib.import_module(home), name)
-        case = _simplest(graphs, case, variants, lambda c: _raised(c) is wanted and _asked(graphs, fails, c))
+        case = _simplest(graphs, case, getattr(importlib.import_module(home), name), still)
+    plainest = importlib.import_module("minifier.simplify.values").plain_values
+    case = next((variant for variant in plainest(case) if still(variant)), case)
     return case.module, list(case.inputs)
 
 

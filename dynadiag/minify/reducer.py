@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -76,8 +77,16 @@ class Capture:
 def reduce_here(capture: Capture, task: Task) -> NoReturn:
     """Reduces, tells what it finds, and ends the process."""
     sys.setrecursionlimit(10_000)
-    _Reducer(capture, task, _our_minifier()).run()
-    os._exit(0)
+    code = 0
+    try:
+        _Reducer(capture, task, _our_minifier()).run()
+    except Exception:  # noqa: BLE001 - the program must not catch it: it would go on where it is to stop
+        traceback.print_exc()
+        code = 1
+    else:
+        TRIAL.send("reduced")
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _our_minifier() -> ModuleType:

@@ -58,12 +58,11 @@ class Snapshot:
 
     def known(self, value: Any) -> str | None:
         """An expression for what a table of torch's held before."""
-        if not callable(value):
-            return None
-        for name, table in self.tables.items():
-            for key, entry in table.items():
-                if entry is value:
-                    return f"{name}[{Carrier().expression(key)}]"
+        for name, table in self.tables.items() if callable(value) else ():
+            keys = [key for key, entry in table.items() if entry is value]
+            if keys:
+                overloads = [key for key in keys if isinstance(key, torch._ops.OpOverload)]
+                return f"{name}[{Carrier().expression((overloads or keys)[0])}]"
         return None
 
 

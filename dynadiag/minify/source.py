@@ -80,6 +80,9 @@ class Carrier:
             return f"torch.ops.{namespace}.{name}.{value._overloadname}"
         if isinstance(value, torch._ops.OpOverloadPacket):
             return f"torch.ops.{value!s}"
+        name = getattr(value, "__name__", None)
+        if isinstance(value, types.BuiltinFunctionType) and name is not None and getattr(torch, name, None) is value:
+            return f"torch.{name}"
         return None
 
     def _import(self, value: Any) -> str | None:

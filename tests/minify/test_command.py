@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynadiag import recording
+
+DYNADIAG = [sys.executable, "-m", "dynadiag", "minify"]
+NO_LOWERING = """
+import torch
+import torch._inductor.lowering as lowering
+
+def refuse(*args, **kwargs):
+    raise NotImplementedError("no lowering of mine")
+
+lowering.lowerings[torch.ops.aten.tanh.default] = refuse
+torch._inductor.config.epilogue_fusion = False
+
+@torch.compile
+def model(x, w):
+    for _ in range(3):
+        x = torch.sin(x @ w) + x
+    return torch.tanh(x).sum(-1) * 2
+
+model(torch.randn(8, 8), torch.randn(8, 8))
+"""
+
+
+def minify(folder: Path, program: str, *options: str) -> tuple[int, Path, dict[str, object], str]:
+    target, repro, document = folder / "train.py", folder / "repro.py", folder / "out.json"
+    target.write_text(program)
+    words = ["-o", str(repro), "--recording", str(folder / "m.dynadiag"), "--json", str(document), *options]
+    done = subprocess.run([*DYNADIAG, *words, str(target)], cwd=folder, capture_output=True, text=True, timeout=500)
+    data = json.loads(document.read_text()) if document.exists() else {}
+    return done.returncode, repro, data, done.stderr
+
+
+def test_a_lowering_that_raises_becomes_a_few_lines_that_fail_the_same_way(tmp_path: Path) -> None:
+    code, repro, data, told = minify(tmp_path, NO_LOWERING)
+    assert code == 0, told
+    assert (data["rung"], data["proved"], data["minimal"]) == ("inductor", True, True)
+    assert (data["nodes_after"], data["elements_after"]) == (1, 1)
+    text = repro.read_text()
+    assert "torch.tanh(" in text
+    assert "no lowering of mine" in text
+    assert "epilogue_fusion" not in text  # the failure does not need it
+    assert str(tmp_path) not in text
+    with recording.open(tmp_path / "m.dynadiag") as search:
+        assert len(search.trials()) == data["trials"]
+
+
+def test_an_existing_file_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "repro.py").write_text("mine")
+    code, repro, _, told = minify(tmp_path, "raise SystemExit(1)")
+    assert code == 2
+    assert "--force" in told
+    assert repro.read_text() == "mine"
+    assert not (tmp_path / "m.dynadiag").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("import torch\ntorch.compile(torch.sin)(torch.ones(2))", 3),
+        ("import torch\ntorch.compile(torch.sin)(torch.ones(2))\nraise ValueError('mine')", 4),
+        (
+            "import torch\n@torch.compile(fullgraph=True)\ndef f(x):\n    torch._dynamo.graph_break()\n"
+            "    return x\nf(torch.ones(2))",
+            7,
+        ),
+    ],
+)
+def test_what_cannot_be_reduced_is_said_by_the_exit_code(tmp_path: Path, program: str, code: int) -> None:
+    assert minify(tmp_path, program)[0] == code
+    assert not (tmp_path / "repro.py").exists()

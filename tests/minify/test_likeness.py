@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dynadiag.minify.likeness import akin
+from dynadiag.trial.signature import Signature
+
+RAISED = Signature(
+    "exception", "torch._inductor.exc.InductorError", "no lowering for x", "torch/a.py:1 in f", "train.py:3", "KeyError"
+)
+
+
+def test_the_line_of_the_program_does_not_count() -> None:
+    assert akin(replace(RAISED, user=None), RAISED)
+
+
+def test_another_place_in_torch_with_the_same_message_is_the_same() -> None:
+    assert akin(replace(RAISED, where="torch/b.py:1 in g"), RAISED)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        None,
+        replace(RAISED, kind="signal", type="SIGSEGV"),
+        replace(RAISED, cause="TypeError"),
+        replace(RAISED, where="torch/b.py:1 in g", message="something else"),
+    ],
+)
+def test_another_failure_is_not(other: Signature | None) -> None:
+    assert not akin(other, RAISED)
+
+
+def test_crashes_are_told_apart_by_their_signal() -> None:
+    crash = Signature("signal", "SIGABRT", "killed by SIGABRT")
+    assert akin(replace(crash), crash)
+    assert not akin(replace(crash, type="SIGSEGV"), crash)
+
+
+def test_nan_is_a_wrong_result() -> None:
+    wrong = Signature("wrong_result", "wrong_result", "output 0 differs")
+    assert akin(replace(wrong, kind="nan", type="nan"), wrong)

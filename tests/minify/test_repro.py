@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import ast
+from string import Template
+from typing import Any
+
+import pytest
+import torch
+
+from dynadiag.minify.candidates import Surroundings
+from dynadiag.minify.repro import Shown, calls, header
+from dynadiag.trial.signature import Signature
+
+WRONG = Signature("wrong_result", "wrong_result", "GraphModule: output 0 differs in 1 of 2 elements")
+PLAIN = Surroundings(())
+
+
+def shown(signature: Signature, **changed: Any) -> Shown:
+    values = {
+        "rung": "inductor",
+        "backend": '"inductor"',
+        "signature": signature,
+        "inputs": (torch.ones(2),),
+        "single": True,
+        "random": False,
+        "mutates": False,
+        "backward": False,
+    }
+    return Shown(**(values | changed))
+
+
+def filled(call: str) -> str:
+    text = Template(call).substitute(function="f", arguments="x")
+    ast.parse(text)
+    return text
+
+
+def ran(call: str, compiled: Any, eager: Any, *inputs: Any) -> None:
+    """Runs a call site with a function in the place of the compiled one."""
+
+    class Torch:
+        def __getattr__(self, name: str) -> Any:
+            return (lambda f, **_: compiled) if name == "compile" else getattr(torch, name)
+
+    text = Template(call).substitute(function="f", arguments=", ".join(f"x{i}" for i in range(len(inputs))))
+    space = {"torch": Torch(), "f": eager, "copy": __import__("copy")}
+    exec(text, {**space, **{f"x{i}": value for i, value in enumerate(inputs)}})
+
+
+def test_no_folder_of_this_machine_gets_into_the_header() -> None:
+    failed = Signature("exception", "OSError", "no such file: /home/somebody/data/x.bin\nmore", "torch/a.py:3 in f")
+    text = header(shown(failed), ["from train.py:3: y = x.relu()"])
+    assert "/home" not in text
+    assert all(line.startswith("#") for line in text.splitlines())
+    assert "from train.py:3: y = x.relu()" in text
+
+
+def test_a_message_cannot_leave_the_comment() -> None:
+    failed = Signature("exception", "E", "x\rimport os", None)
+    assert all(line.startswith("#") for line in header(shown(failed), []).splitlines())
+
+
+def test_only_arguments_that_are_needed_are_given() -> None:
+    raised = Signature("exception", "RuntimeError", "no")
+    assert [filled(c) for c in calls(shown(raised), PLAIN)] == ["torch.compile(f)(x)"]
+    around = Surroundings((), {"max_autotune": True}, dynamic=True)
+    text = [filled(c) for c in calls(shown(raised, backend='"aot_eager"'), around)]
+    assert text == ["torch.compile(f, backend=\"aot_eager\", options={'max_autotune': True}, dynamic=True)(x)"]
+
+
+def test_a_failure_in_the_backward_pass_is_differentiated() -> None:
+    raised = Signature("exception", "RuntimeError", "no")
+    assert filled(next(iter(calls(shown(raised, backward=True), PLAIN)))) == "torch.compile(f)(x).sum().backward()"
+
+
+@pytest.mark.parametrize("changed", [{}, {"mutates": True}, {"random": True}])
+def test_each_comparison_catches_a_wrong_result_and_passes_a_right_one(changed: dict[str, Any]) -> None:
+    for call in calls(shown(WRONG, **changed), PLAIN):
+        ran(call, torch.sin, torch.sin, torch.ones(2))
+        with pytest.raises(AssertionError):
+            ran(call, torch.cos, torch.sin, torch.ones(2))
+
+
+def test_rounding_is_no_wrong_result_for_the_referee() -> None:
+    x = torch.full((8,), 0.1, dtype=torch.float16)
+    call = next(iter(calls(shown(WRONG, inputs=(x,)), PLAIN)))
+    ran(call, lambda t: (t.float() * 3).to(t.dtype), lambda t: t + t + t, x)
+
+
+def test_a_wrong_gradient_is_caught() -> None:
+    wrong = Signature("wrong_result", "wrong_result", "GraphModule: gradient of input 0 differs in 1 of 2 elements")
+    x = torch.ones(2, requires_grad=True)
+    for call in calls(shown(wrong, inputs=(x,)), PLAIN):
+        ran(call, torch.sin, torch.sin, x)
+        with pytest.raises(AssertionError):
+            ran(call, lambda t: torch.sin(t.detach()) + 0 * t, torch.sin, x)
+
+
+def test_a_result_where_uncompiled_raises_is_caught() -> None:
+    wrong = Signature("wrong_result", "wrong_result", "GraphModule: uncompiled raises ValueError: no; compiled returns")
+
+    def raises(_: Any) -> None:
+        raise ValueError("no")
+
+    (call,) = calls(shown(wrong), PLAIN)
+    ran(call, raises, raises, torch.ones(1))
+    with pytest.raises(AssertionError, match="uncompiled it raises ValueError"):
+        ran(call, torch.sin, raises, torch.ones(1))

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch._inductor.config as inductor_config
+import torch._inductor.lowering as lowering
+
+from dynadiag.minify.settings import Setting, Snapshot, changed, source_of
+
+
+@pytest.fixture
+def before() -> Iterator[Snapshot]:
+    """torch as it is, and put back after the test."""
+    snapshot = Snapshot.take()
+    threads = torch.get_num_threads()
+    yield snapshot
+    for setting in changed(snapshot, threads, crash=False):
+        setting.undo()
+    assert not _named(snapshot)
+
+
+def _named(before: Snapshot) -> dict[str, Setting]:
+    return {setting.name: setting for setting in changed(before, torch.get_num_threads(), crash=False)}
+
+
+def test_nothing_is_found_where_nothing_was_changed(before: Snapshot) -> None:
+    assert _named(before) == {}
+
+
+def test_an_option_is_found_written_and_undone(before: Snapshot) -> None:
+    inductor_config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"
+    name = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
+    setting = _named(before)[name]
+    assert source_of([setting], before).splitlines() == [
+        "import torch._inductor.config",
+        f"{name} = 'compile_error'",
+    ]
+    setting.undo()
+    assert inductor_config.cpp.inject_relu_bug_TESTING_ONLY is None
+
+
+def test_the_default_dtype_and_grad_mode_are_settings(before: Snapshot) -> None:
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    assert set(_named(before)) == {"torch.set_default_dtype(torch.float64)", "torch.set_grad_enabled(False)"}
+
+
+def test_a_replaced_lowering_comes_with_the_one_that_it_calls(before: Snapshot) -> None:
+    operator = torch.ops.aten.exp.default
+    original = lowering.lowerings[operator]
+
+    def replaced(*args: object, **kwargs: object) -> object:
+        return original(*args, **kwargs)
+
+    lowering.lowerings[operator] = replaced
+    place = "torch._inductor.lowering.lowerings[torch.ops.aten.exp.default]"
+    setting = _named(before)[place]
+    lines = source_of([setting], before).splitlines()
+    assert f"original = {place}" in lines
+    assert lines[-1] == f"{place} = replaced"
+    setting.undo()
+    assert lowering.lowerings[operator] is original
+
+
+def test_the_number_of_threads_belongs_to_a_crash() -> None:
+    names = [setting.name for setting in changed(Snapshot(), 2, crash=True)]
+    assert "torch.set_num_threads(2)" in names

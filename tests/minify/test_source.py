@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from dynadiag.minify.source import CannotCarryError, Carrier
+
+FACTOR = 3
+
+
+def _scaled(x: float) -> float:
+    return math.floor(x) * FACTOR
+
+
+def outer(x: float) -> float:
+    return _scaled(x) + 1
+
+
+class Pass:
+    def __call__(self, graph: Any) -> int:
+        return FACTOR + len(graph)
+
+
+class Counting(Pass):
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+    def __call__(self, graph: Any) -> int:
+        return super().__call__(graph) + self.start
+
+
+@torch.library.custom_op("dynadiag_tests::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@double.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def carried(value: Any) -> tuple[str, dict[str, Any]]:
+    """The whole text for a value, and what running it in an empty module gives."""
+    carrier = Carrier()
+    expression = carrier.expression(value)
+    text = "\n".join(["import torch", *carrier.imports, *carrier.blocks, f"result = {expression}"])
+    space: dict[str, Any] = {"__name__": "carried"}
+    exec(compile(text, "carried.py", "exec"), space)
+    return text, space
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 1.5, "text", (1,), [1, (2, 3)], {"a": {1}}, torch.float16, torch.device("cpu"), math.floor, torch.add],
+)
+def test_plain_values_come_back_as_they_were(value: Any) -> None:
+    assert carried(value)[1]["result"] == value
+
+
+def test_a_function_brings_everything_that_it_names() -> None:
+    text, space = carried(outer)
+    assert space["result"](2.5) == outer(2.5)
+    assert text.index("FACTOR = 3") < text.index("def _scaled") < text.index("def outer")
+
+
+def test_what_a_function_closes_over_comes_along() -> None:
+    def make(offset: int) -> Callable[[int], int]:
+        def add(x: int) -> int:
+            return x + offset
+
+        return add
+
+    assert carried(make(5))[1]["result"](1) == 6
+
+
+def test_an_object_comes_with_its_class_and_its_state() -> None:
+    assert carried(Pass())[1]["result"]([1]) == 4
+    assert carried(Counting(7))[1]["result"]([1]) == 11
+
+
+def test_a_partial_application_comes_with_its_arguments() -> None:
+    assert carried(functools.partial(outer, 2.0))[1]["result"]() == outer(2.0)
+
+
+def test_an_operator_brings_its_fake_kernel() -> None:
+    text, space = carried(double)
+    assert 'custom_op("dynadiag_tests::double"' in text
+    assert "@double.register_fake" in text
+    assert torch.equal(space["result"](torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_operators_are_named_as_a_program_names_them() -> None:
+    carrier = Carrier()
+    assert carrier.expression(torch.ops.aten.add.Tensor) == "torch.ops.aten.add.Tensor"
+    assert carrier.expression(torch.ops.aten.add) == "torch.ops.aten.add"
+
+
+def test_what_was_there_before_is_named_by_its_place() -> None:
+    def known(value: Any) -> str | None:
+        return "torch.table[0]" if value is outer else None
+
+    assert Carrier(known).expression(outer) == "torch.table[0]"
+
+
+@pytest.mark.parametrize("value", [lambda x: x, object(), torch.ones(2), torch.nn.Linear(1, 1)])
+def test_what_has_no_source_of_its_own_is_refused(value: Any) -> None:
+    with pytest.raises(CannotCarryError):
+        Carrier().expression(value)
+
+
+def test_two_things_of_one_name_are_refused() -> None:
+    def make(offset: int) -> Callable[[int], int]:
+        def add(x: int) -> int:
+            return x + offset
+
+        return add
+
+    carrier = Carrier()
+    carrier.expression(make(1))
+    with pytest.raises(CannotCarryError, match="add"):
+        carrier.expression(make(2))
