@@ -3,7 +3,8 @@
 Each model is built from a small configuration with random weights (nothing is downloaded), compiled, and called with
 three sequence lengths and two batch sizes under the recorder. What the explanation says is then held against the events
 of the trace in the same recording: one entry for each break event, one root for each distinct site, the model's own
-source line for each root, and for each recompile the guards that failed, with both values and a line.
+source line for each root (or, where torch compiles a function of its own, the line that called it), and for each
+recompile the guards that failed, with both values and a line.
 
     python benchmarks/models.py                    # all of them, as a table
     python benchmarks/models.py bert whisper       # some
@@ -286,15 +287,22 @@ def _wrong_breaks(document: dict[str, Any], texts: list[str]) -> Iterator[str]:
             re.findall(r"in user code at (.*):(\d+)", text)
         )
         if (one["file"], str(one["line"])) not in told:
-            yield f"{one['gb_id']} at {one['file']}:{one['line']}, which torch's text does not name"
+            yield f"{one['gb_id']} at {Path(one['file']).name}:{one['line']}, which torch's text does not name"
     sites = {_site(one) for one in breaks}
     if len(sites) != len(roots) or document["break_count"] != len(roots):
         yield f"{len(roots)} roots for {len(sites)} distinct sites"
     for root in roots:
-        if _is_plumbing(root["file"]):
-            yield f"root {root['gb_id']} at {root['file']}:{root['line']}: torch's line, or Python's"
+        named = f"root {root['gb_id']} at {Path(root['file']).name}:{root['line']}"
+        if _is_plumbing(root["file"]) and _caller(root) is None:
+            yield f"{named} is torch's line, or Python's, and no line of the program leads to it"
         elif root["column"] is None or not _text(root)[root["column"] :].strip():
-            yield f"root {root['gb_id']} at {root['file']}:{root['line']} has no span on a line of source"
+            yield f"{named} has no span on a line of source"
+
+
+def _caller(root: dict[str, Any]) -> dict[str, Any] | None:
+    """The program's line that called what torch compiled as a frame of its own (an optimizer's step, say)."""
+    theirs = [frame for frame in root["user_stack"] if not _is_plumbing(frame["file"])]
+    return theirs[-1] if theirs else None
 
 
 def _site(one: dict[str, Any]) -> tuple[object, ...]:
@@ -327,7 +335,9 @@ def _wrong_recompiles(document: dict[str, Any], events: int) -> Iterator[str]:
 def _sites(document: dict[str, Any]) -> Iterator[str]:
     for root in _roots(document):
         span = _text(root)[root["column"] : root["end_column"] if root["end_line"] == root["line"] else None]
-        yield f"{root['gb_id']} {Path(root['file']).name}:{root['line']} `{span.strip()}` in `{root['function']}`"
+        site = f"{root['gb_id']} {Path(root['file']).name}:{root['line']} `{span.strip()}` in `{root['function']}`"
+        caller = _caller(root) if _is_plumbing(root["file"]) else None
+        yield site + (f", called at {Path(caller['file']).name}:{caller['line']}" if caller else "")
 
 
 def table(outcomes: Iterable[Outcome]) -> str:

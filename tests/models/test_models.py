@@ -50,5 +50,5 @@ def test_a_root_is_the_line_of_the_model_that_torch_blames(tmp_path: Path) -> No
 
 
 def _study(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(PROGRAM), name, "--json", str(folder)]
+    command = [sys.executable, "-P", str(PROGRAM), name, "--json", str(folder)]
     return subprocess.run(command, capture_output=True, text=True, timeout=600)
