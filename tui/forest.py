@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explain import Explanation
@@ -29,15 +29,13 @@ class Forest:
     """What the explanation has, by compile id."""
 
     explanation: Explanation
-    graphs: dict[str, list[Graph]] = field(default_factory=dict)
+    graphs: Callable[[str], Sequence[Graph]]  # of a compile; read when it is looked at
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
     breaks: dict[str, list[Break]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, explanation: Explanation) -> Forest:
-        made = cls(explanation)
-        for graph in explanation.graphs:
-            made.graphs.setdefault(graph.compile_id, []).append(graph)
+    def of(cls, explanation: Explanation, graphs: Callable[[str], Sequence[Graph]]) -> Forest:
+        made = cls(explanation, graphs)
         for kernel in explanation.kernels:
             made.kernels.setdefault(kernel.compile_id, []).append(kernel)
         for item in explanation.breaks:
@@ -121,7 +119,7 @@ def _inside(item: Compile, made: Forest) -> list[Branch]:
         )
         for one in made.breaks.get(id_, [])
     ]
-    for graph in made.graphs.get(id_, []):
+    for graph in made.graphs(id_):
         parts: list[Fragment] = [
             (one_line(graph.stage), ""),
             (f"  {count(graph.nodes, 'node')}, {count(graph.ops, 'op')}", "dim"),
@@ -160,7 +158,7 @@ def compile_lines(item: Compile, made: Forest) -> list[Line]:
     ]
     lines += _section("called from", [_frame(frame, made) for frame in item.user_stack[:-1]])
     lines += _section("breaks", [_break(one, made) for one in made.breaks.get(item.compile_id, [])])
-    lines += _section("graphs", [_graph(one) for one in made.graphs.get(item.compile_id, [])])
+    lines += _section("graphs", [_graph(one) for one in made.graphs(item.compile_id)])
     lines += _section("kernels", [_kernel(one) for one in made.kernels.get(item.compile_id, [])[:_KERNELS]])
     return lines
 

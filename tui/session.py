@@ -72,12 +72,12 @@ class Session:
         return self.recording.run
 
     def explanation(self) -> Explanation:
-        """What happened, in all. Read once; guards are left out, as a compile's are read when they are asked for."""
+        """What happened, in all, read once. Guards and later graphs are not in it: see `guards`, `graphs`."""
         with self._lock:
             if self._explanation is None:
                 from dynadiag.explain import explain  # here, in a worker: the first screen does without it
 
-                self._explanation = explain(_WithoutGuards(self))
+                self._explanation = explain(_ForSummary(self))
             return self._explanation
 
     @property
@@ -152,22 +152,34 @@ def _is_recording(path: Path) -> bool:
         raise UnreadableInput(f"{path}: {error.strerror}") from error
 
 
-class _WithoutGuards:
-    """A recording as `explain` reads it; there may be 10,000 guards on one frame, and no summary shows them."""
+class _ForSummary:
+    """A recording as `explain` reads it for the screens: without what no summary shows.
+
+    There may be 10,000 guards on one frame and ten graphs to a compile; those of one compile are read when it is looked
+    at. Of the graphs, Dynamo's are what is counted.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._recording = session.recording
+        self._compiles: tuple[Compile, ...] | None = None
 
     @property
     def run(self) -> Run:
         return self._recording.run
 
+    def compiles(self) -> tuple[Compile, ...]:
+        if self._compiles is None:
+            self._compiles = tuple(self._session.counted(self._recording.compiles()))
+        return self._compiles
+
+    def graphs(self, _compile_id: str | None = None) -> tuple[Graph, ...]:
+        ids = dict.fromkeys(item.compile_id for item in self.compiles())
+        found = (graph for one in ids for graph in self._session.graphs(one) if graph.stage == "dynamo")
+        return tuple(sorted(found, key=lambda graph: graph.index))
+
     def guards(self, _compile_id: str | None = None) -> tuple[Guard, ...]:
         return ()
-
-    def compiles(self) -> tuple[Compile, ...]:
-        return tuple(self._session.counted(self._recording.compiles()))
 
     def breaks(self) -> tuple[Break, ...]:
         return tuple(self._session.counted(self._recording.breaks()))
@@ -183,9 +195,6 @@ class _WithoutGuards:
 
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(self._session.counted(self._recording.kernels()))
-
-    def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]:
-        return tuple(self._session.counted(self._recording.graphs(compile_id)))
 
     def source(self, file: str) -> str | None:
         self._session.rows_read += 1

@@ -61,7 +61,7 @@ class CompilesView(View):
         self.fetch("forest", self._read, self._show)
 
     def _read(self) -> tuple[Forest, list[Branch]]:
-        made = Forest.of(self.session.explanation())
+        made = Forest.of(self.session.explanation(), self.session.graphs)
         return made, forest(made)
 
     def show_problem(self, reason: str) -> None:
