@@ -37,7 +37,7 @@ def program(
     form in source.
     """
     names = Names(_words(call) | _words(preamble) | {name})
-    values = interpret(gm, inputs).values
+    values = _values(gm, inputs)
     shapes = {node: values.get(i) for i, node in enumerate(gm.graph.nodes)}
     written = function(gm, name, names, shapes)
     made = input_lines(inputs, written.parameters, names)
@@ -54,6 +54,14 @@ def program(
         Template(call).substitute(function=name, arguments=arguments).strip("\n"),
     ]
     return "\n\n".join(part for part in parts if part).replace("\n\n\n\n", "\n\n\n") + "\n"
+
+
+def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, Any]:
+    """What the nodes come to, for comments; nothing where the graph raises uncompiled, which may be its very point."""
+    try:
+        return interpret(gm, inputs).values
+    except Exception:  # noqa: BLE001  any operation may refuse its inputs
+        return {}
 
 
 def _docstring(header: str) -> str:

@@ -362,3 +362,10 @@ def test_exact_and_recognised_agree_with_torch() -> None:
     assert recognised(torch.full((3,), 0.1)) == "torch.full((3,), 0.1)"
     assert recognised(torch.tensor([0.5, 0.25])) is None
     assert exact(torch.tensor([0.1, 1e-3])) == "torch.tensor([0.1, 0.001])"
+
+
+def test_a_graph_that_raises_uncompiled_is_written_without_shapes() -> None:
+    graph = fx.Graph()
+    graph.output((graph.call_method("view", (graph.placeholder("x"), 7)),))
+    text = program(fx.GraphModule({}, graph), [torch.zeros(2)])
+    assert ".view(7)\n" in text
