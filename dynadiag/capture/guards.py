@@ -7,8 +7,11 @@ plain numbers, strings, dtypes and the like are written out, anything else by it
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
@@ -29,6 +32,7 @@ _SETTINGS: dict[str, Callable[[], object]] = {
     "num_threads": torch.get_num_threads,
     "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
 }
+_ITEM = "_dynadiag_item"
 _TEXT_LIMIT = 200  # characters of a value that are kept
 
 
@@ -66,13 +70,41 @@ def _invalidated(reason: str, against: str) -> dict[str, Any]:
 
 
 class _Lookup:
-    """Evaluates torch's own guard expressions in the scope that torch evaluates them in."""
+    """Evaluates torch's own guard expressions in the scope that torch evaluates them in.
+
+    An item of a dict is read as torch's guards read it, past a subclass's own ``__getitem__`` and ``__missing__``:
+    those may make a new object at each call, or add the key.
+    """
 
     def __init__(self, globals_: dict[str, Any], scope: dict[str, Any]) -> None:
-        self._globals, self._scope = globals_, scope
+        self._globals, self._scope = {**globals_, _ITEM: _item}, scope  # comprehensions see globals only
 
     def value(self, expression: str) -> Any:
-        return eval(expression, self._globals, self._scope)  # noqa: S307 - torch's code in torch's process, not a recording's
+        return eval(_compiled(expression), self._globals, self._scope)  # noqa: S307 - torch's code in torch's process
+
+
+class _PlainItems(ast.NodeTransformer):
+    """``a[b]`` as ``_ITEM(a, b)``."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.slice, ast.Slice):
+            return node
+        return ast.Call(ast.Name(_ITEM, ast.Load()), [node.value, node.slice], [])
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(expression: str) -> CodeType:
+    tree = _PlainItems().visit(ast.parse(expression.strip(), "<guard>", "eval"))
+    return compile(ast.fix_missing_locations(tree), "<guard>", "eval")
+
+
+def _item(container: Any, key: Any) -> Any:
+    if not isinstance(container, dict):
+        return container[key]
+    if not dict.__contains__(container, key):
+        raise KeyError(key)
+    return dict.__getitem__(container, key)
 
 
 def _leaf_failures(manager: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
