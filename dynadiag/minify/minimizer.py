@@ -17,7 +17,7 @@ from dynadiag.minify.result import Result
 from dynadiag.minify.signs import CALLS, COMPARED_CALLS
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
-from dynadiag.trial.signature import Signature
+from dynadiag.trial.signature import Signature, normalise
 from dynadiag.trial.task import run_task
 
 __all__ = ["HOOKS", "Interrupted", "Request", "minify"]
@@ -203,6 +203,7 @@ class _Listener:
         self.repro: dict[str, Any] | None = None
         self.notes: list[str] = []
         self.cached = 0
+        self._met: set[str] = set()
 
     def memo(self) -> dict[str, bool]:
         """Answers of an earlier search, which this one goes on with."""
@@ -225,7 +226,17 @@ class _Listener:
         outcome = outcome_from_json(json.dumps(event["outcome"]))
         self.cached = int(event.get("cached") or self.cached)
         self._search.rows.add(_GRAPH + str(event["key"]), outcome, str(event["status"]))
+        if event["status"] == "different" and outcome.signature is not None:
+            self._side_find(outcome.signature)
         self._search.tell(self._search.rows.count, self._label(event), str(event["status"]), outcome.seconds)
+
+    def _side_find(self, signature: Signature) -> None:
+        """Another failure, once however many candidates show it; its candidates are rows of the recording."""
+        key = f"{signature.type} {normalise(signature.message)}"
+        if key not in self._met:
+            self._met.add(key)
+            first = "".join(signature.message.splitlines()[:1])
+            self._search.side_finds[f"a part of the graph: {signature.type}: {first[:200]}"] = None
 
     def _label(self, event: dict[str, Any]) -> str:
         parts = [f"{event['stage']}: {event['size']} operations"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from dynadiag.trial.signature import Signature
 __all__ = ["Shown", "calls", "header"]
 
 _WIDTH = 100
+_LINES = 3  # of one message; the rest of it is in the recording
+_KINDS = {"wrong_result": "wrong result", "nan": "NaN where there is none uncompiled", "signal": "crash"}
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.+@~-]+){2,}")
 
 
@@ -35,16 +38,18 @@ class Shown:
 
 def header(shown: Shown, lines: Sequence[str]) -> str:
     """The comment at the top. No path of this machine gets into it."""
-    where = f", in {shown.signature.where}" if shown.signature.where else ""
-    message = next((line for line in shown.signature.message.splitlines() if line.strip()), "")
+    signature = shown.signature
+    where = f", in {signature.where}" if signature.where else ""
+    message = next((line for line in signature.message.splitlines() if line.strip()), "").removeprefix("GraphModule: ")
     device = next((str(v.device.type) for v in shown.inputs if isinstance(v, torch.Tensor)), "cpu")
     text = [
-        f"{shown.signature.kind} at {shown.rung}{where}",
-        f"{shown.signature.type}: {message}" if shown.signature.kind == "exception" else message,
+        f"{_KINDS.get(signature.kind, signature.kind)} at rung {shown.rung}{where}",
+        f"{signature.type}: {message}" if signature.kind == "exception" else f"in the program: {message}",
         f"torch {torch.__version__}, Python {platform.python_version()}, {device}",
         *lines,
     ]
-    return "\n".join(f"# {_plain(line)[:_WIDTH]}".rstrip() for line in text if line) + "\n"
+    wrapped = [textwrap.wrap(_plain(line), _WIDTH, max_lines=_LINES, placeholder=" ...") for line in text]
+    return "\n".join(f"# {line}" for lines in wrapped for line in lines) + "\n"
 
 
 def _plain(text: str) -> str:
@@ -124,7 +129,7 @@ def _helper(shown: Shown, gradients: bool) -> str:
     }[gradients, shown.single]
     seed = "    torch.manual_seed(0)\n" if shown.random else ""
     return (
-        "def widened(t):\n"
+        "\ndef widened(t):\n"
         "    return t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t\n\n\n"
         "def run(function, wide=False):\n"
         f"{seed}"

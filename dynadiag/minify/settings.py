@@ -76,14 +76,15 @@ def changed(before: Snapshot, threads: int, *, crash: bool) -> list[Setting]:
     ]
 
 
-def source_of(settings: Sequence[Setting], before: Snapshot, operators: Sequence[str] = ()) -> str:
-    """The lines that make these settings and define these operators. Raises `CannotCarryError` for what has none."""
-    carrier = Carrier(before.known)
+def source_of(settings: Sequence[Setting], carrier: Carrier, operators: Sequence[str] = ()) -> str:
+    """The lines that make these settings and define these operators, after all that the carrier holds by then.
+
+    Raises `CannotCarryError` for what has no source.
+    """
     for name in operators:
         carrier.operator(name)
     lines = [setting.write(carrier) for setting in settings]
-    imports = [line for line in carrier.imports if line != "import torch"]
-    return "\n".join([*sorted(imports), *carrier.blocks, *lines])
+    return "\n".join([*sorted(carrier.imports), *carrier.blocks, *lines])
 
 
 def _config_settings(before: Snapshot) -> list[Setting]:

@@ -54,10 +54,11 @@ def write(
     first: str | None = None
     for call in calls(shown, around):
         try:
-            program = emit.program(module, inputs, call=call, preamble=_with_copy(preamble, call))
+            needs = "import copy\n" if "copy.deepcopy(" in call else ""
+            program = emit.program(module, inputs, call=call, preamble=needs + preamble)
         except emit.EmitError as error:
             return Written("", (str(error),))
-        text = header(shown, _origins(module)) + program.replace("import torch\n\nimport ", "import torch\nimport ", 1)
+        text = header(shown, _origins(module)) + _imports_first(program)
         first = first or text
         if _fails_as_it_should(trials, text, signature):
             return Written(text, shown=True)
@@ -66,22 +67,19 @@ def write(
 
 def _origins(module: GraphModule) -> list[str]:
     """The lines of the user's program that are left, by file name."""
-    places = filter(None, (torch_private.user_line(node) for node in module.graph.nodes))
+    places = filter(None, (torch_private.user_line(node) for node in module.graph.nodes if node.op.startswith("call_")))
     found = [f"{Path(file).name}:{line}: {linecache.getline(file, line).strip()}" for file, line in places]
     return [f"from {text}" for text in list(dict.fromkeys(found))[:_ORIGINS]]
 
 
 def _carried(trials: Trials, before: Snapshot, module: GraphModule, around: Surroundings) -> tuple[str, str]:
     """(the backend in source, everything that has to be set or defined before the function)."""
-    extra = ["import torch._inductor.config", "torch._inductor.config.fallback_random = True"]
-    lines = extra if around.fallback_random else []
-    if isinstance(trials.backend, str):
-        return f'"{trials.backend}"', "\n".join([*lines, source_of(around.settings, before, _operators(module))])
     carrier = Carrier(before.known)
-    backend = carrier.expression(trials.backend)
-    imports = [line for line in carrier.imports if line != "import torch"]
-    rest = source_of(around.settings, before, _operators(module))
-    return backend, "\n".join([*imports, *lines, *carrier.blocks, rest])
+    backend = f'"{trials.backend}"' if isinstance(trials.backend, str) else carrier.expression(trials.backend)
+    preamble = source_of(around.settings, carrier, _operators(module))
+    if around.fallback_random:
+        preamble += "\nimport torch._inductor.config\ntorch._inductor.config.fallback_random = True"
+    return backend, preamble
 
 
 def _operators(module: GraphModule) -> list[str]:
@@ -119,8 +117,13 @@ def _changed(one: Any, other: Any) -> bool:
     return one.shape != other.shape or not torch.allclose(one, other, 0, 0, equal_nan=True)
 
 
-def _with_copy(preamble: str, call: str) -> str:
-    return f"import copy\n{preamble}" if "copy.deepcopy(" in call else preamble
+def _imports_first(text: str) -> str:
+    """The same program with the imports that stand before its function together at the top, each once."""
+    before, function, after = text.partition("\ndef f(")
+    lines = before.splitlines()
+    imports = sorted({line for line in lines if line.startswith("import ")}, key=lambda line: ("torch" in line, line))
+    rest = "\n".join(line for line in lines if not line.startswith("import ")).strip("\n")
+    return "\n".join([*imports, *(["", rest] if rest else []), "", function + after])
 
 
 def _fails_as_it_should(trials: Trials, text: str, signature: Signature) -> bool:

@@ -8,6 +8,7 @@ import torch._inductor.config as inductor_config
 import torch._inductor.lowering as lowering
 
 from dynadiag.minify.settings import Setting, Snapshot, changed, source_of
+from dynadiag.minify.source import Carrier
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_an_option_is_found_written_and_undone(before: Snapshot) -> None:
     inductor_config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"
     name = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
     setting = _named(before)[name]
-    assert source_of([setting], before).splitlines() == [
+    assert source_of([setting], Carrier(before.known)).splitlines() == [
         "import torch._inductor.config",
         f"{name} = 'compile_error'",
     ]
@@ -57,7 +58,7 @@ def test_a_replaced_lowering_comes_with_the_one_that_it_calls(before: Snapshot) 
     lowering.lowerings[operator] = replaced
     place = "torch._inductor.lowering.lowerings[torch.ops.aten.exp.default]"
     setting = _named(before)[place]
-    lines = source_of([setting], before).splitlines()
+    lines = source_of([setting], Carrier(before.known)).splitlines()
     assert f"original = {place}" in lines
     assert lines[-1] == f"{place} = replaced"
     setting.undo()
