@@ -9,6 +9,10 @@ both meet the same machine.
 
 from __future__ import annotations
 
+import _paths  # noqa: F401 - for what it does to sys.path
+
+# isort: split
+
 import argparse
 import os
 import pty

@@ -13,6 +13,10 @@ recompile the guards that failed, with both values and a line.
 
 from __future__ import annotations
 
+import _paths  # noqa: F401 - for what it does to sys.path
+
+# isort: split
+
 import argparse
 import contextlib
 import io

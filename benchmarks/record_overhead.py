@@ -8,6 +8,10 @@ after `import torch` to the end of its first call. Ratios are of the least of N 
 
 from __future__ import annotations
 
+import _paths  # noqa: F401 - for what it does to sys.path
+
+# isort: split
+
 import argparse
 import os
 import statistics
