@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dynadiag.kernels.dataflow import roles
 from dynadiag.kernels.module import Call, Module, base
 from dynadiag.kernels.printed import PrintedGraph, PrintedNode, Tensor
+from dynadiag.kernels.roles import roles
 from dynadiag.kernels.text import size
 
-__all__ = ["BALANCE", "Cost", "bound", "cost_of"]
+__all__ = ["BALANCE", "Cost", "bound", "cost_of", "is_product"]
 
 # Operations that a device can do in the time of moving a byte, measured as docs/kernels.md says (two cores of an x86
 # server with AVX-512, float32). A device that is not here has to be measured: a figure of the maker's would mislead.
@@ -75,7 +75,7 @@ def cost_of(
     """
     chosen = [graph.nodes[name] for name in nodes if name in graph.nodes]
     computing = [node for node in chosen if node.computes]
-    flops = _total(_flops(node, graph, hints) for node in computing if products or not _is_product(node))
+    flops = _total(_flops(node, graph, hints) for node in computing if products or not is_product(node))
     flops = flops if chosen else None
     if call.generated:
         return Cost(*_moved(module, call, hints), flops)
@@ -160,7 +160,8 @@ def _flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> 
     return _own(node, graph, hints)
 
 
-def _is_product(node: PrintedNode) -> bool:
+def is_product(node: PrintedNode) -> bool:
+    """Whether a node is a matrix product, a convolution or attention: what libraries and templates compute."""
     name = node.operator
     return name in _PRODUCTS or "scaled_dot_product" in name or name.startswith("convolution")
 

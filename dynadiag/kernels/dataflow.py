@@ -7,52 +7,14 @@ arguments. What lies between the buffers that a kernel reads and those that it w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from dynadiag.kernels.module import Call, Module, base
+from dynadiag.kernels.module import Call, Module
 from dynadiag.kernels.operations import slice_back
 from dynadiag.kernels.printed import PrintedGraph
+from dynadiag.kernels.roles import Roles, roles
 
-__all__ = ["Roles", "infer", "roles"]
-
-_READ = re.compile(r"\bin_ptr|^const [^*]*\*")
-_WRITTEN = re.compile(r"\bout_ptr")
-_BOTH = re.compile(r"\bin_out_ptr")
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """The buffers of a call by what it does with them. What it changes in place is in ``both``."""
-
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    both: tuple[str, ...]
-
-
-def roles(module: Module, call: Call) -> Roles:
-    """What a call reads and writes, by the names of its parameters; a library's by its arguments and results."""
-    definition = module.definitions.get(call.kernel)
-    if definition is None:
-        given = [base(one) for one in call.arguments if not one.startswith("out=")]
-        return Roles(_once(given), call.outputs, ())
-    reads, writes, both = [], [], []
-    for parameter, argument in zip(definition.parameters, call.arguments, strict=False):
-        name = base(argument)
-        if _BOTH.search(parameter):
-            both.append(name)
-        elif _WRITTEN.search(parameter):
-            writes.append(name)
-        elif _READ.search(parameter):
-            reads.append(name)
-        elif name in module.buffers and definition.language != "cpp":  # a kernel of the user's own
-            (both if parameter.split(":")[0].strip() in definition.mutated else reads).append(name)
-    return Roles(_once(reads), _once(writes), _once(both))
-
-
-def _once(names: Iterable[str | None]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name in names if name is not None))
+__all__ = ["infer"]
 
 
 def infer(module: Module, graph: PrintedGraph) -> dict[int, tuple[str, ...]]:
@@ -163,7 +125,7 @@ class _Flow:
             return slice_back(self._graph, ends, None, self._stops(role))
         stops = self._stops(role)
         ends = self._ends(role) - {node for name in role.reads if (node := self._of(name))}
-        nodes = slice_back(self._graph, ends or self._unnamed(place, role), None, stops)
+        nodes = slice_back(self._graph, ends, None, stops) if ends else self._unnamed(place, role, stops)
         for name in (*role.writes, *role.both):
             if self._of(name) is None:
                 self._claimed.setdefault(self._module.parts.get(name, name), set()).update(nodes)
@@ -196,16 +158,26 @@ class _Flow:
         one = self._graph.nodes[user]
         return one.operator == "copy_" and bool(one.inputs) and one.inputs[0] == node
 
-    def _unnamed(self, place: int, role: Roles) -> set[str]:
-        """A buffer that no text names: it is read by a later call, so it leads to what that one writes."""
+    def _unnamed(self, place: int, role: Roles, stops: set[str]) -> set[str]:
+        """What leads to a buffer that no text names: a later call reads it, so it leads to what that one writes."""
         mine = {self._module.parts.get(name, name) for name in (*role.writes, *role.both)}
         mine |= {self._module.reuses.get(name, name) for name in mine}
         for call, later in zip(self._module.calls[place + 1 :], self._roles[place + 1 :], strict=True):
             if not mine.intersection([*self._read(later), *later.both]):
                 continue
-            if not call.generated:  # it puts an argument of a library's call in order
-                return {node for out in call.outputs if (node := self._of(out))}
+            if not call.generated:
+                return self._argument(call, later, mine, stops)
             ends = self._ends(later)
             between = slice_back(self._graph, ends, None, self._stops(later))
-            return (between - ends) or ends
+            return slice_back(self._graph, (between - ends) or ends, None, stops)
         return set()
+
+    def _argument(self, call: Call, role: Roles, mine: set[str], stops: set[str]) -> set[str]:
+        """The nodes that make an argument of a library's call; the call's own where it is only put in order."""
+        nodes = {node for out in call.outputs if (node := self._of(out))}
+        for node in nodes:
+            pairs = zip(role.reads, self._inputs(node), strict=False)
+            made = {source for buffer, source in pairs if buffer in mine and self._graph.nodes[source].target}
+            if found := slice_back(self._graph, made - stops, None, stops):
+                return found
+        return nodes

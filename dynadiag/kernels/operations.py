@@ -15,8 +15,11 @@ import orjson
 
 from dynadiag.kernels.module import Module, base, memory
 from dynadiag.kernels.printed import PrintedGraph
+from dynadiag.kernels.roles import roles
 
 __all__ = ["Operation", "Scheduled", "nodes_of_calls", "read_operations", "slice_back", "tie"]
+
+_NOTHING = ("ConcatKernel", "NopKernel")  # kinds that only say where buffers lie
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,11 @@ class Operation:
     origin: str | None
     origins: tuple[str, ...]
     reason: str | None  # why a fallback is one
+
+    @property
+    def is_loops(self) -> bool:
+        """Whether it is generated as loops, and not a call or a template."""
+        return self.kind == "ComputedBuffer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,75 +79,139 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 def tie(module: Module, operations: Sequence[Operation]) -> dict[int, list[Operation]]:
     """The operations of each call, by the call's place in ``module.calls``."""
-    callers = _callers(module)
-    tied: dict[int, list[Operation]] = {}
-    groups: dict[int, int] = {}
-    before = 0
-    waiting: list[Operation] = []
-    for operation in operations:
-        place = _call_of(operation, module, callers, before)
-        place = groups.get(operation.group) if place is None else place
-        if place is None:
-            waiting.append(operation)
-            continue
-        groups.setdefault(operation.group, place)
-        before = place
-        tied.setdefault(place, []).append(operation)
-    for operation in waiting:  # its buffer is not in the text: it never left the kernel that its group became
-        if operation.group in groups:
-            tied[groups[operation.group]].append(operation)
-    return tied
+    return _Tie(module).of(operations)
 
 
-def _callers(module: Module) -> dict[str, list[int]]:
-    """The calls that each buffer is given to or comes from, in order."""
-    found: dict[str, list[int]] = {}
-    for place, call in enumerate(module.calls):
-        names = [base(argument) for argument in call.arguments]
-        for name in dict.fromkeys([*names, *call.outputs]):
-            if name is not None:
-                found.setdefault(name, []).append(place)
-    return found
+class _Tie:
+    """One matching of operations with calls, in the order of the code."""
 
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._given: dict[str, list[int]] = {}  # the calls that each buffer is given to or comes from
+        self._writers: dict[str, list[int]] = {}  # the calls that write each buffer
+        self._made: dict[str, int] = {}  # the call that each buffer was found to be made in, so far
+        self._last = 0
+        for place, call in enumerate(module.calls):
+            role = roles(module, call)
+            for name in dict.fromkeys([*(base(one) for one in call.arguments), *call.outputs]):
+                if name is not None:
+                    self._given.setdefault(name, []).append(place)
+            for name in dict.fromkeys([*role.writes, *role.both]):
+                self._writers.setdefault(name, []).append(place)
 
-def _call_of(operation: Operation, module: Module, callers: Mapping[str, list[int]], before: int) -> int | None:
-    """The first call that has what the operation writes; an input that it changes counts from the last call on."""
-    for output in operation.outputs:
-        mutated = not output.startswith("buf")
-        name = module.items.get(output, (output, 0))[0]
-        name = module.aliases.get(name, name)
-        for one in memory(module, name):
-            places = callers.get(one, ())
-            fitting = [place for place in places if place >= before] if mutated else places
-            if fitting:
-                return fitting[0]
-    return None
+    def of(self, operations: Sequence[Operation]) -> dict[int, list[Operation]]:
+        tied: dict[int, list[Operation]] = {}
+        groups: dict[int, int] = {}
+        waiting: list[Operation] = []
+        for operation in operations:
+            if operation.kind in _NOTHING:
+                continue
+            place = self._call_of(operation)
+            place = groups.get(operation.group) if place is None else place
+            if place is None:
+                waiting.append(operation)
+                continue
+            groups.setdefault(operation.group, place)
+            self._last = place
+            self._made.update(dict.fromkeys(operation.outputs, place))
+            tied.setdefault(place, []).append(operation)
+        for operation in waiting:  # its buffer is not in the text: it never left the kernel that its group became
+            if operation.group in groups:
+                tied[groups[operation.group]].append(operation)
+        return tied
+
+    def _call_of(self, operation: Operation) -> int | None:
+        """The first call that has what the operation writes; where it changes what is there, one that writes it."""
+        for output in operation.outputs:
+            if output in self._made or not output.startswith("buf"):
+                place = self._changes(output)
+            else:
+                place = self._first(output)
+            if place is not None:
+                return place
+        return None
+
+    def _first(self, output: str) -> int | None:
+        name = self._module.items.get(output, (output, 0))[0]
+        name = self._module.aliases.get(name, name)
+        found = (self._given[one][0] for one in memory(self._module, name) if one in self._given)
+        return next(found, None)
+
+    def _changes(self, name: str) -> int | None:
+        """A call that writes a buffer again, after the one that made it; that one where there is no other."""
+        writers = [place for place in self._writers.get(name, ()) if place >= self._last]
+        later = [place for place in writers if place > self._made.get(name, -1)]
+        return next(iter(later or writers), None)
 
 
 def nodes_of_calls(module: Module, scheduled: Scheduled, graph: PrintedGraph) -> dict[int, tuple[str, ...]]:
     """The nodes that each call computes, in the order of the graph."""
-    made = {name: sinks(one, graph) for one in scheduled.operations for name in one.outputs}
+    libraries = {node for one in scheduled.operations if not one.is_loops for node in _ends(one, graph)}
+    made = {name: sinks(one, graph, libraries) for one in scheduled.operations for name in one.outputs[:1]}
+    joined = _joined(module, scheduled)
     order = {name: place for place, name in enumerate(graph.nodes)}
     found = {}
     for place, operations in tie(module, scheduled.operations).items():
-        nodes = _computed(operations, made, graph)
+        nodes = _computed(operations, made, graph, libraries) | joined.get(place, set())
         found[place] = tuple(sorted(nodes, key=lambda name: order.get(name, len(order))))
     return found
 
 
-def _computed(operations: Iterable[Operation], made: Mapping[str, set[str]], graph: PrintedGraph) -> set[str]:
-    operations = list(operations)
-    written = {name for one in operations for name in one.outputs}
-    found: set[str] = set()
-    for operation in operations:
-        stops = {node for name in operation.reads if name not in written for node in made.get(name, ())}
-        stops |= {name for name in operation.reads if name in graph.nodes}
-        found |= slice_back(graph, sinks(operation, graph), set(operation.origins), stops)
+def _joined(module: Module, scheduled: Scheduled) -> dict[int, set[str]]:
+    """The concatenations that each call writes a piece of: no code of their own is left of them."""
+    wholes = {name: one.origin for one in scheduled.operations for name in one.outputs if one.kind in _NOTHING}
+    found: dict[int, set[str]] = {}
+    for place, call in enumerate(module.calls):
+        role = roles(module, call)
+        for name in (*role.writes, *role.both):
+            if origin := wholes.get(module.parts.get(name, "")):
+                found.setdefault(place, set()).add(origin)
     return found
 
 
-def sinks(operation: Operation, graph: PrintedGraph) -> set[str]:
-    """The nodes whose value an operation writes: its own, or those that none of its origins reads."""
+def _computed(
+    operations: Sequence[Operation], made: Mapping[str, set[str]], graph: PrintedGraph, libraries: set[str]
+) -> set[str]:
+    written = {name for one in operations for name in one.outputs}
+    inputs = [name for name, node in graph.nodes.items() if not node.target]
+    readers = {user for name in inputs for user in graph.users.get(name, ())}  # what reads the graph's inputs
+    found: set[str] = set()
+    for operation in operations:
+        if operation.kind == "MultiOutput":  # it only takes one of the results
+            found |= {operation.origin} if operation.origin else set()
+            continue
+        stops = {node for name in operation.reads if name not in written for node in made.get(name, ())}
+        stops |= {name for name in operation.reads if name in graph.nodes}
+        nodes = slice_back(graph, sinks(operation, graph, libraries), set(operation.origins), stops)
+        if operation.is_loops and not operation.reads:  # it fills a buffer that another operation goes on with
+            nodes = {name for name in nodes if not slice_back(graph, [name], None, set()) & readers} or nodes
+        found |= nodes
+    return found
+
+
+def sinks(operation: Operation, graph: PrintedGraph, libraries: set[str]) -> set[str]:
+    """The nodes whose value an operation writes.
+
+    A loop that puts an argument of a library's call in order has the call among its origins: what it writes is then
+    the argument, as far as that is computed here.
+    """
+    ends = _ends(operation, graph)
+    mine = ends - libraries
+    if not operation.is_loops or not ends & libraries:
+        return ends
+    origins = set(operation.origins)
+    arguments = {
+        graph.root(source)
+        for name in ends & libraries
+        if name in graph.nodes
+        for source in graph.nodes[name].inputs
+        if graph.root(source) in origins
+    }
+    return (mine | arguments) or ends
+
+
+def _ends(operation: Operation, graph: PrintedGraph) -> set[str]:
+    """The node that an operation is; those of its origins that none of them reads, where Inductor does not say."""
     if operation.origin is not None:
         return {operation.origin}
     origins = set(operation.origins)

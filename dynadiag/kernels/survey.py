@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from dynadiag.kernels.cost import Cost, cost_of
 from dynadiag.kernels.dataflow import infer
+from dynadiag.kernels.mapping import mapping
 from dynadiag.kernels.module import Call, Definition, Module, parse_module
 from dynadiag.kernels.operations import Operation, Scheduled, nodes_of_calls, read_operations, tie
 from dynadiag.kernels.printed import Place, PrintedGraph, PrintedNode, parse_graph
@@ -158,7 +159,7 @@ class _Survey:
         cache = self._cache(event)
         for place, call in enumerate(unit.module.calls):
             numbers[call.kernel] = numbers.get(call.kernel, 0) + 1
-            nodes, how = _mapping(unit, call, exact.get(place, ()), inferred.get(place, ()))
+            nodes, how = mapping(unit.module, unit.graph, call, exact.get(place, ()), inferred.get(place, ()))
             yield self._call(unit, call, numbers[call.kernel], nodes, how, ties.get(place, []), cache)
 
     def _call(
@@ -229,22 +230,6 @@ def _hints(recording: Recording) -> dict[str, dict[str, int]]:
         if symbol.value is not None and symbol.value.lstrip("-").isdecimal():
             found.setdefault(symbol.compile_id, {})[symbol.name] = int(symbol.value)
     return found
-
-
-def _mapping(unit: Unit, call: Call, exact: tuple[str, ...], inferred: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """The nodes of a call, and where that is known from."""
-    if exact:
-        return exact, "scheduler"
-    comment = call.comment
-    definition = unit.module.definitions.get(call.kernel)
-    alone = definition is not None and sum(one.kernel == call.kernel for one in unit.module.calls) == 1
-    if definition is not None and alone and definition.comment and definition.comment.nodes:
-        return tuple(definition.comment.nodes), "comment"
-    if inferred:
-        return inferred, "dataflow"
-    if comment and comment.sources:
-        return tuple(name for name in comment.sources if name in unit.graph.nodes), "comment"
-    return (), "none"
 
 
 def sources_of(unit: Unit, node: PrintedNode) -> tuple[str, ...]:

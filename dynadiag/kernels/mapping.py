@@ -1,0 +1,48 @@
+"""Which nodes a call computes, from the best there is: the scheduler, the comment on the kernel, or the texts."""
+
+from __future__ import annotations
+
+from dynadiag.kernels.comments import Comment
+from dynadiag.kernels.cost import is_product
+from dynadiag.kernels.module import Call, Module
+from dynadiag.kernels.operations import slice_back
+from dynadiag.kernels.printed import PrintedGraph
+
+__all__ = ["mapping"]
+
+
+def mapping(
+    module: Module, graph: PrintedGraph, call: Call, exact: tuple[str, ...], inferred: tuple[str, ...]
+) -> tuple[tuple[str, ...], str]:
+    """The nodes of a call, and where that is known from (`KernelCall.how`)."""
+    if exact:
+        return exact, "scheduler"
+    definition = module.definitions.get(call.kernel)
+    alone = definition is not None and sum(one.kernel == call.kernel for one in module.calls) == 1
+    if definition is not None and alone and definition.comment and definition.comment.nodes:
+        joined = tuple(name for name in inferred if graph.nodes[name].operator == "cat")
+        return tuple(dict.fromkeys(_commented(definition.name, definition.comment, graph) + joined)), "comment"
+    if inferred:
+        return inferred, "dataflow"
+    if call.comment and call.comment.sources:
+        return tuple(name for name in call.comment.sources if name in graph.nodes), "comment"
+    return (), "none"
+
+
+def _commented(name: str, comment: Comment, graph: PrintedGraph) -> tuple[str, ...]:
+    """Of the nodes in a kernel's comment those that it computes.
+
+    Inductor lists what was inlined on the way too. Left are the nodes that lead from what the kernel reads to what it
+    returns, without the call into a library that it only puts an argument in order for.
+    """
+    ends, reads = set(comment.returns), set(comment.reads)
+    nodes = [node for node in comment.nodes if node in graph.nodes]
+    if ends and ends.issubset(graph.nodes):
+        found = slice_back(graph, ends, set(nodes), reads - ends)
+        nodes = [node for node in nodes if node in found]
+    if not reads:  # it fills a buffer
+        nodes = [node for node in nodes if not graph.nodes[node].inputs] or nodes
+    if "_tem_" in name:
+        return tuple(nodes)
+    own = [node for node in nodes if not is_product(graph.nodes[node])]
+    return tuple(own if any(graph.nodes[node].computes for node in own) else nodes)

@@ -1,0 +1,74 @@
+"""Recordings of the test programs, each made once in a process of its own."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from dynadiag.kernels import Unit, units
+from dynadiag.recording.fold import fold
+from dynadiag.recording.opening import open_any
+from tests.kernels.programs import program
+
+DYNADIAG = Path(sys.executable).with_name("dynadiag")
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="dynadiag-kernels-")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The tests' own environment with one state folder, a compiler cache for tests, and compiling in one process."""
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir(), "dynadiag-tests-inductor")))
+    state = str(Path(_folder().name, "state"))
+    ours = {"TORCHINDUCTOR_CACHE_DIR": cache, "XDG_STATE_HOME": state, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return {**os.environ, **ours, **more}
+
+
+def record(text: str, name: str, *, caches: bool = False) -> Path:
+    """Run a program under the recorder."""
+    folder = Path(_folder().name)
+    path, recording = folder / f"{name}.py", folder / f"{name}.dynadiag"
+    path.write_text(text)
+    off = {} if caches else {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    command = [str(DYNADIAG), "explain", "--force", "-o", str(recording), str(path)]
+    done = subprocess.run(command, env=environment(**off), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return recording
+
+
+@functools.cache
+def recorded(language: str, *, changed: bool = False) -> Path:
+    """The recording of the ten functions, or of the same with a line of each changed."""
+    return record(program(language, changed=changed), "program", caches=False).rename(
+        Path(_folder().name, f"{language}-{'changed' if changed else 'plain'}.dynadiag")
+    )
+
+
+@functools.cache
+def read(language: str, *, changed: bool = False) -> tuple[Unit, ...]:
+    """Its units."""
+    with open_any(recorded(language, changed=changed)) as recording:
+        return units(recording)
+
+
+@functools.cache
+def foreign(language: str) -> tuple[Unit, ...]:
+    """The units of the same run as a log would have it that was made without our recorder."""
+    log, recording = (Path(_folder().name, f"{language}.{suffix}") for suffix in ("log", "foreign.dynadiag"))
+    with open_any(recorded(language)) as ours:
+        lines = b"".join(ours.raw()).split(b"\n")
+    kept, keeps = [], True
+    for line in lines:
+        keeps = keeps if line.startswith(b"\t") else b'] {"dynadiag_' not in line
+        if keeps:
+            kept.append(line)
+    log.write_bytes(b"\n".join(kept))
+    fold(log, recording)
+    with open_any(recording) as theirs:
+        return units(theirs)

@@ -1,0 +1,143 @@
+"""Kernels against the truth: change one operation, and exactly the kernels that are linked to its line change."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from dynadiag.kernels import KernelCall, Place, Thread, Unit
+from tests.kernels.programs import CHANGES, program
+from tests.kernels.recorded import foreign, read, recorded
+
+_COMPUTING = re.compile(r"^\s*(?:auto )?tmp\w* = |tl\.store\(|\.store\(|_ptr\d+\[")
+_LANGUAGES = ("cpp", "triton")
+
+
+def _marked(language: str) -> dict[str, int]:
+    """The line of each function that is changed."""
+    found, function = {}, ""
+    for number, line in enumerate(program(language, changed=False).splitlines(), 1):
+        if line.startswith("def "):
+            function = line[4 : line.index("(")]
+        if "# change:" in line:
+            found[function] = number
+    return found
+
+
+def _function(language: str, unit: Unit) -> str:
+    """The function that a unit was made of."""
+    lines = program(language, changed=False).splitlines()
+    places = [place.line for call in unit.calls for place in call.places]
+    above = [line for line in lines[: max(places)] if line.startswith("def ")]
+    return above[-1][4 : above[-1].index("(")]
+
+
+def _identities(units: list[Unit]) -> Counter[tuple[str | None, str]]:
+    return Counter((call.stage, _nameless(call)) for unit in units for call in unit.calls)
+
+
+def _nameless(call: KernelCall) -> str:
+    if call.definition is None:
+        return call.name
+    return call.definition.source.replace(call.name, "KERNEL").replace(call.name.partition("_fused")[2], "")
+
+
+def _of(language: str, function: str, *, changed: bool) -> list[Unit]:
+    return [unit for unit in read(language, changed=changed) if unit.calls and _function(language, unit) == function]
+
+
+@pytest.mark.parametrize("function", [change[0] for change in CHANGES])
+@pytest.mark.parametrize("language", _LANGUAGES)
+def test_exactly_the_linked_kernels_change(language: str, function: str) -> None:
+    before, after = _of(language, function, changed=False), _of(language, function, changed=True)
+    old, new = _identities(before), _identities(after)
+    changed = {identity for identity in old if identity not in new}
+    line = _marked(language)[function]
+    linked = {
+        (call.stage, _nameless(call))
+        for unit in before
+        for call in unit.calls
+        if call.definition and any(place.line == line for place in call.places)
+    }
+    assert changed, "the change must show in some kernel"
+    assert changed == linked
+    assert len(old) > len(changed) or len(before) == len(changed), "and not in all, where there are several"
+
+
+@pytest.mark.parametrize("language", _LANGUAGES)
+def test_computing_lines_lead_to_a_line_of_the_user(language: str) -> None:
+    led, all_lines = 0, 0
+    for unit in read(language):
+        thread = Thread(unit)
+        for call in unit.calls:
+            if call.definition is None:
+                continue
+            for number, line in enumerate(call.definition.source.splitlines(), call.definition.first):
+                if _COMPUTING.search(line):
+                    all_lines += 1
+                    led += bool(thread.related("module", number).places)
+    assert all_lines > 100
+    assert led >= 0.95 * all_lines, f"{led} of {all_lines}"
+
+
+@pytest.mark.parametrize("language", _LANGUAGES)
+def test_every_line_that_computes_leads_to_its_kernel(language: str) -> None:
+    missing = []
+    for unit in read(language):
+        thread = Thread(unit)
+        for place in {node.place for node in unit.graph.nodes.values() if node.computes and node.place}:
+            if not thread.related("source", place.line, place.file).calls:
+                missing.append(place)
+    assert not missing
+
+
+@pytest.mark.parametrize("language", _LANGUAGES)
+def test_links_hold_both_ways(language: str) -> None:
+    for unit in read(language):
+        thread = Thread(unit)
+        for index, call in enumerate(unit.calls):
+            related = thread.related("module", call.line)
+            assert index in related.calls
+            for name in call.nodes:
+                assert index in thread.related("graph", unit.graph.nodes[name].line).calls
+            for place in related.places:
+                assert index in thread.related("source", place.line, place.file).calls
+                assert place.line in thread.lines("source", related, place.file)
+            assert call.line in thread.lines("module", related)
+
+
+@pytest.mark.parametrize("language", _LANGUAGES)
+def test_a_log_without_the_recorder_has_the_same_lines(language: str) -> None:
+    """The same log with nothing of ours in it: what is told from the texts agrees with what Inductor said."""
+    pairs = [
+        (ours, theirs)
+        for unit, other in zip(read(language), foreign(language), strict=True)
+        for ours, theirs in zip(unit.calls, other.calls, strict=True)
+    ]
+    assert "scheduler" not in {theirs.how for _, theirs in pairs}
+    same = sum(set(ours.places) == set(theirs.places) for ours, theirs in pairs)
+    assert same >= 0.95 * len(pairs), f"{same} of {len(pairs)}"
+
+
+def test_the_recorder_is_what_said_it() -> None:
+    assert {call.how for unit in read("cpp") for call in unit.calls} == {"scheduler"}
+
+
+def test_a_line_of_nothing_has_no_mapping() -> None:
+    unit = read("cpp")[0]
+    thread = Thread(unit)
+    assert not thread.related("source", 1, str(recorded("cpp")))
+    assert not thread.related("module", 1)
+    assert not thread.related("graph", 10_000)
+
+
+def test_libraries_calls_have_lines_of_their_own() -> None:
+    """A product that reads what a kernel made is linked to its own line, not to that of what it reads."""
+    (unit,) = [one for one in _of("cpp", "before", changed=False) if one.module.stage == "forward"]
+    product = next(call for call in unit.calls if call.language == "extern")
+    sine = next(call for call in unit.calls if call.language == "cpp" and "sin" in call.ops)
+    (line,) = {place.line for place in sine.places}
+    assert product.places == (Place(sine.places[0].file, line + 1),)
+    assert set(product.ops) <= {"mm", "addmm"}
