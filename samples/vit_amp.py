@@ -1,8 +1,8 @@
 """A Vision Transformer on random images, trained with and without bfloat16 autocast, uncompiled and compiled.
 
 The program itself shows that compiling changes the losses by no more than rounding: with `aot_eager`, which is quick,
-or with the backend that is its argument. What it is for is the table of modes, of inference and of a training step, each
-in float32 and under autocast:
+or with the backend that is its argument. What it is for is the table of modes, of inference and of a training step,
+each in float32 and under autocast:
 
     dynadiag compare --inference --amp none,bf16 samples/vit_amp.py:inference
     dynadiag compare --train --amp none,bf16 samples/vit_amp.py:training

@@ -177,4 +177,4 @@ class _Race:
 
 
 def _file_name(variant: Variant) -> str:
-    return f"{variant.name}-{variant.label}".replace(", ", "-").replace("/", "_")
+    return f"{variant.name}-{variant.label}".replace(", ", "-").replace(" ", "-").replace("/", "_")

@@ -37,7 +37,8 @@ class Variant:
     def label(self) -> str:
         """What tells it from other variants of the same function: ``max-autotune, bfloat16, dynamic``."""
         shapes = {None: None, True: "dynamic", False: "static"}[self.dynamic]
-        return ", ".join(part for part in (self.backend or self.mode, self.amp, shapes) if part)
+        way = self.mode if self.backend is None else f"backend {self.backend}"
+        return ", ".join(part for part in (way, self.amp, shapes) if part)
 
     @property
     def compiles(self) -> bool:

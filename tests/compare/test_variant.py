@@ -8,8 +8,8 @@ from dynadiag.compare.variant import Variant, variants
 def test_the_uncompiled_call_is_always_there_and_first_for_each_autocast() -> None:
     found = variants(["make"], ["default", "eager"], ["aot_eager"], ["none", "bf16"])
     assert [variant.label for variant in found] == [
-        *("eager", "default", "aot_eager"),
-        *("eager, bfloat16", "default, bfloat16", "aot_eager, bfloat16"),
+        *("eager", "default", "backend aot_eager"),
+        *("eager, bfloat16", "default, bfloat16", "backend aot_eager, bfloat16"),
     ]
     assert [variant.compiles for variant in found] == [False, True, True] * 2
 

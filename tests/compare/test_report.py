@@ -1,0 +1,115 @@
+"""The table and the document of a comparison built by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.compare.comparison import Comparison
+from dynadiag.compare.compiled import Compiled
+from dynadiag.compare.report import comparison_json, comparison_text, small_time
+from dynadiag.compare.row import Gpu, Peak, Row
+from dynadiag.compare.variant import Variant
+from dynadiag.render.style import Style
+from dynadiag.trial.signature import Signature
+
+COMPILED = Compiled(
+    seconds=4.0,
+    parts=(("dynamo", 1.0), ("inductor", 3.0)),
+    graphs=2,
+    breaks=1,
+    recompiles=0,
+    generated=3,
+    extern=2,
+    cached=False,
+    no_graphs=None,
+    no_cudagraphs=(),
+    notes=(),
+)
+
+
+def measured(mode: str, first: float, warm: float, compiled: Compiled | None = None, gpu: Gpu | None = None) -> Row:
+    return Row(
+        Variant("make", mode),
+        first=(first, warm, warm),
+        times=(warm, warm * 1.01, warm * 1.02),
+        rounds=1,
+        first_peak=Peak(3 << 20, 5 << 30 if gpu else None),
+        compiled=compiled,
+        torch="2.13.0",
+        threads=2,
+        device="cpu",
+        gpu=gpu,
+    )
+
+
+EAGER = measured("eager", 0.02, 0.01)
+
+
+def text(*rows: Row, interrupted: bool = False, style: Style | None = None) -> str:
+    return comparison_text(Comparison((EAGER, *rows), interrupted), "t.py:make", style or Style())
+
+
+def test_the_table_says_how_each_stands_against_eager() -> None:
+    shown = text(measured("default", 5.0, 0.005, COMPILED), measured("max-autotune", 9.0, 0.02, COMPILED))
+    default = next(line for line in shown.splitlines() if line.startswith("default "))
+    assert re.findall(r"\S+", default)[:3] == ["default", "5.00", "s"]
+    assert "2.00x faster" in default
+    assert re.search(r"2.00x slower +never", shown)
+    assert re.search(r"^default +3 MB +- +5 +2 +1 +0$", shown, re.M)
+
+
+def test_what_is_within_the_noise_is_said_to_be() -> None:
+    shown = text(measured("default", 5.0, 0.01, COMPILED))
+    assert "within the noise" in shown
+    assert "--repeat" in shown
+    document = json.loads(comparison_json(Comparison((EAGER, measured("default", 5.0, 0.01)), False), "t.py:make"))
+    assert document["rows"][1]["against_eager"] == {"ratio": 1.0, "noise": True, "pays_after": None}
+
+
+def test_a_failure_is_told_in_its_first_line_and_whole_in_the_document() -> None:
+    failure = Signature("exception", "SomeError", "first line\x1b[31m\nsecond line", "torch/x.py:1 in f")
+    row = Row(Variant("make", "default"), failure)
+    shown = text(row)
+    assert "default: SomeError: first line\\x1b[31m" in shown
+    assert "second line" not in shown
+    document = json.loads(comparison_json(Comparison((EAGER, row), False), "t.py:make"))
+    assert document["rows"][1]["failure"]["message"].endswith("second line")
+    assert (document["schema"], document["torch"]) == (1, "2.13.0")
+
+
+def test_a_gpu_has_its_own_columns() -> None:
+    shown = text(measured("default", 5.0, 0.005, COMPILED, Gpu(7, 3, 0.25)))
+    assert re.search(r"^default +5 GB +- +3 +25% +7 +2 +1 +0$", shown, re.M)
+    assert "launches" in shown
+
+
+def test_remarks_name_the_variants_that_they_are_about() -> None:
+    skipped = Compiled(**{**_fields(COMPILED), "no_cudagraphs": ("cpu device",), "cached": True})
+    shown = text(measured("reduce-overhead", 5.0, 0.005, skipped), measured("max-autotune", 5.0, 0.005, skipped))
+    assert "reduce-overhead, max-autotune: no CUDA graphs: cpu device" in shown
+    assert "reduce-overhead, max-autotune: compiled code came out of torch's cache" in shown
+
+
+def test_an_interrupted_comparison_says_so() -> None:
+    assert "interrupted after 1 round;" in text(interrupted=True)
+
+
+def test_several_functions_are_told_apart() -> None:
+    other = Row(Variant("other", "default"), first=(1.0,), times=(1.0,), rounds=1)
+    assert re.search(r"^other: default ", text(other), re.M)
+
+
+@given(st.floats(0, 1e5))
+def test_a_time_has_its_value_in_three_digits(seconds: float) -> None:
+    value, unit = small_time(seconds).split()
+    scale = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit]
+    assert float(value) * scale == pytest.approx(seconds, rel=6e-3, abs=1e-8)
+
+
+def _fields(compiled: Compiled) -> dict[str, object]:
+    return {name: getattr(compiled, name) for name in Compiled.__slots__}
