@@ -104,6 +104,7 @@ _ADVICE: dict[str, Callable[[Sequence[Reading]], list[str]]] = {
     "keys": advice_values.keys,
     "membership": advice_values.membership,
     "identity": advice_values.identity,
+    "freed": advice_values.freed,
     "type": advice_values.type_,
     "alias": advice_tensors.alias,
     "presence": advice_values.presence,

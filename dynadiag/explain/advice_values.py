@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dynadiag.explain.guards import Reading
 from dynadiag.explain.naming import is_global, names, shown
 
-__all__ = ["identity", "keys", "left_over", "length", "membership", "presence", "type_", "value"]
+__all__ = ["freed", "identity", "keys", "left_over", "length", "membership", "presence", "type_", "value"]
 
 _INTEGER = re.compile(r"-?\d+")
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
@@ -115,6 +115,14 @@ def identity(found: Sequence[Reading]) -> list[str]:
     return [
         f"{names(found)} is another object than before, and the code is bound to the object. Pass the same "
         "one, or pass the tensors and numbers in it instead."
+    ]
+
+
+def freed(found: Sequence[Reading]) -> list[str]:
+    return [
+        f"The object that the code was made for ({names(found)}: an optimizer, a module, ...) is gone, and each new "
+        "one is compiled anew. Make it once and use it again: start an optimizer over with `load_state_dict`, a "
+        "module with `reset_parameters` or `load_state_dict`."
     ]
 
 

@@ -101,8 +101,15 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
         sources=_sources(recording, _files(breaks, compiles, recompiles)),
         notes=recording.run.notes,
         timing=timing(compiles, recompiles),
-        verdict=verdict(recording.run, compiles, graphs, roots(breaks), skipped, recording.counts()),
+        verdict=verdict(
+            recording.run, compiles, graphs, roots(breaks), skipped, recording.counts(), _given_up(recompiles)
+        ),
     )
+
+
+def _given_up(recompiles: Iterable[Recompile]) -> int:
+    """Functions that torch stopped compiling."""
+    return len({(item.file, item.line, item.function) for item in recompiles if item.limit_reached})
 
 
 def _recompile(item: Recompile) -> Recompile:

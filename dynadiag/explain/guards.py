@@ -49,6 +49,7 @@ _TEXTS = tuple(
         (r"Duplicate tensors? found.*", "alias"),
         (r"(?P<source>\S+) is (not )?[A-Za-z_]\S*", "alias"),
         (r"(not )?check_(no_)?aliasing.*|.*STORAGE_OVERLAPPING.*", "alias"),
+        (r"(Cache line invalidated because )?(?P<source>.+) got deallocated", "freed"),
         (r"(?P<source>.+) exists", "presence"),
         (r"(not )?(no_)?hasattr\((?P<source>.+), .*\)", "presence"),
         (r"___check_obj_id\((?P<source>.+), \d+\)(, type=(?P<index>.*))?", "identity"),
@@ -64,6 +65,7 @@ _TEXTS = tuple(
 # symbolic numbers the recorder gives the expression itself as the old value.)
 _SHAPE = re.compile(r".*\.(size|stride)\(\)\[\d+\].*", re.DOTALL)
 _LEFT_OVER = re.compile(r"___stack\d+")  # what a function split by a break had computed, handed to the rest of it
+_FREED = "deallocated"  # what the recorder says of an object that is gone, and with it the code made for it
 _BOOLS = {"0": "False", "1": "True"}
 
 
@@ -92,6 +94,8 @@ def plain(guard: str) -> str:
 def read(failure: GuardFailure) -> Reading:
     """What failed, by the recorder's fields where it filled them, otherwise by torch's sentence."""
     text = plain(failure.guard)
+    if failure.now == _FREED:
+        return Reading("freed", failure.source, None, failure.was, failure.now)
     if _SHAPE.fullmatch(text):
         return Reading("shape", failure.source, text, failure.was, failure.now)
     if failure.was and failure.was.startswith("dispatch keys"):
@@ -148,7 +152,9 @@ def _from_text(kind: str, match: re.Match[str], failure: GuardFailure) -> Readin
 
 
 def _opposite(kind: str, was: str | None) -> str | None:
-    """What a value must be now, where it can only be one of two."""
+    """What a value must be now, where it can only be one."""
+    if kind == "freed":
+        return _FREED
     return {"True": "False", "False": "True"}.get(was or "") if kind == "requires_grad" else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dynadiag.explain.ownership import is_torchs
 from dynadiag.recording.records import Break, Graph, Recompile
 
 __all__ = ["Impact", "impacts"]
@@ -21,13 +22,24 @@ class Impact:
     graphs: int  # graphs that ended at it
     recompiles: tuple[str, ...]  # compile ids of recompiles that met it again
 
+    @property
+    def is_torchs(self) -> bool:
+        """Whether torch splits the graph in its own code, where the program cannot mend it (an optimizer's step).
+
+        An exception is not: it ends the program, wherever it was raised.
+        """
+        return is_torchs(self.root.span.file) and not self.root.fatal
+
 
 def impacts(breaks: Sequence[Break], graphs: Sequence[Graph], recompiles: Sequence[Recompile]) -> tuple[Impact, ...]:
-    """The impact of each root, the worst first: fatal ones, then by graphs ended, then by reports, then in order."""
+    """The impact of each root, the worst first: fatal ones, then by graphs ended, then by reports, then in order.
+
+    Those in torch's own code stand last.
+    """
     cut = _dynamo_graphs(graphs)
     again = {item.compile_id for item in recompiles}
     found = [_impact(root, entries, cut, again) for root, entries in _by_root(breaks)]
-    return tuple(sorted(found, key=lambda item: (not item.root.fatal, -item.graphs, -item.met)))
+    return tuple(sorted(found, key=lambda item: (item.is_torchs, not item.root.fatal, -item.graphs, -item.met)))
 
 
 def _by_root(breaks: Sequence[Break]) -> list[tuple[Break, list[Break]]]:

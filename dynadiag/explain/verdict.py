@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dynadiag.explain.ownership import is_torchs
 from dynadiag.recording.records import Break, Compile, Graph, Run, SkippedFrame
 
 __all__ = ["Verdict", "verdict"]
@@ -17,7 +18,7 @@ _REASONS = 3  # reasons for skipped frames that are named
 class Verdict:
     """``kind`` for programs, ``sentence`` for people, ``why`` where there is more to say."""
 
-    kind: str  # "one_graph" | "whole" | "split" | "failed" | "nothing"
+    kind: str  # "one_graph" | "whole" | "given_up" | "split" | "failed" | "nothing"
     sentence: str
     why: tuple[str, ...] = ()
 
@@ -29,29 +30,60 @@ def verdict(
     roots: Sequence[Break],
     skipped: Sequence[SkippedFrame],
     counts: Mapping[str, int],
+    given_up: int = 0,
 ) -> Verdict:
-    """What a run comes to. `counts` are the events that the recording holds, by kind."""
+    """What a run comes to. `counts` are the events that the recording holds, by kind; `given_up` the functions that
+    torch stopped compiling at its limit of variants."""
+    found = _verdict(run, compiles, graphs, roots, skipped, counts)
+    if not given_up:
+        return found
+    worse = f" torch gave up compiling {_count(given_up, 'function')}, after too many recompiles."
+    kind = "given_up" if found.kind in ("one_graph", "whole") else found.kind
+    return replace(found, kind=kind, sentence=found.sentence + worse)
+
+
+def _verdict(
+    run: Run,
+    compiles: Sequence[Compile],
+    graphs: Sequence[Graph],
+    roots: Sequence[Break],
+    skipped: Sequence[SkippedFrame],
+    counts: Mapping[str, int],
+) -> Verdict:
     made = sum(graph.stage == "dynamo" for graph in graphs)
     split = [item for item in roots if not item.fatal]
     if not compiles and not made and not roots:
         return Verdict("nothing", "Nothing was compiled.", _why_nothing(run, skipped, counts))
     if any(item.fatal for item in roots):
+        beside = f" Elsewhere: {_breaks(split)}." if split else ""
         return Verdict(
             "failed",
-            "torch raised an exception where the graph would break (fullgraph=True, torch.cond, ...).",
+            f"torch raised an exception where the graph would break (fullgraph=True, torch.cond, ...).{beside}",
         )
     if not made and split:
-        return Verdict("split", f"No graph was compiled: {_count(len(split), 'graph break')} left nothing to compile.")
+        return Verdict("split", f"No graph was compiled: {_breaks(split)} left nothing to compile.")
     if not made:
         return Verdict("nothing", "No graph was compiled.", _why_no_graph(compiles, skipped))
     if split:
-        return Verdict("split", f"Not one graph: {_count(len(split), 'graph break')} in the way.")
-    if _variants(compiles) == 1:
-        return Verdict("one_graph", "All that was compiled is one graph.")
-    return Verdict("whole", f"No graph break: each of {_variants(compiles)} compiled functions is one graph.")
+        return Verdict("split", f"Not one graph: {_breaks(split)} in the way.")
+    functions = _functions(compiles)
+    variants = f", in {made} variants" if made > functions else ""
+    if functions == 1:
+        return Verdict("one_graph", f"All that was compiled is one graph{variants}.")
+    together = f"{variants} together" if variants else ""
+    return Verdict("whole", f"No graph break: each of {functions} compiled functions is one graph{together}.")
 
 
-def _variants(compiles: Sequence[Compile]) -> int:
+def _breaks(split: Sequence[Break]) -> str:
+    """How many breaks, and how many of them nobody but torch could end."""
+    torchs = sum(is_torchs(item.span.file) for item in split)
+    own = len(split) - torchs
+    if not own:
+        return f"{_count(torchs, 'graph break')} of torch's own"
+    return _count(own, "graph break") + (f" (and {torchs} of torch's own)" if torchs else "")
+
+
+def _functions(compiles: Sequence[Compile]) -> int:
     """Functions that were compiled, whatever the number of their variants."""
     return len({(item.file, item.line, item.function) for item in compiles if item.outcome in ("ok", "break")}) or 1
 

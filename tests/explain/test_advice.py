@@ -36,6 +36,7 @@ SENTENCES = {
     "0/0: set.__contains__(d, 3)  # 3 in d": "contains changed",
     "0/1: y.size()[0] == x.size()[0]  # (unknown var s17, please file a bug)": "y.size()[0] == x.size()[0]",
     "0/1: x.size()[0] <= 5  # if x.shape[0] > 5": "a branch on it",
+    "0/0: Cache line invalidated because L['self'] got deallocated": "Make it once and use it again",
     "0/0: expected type of 'x' to be a tensor type, ' but found <class 'torch.nn.parameter.Parameter'>": "type",
 }
 
@@ -50,6 +51,15 @@ def test_advice_fits_the_sentence(sentence: str, expected: str) -> None:
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_every_sentence_is_understood(sentence: str) -> None:
     assert read(a_failure(sentence)).kind != "other"
+
+
+def test_an_object_that_is_gone_is_no_value_that_changed() -> None:
+    sentence = "Cache line invalidated because L['self'] got deallocated"
+    recorded = a_failure(sentence, source="L['self']", was="alive", now="deallocated")
+    (advice,) = advise(a_recompile(reasons=(recorded,)))
+    assert "(`self`: an optimizer" in advice
+    assert "changed" not in advice
+    assert complete(a_failure(sentence)).source == "L['self']"
 
 
 def test_fields_of_the_recorder_are_read_before_the_guards_text() -> None:

@@ -34,3 +34,14 @@ def test_the_worst_stands_first() -> None:
         a_break(4, span=at(4), compile_id="7/0", fatal=True),
     )
     assert [item.root.index for item in impacts(breaks, (a_graph(0, "0/0"),), ())] == [4, 1, 2, 0]
+
+
+def test_what_torch_splits_in_its_own_code_stands_last_unless_it_ended_the_program() -> None:
+    optimizer = Span("/env/lib/python3.11/site-packages/torch/optim/optimizer.py", 79)
+    breaks = (
+        a_break(0, span=optimizer, compile_id="0/0"),
+        a_break(1, span=at(2), compile_id="9/0"),
+        a_break(2, span=optimizer, gb_type="other", fatal=True, compile_id="8/0"),
+    )
+    found = impacts(breaks, (a_graph(0, "0/0"),), ())
+    assert [(item.root.index, item.is_torchs) for item in found] == [(2, False), (1, False), (0, True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynadiag.explain.verdict import Verdict, verdict
-from dynadiag.recording.records import Break, Compile, Graph, Run, SkippedFrame
+from dynadiag.recording.records import Break, Compile, Graph, Run, SkippedFrame, Span
 from tests.explain.build import FILE, RUN, a_break, a_compile, a_graph, a_run
 
 
@@ -21,13 +21,39 @@ def judge(
 
 def test_one_function_without_breaks_is_one_graph_in_any_number_of_variants() -> None:
     compiles = (a_compile(0, "0/0"), a_compile(1, "0/1"))
-    assert judge(compiles=compiles, graphs=(a_graph(0), a_graph(1, "0/1"))).kind == "one_graph"
+    found = judge(compiles=compiles, graphs=(a_graph(0), a_graph(1, "0/1")))
+    assert (found.kind, found.sentence) == ("one_graph", "All that was compiled is one graph, in 2 variants.")
+    alone = judge(compiles=compiles[:1], graphs=(a_graph(0),))
+    assert alone.sentence == "All that was compiled is one graph."
 
 
 def test_several_whole_functions() -> None:
     compiles = (a_compile(0, "0/0"), a_compile(1, "1/0", function="loss"))
     found = judge(compiles=compiles, graphs=(a_graph(0), a_graph(1, "1/0")))
-    assert (found.kind, "2 compiled functions" in found.sentence) == ("whole", True)
+    assert (found.kind, found.sentence) == ("whole", "No graph break: each of 2 compiled functions is one graph.")
+    again = (*compiles, a_compile(2, "0/1"))
+    found = judge(compiles=again, graphs=tuple(a_graph(i, item.compile_id) for i, item in enumerate(again)))
+    assert found.sentence.endswith("is one graph, in 3 variants together.")
+
+
+def test_a_function_that_torch_gave_up_is_not_whole() -> None:
+    found = verdict(RUN, (a_compile(),), (a_graph(),), (), (), {}, given_up=1)
+    assert found.kind == "given_up"
+    assert found.sentence.endswith("torch gave up compiling 1 function, after too many recompiles.")
+
+
+def test_breaks_of_torchs_own_are_counted_apart() -> None:
+    mine, torchs = a_break(), a_break(1, span=Span("/env/site-packages/torch/optim/optimizer.py", 79))
+    found = judge(compiles=(a_compile(),), graphs=(a_graph(),), roots=(mine, torchs))
+    assert found.sentence == "Not one graph: 1 graph break (and 1 of torch's own) in the way."
+    found = judge(compiles=(a_compile(),), graphs=(a_graph(),), roots=(torchs,))
+    assert found.sentence == "Not one graph: 1 graph break of torch's own in the way."
+
+
+def test_an_exception_does_not_hide_the_other_breaks() -> None:
+    found = judge(compiles=(a_compile(),), graphs=(a_graph(),), roots=(a_break(fatal=True), a_break(1), a_break(2)))
+    assert found.kind == "failed"
+    assert found.sentence.endswith("Elsewhere: 2 graph breaks.")
 
 
 def test_a_break_splits_and_a_fatal_one_fails() -> None:
