@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +43,7 @@ class Trials:
     limits: Limits
     all_settings: tuple[Setting, ...]
     use_threads: Callable[[], None]  # sets the program's own number of threads
+    default_threads: int  # what a program has that does not ask
     accuracy: bool = False
     backward: bool = False
 
@@ -64,7 +64,7 @@ class Trials:
         """A program given as source, in a process where nothing is as the user's program set it."""
 
         def action() -> None:
-            torch.set_num_threads(len(os.sched_getaffinity(0)))
+            torch.set_num_threads(self.default_threads)
             self._undo(())
             torch_private.reset()
             torch_private.bypass_caches()

@@ -68,7 +68,7 @@ def _stay_with_one_thread(task: Task) -> None:
     """The program's own wish is kept for the trials: a process that ran a parallel region cannot be forked safely."""
 
     def note(count: int) -> None:
-        task.threads = count
+        task.threads, task.threads_asked = count, True
 
     torch.set_num_threads(1)
     task.set_threads = torch.set_num_threads

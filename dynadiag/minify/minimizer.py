@@ -205,13 +205,10 @@ class _Listener:
         self.cached = 0
         self._met: set[str] = set()
 
-    def memo(self) -> dict[str, bool]:
+    def memo(self) -> dict[str, Any]:
         """Answers of an earlier search, which this one goes on with."""
         rows = self._search.rows.earlier(_GRAPH)
-        found = {
-            candidate.removeprefix(_GRAPH): json.loads(outcome).get("status") for candidate, outcome in rows.items()
-        }
-        return {key: status == "same" for key, status in found.items()}
+        return {candidate.removeprefix(_GRAPH): json.loads(outcome) for candidate, outcome in rows.items()}
 
     def hear(self, event: dict[str, Any]) -> None:
         handler = getattr(self, f"_{event['event']}", None)
@@ -239,7 +236,9 @@ class _Listener:
             self._search.side_finds[f"a part of the graph: {signature.type}: {first[:200]}"] = None
 
     def _label(self, event: dict[str, Any]) -> str:
-        parts = [f"{event['stage']}: {event['size']} operations"]
+        parts = [
+            f"{event['stage']}: {event['size']} {'lines' if str(event['stage']).startswith('text') else 'operations'}"
+        ]
         if event.get("best") is not None:
             parts.append(f"best {event['best']}")
         if self.cached:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dynadiag.bisect.bisector import HOOKS
@@ -28,15 +30,14 @@ def prove(search: Search, output: Path, result: Result) -> Result:
     with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
         file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
         file.write_text(result.text)
-        program = Program(str(file))
+        program, trial = Program(str(file)), partial(_trial, search, result.text)
         with _fresh_runner(search, program, folder) as fresh, search.runner.on(program) as forks:
-            outcome = _told(search, "the repro in a fresh process", fresh.fresh(Plan()), Plan())
+            outcome = trial("in a fresh process", Plan(), fresh.fresh)
             proved = _shows(outcome, sought)
             words = [f"in a fresh process with fresh caches it {'fails the same way' if proved else _ended(outcome)}"]
             for rung in _below(result.rung) if proved else ():
-                plan = Plan(rung=rung, caches=False)
-                outcome = fresh.fresh(plan) if rung == "uncompiled" else forks.run(plan)
-                _told(search, f"the repro at {rung}", outcome, plan)
+                run = fresh.fresh if rung == "uncompiled" else forks.run
+                outcome = trial(f"at {rung}", Plan(rung=rung, caches=False), run)
                 proved = proved and outcome.passed
                 words.append(f"{rung}: {'passes' if outcome.passed else _ended(outcome)}")
     return replace(result, proved=proved, proof=tuple(words))
@@ -56,10 +57,14 @@ def _fresh_runner(search: Search, program: Program, folder: str) -> Iterator[Run
         yield runner
 
 
-def _told(search: Search, label: str, outcome: Outcome, plan: Plan) -> Outcome:
+def _trial(search: Search, text: str, label: str, plan: Plan, run: Callable[[Plan], Outcome]) -> Outcome:
+    """A trial of the text, or what an earlier search saw of it."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    key = f"repro {digest} {plan.key()}"
+    outcome = search.rows.known(key) or run(plan)
     status = "pass" if outcome.passed else "fail"
-    search.rows.add(f"repro {plan.key()}", outcome, status)
-    search.tell(search.rows.count, label, status, outcome.seconds)
+    search.rows.add(key, outcome, status)
+    search.tell(search.rows.count, f"the repro {label}", status, outcome.seconds)
     return outcome
 
 

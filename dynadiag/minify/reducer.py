@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -10,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -17,13 +19,14 @@ from typing import Any, NoReturn
 import torch
 from torch.fx import GraphModule
 
+from dynadiag.bisect.rows import outcome_from_json
 from dynadiag.minify import torch_private
 from dynadiag.minify.candidates import Surroundings, Trials
 from dynadiag.minify.likeness import akin
 from dynadiag.minify.raising import reduce_raising
 from dynadiag.minify.settings import Snapshot, changed
 from dynadiag.minify.signs import ORIGINS
-from dynadiag.minify.writing import Written, write
+from dynadiag.minify.writing import Given, Written, write
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.runtime import TRIAL
@@ -52,6 +55,7 @@ class Task:
     budget: float | None = None
     repeat: int = 1
     memo: str | None = None
+    threads_asked: bool = False  # by the program itself
     set_threads: Callable[[int], None] = field(default=torch.set_num_threads, repr=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -103,8 +107,8 @@ class _Reducer:
         self._task = task
         self._minifier = minifier
         self._stopped = False
-        crash = task.reference.kind == "signal"
-        self._settings = tuple(changed(capture.before, task.threads, crash=crash))
+        threads = task.threads if task.threads_asked or task.reference.kind == "signal" else None
+        self._settings = tuple(changed(capture.before, threads))
         custom = task.rung == "custom"
         self._trials = Trials(
             backend=torch_private.innermost(capture.backend) if custom else task.rung,
@@ -112,13 +116,16 @@ class _Reducer:
             limits=Limits(task.seconds, task.memory),
             all_settings=self._settings,
             use_threads=lambda: task.set_threads(task.threads),
+            default_threads=len(os.sched_getaffinity(0)) if task.threads_asked else task.threads,
             accuracy=task.accuracy,
             backward=task.phase == "backward",
         )
         self._around = Surroundings((), {})
         self._reference = task.reference
         self._last: Outcome | None = None
-        self._memo: dict[str, bool] = json.loads(Path(task.memo).read_text()) if task.memo else {}
+        earlier = json.loads(Path(task.memo).read_text()) if task.memo else {}
+        self._memo: dict[str, bool] = {key: told["status"] == "same" for key, told in earlier.items()}
+        self._known: dict[str, dict[str, Any]] = earlier
 
     def run(self) -> None:
         signal.signal(signal.SIGINT, self._stop)
@@ -130,7 +137,8 @@ class _Reducer:
             return
         module, inputs, minimal = found
         self._fewer_settings(module, inputs)
-        written = write(self._trials, self._capture.before, module, inputs, self._around, self._reference)
+        given = Given(self._trials, self._capture.before, self._around, self._reference, self._text)
+        written = write(given, module, inputs)
         self._tell_result(written, module, inputs, minimal)
 
     def _stop(self, *_: object) -> None:
@@ -195,9 +203,12 @@ class _Reducer:
         symbolic = any(isinstance(v, int) for v in inputs)
         for dynamic in (None, True) if symbolic else (None,):
             around = Surroundings(self._settings, options, dynamic, fallback_random=self._task.accuracy)
-            outcome = self._trials.graph(module, inputs, around)
+            outcome = self._once(
+                f"whole {dynamic} {self._canonical(module, inputs)}",
+                ("whole", _operations(module)),
+                partial(self._trials.graph, module, inputs, around),
+            )
             shown = akin(outcome.signature, self._task.reference)
-            self._row(f"whole {_called(module)} {dynamic}", "whole", _operations(module), outcome, shown)
             if shown:
                 self._around = around
                 return outcome
@@ -205,6 +216,20 @@ class _Reducer:
         text = f"fails in another way: {found.type}: {found.message[:200]}" if found else "does not fail"
         self._tell("note", text=f"{_called(module)} by itself {text}")
         return None
+
+    def _once(self, key: str, label: tuple[str, int], run: Callable[[], Outcome]) -> Outcome:
+        """A trial whose outcome is asked for in full: made, or as an earlier search saw it."""
+        if key in self._known:
+            return outcome_from_json(json.dumps(self._known[key]))
+        outcome = run()
+        self._row(key, *label, outcome, akin(outcome.signature, self._task.reference))
+        return outcome
+
+    def _text(self, source: str, rung: str | None) -> Outcome:
+        """A trial of the text of a repro."""
+        digest = hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
+        label = (f"text {rung or 'as written'}", source.count("\n"))
+        return self._once(f"text {rung} {digest}", label, partial(self._trials.text, source, rung))
 
     def _search(self, module: GraphModule, inputs: list[Any], whole: Outcome) -> tuple[GraphModule, list[Any], bool]:
         reduction = self._minifier.reduce_graph(

@@ -6,7 +6,6 @@ the line that makes it and a way to undo it in the process of a trial, so that t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,13 +65,13 @@ class Snapshot:
         return None
 
 
-def changed(before: Snapshot, threads: int, *, crash: bool) -> list[Setting]:
-    """Everything that is not as it was. ``threads`` is the number that the program runs with."""
+def changed(before: Snapshot, threads: int | None) -> list[Setting]:
+    """Everything that is not as it was. ``threads`` is their number, where that is to be part of it."""
     return [
         *_config_settings(before),
         *_table_settings(before),
         *_ambient(),
-        *_threads(threads, crash),
+        *([_threads(threads)] if threads is not None else []),
     ]
 
 
@@ -168,11 +167,9 @@ def _autocast(device: str) -> Setting:
     return _line(line, lambda: torch.set_autocast_enabled(device, False))
 
 
-def _threads(threads: int, crash: bool) -> list[Setting]:
-    """A crash in a parallel region is an exception, or nothing, with one thread: there the number is part of it."""
-    if threads == len(os.sched_getaffinity(0)) and not crash:
-        return []
-    return [_line(f"torch.set_num_threads({threads})", lambda: torch.set_num_threads(1))]
+def _threads(threads: int) -> Setting:
+    """A crash in a parallel region is an exception, or nothing, with one thread."""
+    return _line(f"torch.set_num_threads({threads})", lambda: torch.set_num_threads(1))
 
 
 def _line(line: str, undo: Callable[[], Any]) -> Setting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import linecache
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from dynadiag.minify.likeness import akin
 from dynadiag.minify.repro import Shown, calls, header
 from dynadiag.minify.settings import Snapshot, source_of
 from dynadiag.minify.source import CannotCarryError, Carrier
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 
 __all__ = ["Written", "write"]
@@ -36,23 +37,27 @@ class Written:
     shown: bool = False
 
 
-def write(
-    trials: Trials,
-    before: Snapshot,
-    module: GraphModule,
-    inputs: Sequence[Any],
-    around: Surroundings,
-    signature: Signature,
-) -> Written:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the search settled on. ``attempt`` runs a text at a rung, or as it is written."""
+
+    trials: Trials
+    before: Snapshot
+    around: Surroundings
+    signature: Signature
+    attempt: Callable[[str, str | None], Outcome]
+
+
+def write(given: Given, module: GraphModule, inputs: Sequence[Any]) -> Written:
     """The first text that shows the failure; where none does, the plainest, and what it lacks."""
     emit = importlib.import_module("minifier.emit")
     try:
-        backend, preamble = _carried(trials, before, module, around)
+        backend, preamble = _carried(given, module)
     except CannotCarryError as error:
         return Written("", (str(error),))
-    shown = _shown(trials, module, inputs, signature, backend)
+    shown = _shown(given, module, inputs, backend)
     first: str | None = None
-    for call in calls(shown, around):
+    for call in calls(shown, given.around):
         try:
             needs = "import copy\n" if "copy.deepcopy(" in call else ""
             program = emit.program(module, inputs, call=call, preamble=needs + preamble)
@@ -60,7 +65,7 @@ def write(
             return Written("", (str(error),))
         text = header(shown, _origins(module)) + _imports_first(program)
         first = first or text
-        if _fails_as_it_should(trials, text, signature):
+        if _fails_as_it_should(given, text):
             return Written(text, shown=True)
     return Written(first or "")
 
@@ -72,12 +77,12 @@ def _origins(module: GraphModule) -> list[str]:
     return [f"from {text}" for text in list(dict.fromkeys(found))[:_ORIGINS]]
 
 
-def _carried(trials: Trials, before: Snapshot, module: GraphModule, around: Surroundings) -> tuple[str, str]:
+def _carried(given: Given, module: GraphModule) -> tuple[str, str]:
     """(the backend in source, everything that has to be set or defined before the function)."""
-    carrier = Carrier(before.known)
-    backend = f'"{trials.backend}"' if isinstance(trials.backend, str) else carrier.expression(trials.backend)
-    preamble = source_of(around.settings, carrier, _operators(module))
-    if around.fallback_random:
+    carrier, own = Carrier(given.before.known), given.trials.backend
+    backend = f'"{own}"' if isinstance(own, str) else carrier.expression(own)
+    preamble = source_of(given.around.settings, carrier, _operators(module))
+    if given.around.fallback_random:
         preamble += "\nimport torch._inductor.config\ntorch._inductor.config.fallback_random = True"
     return backend, preamble
 
@@ -93,7 +98,7 @@ def _operators(module: GraphModule) -> list[str]:
     return list(found)
 
 
-def _shown(trials: Trials, module: GraphModule, inputs: Sequence[Any], signature: Signature, backend: str) -> Shown:
+def _shown(given: Given, module: GraphModule, inputs: Sequence[Any], backend: str) -> Shown:
     """What the function does when it is called, tried on copies."""
     output = module.graph.output_node().args[0]
     single = not isinstance(output, (tuple, list)) or len(output) == 1
@@ -107,8 +112,8 @@ def _shown(trials: Trials, module: GraphModule, inputs: Sequence[Any], signature
         mutates = any(_changed(a, b) for a, b in zip(inputs, mine, strict=True))
     finally:
         torch.set_rng_state(state)
-    rung = str(trials.plan.rung)
-    return Shown(rung, backend, signature, tuple(inputs), single, random, mutates, trials.backward)
+    rung, backward = str(given.trials.plan.rung), given.trials.backward
+    return Shown(rung, backend, given.signature, tuple(inputs), single, random, mutates, backward)
 
 
 def _changed(one: Any, other: Any) -> bool:
@@ -126,10 +131,10 @@ def _imports_first(text: str) -> str:
     return "\n".join([*imports, *(["", rest] if rest else []), "", function + after])
 
 
-def _fails_as_it_should(trials: Trials, text: str, signature: Signature) -> bool:
-    outcome = trials.text(text)
-    if signature.kind in ("wrong_result", "nan"):
-        failed = outcome.signature is not None and outcome.signature.cause == "AssertionError"
+def _fails_as_it_should(given: Given, text: str) -> bool:
+    found = given.attempt(text, None).signature
+    if given.signature.kind in ("wrong_result", "nan"):
+        failed = found is not None and found.cause == "AssertionError"
     else:
-        failed = akin(outcome.signature, signature)
-    return failed and trials.text(text, rung="uncompiled").passed
+        failed = akin(found, given.signature)
+    return failed and given.attempt(text, "uncompiled").passed

@@ -25,6 +25,7 @@ from dynadiag.trial.supervise import Limits, kill_session, tail, watch
 
 __all__ = ["Runner", "Started", "default_cache"]
 
+_TASK_SEED = 0  # a task that is taken up again meets the same numbers, where the program seeds nothing
 _START_LIMIT = 120.0  # seconds for a zygote to load torch and warm Inductor; 16 were the most seen (empty cache)
 
 
@@ -317,7 +318,7 @@ def _forked_task(
     runner: Runner, server: _Server, plan: Plan, scratch: Path, descriptors: tuple[int, int]
 ) -> Iterator[tuple[int, int]]:
     """(pid, descriptor that becomes readable at its end) of a fork of the zygote."""
-    message = {**runner._request(), "threads": 1, "plan": plan.to_json(), "scratch": str(scratch)}
+    message = {**runner._request(), "threads": 1, "seed": _TASK_SEED, "plan": plan.to_json(), "scratch": str(scratch)}
     zygote.send(server.channel, message, list(descriptors))
     os.close(descriptors[1])
     pid = int(server.expect("pid"))

@@ -120,7 +120,7 @@ def _run(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
 
     os.chdir(request["cwd"])
     threads = int(request["threads"])
-    _reseed()
+    _reseed(request.get("seed"))
     if checkpoint is None:
         torch.set_num_threads(threads)
     else:
@@ -128,14 +128,17 @@ def _run(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
     worker.conduct(Program.from_json(request["program"]))
 
 
-def _reseed() -> None:
-    """Each fresh interpreter has random numbers of its own until it is seeded; so has each fork."""
+def _reseed(seed: int | None = None) -> None:
+    """Each fresh interpreter has random numbers of its own until it is seeded; so has each fork that asks for none."""
     import torch
 
-    random.seed()
-    torch.seed()
+    random.seed(seed)
+    if seed is None:
+        torch.seed()
+    else:
+        torch.manual_seed(seed)
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
+        sys.modules["numpy"].random.seed(seed)
 
 
 class _Checkpoint:

@@ -15,15 +15,14 @@ from dynadiag.minify.source import Carrier
 def before() -> Iterator[Snapshot]:
     """torch as it is, and put back after the test."""
     snapshot = Snapshot.take()
-    threads = torch.get_num_threads()
     yield snapshot
-    for setting in changed(snapshot, threads, crash=False):
+    for setting in changed(snapshot, None):
         setting.undo()
     assert not _named(snapshot)
 
 
 def _named(before: Snapshot) -> dict[str, Setting]:
-    return {setting.name: setting for setting in changed(before, torch.get_num_threads(), crash=False)}
+    return {setting.name: setting for setting in changed(before, None)}
 
 
 def test_nothing_is_found_where_nothing_was_changed(before: Snapshot) -> None:
@@ -66,5 +65,5 @@ def test_a_replaced_lowering_comes_with_the_one_that_it_calls(before: Snapshot) 
 
 
 def test_the_number_of_threads_belongs_to_a_crash() -> None:
-    names = [setting.name for setting in changed(Snapshot(), 2, crash=True)]
+    names = [setting.name for setting in changed(Snapshot(), 2)]
     assert "torch.set_num_threads(2)" in names
