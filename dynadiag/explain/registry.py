@@ -21,7 +21,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explain.remedies import Family, family, remedies
 from dynadiag.recording.records import Break
 
-__all__ = ["Entry", "Registry"]
+__all__ = ["Entry", "Registry", "telling"]
 
 _PLACE = ("_dynamo", "graph_break_registry.json")  # in torch 2.11 to 2.15
 _IDENTIFIER = re.compile(r"\w+(\(.*\))?")
@@ -33,6 +33,7 @@ _GENERAL = (
     "This is likely to be a Dynamo bug",
     "Please report an issue",
 )
+_REPORT = re.compile(r"(Please )?(report|file) an issue to PyTorch\.?", re.IGNORECASE)  # torch adds it to many breaks
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
@@ -98,6 +99,12 @@ class Registry:
         close = difflib.get_close_matches(wanted, self.entries, n=3, cutoff=0.7)
         near = [f"{entry.gb_id} ({entry.gb_type})" for entry in words[:5]] or close
         return f"; did you mean {', '.join(near)}?" if near else "; ids look like GB0170"
+
+
+def telling(hints: Sequence[str]) -> tuple[str, ...]:
+    """The hints without the mere request for a bug report, where there is another to follow."""
+    found = tuple(hint for hint in hints if not _REPORT.fullmatch(hint.strip()))
+    return found or tuple(hints)
 
 
 @cache

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from dynadiag.explain.explanation import Explanation
 from dynadiag.explain.impact import Impact
+from dynadiag.explain.ownership import way_in
+from dynadiag.explain.registry import telling
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place, stack
 from dynadiag.render.pieces import fact, help_, lead_of, where
 from dynadiag.render.snippet import snippet, source_lines
 from dynadiag.render.style import Style
 from dynadiag.render.words import count, some
-from dynadiag.render.wrap import cut, hanging
+from dynadiag.render.wrap import cut, hanging, width
 
 __all__ = ["WORST", "breaks_section"]
 
 _ID = 16  # columns of an id; torch's have six
+_IN_TORCH = re.compile(r"^.*?(site|dist)-packages/torch/")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
 WORST = 10  # breaks that a report shows without --all
 
 
 def breaks_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
-    """Each root cause, the worst first; ten of them unless all are asked for."""
-    impacts = explanation.impacts
+    """Each root cause, the worst first; ten of them unless all are asked for.
+
+    Those that torch made in its own code and that cost no graph are told in a line each: nobody need act on them.
+    """
+    aside = () if all_ else tuple(item for item in explanation.impacts if item.is_torchs and not item.graphs)
+    impacts = [item for item in explanation.impacts if item not in aside]
     shown = impacts if all_ else impacts[:WORST]
     lines: list[str] = []
     for impact in shown:
@@ -31,7 +39,29 @@ def breaks_section(explanation: Explanation, style: Style, all_: bool) -> list[s
     hidden = len(impacts) - len(shown)
     if hidden:
         lines += [style.paint(f"... and {count(hidden, 'more graph break')}; --all shows them", "dim"), ""]
-    return lines
+    return [*lines, *_aside(aside, explanation, style)]
+
+
+def _aside(impacts: Sequence[Impact], explanation: Explanation, style: Style) -> list[str]:
+    if not impacts:
+        return []
+    head = f"{count(len(impacts), 'break')} in torch's own code ended no graph: nothing to do"
+    lines = [_of_torch(item, explanation, style) for item in impacts[:WORST]]
+    if len(impacts) > WORST:
+        lines += fact("and", f"{len(impacts) - WORST} more; --all shows them", style)
+    return [*(style.paint(line, "strong") for line in hanging("", head, style.columns)), *lines, ""]
+
+
+def _of_torch(impact: Impact, explanation: Explanation, style: Style) -> str:
+    """``    GB0025 torch/optim/optimizer.py:79, met 5 times from prog.py:46``."""
+    root, cwd = impact.root, explanation.run.cwd
+    inside = _IN_TORCH.sub("torch/", place(root.span.file, root.span.line, None, None))
+    lead = f"    {cut(clean_line(root.gb_id or 'break'), _ID)} {inside}, met {count(impact.met, 'time')}"
+    frame = way_in(root)
+    if frame is None:
+        return cut(lead, style.columns)
+    lead = cut(f"{lead} from ", style.columns * 3 // 4)
+    return lead + fit(place(frame.file, frame.line, None, cwd), style.columns - width(lead))
 
 
 def _diagnostic(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
@@ -41,8 +71,17 @@ def _diagnostic(impact: Impact, explanation: Explanation, style: Style) -> list[
         where(place(item.span.file, item.span.line, item.span.column, explanation.run.cwd), style),
         *snippet(explanation.sources.get(item.span.file or ""), item.span, style),
         *_facts(impact, explanation, style),
-        *(line for hint in item.hints for line in help_(hint, style)),
+        *(line for hint in _helps(impact, explanation) for line in help_(hint, style)),
     ]
+
+
+def _helps(impact: Impact, explanation: Explanation) -> tuple[str, ...]:
+    """torch's hints, and before them who can act on them where the line is torch's own."""
+    hints, frame = telling(impact.root.hints), way_in(impact.root)
+    if not impact.is_torchs or frame is None:
+        return hints
+    at = place(frame.file, frame.line, None, explanation.run.cwd)
+    return (f"This line is torch's own: what you can change is the call that leads to it, at {at}.", *hints)
 
 
 def _head(impact: Impact, style: Style) -> list[str]:
@@ -62,7 +101,7 @@ def _facts(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
         "led to": _consequences(impact),
     }
     lines = [line for name, text in facts.items() if text for line in fact(name, text, style)]
-    if not _has_line(explanation, impact):
+    if not _has_line(explanation, impact) and not impact.is_torchs:
         lines += fact("note", "the source of this line was not recorded", style)
     return [*lines, *_stack(impact, explanation.run.cwd, style)]
 

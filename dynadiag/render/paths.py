@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Sequence
+from itertools import groupby
 
 from dynadiag.recording.records import Frame
 from dynadiag.render.clean import clean_line
@@ -44,8 +45,10 @@ def fit(text: str, columns: int) -> str:
 
 
 def stack(frames: Sequence[Frame], cwd: str | None) -> list[str]:
-    """A user stack, outermost first, its middle left out where it is long."""
-    lines = [f"{place(item.file, item.line, None, cwd)} in {clean_line(item.function)}" for item in frames]
+    """A user stack, outermost first, its middle left out where it is long; neighbours that read alike (a frame and
+    its generator) are one line."""
+    named = (f"{place(item.file, item.line, None, cwd)} in {clean_line(item.function)}" for item in frames)
+    lines = [line for line, _ in groupby(named)]
     if len(lines) <= _STACK:
         return lines
     hidden = len(lines) - _STACK + 1

@@ -41,3 +41,8 @@ def test_the_middle_of_a_deep_stack_is_left_out() -> None:
     frames = [Frame(f"/p/{name}.py", 1, name) for name in "abcdefg"]
     assert stack(frames, "/p") == ["a.py:1 in a", "(4 more frames)", "f.py:1 in f", "g.py:1 in g"]
     assert len(stack(frames[:4], "/p")) == 4
+
+
+def test_a_frame_and_its_generator_are_one_line() -> None:
+    frames = [Frame("/p/a.py", line, "f") for line in (3, 3, 4, 3)]
+    assert stack(frames, "/p") == ["a.py:3 in f", "a.py:4 in f", "a.py:3 in f"]

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynadiag.explain import explain
-from dynadiag.recording.records import Span
+from dynadiag.explain.registry import telling
+from dynadiag.recording.records import Frame, Span
 from dynadiag.render import Style, explanation_text
 from dynadiag.render.wrap import width
-from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_recompile, a_run
+from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
 from tests.render.samples import EVIL, SOURCE, evil, full
 
 _ESCAPE = re.compile(r"\x1b\[[\d;]*m")
@@ -115,6 +116,35 @@ def test_how_the_program_ended_is_said_where_it_was_not_well() -> None:
         text = explanation_text(explain(FakeRecording(run=a_run(exit_code=code, complete=code is not None))))
         assert (words or "exit code") in text or words is None
         assert ("note:" in text) == (words is not None)
+
+
+OPTIMIZER = Span("/env/lib/python3.11/site-packages/torch/optim/optimizer.py", 79)
+WAY = (Frame(FILE, 9, "<module>"), Frame(FILE, 3, "train"), Frame(OPTIMIZER.file or "", 79, "_use_grad"))
+
+
+def test_what_torch_breaks_in_its_own_code_is_a_line_at_the_end() -> None:
+    breaks = (a_break(0, span=OPTIMIZER, gb_id="GB0025", user_stack=WAY, compile_id="1/0"), a_break(1))
+    made = explain(FakeRecording(break_records=breaks, graph_records=(a_graph(),), sources={FILE: SOURCE}))
+    text = explanation_text(made)
+    assert text.index("break[GB0170]") < text.index("1 break in torch's own code ended no graph: nothing to do\n")
+    assert "\n    GB0025 torch/optim/optimizer.py:79, met 1 time from prog.py:3\n" in text
+    assert "break[GB0025]" not in text
+    assert "break[GB0025]" in explanation_text(made, all_=True)
+
+
+def test_a_break_of_torchs_own_that_ends_a_graph_names_the_call_that_can_be_changed() -> None:
+    breaks = (a_break(0, span=OPTIMIZER, user_stack=WAY),)
+    text = explanation_text(explain(FakeRecording(break_records=breaks, graph_records=(a_graph(),))))
+    assert "what you can change is the call that leads to\n      it, at prog.py:3." in text
+    assert "was not recorded" not in text
+
+
+def test_a_request_for_a_bug_report_is_no_help_beside_another() -> None:
+    asking = "Please report an issue to PyTorch."
+    text = explanation_text(explain(FakeRecording(break_records=(a_break(hints=("Use f.", asking)),))))
+    assert "help: Use f.\n" in text
+    assert asking not in text
+    assert telling((asking,)) == (asking,)
 
 
 def test_a_missing_source_is_said() -> None:
