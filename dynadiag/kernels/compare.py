@@ -1,13 +1,14 @@
 """Two recordings, kernel by kernel: which are the same, changed, split, merged, appeared or went.
 
-Kernels are first matched by their source with the name left out, then by the nodes that they compute: two that share
-half of the smaller one's nodes belong together.
+Kernels are first matched by their source with the name left out. Of the rest, two of the same compile belong together
+where they share half of the smaller one's nodes, or compute the same lines; two of different compiles (ids shift when a
+program compiles one thing more) where they also share what Dynamo called the nodes.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dynadiag.kernels.survey import KernelCall
@@ -29,8 +30,11 @@ class Change:
 def compare_kernels(before: Sequence[KernelCall], after: Sequence[KernelCall]) -> tuple[Change, ...]:
     """The changes from one recording's kernels to another's, those that are the same last."""
     same, left, right = _same(before, after)
-    changes = [_change(olds, news) for olds, news in _groups(left, right)]
-    return (*changes, *same)
+    near = _groups(left, right, _belongs)
+    gone = [call for olds, news in near if not news for call in olds]
+    new = [call for olds, news in near if not olds for call in news]
+    groups = [group for group in near if all(group)] + _groups(gone, new, _resembles)
+    return (*[_change(olds, news) for olds, news in groups], *same)
 
 
 def source_diff(change: Change) -> str:
@@ -73,12 +77,12 @@ def _whole(calls: Sequence[KernelCall]) -> str:
 
 
 def _groups(
-    before: Sequence[KernelCall], after: Sequence[KernelCall]
+    before: Sequence[KernelCall], after: Sequence[KernelCall], related: Callable[[KernelCall, KernelCall], bool]
 ) -> list[tuple[list[KernelCall], list[KernelCall]]]:
-    """Which old and new kernels belong together: the connected parts of "shares nodes with"."""
+    """Which old and new kernels belong together: the connected parts of `related`."""
     groups: list[tuple[list[KernelCall], list[KernelCall]]] = [([call], []) for call in before]
     for new in after:
-        mine = [group for group in groups if any(_share(old, new) for old in group[0])]
+        mine = [group for group in groups if any(related(old, new) for old in group[0])]
         rest = [group for group in groups if not any(group is one for one in mine)]
         olds = [old for group in mine for old in group[0]]
         news = [one for group in mine for one in group[1]]
@@ -86,12 +90,25 @@ def _groups(
     return groups
 
 
-def _share(old: KernelCall, new: KernelCall) -> bool:
-    if old.stage != new.stage or (old.language == "extern") != (new.language == "extern"):
+def _belongs(old: KernelCall, new: KernelCall) -> bool:
+    """Of two of one compile."""
+    if old.compile_id != new.compile_id or not _alike(old, new):
         return False
-    mine, theirs = set(old.nodes), set(new.nodes)
-    smaller = min(len(mine), len(theirs))
-    return smaller > 0 and len(mine & theirs) >= _SHARED * smaller
+    return _shares(old.nodes, new.nodes) or (bool(old.places) and set(old.places) == set(new.places))
+
+
+def _resembles(old: KernelCall, new: KernelCall) -> bool:
+    """Of any two."""
+    return _alike(old, new) and _shares(old.nodes, new.nodes) and _shares(old.dynamo, new.dynamo)
+
+
+def _alike(old: KernelCall, new: KernelCall) -> bool:
+    return old.stage == new.stage and (old.language == "extern") == (new.language == "extern")
+
+
+def _shares(old: Sequence[str], new: Sequence[str]) -> bool:
+    smaller = min(len(set(old)), len(set(new)))
+    return smaller > 0 and len(set(old) & set(new)) >= _SHARED * smaller
 
 
 def _change(olds: list[KernelCall], news: list[KernelCall]) -> Change:

@@ -9,8 +9,11 @@ from typing import Any
 from dynadiag.recording.digest.context import Context
 from dynadiag.recording.records import Event, Kernel
 
-_DEFINED = re.compile(r"(?m)^(\w+) = async_compile\.(cpp|triton|cuda|halide|metal|pallas|cutedsl)\w*\(")
-_CALLED = re.compile(r"(?m)^ +(?:\w+ = )?(?:extern_kernels\.(\w+)|torch\.ops\.(\w+(?:\.\w+)+))\(")
+_DEFINED = re.compile(r"(?m)^(\w+) = async_compile\.(\w+)\(")
+_CALLED = re.compile(
+    r"(?m)^ +(?:\w+(?:, \w+)* = )?(?:extern_kernels\.(\w+)|torch\.ops\.([\w.]+)|((?:aten|_quantized)\.[\w.]+))\("
+)
+_LANGUAGES = {"cpp_pybinding": "cpp"}  # how Inductor names it; other backends keep their names
 
 
 def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[Kernel]:
@@ -23,6 +26,7 @@ def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Cal
 
 
 def _names(module: str) -> Iterator[tuple[str, str]]:
-    yield from _DEFINED.findall(module)
-    for extern, op in _CALLED.findall(module):
-        yield extern or op, "extern"
+    for name, kind in _DEFINED.findall(module):
+        yield name, _LANGUAGES.get(kind, kind)
+    for extern, op, aten in _CALLED.findall(module):
+        yield extern or op or aten, "extern"

@@ -20,13 +20,13 @@ _USAGE = re.compile(r"REG:(\d+).*?STACK:(\d+).*?SHARED:(\d+).*?LOCAL:(\d+)")
 
 def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[str, Any]:
     """Every stage of a kernel. Raises `DynadiagError` where the target is not one of Triton's, or Triton is missing."""
+    backend, arch, warp_size = _target(target)
     try:
         import triton
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource
     except ImportError as error:
         raise DynadiagError(f"Triton is not installed here: pip install triton ({error})") from error
-    backend, arch, warp_size = _target(target)
     torch_private.only_compiling(backend, arch, warp_size)
     tuner = _tuner(name, source, folder)
     configs = tuner.configs

@@ -1,0 +1,81 @@
+"""Reading what torch wrote: arguments, sizes, printed graphs, whatever a recording may hold in their place."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.kernels.module import parse_module
+from dynadiag.kernels.operations import read_operations
+from dynadiag.kernels.printed import Place, parse_graph, tensor_of
+from dynadiag.kernels.text import arguments, names_in, size
+
+_PLAIN = st.from_regex(r"[a-z]\w{0,5}", fullmatch=True)
+_ARGUMENT = st.recursive(_PLAIN, lambda inner: st.lists(inner, max_size=3).map(lambda part: f"f({', '.join(part)})"))
+
+_GRAPH = """class GraphModule(torch.nn.Module):
+    def forward(self, primals_1: "f32[4, s0][s0, 1]cpu", primals_2: "Sym(s0)"):
+        # File: /home/x/net.py:7 in forward, code: y = x.sin()
+        sin: "f32[4, s0][s0, 1]cpu" = torch.ops.aten.sin.default(primals_1);  primals_1 = None
+
+        # File: /home/x/net.py:8 in forward, code: a, b = y.view(2, -1).max(0)
+        view: "f32[2, 2*s0]" = torch.ops.aten.view.default(sin, [2, -1]);  sin = None
+        max_1 = torch.ops.aten.max.dim(view, 0);  view = None
+        getitem: "f32[2*s0]" = max_1[0]
+        getitem_1: "i64[2*s0]" = max_1[1];  max_1 = None
+        return (getitem, None, getitem_1)
+"""
+
+
+@given(st.lists(_ARGUMENT, min_size=1, max_size=5))
+def test_arguments_are_split_at_their_own_level(given_arguments: list[str]) -> None:
+    text = f"call({', '.join(given_arguments)}, )  # rest (of, the, line)"
+    assert arguments(text, len("call(")) == given_arguments
+
+
+@given(st.integers(0, 10**6), st.integers(1, 1000), st.integers(0, 1000))
+def test_sizes_are_read_as_python_would(s0: int, u1: int, number: int) -> None:
+    for expression in (f"{number} + s0*u1", f"(s0 + {number})//u1", "s0 % u1 - 3", "-s0 + 2*(u1 + 1)"):
+        value = eval(expression, {"s0": s0, "u1": u1})  # noqa: S307 - of the test's own text
+        assert size(expression, {"s0": s0, "u1": u1}) == value
+
+
+@given(st.text(max_size=40))
+def test_whatever_stands_there_is_no_size_or_a_number(text: str) -> None:
+    assert size(text, {"s0": 3}) is None or isinstance(size(text, {"s0": 3}), int)
+
+
+def test_a_size_is_not_evaluated() -> None:
+    for text in ("__import__('os').getpid()", "(9**9)**9", "s0 // 0", "2" * 9999, "[1]", "True"):
+        assert size(text, {"s0": 3}) is None
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_a_module_a_graph_and_a_list_of_operations(text: str) -> None:
+    parse_module(text)
+    parse_graph(text)
+    read_operations(text)
+
+
+def test_names_are_neither_attributes_nor_text() -> None:
+    assert names_in("torch.ops.aten.add(a, b[0], 'c', other = d)") == ["torch", "a", "b", "other", "d"]
+
+
+def test_a_printed_graph_is_read_back() -> None:
+    graph = parse_graph(_GRAPH)
+    assert list(graph.nodes) == ["primals_1", "primals_2", "sin", "view", "max_1", "getitem", "getitem_1"]
+    assert graph.nodes["sin"].place == Place("/home/x/net.py", 7)
+    assert graph.nodes["sin"].inputs == ("primals_1",)
+    assert [name for name, node in graph.nodes.items() if node.computes] == ["sin", "max_1"]
+    assert graph.returns == ("getitem", None, "getitem_1")
+    assert graph.root("view") == "sin"
+    assert graph.root("getitem") == "getitem"  # a result of its own, not a view of one
+    assert graph.nodes["getitem"].tensor is not None
+    assert graph.nodes["getitem"].tensor.elements({"s0": 5}) == 10
+
+
+def test_types_as_graphs_print_them() -> None:
+    tensor = tensor_of("bf16[2, s0*s1][s0, 1]cuda:0")
+    assert tensor is not None
+    assert (tensor.item_size, tensor.elements({"s0": 3, "s1": 4}), tensor.elements({})) == (2, 24, None)
+    assert tensor_of("Sym(s0)") is None
