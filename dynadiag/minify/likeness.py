@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from dynadiag.trial.signature import Signature, normalise
 
-__all__ = ["akin"]
+__all__ = ["akin", "same"]
+
+_DIFFERENCES = ("differs in", "uncompiled raises", "share memory", "strides", "shape", "dtype", "outputs instead")
+
+
+def same(found: Signature | None, sought: Signature) -> bool:
+    """Whether a part of a graph fails as the whole does. Of a wrong result, which value is wrong may change."""
+    if found is None:
+        return False
+    if _kind(found) == _kind(sought) == "wrong_result":
+        return _difference(found) == _difference(sought)
+    return found.same_as(sought)
+
+
+def _difference(signature: Signature) -> str | None:
+    return next((words for words in _DIFFERENCES if words in signature.message), None)
 
 
 def akin(found: Signature | None, sought: Signature) -> bool:

@@ -236,9 +236,8 @@ class _Listener:
             self._search.side_finds[f"a part of the graph: {signature.type}: {first[:200]}"] = None
 
     def _label(self, event: dict[str, Any]) -> str:
-        parts = [
-            f"{event['stage']}: {event['size']} {'lines' if str(event['stage']).startswith('text') else 'operations'}"
-        ]
+        unit = "lines" if str(event["stage"]).startswith("text") else "operations"
+        parts = [f"{event['stage']}: {event['size']} {unit}"]
         if event.get("best") is not None:
             parts.append(f"best {event['best']}")
         if self.cached:

@@ -22,7 +22,7 @@ from torch.fx import GraphModule
 from dynadiag.bisect.rows import outcome_from_json
 from dynadiag.minify import torch_private
 from dynadiag.minify.candidates import Surroundings, Trials
-from dynadiag.minify.likeness import akin
+from dynadiag.minify.likeness import akin, same
 from dynadiag.minify.raising import reduce_raising
 from dynadiag.minify.settings import Snapshot, changed
 from dynadiag.minify.signs import ORIGINS
@@ -251,7 +251,7 @@ class _Reducer:
         return self._same(self._last)
 
     def _same(self, outcome: Outcome) -> bool:
-        return outcome.against(self._reference) == "same"
+        return same(outcome.signature, self._reference)
 
     def _progress(self, progress: Any) -> None:
         outcome, self._last = self._last, None

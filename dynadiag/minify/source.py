@@ -92,7 +92,7 @@ class Carrier:
                 raise CannotCarryError(f"the module {value.__name__}")
             self.require(value.__name__)
             return value.__name__
-        home, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        home, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or _held_as(value)
         if not isinstance(home, str) or not isinstance(name, str) or not _is_shared(home):
             return None
         try:
@@ -185,6 +185,12 @@ class Carrier:
             self.imports[f"import {text} as {name}"] = None
         else:
             self.blocks.append(f"{name} = {text}")
+
+
+def _held_as(value: Any) -> str | None:
+    """The name under which the module of an object's class holds the object itself."""
+    module = sys.modules.get(type(value).__module__)
+    return next((name for name, held in vars(module).items() if held is value), None) if module is not None else None
 
 
 def _is_shared(module: str) -> bool:

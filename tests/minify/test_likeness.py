@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dynadiag.minify.likeness import akin
+from dynadiag.minify.likeness import akin, same
 from dynadiag.trial.signature import Signature
 
 RAISED = Signature(
@@ -42,3 +42,10 @@ def test_crashes_are_told_apart_by_their_signal() -> None:
 def test_nan_is_a_wrong_result() -> None:
     wrong = Signature("wrong_result", "wrong_result", "output 0 differs")
     assert akin(replace(wrong, kind="nan", type="nan"), wrong)
+
+
+def test_a_wrong_result_may_move_to_another_value_but_not_to_another_trait() -> None:
+    wrong = Signature("wrong_result", "wrong_result", "GraphModule: output 0 differs in 1 of 2 elements")
+    assert same(replace(wrong, message="GraphModule: input 0 afterwards differs in 2 of 4 elements"), wrong)
+    assert not same(replace(wrong, message="GraphModule: output 0: strides (1,) instead of (2,)"), wrong)
+    assert not same(None, wrong)
