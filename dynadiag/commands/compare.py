@@ -60,6 +60,11 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         help=f"torch.compile(dynamic=...): {', '.join(DYNAMIC)}",
     )
     parser.add_argument("--also", type=_names, default=(), metavar="A,B", help="more functions of the same file")
+    parser.add_argument(
+        "--inputs",
+        metavar="NAME",
+        help="a function of the same file that returns a list of args to count recompiles on",
+    )
     step = parser.add_mutually_exclusive_group()
     step.add_argument("--train", dest="step", action="store_const", const="train", help="time forward and backward")
     step.add_argument(
@@ -74,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     names = (str(program.name), *args.also)
     chosen = variants(names, args.modes, args.backends, args.amp, args.dynamic, args.step)
     folder = _folder(args.output, program, chosen, force=args.force)
-    settings = Settings(rounds=args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh)
+    settings = Settings(args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh, inputs=args.inputs)
     try:
         with Progress(sys.stderr) as progress:
             found = compare(program, chosen, folder, settings, progress.trial)

@@ -33,12 +33,14 @@ _NOT_RUN = Signature("interrupted", "interrupted", "not measured: the comparison
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``seconds`` is how long one variant is measured in one round; ``limits`` holds for its first calls together, and
-    for each round. ``fresh`` starts each variant with empty compiler caches in a folder of its own."""
+    for each round. ``fresh`` starts each variant with empty compiler caches in a folder of its own. ``inputs`` names a
+    function of the target's file that gives further arguments; each variant is called once with each."""
 
     rounds: int = 5
     seconds: float = 0.2
     limits: Limits = field(default_factory=lambda: Limits.default(600.0))
     fresh: bool = False
+    inputs: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings:
                 race.start(variant)
             for number in range(settings.rounds):
                 race.round(number)
+            race.inputs()
             race.count()
         except KeyboardInterrupt:
             race.interrupted = True
@@ -116,8 +119,15 @@ class _Race:
         answer = self._ask(variant, "first")
         if answer is not None:
             first = tuple(answer["seconds"])
-            self.rows[variant] = replace(self.rows[variant], first=first, first_peak=Peak(**answer["memory"]))
-            self._said(variant.label, "first call", first[0])
+            self.rows[variant] = replace(
+                self.rows[variant],
+                first=first,
+                first_peak=Peak(**answer["memory"]),
+                torch=answer["torch"],
+                threads=answer["threads"],
+                device=answer["device"],
+            )
+            self._said(f"{variant.name}: {variant.label}", "first call", first[0])
 
     def round(self, number: int) -> None:
         """Measure each once more."""
@@ -135,19 +145,19 @@ class _Race:
                 )
         self._said(f"round {number + 1} of {self._settings.rounds}", "measured", time.monotonic() - began)
 
+    def inputs(self) -> None:
+        """Call each with other arguments, after it was timed: new shapes may make for slower code."""
+        for variant in list(self._running) if self._settings.inputs else ():
+            answer = self._ask(variant, "inputs", name=self._settings.inputs)
+            if answer is not None:
+                self.rows[variant] = replace(self.rows[variant], inputs=tuple(answer["seconds"]))
+
     def count(self) -> None:
-        """What is left to ask: where it ran, and what one call runs on a GPU."""
+        """What one call runs on a GPU."""
         for variant in list(self._running):
             answer = self._ask(variant, "count")
-            if answer is not None:
-                gpu = Gpu(**answer["gpu"]) if "gpu" in answer else None
-                self.rows[variant] = replace(
-                    self.rows[variant],
-                    torch=answer["torch"],
-                    threads=answer["threads"],
-                    device=answer["device"],
-                    gpu=gpu,
-                )
+            if answer is not None and "gpu" in answer:
+                self.rows[variant] = replace(self.rows[variant], gpu=Gpu(**answer["gpu"]))
 
     def _ask(self, variant: Variant, what: str, **how: Any) -> dict[str, Any] | None:
         """The answer of a variant, or None where it failed, which its row then says."""
@@ -157,7 +167,7 @@ class _Race:
         except VariantFailed as failed:
             del self._running[variant]
             self.rows[variant] = replace(self.rows[variant], failure=failed.signature)
-            self._said(variant.label, f"failed: {failed.signature.type}", time.monotonic() - began)
+            self._said(f"{variant.name}: {variant.label}", f"failed: {failed.signature.type}", time.monotonic() - began)
             return None
 
     def _said(self, label: str, status: str, seconds: float) -> None:

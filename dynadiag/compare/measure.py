@@ -7,7 +7,7 @@ itself sets one).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,19 +31,21 @@ class Measurer:
     """One variant of the call ``fn(*args, **kwargs)``."""
 
     def __init__(self, call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], variant: Variant) -> None:
+        self._fn, args, self._kwargs = call
         self._variant = variant
-        self._step = _step(*call, variant)
+        self._compiled = _compiled(self._fn, variant)
+        self._step = self._step_of(args)
         self._before_warm: int | None = None
 
     def first(self) -> dict[str, Any]:
-        """Seconds of the first calls, one by one, and the peak of memory (bytes) in them."""
+        """Seconds of the first calls, one by one, the peak of memory (bytes) in them, and where they ran."""
         before = _status("VmRSS")
         if _on_gpu():
             torch.cuda.reset_peak_memory_stats()
-        seconds = [self._once() for _ in range(WARM_UP)]
+        seconds = [_once(self._step) for _ in range(WARM_UP)]
         peaks = {"host": _status("VmHWM") - before, "device": _device_peak()}
         self._settle()
-        return {"seconds": seconds, "memory": peaks}
+        return {"seconds": seconds, "memory": peaks, **_facts()}
 
     def round(self, seconds: float) -> dict[str, Any]:
         """Seconds a call of each block of calls, for about ``seconds``, and the peak of memory in warm calls so far."""
@@ -54,17 +56,20 @@ class Measurer:
 
     def count(self) -> dict[str, Any]:
         """What one warm call runs on a GPU, by torch.profiler; nothing where no GPU is used."""
-        facts: dict[str, Any] = {
-            "torch": str(torch.__version__),
-            "threads": torch.get_num_threads(),
-            "device": _device(),
-        }
-        return facts | ({"gpu": self._on_device()} if _on_gpu() else {})
+        return {"gpu": self._on_device()} if _on_gpu() else {}
 
-    def _once(self) -> float:
-        start = benchmark.timer()
-        self._step()
-        return float(benchmark.timer() - start)
+    def inputs(self, each: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+        """Seconds of one call with each of other arguments, in their order."""
+        return {"seconds": [_once(self._step_of(args)) for args in each]}
+
+    def _step_of(self, args: tuple[Any, ...]) -> Callable[[], Any]:
+        """What is timed: the call in the variant's way, with its backward where that is asked for."""
+        step = _autocast(partial(self._compiled, *args, **self._kwargs), self._variant)
+        if self._variant.step == "inference":
+            step = torch.no_grad()(step)
+        elif self._variant.step == "train":
+            step = partial(_train, step, tuple(_leaves(self._fn, args, self._kwargs)))
+        return _marked(step, self._variant)
 
     def _settle(self) -> None:
         """Have peaks counted anew. Linux sets VmHWM back to what is resident on a 5 (proc_pid_clear_refs(5))."""
@@ -99,19 +104,10 @@ def _kernels(profile: Any) -> Iterator[Any]:
             yield event
 
 
-def _step(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], variant: Variant) -> Callable[[], Any]:
-    """What is timed: the call in the variant's way, with its backward where that is asked for."""
-    compiled = _compiled(fn, variant)
-
-    def call() -> Any:
-        return compiled(*args, **kwargs)
-
-    step = _autocast(call, variant)
-    if variant.step == "inference":
-        step = torch.no_grad()(step)
-    elif variant.step == "train":
-        step = partial(_train, step, tuple(_leaves(fn, args, kwargs)))
-    return _marked(step, variant)
+def _once(step: Callable[[], Any]) -> float:
+    start = benchmark.timer()
+    step()
+    return float(benchmark.timer() - start)
 
 
 def _compiled(fn: Callable[..., Any], variant: Variant) -> Callable[..., Any]:
@@ -179,8 +175,9 @@ def _on_gpu() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_initialized()
 
 
-def _device() -> str:
-    return torch.cuda.get_device_name() if _on_gpu() else "cpu"
+def _facts() -> dict[str, Any]:
+    device = torch.cuda.get_device_name() if _on_gpu() else "cpu"
+    return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "device": device}
 
 
 def _device_peak() -> int | None:

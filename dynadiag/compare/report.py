@@ -74,6 +74,7 @@ def _row(row: Row, found: Comparison) -> dict[str, Any]:
         "memory": {"first_calls": asdict(row.first_peak), "warm_calls": asdict(row.warm_peak)},
         "kernels": _kernels(row),
         **_compiled(row),
+        "inputs": list(row.inputs),
         "recording": None if row.recording is None else str(row.recording),
     }
 
@@ -85,10 +86,10 @@ def _against(row: Row, found: Comparison, show: Callable[[Standing], Any]) -> An
 
 
 def _kernels(row: Row) -> dict[str, Any] | None:
-    """Kernels of one call, and where that is known from."""
+    """Kernels of one call, and where that is known from; None where there is no code of Inductor's to count in."""
     if row.gpu is not None:
         return {"per_call": row.gpu.kernels, "from": "torch.profiler", **asdict(row.gpu)}
-    if row.compiled is None or not row.compiled.graphs:
+    if row.compiled is None or not row.compiled.generated + row.compiled.extern:
         return None
     made = {"generated": row.compiled.generated, "extern": row.compiled.extern}
     return {"per_call": sum(made.values()), "from": "generated code", **made}
@@ -216,10 +217,17 @@ def _notes(found: Comparison, measured: Sequence[Row]) -> Iterator[str]:
     cached = [row.variant.label for row in measured if row.compiled and row.compiled.cached]
     if cached:
         yield f"{', '.join(cached)}: compiled code came out of torch's cache; --fresh shows what a first compile takes"
+    if any(row.warm and row.warm.spread > row.warm.median for row in measured):
+        yield (
+            "the times spread wider than they are long: something else uses this machine, or the threads wait for each "
+            "other; OMP_NUM_THREADS=1 may tell more"
+        )
+    if further := max((len(row.inputs) for row in measured), default=0):
+        yield f"graphs, breaks, recompiles and compile times include {count(further, 'call')} with other inputs"
     yield from _per_variant(measured)
     if any(row.gpu for row in measured):
         yield "peaks are of the memory that torch allocated on the GPU; launches: a CUDA graph of many kernels is one"
-    else:
+    elif measured:
         yield "peaks: how far the memory of the process rose, in the first calls and in warm ones"
     if not any(row.gpu for row in measured) and any(_kernels(row) for row in measured):
         yield "kernels: calls in the generated code, of kernels that Inductor made and of libraries"
@@ -236,6 +244,8 @@ def _per_variant(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _remarks(variant: Variant, row: Row) -> Iterator[str]:
+    if row.device == "cpu" and variant.backend is None and variant.mode == "reduce-overhead":
+        yield "it adds CUDA graphs to the default mode, and there are none on a CPU"
     if row.compiled is None:
         if variant.compiles:
             yield "not recorded, so that nothing is known of its compiles"

@@ -55,7 +55,7 @@ class Row:
     """One variant. ``failure`` is ``None`` where it was measured to the end; what was measured before one is kept.
 
     ``first`` are the seconds of the first calls, one by one; ``times`` those of a warm call, block by block, of
-    ``rounds`` rounds.
+    ``rounds`` rounds; ``inputs`` those of one call with each of other arguments.
     """
 
     variant: Variant
@@ -63,6 +63,7 @@ class Row:
     first: tuple[float, ...] = ()
     times: tuple[float, ...] = ()
     rounds: int = 0
+    inputs: tuple[float, ...] = ()
     first_peak: Peak = Peak()
     warm_peak: Peak = Peak()
     gpu: Gpu | None = None

@@ -6,11 +6,12 @@ import importlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dynadiag.compare.variant import Variant
 from dynadiag.trial import failure
-from dynadiag.trial.program import Program, TargetError, load
+from dynadiag.trial.program import Program, TargetError, call_factory, load
 from dynadiag.trial.report import Reporter
 
 __all__ = ["BOOT", "serve"]
@@ -29,10 +30,11 @@ def serve(request: str, requests: int, replies: int) -> int:
         os.set_inheritable(descriptor, False)
     reporter = Reporter(replies)
     try:
-        measurer = _measurer(json.loads(request))
+        program = Program.from_json(json.loads(request)["program"])
+        answers = _answers(program, _measurer(program, json.loads(request)["variant"]))
         for line in os.fdopen(requests):
             asked = json.loads(line)
-            reporter.send("done", **_answers(measurer)[asked.pop("do")](**asked))
+            reporter.send("done", **answers[asked.pop("do")](**asked))
     except TargetError as error:
         reporter.send("unusable", message=str(error))
         return 2
@@ -42,12 +44,23 @@ def serve(request: str, requests: int, replies: int) -> int:
     return 0
 
 
-def _measurer(data: dict[str, Any]) -> Any:
-    call = load(Program.from_json(data["program"]))
+def _measurer(program: Program, variant: dict[str, Any]) -> Any:
+    call = load(program)
     # After the program: what it sets in the environment before it imports torch has to count.
     measure = importlib.import_module("dynadiag.compare.measure")
-    return measure.Measurer(call, Variant.from_json(data["variant"]))
+    return measure.Measurer(call, Variant.from_json(variant))
 
 
-def _answers(measurer: Any) -> dict[str, Callable[..., dict[str, Any]]]:
-    return {"first": measurer.first, "round": measurer.round, "count": measurer.count}
+def _answers(program: Program, measurer: Any) -> dict[str, Callable[..., dict[str, Any]]]:
+    def inputs(name: str) -> dict[str, Any]:
+        return dict(measurer.inputs(_inputs(replace(program, name=name))))
+
+    return {"first": measurer.first, "round": measurer.round, "count": measurer.count, "inputs": inputs}
+
+
+def _inputs(program: Program) -> list[tuple[Any, ...]]:
+    """The list of arguments that a function of the target's file gives."""
+    found = call_factory(program)
+    if not isinstance(found, (list, tuple)) or not all(isinstance(args, tuple) for args in found):
+        raise TargetError(f"{program.name}() must return a list of args, each a tuple")
+    return list(found)

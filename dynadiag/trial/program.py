@@ -14,7 +14,7 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["Program", "TargetError", "load", "main", "run"]
+__all__ = ["Program", "TargetError", "call_factory", "load", "main", "run"]
 
 
 class TargetError(DynadiagError):
@@ -134,16 +134,20 @@ def _import_factory_module(program: Program) -> types.ModuleType:
     return module
 
 
+def call_factory(program: Program) -> Any:
+    """What the function that the target names returns. Raises `TargetError` where it cannot be imported."""
+    return _factory(program)()
+
+
 def load(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """The call (fn, args, kwargs) that a factory gives. What the factory raises, it raises.
 
     Raises `TargetError` where it cannot be imported or returns something else than a call.
     """
-    factory = _factory(program)
-    made = factory()
+    made = call_factory(program)
     if not _is_call(made):
         raise TargetError(
-            f"{factory.__name__}() must return (fn, args) or (fn, args, kwargs), args a tuple and kwargs a dict, "
+            f"{program.name}() must return (fn, args) or (fn, args, kwargs), args a tuple and kwargs a dict, "
             f"not {_shape(made)}."
         )
     return made[0], tuple(made[1]), made[2] if len(made) == 3 else {}

@@ -54,6 +54,12 @@ def interrupts():
         return x.sin()
     return fn, (torch.randn(8),)
 
+def of_many_lengths():
+    return (lambda x: x.sin() * 2), (torch.randn(4),)
+
+def lengths():
+    return [(torch.randn(length),) for length in (5, 6, 7)]
+
 def no_call():
     return "this"
 """
@@ -92,6 +98,7 @@ def test_variants_are_timed_and_recorded_and_one_that_fails_is_a_row(tmp_path: P
     assert (eager["graphs"], compiled["graphs"], compiled["breaks"], compiled["recompiles"]) == (0, 2, 1, 0)
     assert compiled["first_call"] > compiled["warm_call"]["median"] > 0
     assert (eager["rounds"], compiled["rounds"]) == (2, 2)
+    assert compiled["kernels"] is None  # this backend generates none
     check_parts(compiled)
     check_recording(compiled["recording"])
     assert "between" not in text
@@ -139,6 +146,15 @@ def test_uncompiled_means_all_of_it_and_as_written_what_the_function_compiles_it
         texts = {graph.stage: recording.payload(graph.event) for graph in recording.graphs()}
     assert "bf16" in texts["forward"]
     assert "backward" in texts
+
+
+def test_recompiles_over_a_list_of_inputs(tmp_path: Path) -> None:
+    options = ("--modes", "eager", "--backends", "eager", "--repeat", "1", "--inputs", "lengths")
+    document, text = compared(tmp_path, "of_many_lengths", *options, "--dynamic", "false,true")
+    static, dynamic = document["rows"][1:]
+    assert [row["recompiles"] for row in (static, dynamic)] == [3, 0]
+    assert [len(row["inputs"]) for row in document["rows"]] == [3, 3, 3]
+    assert "3 calls with other inputs" in text
 
 
 def test_out_of_memory_in_every_variant_is_exit_code_1(tmp_path: Path) -> None:

@@ -95,6 +95,17 @@ def test_remarks_name_the_variants_that_they_are_about() -> None:
     assert "reduce-overhead, max-autotune: compiled code came out of torch's cache" in shown
 
 
+def test_on_a_cpu_reduce_overhead_is_said_to_be_the_default_mode() -> None:
+    assert "reduce-overhead: it adds CUDA graphs to the default mode" in text(measured("reduce-overhead", 5.0, 0.005))
+    assert "CUDA graphs" not in text(measured("default", 5.0, 0.005))
+
+
+def test_times_that_spread_wider_than_they_are_long_are_remarked_on() -> None:
+    busy = Row(Variant("make", "default"), first=(1.0,), times=(0.001, 0.001, 0.1, 0.1), rounds=1)
+    assert "OMP_NUM_THREADS=1" in text(busy)
+    assert "OMP_NUM_THREADS=1" not in text()
+
+
 def test_an_interrupted_comparison_says_so() -> None:
     assert "interrupted after 1 round;" in text(interrupted=True)
 
