@@ -264,7 +264,10 @@ class Browser(App[int]):
         from tui.help import HelpScreen
 
         view = self.current
-        sections = [(f"{type(view).TITLE}", type(view).BINDINGS), ("Everywhere", type(self).BINDINGS)]
+        own = [
+            item for kind in type(view).__mro__ if issubclass(kind, View) for item in kind.__dict__.get("BINDINGS", ())
+        ]
+        sections = [(type(view).TITLE, own), ("Everywhere", type(self).BINDINGS)]
         self.push_screen(HelpScreen(sections))
 
     def action_theme(self) -> None:

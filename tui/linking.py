@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from tui.documents import Document, Ref, preferred, refs_of, regions_of, split
 from tui.links import Links, Names, Place, graph_links, kernel_links, source_links
 from tui.session import Session
+from tui.stages import Made, add_stages, fine
 from tui.unitlinks import unit_links
 
-__all__ = ["PANES", "Board", "board_of", "diff_of", "document_of", "fill"]
+__all__ = ["PANES", "Board", "board_of", "diff_of", "document_of", "fill", "take_stages"]
 
-PANES = ("source", "dynamo", "later", "kernel")
+PANES = ("source", "dynamo", "later", "kernel", "stage")
 _NAMED = 30_000  # nodes of graphs that are read only for their operators' names
 _SURVEYED = 100_000  # nodes of all graphs of a compile up to which its generated code is read in full
 _PAGE = 5_000  # rows of nodes held at once
@@ -57,6 +58,7 @@ def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Bo
         refs: dict[str, list[Ref]] = {pane: [] for pane in PANES}
     else:
         refs = refs_of(item, graphs, kernels)
+    refs["stage"] = []  # filled when the stages of a kernel were asked for
     board = Board(compile_id, refs, dict.fromkeys(PANES, 0))
     board.index["later"] = preferred(refs["later"])
     if wanted and board.find(wanted) is None:
@@ -77,6 +79,17 @@ def _add(board: Board, wanted: str) -> None:
     else:
         board.refs["later"].append(Ref(wanted, "event", f"event {name}", board.compile_id))
         board.index["later"] = len(board.refs["later"]) - 1
+
+
+def take_stages(board: Board, made: Made) -> None:
+    """Put the stages of a kernel on the board, in place of another one's."""
+    module = fine(made, board.links[made.module])
+    board.links[made.module] = module
+    found = add_stages(made, module)
+    board.refs["stage"] = [document.ref for document, _ in found]
+    board.index["stage"] = len(found) - 1
+    for document, links in found:
+        board.documents[document.ref.key], board.links[document.ref.key] = document, links
 
 
 def fill(session: Session, board: Board) -> Board:

@@ -24,6 +24,7 @@ from dynadiag.recording.records import Run
 
 __all__ = ["Plan", "Progress", "Search", "plan_for"]
 
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _TRIAL = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
 _LINES = 50_000  # trials whose lines are kept
 _SAID = 200  # other lines of stderr that are kept
@@ -47,17 +48,30 @@ class Plan:
 
 def plan_for(kind: str, run: Run) -> Plan:
     """The search for what is recorded. Raises `DynadiagError` where the program is not here."""
-    target = run.target
-    words = ["-m", target.removeprefix("-m ")] if target.startswith("-m ") else [target]
-    if not target or (target.startswith("-") and len(words) == 1):
-        raise DynadiagError("the recording does not say which program it is of: run `dynadiag bisect TARGET` yourself")
     folder = Path(run.cwd or ".")
     if not folder.is_dir():
         raise DynadiagError(f"{folder}: the folder that the program ran in is not here")
-    file = target.rpartition(":")[0] if ":" in target else target
-    if file.endswith(".py") and not (folder / file).is_file():
-        raise DynadiagError(f"{file}: the program that was recorded is not here")
+    words = _target(run.target, folder)
+    if words is None:
+        raise DynadiagError(
+            f"{run.target or 'the recording'}: no program here by this name; run `dynadiag {kind}` on it"
+        )
     return Plan(kind, (sys.executable, "-m", "dynadiag", kind, *words, *run.argv[1:]), folder)
+
+
+def _target(target: str, folder: Path) -> list[str] | None:
+    """The words that name the program to `dynadiag`; ``None`` where it names none that is here."""
+    module = target.removeprefix("-m ")
+    place, colon, name = target.rpartition(":")
+    if target.startswith("-m ") and _MODULE.fullmatch(module):
+        return ["-m", module]
+    if colon and name.isidentifier() and (_MODULE.fullmatch(place) or _is_program(folder / place)):
+        return [target]
+    return [target] if _is_program(folder / target) else None
+
+
+def _is_program(path: Path) -> bool:
+    return path.suffix == ".py" and path.is_file()
 
 
 @dataclass(frozen=True, slots=True)

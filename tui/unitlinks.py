@@ -14,13 +14,21 @@ from dynadiag.recording.records import Event, Graph, Kernel, Run, Symbol
 from tui.links import Links, Place, links_of
 from tui.session import Session
 
-__all__ = ["unit_links"]
+__all__ = ["calls_of", "unit_links"]
 
 
 def unit_links(session: Session, compile_id: str) -> dict[str, Links]:
     """The links of each generated module of a compile, by the key of its document."""
-    found = units(cast(Recording, _OneCompile(session, compile_id)))
-    return {f"event:{unit.event}": _links(unit) for unit in found}
+    return {f"event:{unit.event}": _links(unit) for unit in _units(session, compile_id)}
+
+
+def calls_of(session: Session, compile_id: str) -> tuple[KernelCall, ...]:
+    """The calls of kernels in a compile's generated code."""
+    return tuple(call for unit in _units(session, compile_id) for call in unit.calls)
+
+
+def _units(session: Session, compile_id: str) -> tuple[Unit, ...]:
+    return units(cast(Recording, _OneCompile(session, compile_id)))
 
 
 def _links(unit: Unit) -> Links:

@@ -13,6 +13,7 @@ from textual.widget import Widget
 from dynadiag.errors import DynadiagError
 from tui.location import Location
 from tui.session import Session
+from tui.widgets.lines import Lines
 
 if TYPE_CHECKING:
     from tui.app import Browser
@@ -87,6 +88,23 @@ class View(Container):
                 self.post_message(self.Fetched(group, serial, None, str(error)))
 
         self.run_worker(body, thread=True, exclusive=True, group=group)
+
+    # Textual calls the handlers of a class and of those above it, all of them: so there is one, and what it calls is
+    # for subclasses to override.
+
+    def on_lines_moved(self, message: Lines.Moved) -> None:
+        message.stop()
+        self.moved(message.lines)
+
+    def on_lines_chosen(self, message: Lines.Chosen) -> None:
+        message.stop()
+        self.chosen(message.lines)
+
+    def moved(self, lines: Lines) -> None:
+        """The cursor stands on another line."""
+
+    def chosen(self, lines: Lines) -> None:
+        """Enter, or a double click, on a line."""
 
     def on_view_fetched(self, message: Fetched) -> None:
         message.stop()

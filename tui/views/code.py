@@ -11,13 +11,15 @@ from textual.containers import Horizontal
 from textual.widget import Widget
 
 from tui.documents import Document
-from tui.linking import PANES, Board, board_of, diff_of, fill
-from tui.links import Links, Place
+from tui.linking import PANES, Board, board_of, diff_of, fill, take_stages
+from tui.links import Links
 from tui.location import Location
 from tui.nodes import node_at
 from tui.nodeview import node_lines
+from tui.panewords import EMPTY, said_of, where_of
 from tui.roles import one_line
-from tui.views.base import View
+from tui.stages import Made
+from tui.views.stages import MakesStages
 from tui.widgets.code import CodePane
 from tui.widgets.lines import Lines
 from tui.widgets.styled import StyledLines
@@ -25,15 +27,9 @@ from tui.widgets.styled import StyledLines
 __all__ = ["CodeView"]
 
 _PANE = 38  # columns below which a pane is of no use beside others
-_EMPTY = {
-    "source": "no source: torch did not say which file this is",
-    "dynamo": "Dynamo made no graph in this compile",
-    "later": "no graph was recorded after Dynamo's",
-    "kernel": "no code was generated in this compile",
-}
 
 
-class CodeView(View):
+class CodeView(MakesStages):
     """Up to four panes; as many as there is room for."""
 
     NAME: ClassVar[str] = "code"
@@ -118,7 +114,7 @@ class CodeView(View):
         board, pane = self._board, self.pane(name)
         ref = board.ref(name) if board else None
         if board is None or ref is None:
-            pane.say(_EMPTY[name] if board else "nothing was compiled")
+            pane.say(EMPTY[name] if board else "nothing was compiled")
             return
         document, links = board.documents[ref.key], board.links.get(ref.key, Links())
         if pane.document is not document:
@@ -174,13 +170,19 @@ class CodeView(View):
             self._arrange()
             self._light()
 
+    @property
+    def _order(self) -> tuple[str, ...]:
+        """The panes from left to right; the last one only once there is something in it."""
+        return PANES if self._board and self._board.refs["stage"] else PANES[:-1]
+
     def _arrange(self) -> None:
         """Show as many panes as there is room for, the one that is in among them."""
-        room = 1 if self._zoomed else max(1, min(len(PANES), self.size.width // _PANE))
-        here = PANES.index(self._at)
-        first = min(max(0, here - room + 1), len(PANES) - room) if here >= room else 0
-        for number, name in enumerate(PANES):
-            self.pane(name).set_class(not first <= number < first + room, "hidden")
+        order = self._order
+        room = 1 if self._zoomed else max(1, min(len(order), self.size.width // _PANE))
+        here = order.index(self._at) if self._at in order else 0
+        first = max(0, here - room + 1)
+        for name in PANES:
+            self.pane(name).set_class(name not in order[first : first + room], "hidden")
 
     def action_zoom(self) -> None:
         self._zoomed = not self._zoomed
@@ -188,13 +190,15 @@ class CodeView(View):
 
     def step(self, way: int) -> bool:
         """Move to the next pane; tab, where panes that there is no room for count too, and last the node's facts."""
+        order = self._order
+        here = order.index(self._at) + way
         if self.facts.has_focus:
-            self._at = PANES[0 if way > 0 else -1]
-        elif self.facts.display and (PANES.index(self._at) + way) // len(PANES):
+            self._at = order[0 if way > 0 else -1]
+        elif self.facts.display and not 0 <= here < len(order):
             self.facts.focus()
             return True
         else:
-            self._at = PANES[(PANES.index(self._at) + way) % len(PANES)]
+            self._at = order[here % len(order)]
         self._arrange()
         self.pane(self._at).focus()
         return True
@@ -232,6 +236,27 @@ class CodeView(View):
             self.pane(name).show(found)
             self._light()
 
+    def kernel_line(self) -> tuple[str, str, int] | None:
+        board = self._board
+        ref = board.ref("kernel") if board else None
+        if board is None or ref is None or self._at != "kernel":
+            return None
+        return board.compile_id, ref.key, self.pane("kernel").cursor
+
+    def take_stages(self, made: Made) -> None:
+        board = self._board
+        if board is None or made.call.compile_id != board.compile_id:
+            return
+        take_stages(board, made)
+        self._fill("stage")
+        self._fill("kernel")
+        self._at = "stage"
+        self._arrange()
+        self._at = "kernel"
+        self._light()
+        for note in made.stages.notes:
+            self.notify(one_line(note), markup=False)
+
     def action_compile(self, by: int) -> None:
         ids = [item.compile_id for item in self.session.explanation().compiles]
         if ids:
@@ -240,9 +265,8 @@ class CodeView(View):
 
     # Lines that belong together
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        message.stop()
-        if message.lines.has_focus and message.lines is not self.facts:
+    def moved(self, lines: Lines) -> None:
+        if lines.has_focus and lines is not self.facts:
             self.rest(self._light)
 
     def _light(self) -> None:
@@ -251,11 +275,11 @@ class CodeView(View):
         for name in PANES:
             pane = self.pane(name)
             lit = pane.light(places, reveal=pane is not here)
-            said = _said(pane, places, lit, here=pane is here)
+            said = said_of(pane, places, lit, here=pane is here)
             pane.border_title = f"{self._title(name)}{said and f' · {said}'}"
         self._describe(here)
         board = self._board
-        self.browser.say(f"compile {one_line(board.compile_id)}" if board else "", _where(here, places))
+        self.browser.say(f"compile {one_line(board.compile_id)}" if board else "", where_of(here, places))
 
     def _describe(self, pane: CodePane) -> None:
         """Below the panes, the node that the cursor is on, where the pane shows a graph."""
@@ -269,40 +293,21 @@ class CodeView(View):
         compile_id = self._board.compile_id if self._board else None
         self.facts.show(node_lines(found, document.ref.key, compile_id))
 
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
+    def chosen(self, lines: Lines) -> None:
         """Jump to the first counterpart, in the next pane that has one."""
-        message.stop()
-        if message.lines is self.facts:
-            target = self.facts.lines[message.index].target
+        if lines is self.facts:
+            target = self.facts.lines[lines.cursor].target
             if target is not None:
                 self.browser.goto(target)
             return
-        here = PANES.index(self._at)
-        places = self.pane(self._at).links.of(message.index)
-        for step in range(1, len(PANES)):
-            name = PANES[(here + step) % len(PANES)]
+        order = self._order
+        here = order.index(self._at)
+        places = self.pane(self._at).links.of(lines.cursor)
+        for step in range(1, len(order)):
+            name = order[(here + step) % len(order)]
             ref = self._board.ref(name) if self._board else None
-            lines = self.pane(name).links.at(places)
-            if lines and ref is not None and self._board is not None:
-                self.browser.goto(Location(self.NAME, self._board.compile_id, document=ref.key, line=lines[0] + 1))
+            found = self.pane(name).links.at(places)
+            if found and ref is not None and self._board is not None:
+                self.browser.goto(Location(self.NAME, self._board.compile_id, document=ref.key, line=found[0] + 1))
                 return
         self.notify("no mapping: nothing in the other panes belongs to this line", severity="warning")
-
-
-def _said(pane: CodePane, places: frozenset[Place], lit: int, *, here: bool) -> str:
-    if here:
-        return f"{pane.cursor + 1:,}/{pane.count:,}"
-    if not pane.count:
-        return ""
-    if not places or not lit:
-        return "no mapping"
-    guess = pane.links.at(places)[0] in pane.links.guessed
-    return f"{lit} line{'s' if lit != 1 else ''}{', inferred' if guess else ''}"
-
-
-def _where(pane: CodePane, places: frozenset[Place]) -> str:
-    if not pane.count:
-        return ""
-    if not places:
-        return "no mapping for this line"
-    return ", ".join(f"{file.rpartition('/')[2]}:{line}" for file, line in sorted(places)[:4])

@@ -44,7 +44,6 @@ class CompilesView(View):
     def on_mount(self) -> None:
         self.tree_.border_title = self.TITLE
         self.details.border_title = "compile"
-        super().on_mount()
 
     @property
     def tree_(self) -> Tree:
@@ -104,9 +103,8 @@ class CompilesView(View):
         parts = branch.key.split("/") if branch else []
         return self._compiles[int(parts[1])] if parts[:1] == ["compile"] else None
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        if message.lines is self.tree_:
-            message.stop()
+    def moved(self, lines: Lines) -> None:
+        if lines is self.tree_:
             self.rest(self._describe)
 
     def action_timeline(self) -> None:
@@ -124,12 +122,11 @@ class CompilesView(View):
         else:
             self.details.show(compile_lines(item, made))
 
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        message.stop()
-        if message.lines is self.tree_:
+    def chosen(self, lines: Lines) -> None:
+        if lines is self.tree_:
             branch = self.tree_.branch
             target = branch.target if branch else None
         else:
-            target = self.details.lines[message.index].target
+            target = self.details.lines[lines.cursor].target
         if target is not None:
             self.browser.goto(target)

@@ -15,6 +15,7 @@ from tui.location import Location
 from tui.roles import Line, line, one_line, shown
 from tui.session import Session
 from tui.views.listing import ListingView
+from tui.widgets.lines import Lines
 from tui.widgets.styled import StyledLines
 from tui.widgets.table import Column, Row, Table
 
@@ -53,7 +54,6 @@ class EventsView(ListingView):
         yield StyledLines(id="events-detail", classes="detail")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.kinds.border_title = "Kinds"
 
     @property
@@ -78,16 +78,15 @@ class EventsView(ListingView):
         self._rows = rows
         return rows
 
-    def on_lines_moved(self, message: Table.Moved) -> None:
-        if message.lines is self.kinds:
-            message.stop()
+    def moved(self, lines: Lines) -> None:
+        if lines is self.kinds:
             key = self.kinds.key
             kind = str(key) if key else None
             if kind != self._kind:
                 self._kind = kind
                 self.fetch("rows", self.rows, self._show)
             return
-        super().on_lines_moved(message)
+        super().moved(lines)
 
     def open(self, place: Location) -> None:
         if place.item is not None and self._kind is not None:
@@ -115,12 +114,11 @@ class EventsView(ListingView):
             return None
         return Location("code", event.compile_id, document=f"event:{event.index}")
 
-    def on_lines_chosen(self, message: Table.Chosen) -> None:
-        if message.lines is self.kinds:
-            message.stop()
+    def chosen(self, lines: Lines) -> None:
+        if lines is self.kinds:
             self.table.focus()
             return
-        super().on_lines_chosen(message)
+        super().chosen(lines)
 
 
 class EventRows(Sequence[Row]):

@@ -57,7 +57,6 @@ class GuardsView(ListingView):
 
     def on_mount(self) -> None:
         self.tree_.display = False
-        super().on_mount()
 
     @property
     def tree_(self) -> Tree:
@@ -125,9 +124,8 @@ class GuardsView(ListingView):
         kind, _, number = (branch.key if branch else "").partition("/")
         return int(number) if kind == "guard" else None
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
-        if message.lines is self.lines:
-            message.stop()
+    def moved(self, lines: Lines) -> None:
+        if lines is self.lines:
             self.rest(self._describe)
 
     def _describe(self) -> None:
@@ -135,13 +133,12 @@ class GuardsView(ListingView):
         if isinstance(key, int) and key in self._guards:
             self.fetch("detail", lambda: self.detail(key), self.details.show)
 
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        message.stop()
+    def chosen(self, lines: Lines) -> None:
         key = self._key()
         target = self.enter(key) if isinstance(key, int) else None
         if target is not None:
             self.browser.goto(target)
-        elif message.lines is self.tree_:
+        elif lines is self.tree_:
             self.tree_.action_flip()
 
     def detail(self, key: int | str) -> Sequence[Line]:

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from tui.location import Location
 from tui.roles import Line, line, one_line
 from tui.views.base import View
+from tui.widgets.lines import Lines
 from tui.widgets.styled import StyledLines
 from tui.widgets.table import Column, Row, Table
 
@@ -35,7 +36,6 @@ class ListingView(View):
     def on_mount(self) -> None:
         self.table.border_title = self.TITLE
         self.details.border_title = "detail"
-        super().on_mount()
 
     @property
     def table(self) -> Table:
@@ -83,9 +83,8 @@ class ListingView(View):
         key = self.table.key
         return Location(self.NAME, item=key if isinstance(key, int) else None)
 
-    def on_lines_moved(self, message: Table.Moved) -> None:
-        if message.lines is self.table:
-            message.stop()
+    def moved(self, lines: Lines) -> None:
+        if lines is self.table:
             self.rest(self._read)
 
     def _read(self) -> None:
@@ -93,12 +92,11 @@ class ListingView(View):
         if key is not None:
             self.fetch("detail", lambda: self.detail(key), self.details.show)
 
-    def on_lines_chosen(self, message: Table.Chosen) -> None:
-        message.stop()
-        if message.lines is self.table:
+    def chosen(self, lines: Lines) -> None:
+        if lines is self.table:
             key = self.table.key
             target = self.enter(key) if key is not None else None
         else:
-            target = self.details.lines[message.index].target
+            target = self.details.lines[lines.cursor].target
         if target is not None:
             self.browser.goto(target)

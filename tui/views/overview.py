@@ -11,6 +11,7 @@ from tui.heading import run_lines
 from tui.location import Location
 from tui.roles import Line, line, one_line
 from tui.views.base import View
+from tui.widgets.lines import Lines
 from tui.widgets.styled import StyledLines
 
 __all__ = ["OverviewView"]
@@ -68,8 +69,7 @@ class OverviewView(View):
         if place.line is not None:
             self.lines.go(place.line - 1)
 
-    def on_lines_chosen(self, message: StyledLines.Chosen) -> None:
-        message.stop()
-        target = self.lines.lines[message.index].target
+    def chosen(self, lines: Lines) -> None:
+        target = self.lines.lines[lines.cursor].target
         if target is not None:
             self.browser.goto(target)

@@ -48,7 +48,7 @@ class TrialsView(ListingView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._search: Search | None = None
+        self.search: Search | None = None
         self._found: Session | None = None  # the recording of the search that was started here
         self._trials: Sequence[Trial] = ()
 
@@ -62,18 +62,17 @@ class TrialsView(ListingView):
 
     def on_mount(self) -> None:
         self.head.border_title = "Search"
-        super().on_mount()
 
     def on_unmount(self) -> None:
-        if self._search is not None:
-            self._search.stop()
+        if self.search is not None:
+            self.search.stop()
         if self._found is not None:
             self._found.close()
 
     # Starting and stopping
 
     def action_start(self, kind: str) -> None:
-        if self._search is not None and self._search.running:
+        if self.search is not None and self.search.running:
             self.notify("a search is running: x stops it", severity="warning")
             return
         try:
@@ -92,18 +91,18 @@ class TrialsView(ListingView):
         self.app.push_screen(Confirm(lines), lambda yes: self._start(search) if yes else None)
 
     def _start(self, search: Search) -> None:
-        self._search = search
+        self.search = search
         self.run_worker(search.run(), group="search", exclusive=True, exit_on_error=False)
         self._changed()
 
     def action_stop(self) -> None:
-        if self._search is None or not self._search.running:
+        if self.search is None or not self.search.running:
             self.notify("no search is running")
         else:
-            self._search.stop()
+            self.search.stop()
 
     def _changed(self) -> None:
-        search = self._search
+        search = self.search
         if search is not None and search.recording is not None and self._found is None:
             self.fetch("found", lambda: self._opened(search.recording), self._take)
         self.load()
@@ -118,20 +117,20 @@ class TrialsView(ListingView):
     # Showing
 
     def rows(self) -> Sequence[Row]:
-        if self._search is not None and self._found is None:
-            return [_running_row(trial) for trial in list(self._search.trials)]
+        if self.search is not None and self._found is None:
+            return [_running_row(trial) for trial in list(self.search.trials)]
         self._trials = (self._found or self.session).trials()
         return [_row(item) for item in self._trials]
 
     def _show(self, rows: Sequence[Row]) -> None:
         at_end = self.table.cursor >= self.table.count - 1
         super()._show(rows)
-        self.head.show(search_lines(self._search, len(rows)), keep=True)
-        if self._search is not None and self._search.running and at_end:
+        self.head.show(search_lines(self.search, len(rows)), keep=True)
+        if self.search is not None and self.search.running and at_end:
             self.table.go(len(rows) - 1)
 
     def detail(self, key: int | str) -> Sequence[Line]:
-        if self._search is not None and self._found is None:
+        if self.search is not None and self._found is None:
             return [line(("the whole of a trial is shown once the search has ended", "dim"))]
         trial = next((item for item in self._trials if item.index == key), None)
         if trial is None:
@@ -146,12 +145,11 @@ class TrialsView(ListingView):
             *_pretty(trial.outcome),
         ]
 
-    def on_lines_chosen(self, message: Lines.Chosen) -> None:
-        if message.lines is not self.head:
-            super().on_lines_chosen(message)
+    def chosen(self, lines: Lines) -> None:
+        if lines is not self.head:
+            super().chosen(lines)
             return
-        message.stop()
-        target = self.head.lines[message.index].target
+        target = self.head.lines[lines.cursor].target
         if target is not None and target.view == "file" and target.document is not None:
             self.browser.edit_file(Path(target.document))
         elif target is not None:

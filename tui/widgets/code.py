@@ -17,7 +17,7 @@ from tui.links import Links, Place
 from tui.palette import line_colour, role_style, syntax_style, tint
 from tui.widgets.lines import Lines
 
-__all__ = ["CodePane"]
+__all__ = ["CodePane", "is_exact"]
 
 _LIT = 0.30  # share of a line's colour in the ground of those that belong to the line under the cursor
 _EMPTY = Links()
@@ -71,8 +71,9 @@ class CodePane(Lines):
 
     def light(self, places: Set[Place], *, reveal: bool) -> int:
         """Light the lines that belong to these places; how many there are."""
-        lines = self.links.at(places)
-        self._lit = {line: next(iter(self.links.of(line) & places)) for line in lines}
+        exact = self.links.at([place for place in places if is_exact(place)])
+        lines = exact or self.links.at(places)
+        self._lit = {line: _main(self.links.of(line) & places) for line in lines}
         if reveal and lines and not any(self._on_screen(line) for line in lines):
             self.reveal(lines[0], middle=True)
         self.refresh()
@@ -108,7 +109,7 @@ class CodePane(Lines):
         number = f"{index + 1:>{self._margin - 3}}"
         places = self.links.of(index)
         lit = index in self._lit
-        place = self._lit.get(index) or (min(places) if places else None)
+        place = self._lit.get(index) or (_main(places) if places else None)
         mark = " " if place is None else "█" if lit else "┆" if index in self.links.guessed else "▌"
         return Strip(
             [
@@ -128,6 +129,16 @@ class CodePane(Lines):
 
     def _colour_of(self, place: Place | None) -> str:
         return line_colour(self._colours.get(place, 0) if place else 0, self.dark)
+
+
+def is_exact(place: Place) -> bool:
+    """Whether a place is one line of a kernel, and not one of the user's source."""
+    return place[0].startswith("event:")
+
+
+def _main(places: Set[Place]) -> Place:
+    """The place that gives a line its colour: the user's, where there is one."""
+    return min(places, key=lambda place: (is_exact(place), place))
 
 
 def _width(line: str) -> int:

@@ -1,0 +1,116 @@
+"""Searches that are started in the browser: agreed to first, watched, stopped."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynadiag.errors import DynadiagError
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen, settle
+from tui.app import Browser
+from tui.searching import Plan, Search, plan_for
+from tui.session import Session
+from tui.views.trials import TrialsView
+from tui.widgets.code import CodePane
+
+# Stands for `dynadiag bisect`: the same arguments, the same lines, the same document.
+SEARCH = f"""
+import json, signal, sys
+arguments = sys.argv[3:]
+document = arguments[arguments.index("--json") + 1]
+print("trial 1: as written: same (1.5 s)", file=sys.stderr, flush=True)
+if "hang" in arguments:
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        sys.exit(130)
+print("trial 2: lowering: pass (0.5 s)", file=sys.stderr, flush=True)
+print("found: lowering relu")
+culprit = {{"class": "lowering", "name": "relu", "compile_id": "0/0", "file": {build.FILE!r}, "line": 7}}
+open(document, "w").write(json.dumps({{"verdict": "found", "culprits": [culprit]}}))
+"""
+
+
+def _plan(folder: Path, *arguments: str) -> Plan:
+    script = folder / "search.py"
+    script.write_text(SEARCH)
+    return Plan("bisect", (sys.executable, str(script), "-", "bisect", *arguments), folder)
+
+
+def _view(app: object) -> TrialsView:
+    assert isinstance(app, Browser)
+    assert isinstance(app.current, TrialsView)
+    return app.current
+
+
+async def _ended(pilot: object, search: Search) -> None:
+    while search.code is None:
+        await pilot.pause(0.02)  # type: ignore[attr-defined]
+    await settle(pilot)  # type: ignore[arg-type]
+
+
+async def test_a_search_is_agreed_to_watched_and_leads_to_the_culprits_line(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run: _plan(tmp_path, "prog.py"))
+    async with browsing(program) as pilot:
+        await press(pilot, "8", "B")
+        assert "run this?" in screen(pilot)
+        await press(pilot, "y")
+        view = _view(pilot.app)
+        assert view.search is not None
+        await _ended(pilot, view.search)
+        text = screen(pilot)
+        assert "as written" in text
+        assert "culprit  lowering relu" in text
+        view.head.focus()
+        view.head.go(next(number for number, item in enumerate(view.head.lines) if item.target))
+        await press(pilot, "enter")
+        pane = pilot.app.focused
+        assert isinstance(pane, CodePane)
+        assert pane.text_of(pane.cursor) == "    z = torch.relu(y)"
+
+
+async def test_escape_runs_nothing(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run: _plan(tmp_path, "prog.py"))
+    async with browsing(program) as pilot:
+        await press(pilot, "8", "M", "escape")
+        assert _view(pilot.app).search is None
+
+
+async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run: _plan(tmp_path, "hang"))
+    async with browsing(program) as pilot:
+        await press(pilot, "8", "B", "y")
+        search = _view(pilot.app).search
+        assert search is not None
+        while not search.trials:
+            await pilot.pause(0.02)
+        await press(pilot, "x")
+        await _ended(pilot, search)
+        assert search.code == 130
+        assert "stopped" in screen(pilot)
+
+
+def test_what_would_be_run_is_the_recorded_program_in_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").touch()
+    events = build.run_events()
+    events[0][0]["dynadiag_run"].update(cwd=str(tmp_path), argv=["prog.py", "--size", "4"])
+    with Session.open(build.recording(tmp_path, [*events, *build.end_events()])) as session:
+        plan = plan_for("bisect", session.run)
+    assert plan.text == "dynadiag bisect prog.py --size 4"
+    assert plan.folder == tmp_path
+
+
+@pytest.mark.parametrize("target", ["", "--output", "gone.py"])
+def test_a_recording_that_names_no_program_here_is_refused(target: str, tmp_path: Path) -> None:
+    events = build.run_events(target)
+    events[0][0]["dynadiag_run"].update(cwd=str(tmp_path))
+    with (
+        Session.open(build.recording(tmp_path, [*events, *build.end_events()])) as session,
+        pytest.raises(DynadiagError),
+    ):
+        plan_for("bisect", session.run)

@@ -1,0 +1,87 @@
+"""What becomes of a kernel below its source: IR and machine code, as documents whose lines are tied to the kernel's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynadiag.kernels import KernelCall, Stage, Stages, make_stages
+from dynadiag.kernels.stages import is_ours
+from tui.documents import Document, Ref, split
+from tui.links import Links, Place, links_of
+from tui.session import Session
+from tui.unitlinks import calls_of
+
+__all__ = ["Made", "add_stages", "call_at", "fine", "made_of", "needs_consent"]
+
+_LANGUAGES = {"asm": "gas", "amdgcn": "gas", "ptx": "ptx", "llir": "llvm"}  # Pygments knows no others
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The stages of one kernel, and where its source stands in the module (lines from 1)."""
+
+    call: KernelCall
+    stages: Stages
+
+    @property
+    def module(self) -> str:
+        return f"event:{self.call.event}"
+
+
+def call_at(session: Session, compile_id: str, module: str, line: int) -> KernelCall | None:
+    """The generated kernel whose definition or call stands on a line (from 0) of a module."""
+    for call in calls_of(session, compile_id):
+        own = call.definition
+        if (
+            own is not None
+            and f"event:{call.event}" == module
+            and (line in (call.line - 1, own.line - 1) or own.first <= line + 1 <= own.last)
+        ):
+            return call
+    return None
+
+
+def needs_consent(session: Session, call: KernelCall) -> bool:
+    """Whether making the stages compiles source that may be a stranger's."""
+    return not is_ours(session.recording, call)
+
+
+def made_of(call: KernelCall, folder: Path) -> Made:
+    """Compile a kernel that the user vouches for, in a process of its own. Raises `DynadiagError`."""
+    return Made(call, make_stages(call, None, folder, trusted=True))
+
+
+def add_stages(made: Made, module: Links) -> list[tuple[Document, Links]]:
+    """A document for each stage below the source, tied line by line to the module's."""
+    found = [stage for name, stage in made.stages.stages.items() if name != "source"]
+    return [(_document(made, stage), _links(made, stage, module)) for stage in found]
+
+
+def fine(made: Made, module: Links) -> Links:
+    """The module's own links, each line of the kernel a place of its own besides."""
+    own = made.call.definition
+    places: dict[int, frozenset[Place]] = dict(module.places)
+    for line in range(own.first, own.last + 1) if own else ():
+        places[line - 1] = places.get(line - 1, frozenset()) | {(made.module, line)}
+    return links_of(places, module.guessed, module.defined)
+
+
+def _document(made: Made, stage: Stage) -> Document:
+    lines = split(stage.text)
+    name = f"{stage.name} of {made.call.name} for {made.stages.target}"
+    ref = Ref(f"stage:{made.call.event}:{made.call.name}:{stage.name}", "stage", name, made.call.compile_id)
+    return Document(ref, lines, ((0, _LANGUAGES.get(stage.name, "text")),))
+
+
+def _links(made: Made, stage: Stage, module: Links) -> Links:
+    own = made.call.definition
+    first = own.first if own else 1
+    places: dict[int, frozenset[Place]] = {}
+    for shown, source in stage.lines:
+        line = first + source - 1
+        users: Mapping[int, frozenset[Place]] = module.places
+        coarse = frozenset(place for place in users.get(line - 1, frozenset()) if place[0] != made.module)
+        places[shown - 1] = places.get(shown - 1, frozenset()) | coarse | {(made.module, line)}
+    return links_of(places)

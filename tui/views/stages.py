@@ -1,0 +1,62 @@
+"""Making the stages below a kernel's source, with the user's consent where that runs a stranger's code."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from dynadiag.kernels import KernelCall
+from tui.confirm import Confirm
+from tui.folders import stage_folder
+from tui.roles import Line, line, one_line
+from tui.stages import Made, call_at, made_of, needs_consent
+from tui.views.base import View
+
+__all__ = ["MakesStages"]
+
+
+class MakesStages(View):
+    """A screen on which the cursor may stand on a kernel."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("a", "stages", "assembly", id="code.stages")]
+
+    def kernel_line(self) -> tuple[str, str, int] | None:
+        """The compile, the module's document and the line (from 0) of the cursor, where it stands in generated code."""
+        raise NotImplementedError
+
+    def take_stages(self, made: Made) -> None:
+        """Show what was made."""
+        raise NotImplementedError
+
+    def action_stages(self) -> None:
+        """IR and machine code of the kernel under the cursor."""
+        here = self.kernel_line()
+        if here is None:
+            self.notify("go to a kernel in the generated code first", severity="warning")
+        else:
+            self.fetch("call", lambda: self._kernel_at(*here), self._ask)
+
+    def _kernel_at(self, compile_id: str, module: str, line: int) -> tuple[KernelCall, bool] | None:
+        call = call_at(self.session, compile_id, module, line)
+        return (call, needs_consent(self.session, call)) if call is not None else None
+
+    def _ask(self, found: tuple[KernelCall, bool] | None) -> None:
+        if found is None:
+            self.notify("no generated kernel stands on this line", severity="warning")
+            return
+        call, ask = found
+        if not ask:
+            self._make(call)
+            return
+        lines = [
+            line((f"compile {one_line(call.name)}", "strong")),
+            Line(),
+            line("Its source comes out of the recording, and compiling it runs code."),
+            line("Do it only if you know who made the recording."),
+        ]
+        self.app.push_screen(Confirm(lines), lambda yes: self._make(call) if yes else None)
+
+    def _make(self, call: KernelCall) -> None:
+        self.notify(f"compiling {one_line(call.name)} ...", markup=False)
+        self.fetch("stages", lambda: made_of(call, stage_folder()), self.take_stages)
