@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from dynadiag.explain import advice_tensors, advice_values
+from dynadiag.explain.changes import nearest, of_their_own
 from dynadiag.explain.guards import Reading, read
 from dynadiag.explain.naming import names
 from dynadiag.recording.records import Recompile
@@ -48,12 +49,15 @@ _SETTINGS = {
 
 
 def advise(recompile: Recompile) -> tuple[str, ...]:
-    """What to do about one recompile, most useful first, each said once."""
+    """What to do about one recompile, most useful first, each said once.
+
+    It is about the cached entries that came nearest to being used: what else others failed by made no difference.
+    """
     limit = _LIMIT if recompile.limit_reached else ()
     if not recompile.reasons:
         return (*limit, NO_REASON)
     kinds: dict[str, list[Reading]] = {}
-    for reading in map(read, recompile.reasons):
+    for reading in map(read, of_their_own(nearest(recompile.reasons))):
         kinds.setdefault(reading.kind, []).append(reading)
     advice = [text for kind, found in _causes(kinds).items() for text in _ADVICE.get(kind, _other)(found)]
     return tuple(dict.fromkeys((*limit, *advice)))
@@ -62,24 +66,26 @@ def advise(recompile: Recompile) -> tuple[str, ...]:
 def _causes(kinds: dict[str, list[Reading]]) -> dict[str, list[Reading]]:
     """The kinds without what only follows from others.
 
-    Strides follow from sizes; what a tensor dispatches to, from the global state; items of a container, from its
-    length; and the sizes of an older, static entry only stand beside the shapes that the newest, dynamic one could
-    not take.
+    What a tensor dispatches to follows from the global state; items of a container, from its length; and a size that
+    an older, static entry could not take is told by the shapes that the newest, dynamic one could not.
     """
     kept = dict(kinds)
-    if kept.get("size"):
-        kept["stride"] = []
     if kept.get("global_state"):
         kept["dispatch_keys"] = []
     if kept.get("shape"):
-        kept["size"] = [item for item in kept.get("size", []) if advice_tensors.is_special(item)]
-        if kept["size"]:
+        special = [item for item in kept.get("size", []) if advice_tensors.is_special(item)]
+        kept["size"] = special or [item for item in kept.get("size", []) if not _is_told(item, kept["shape"])]
+        if special:
             kept["shape"] = [item for item in kept["shape"] if not _LOWER_BOUND.match(item.index or "")]
     for container in kept.get("length", []):
         for kind in ("value", "presence", "type", "size"):
             items = kept.get(kind, [])
             kept[kind] = [item for item in items if not (item.subject or "").startswith(f"{container.subject}[")]
     return {kind: found for kind, found in kept.items() if found}
+
+
+def _is_told(size: Reading, shapes: Sequence[Reading]) -> bool:
+    return any(f"{size.subject}.size()[{size.index}]" in (shape.index or "") for shape in shapes)
 
 
 def _global_state(found: Sequence[Reading]) -> list[str]:

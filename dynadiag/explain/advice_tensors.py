@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dynadiag.explain.guards import Reading
-from dynadiag.explain.naming import names, shown
+from dynadiag.explain.naming import called, names, shown
 
 __all__ = [
     "alias",
@@ -22,6 +22,8 @@ __all__ = [
 ]
 
 _MOST_DIMENSIONS = 4  # of sizes that are named one by one; with more, dynamic=True says it shorter
+_MOST_GROUPS = 3  # of guards on shapes that are advised on
+_SIZE = re.compile(r"[^\s()*+,-]+\.size\(\)\[\d+\]")
 _SPECIAL_SIZES = ("0", "1")  # torch always compiles for these apart
 _BY_ITSELF = (
     "(By itself torch makes a size a symbol when it first changes, at the price of this recompile; with "
@@ -65,16 +67,40 @@ def _changed_size(found: Sequence[Reading]) -> str:
         )
     calls = ", ".join(f"`torch._dynamo.mark_dynamic({name}, {index})`" for name, index in dims)
     return (
-        f"The size changes: call {calls} before the first call, or use `torch.compile(..., dynamic=True)`. {_BY_ITSELF}"
+        f"The size changes: call {calls} before the first call{_who(found)}, or use "
+        f"`torch.compile(..., dynamic=True)`. {_BY_ITSELF}"
     )
 
 
+def _who(found: Sequence[Reading]) -> str:
+    """What the names stand for that no program has: those of a wrapper's ``*args, **kwargs``."""
+    each = dict.fromkeys((shown(item.subject), called(item.subject)) for item in found)
+    told = [f"`{name}` is {what}" for name, what in each if what]
+    return f" ({', '.join(told)})" if told else ""
+
+
 def shape(found: Sequence[Reading]) -> list[str]:
-    return list(dict.fromkeys(_shape_of(shown(item.index)) for item in found))
+    """One advice for the guards on the same sizes: the first that failed is what torch went by."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for item in found:
+        expressions = groups.setdefault(_sizes_of(item.index or "") or (item.index or "",), [])
+        if item.index and item.index not in expressions:
+            expressions.append(item.index)
+    first = list(groups.items())[:_MOST_GROUPS]
+    left = sum(len(expressions) for expressions in groups.values()) - sum(len(each) for _, each in first)
+    advice = [_shape_of(shown(each[0]), len(each) - 1, sizes) for sizes, each in first]
+    return [*advice, f"And {left} more guards on sizes failed."] if left else advice
 
 
-def _shape_of(expression: str) -> str:
+def _sizes_of(expression: str) -> tuple[str, ...]:
+    return tuple(sorted(set(_SIZE.findall(expression))))
+
+
+def _shape_of(expression: str, others: int, sizes: Sequence[str]) -> str:
     made = f"The code is dynamic, but made for `{expression}`"
+    if others:
+        on = ", ".join(f"`{shown(size)}`" for size in sizes)
+        made += f" (and {others} more {'guard' if others == 1 else 'guards'} on {on})"
     if re.search(r"== \d+$", expression):
         return (
             f"{made}: something needs that size as a number (Python code, an operator). Avoid it, or pad to one size."

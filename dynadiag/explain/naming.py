@@ -7,9 +7,13 @@ from collections.abc import Sequence
 
 from dynadiag.explain.guards import Reading
 
-__all__ = ["is_global", "names", "shown"]
+__all__ = ["called", "is_condition", "is_global", "names", "shown"]
+
+_CONDITIONS = ("shape", "alias", "membership")  # kinds of guard that say more than the values do
 
 _LOCAL = re.compile(r"L\['(?P<name>[^']+)'\]")
+_VARIADIC = re.compile(r"L\['(args'\]\[(?P<index>\d+)|kwargs'\]\['(?P<key>\w+)')\](?P<rest>.*)", re.DOTALL)
+_ORDINALS = {"0": "the first positional argument", "1": "the second positional argument"}
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
 
 
@@ -24,6 +28,22 @@ def shown(source: str | None) -> str:
 def is_global(source: str) -> bool:
     """Whether a source is a global of the program."""
     return _GLOBAL.match(source) is not None
+
+
+def called(source: str | None) -> str | None:
+    """How a caller names an argument of a function that takes any (``*args, **kwargs``), as wrappers do."""
+    match = _VARIADIC.match(source or "")
+    if match is None:
+        return None
+    if match["key"] is not None:
+        return f"the keyword argument `{match['key']}`" + (" (part of it)" if match["rest"] else "")
+    which = _ORDINALS.get(match["index"], f"argument {match['index']} (from 0)")
+    return f"{which} of the call" + (" (part of it)" if match["rest"] else "")
+
+
+def is_condition(reading: Reading) -> bool:
+    """Whether a guard is an expression over several values rather than one value that was kept."""
+    return reading.kind in _CONDITIONS
 
 
 def names(found: Sequence[Reading]) -> str:

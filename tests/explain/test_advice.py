@@ -6,6 +6,7 @@ import pytest
 
 from dynadiag.explain.advice import NO_REASON, advise
 from dynadiag.explain.guards import complete, plain, read
+from dynadiag.recording.records import GuardFailure
 from tests.explain.build import a_failure, a_recompile
 
 # Sentences that torch 2.13 wrote, and what must stand in the advice.
@@ -186,3 +187,51 @@ def test_items_of_a_container_follow_from_its_length() -> None:
     advice = advise(a_recompile(reasons=reasons))
     assert len(advice) == 1
     assert "`d` has another number of items" in advice[0]
+
+
+def sized(expression: str, against: str = "0/1") -> GuardFailure:
+    return a_failure(expression, source="L['x'].size()[1]", was=expression, now="8", against=against)
+
+
+def test_guards_on_the_same_sizes_are_advised_on_once() -> None:
+    reasons = [sized(f"(L['x'].size()[1] // {n}) == 4") for n in (2, 3, 4)] + [sized("L['x'].size()[0] <= 5")]
+    first, second = advise(a_recompile(reasons=tuple(reasons)))
+    assert first.startswith(
+        "The code is dynamic, but made for `(x.size()[1] // 2) == 4` (and 2 more guards on `x.size()[1]`)"
+    )
+    assert "`x.size()[0] <= 5`:" in second
+
+
+def test_of_very_many_guards_on_sizes_few_are_advised_on() -> None:
+    advice = advise(a_recompile(reasons=tuple(sized(f"L['x'].size()[{n}] <= 5") for n in range(9))))
+    assert len(advice) == 4
+    assert advice[-1] == "And 6 more guards on sizes failed."
+
+
+def test_a_size_of_the_entry_that_lacked_nothing_else_is_what_to_mend() -> None:
+    rows = {"source": "L['x'].size()[0]", "was": "2", "now": "3"}
+    reasons = (a_failure("g", against="0/2", **rows), sized("L['x'].size()[1] <= 5", "0/2"), a_failure("g", **rows))
+    (advice,) = advise(a_recompile(reasons=reasons))
+    assert "mark_dynamic(x, 0)" in advice
+
+
+def test_a_dtype_that_only_tells_variants_apart_gives_no_advice() -> None:
+    rows = {"source": "L['x'].size()[0]", "was": "8", "now": "12"}
+    kind = a_failure("g", source="L['x'].dtype", was="torch.bfloat16", now="torch.float32", against="0/1")
+    (advice,) = advise(a_recompile(reasons=(kind, a_failure("g", against="0/1", **rows), a_failure("g", **rows))))
+    assert "mark_dynamic(x, 0)" in advice
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("L['args'][0].size()[1]", "(`args[0]` is the first positional argument of the call)"),
+        ("L['args'][4].size()[1]", "(`args[4]` is argument 4 (from 0) of the call)"),
+        ("L['kwargs']['mask'].size()[1]", "(`kwargs['mask']` is the keyword argument `mask`)"),
+        ("L['args'][0].x.size()[1]", "is the first positional argument of the call (part of it))"),
+        ("L['x'].size()[1]", "mark_dynamic(x, 1)` before the first call, or"),
+    ],
+)
+def test_the_arguments_of_a_wrapper_are_named_as_its_caller_would(source: str, words: str) -> None:
+    (advice,) = advise(a_recompile(reasons=(a_failure("g", source=source, was="4", now="5"),)))
+    assert words in advice
