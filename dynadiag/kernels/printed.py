@@ -11,7 +11,7 @@ from dynadiag.kernels.text import names_in, size, without_strings
 
 __all__ = ["Place", "PrintedGraph", "PrintedNode", "Tensor", "parse_graph", "tensor_of"]
 
-_COMMENT = re.compile(r"^\s*# File: (.+?):(\d+) in ([^,\n]*)")
+_COMMENT = re.compile(r"^\s*# (?:Backward of forward node: )?File: (.+?):(\d+) in ")  # the longer one from 2.15 on
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
 _TARGET = re.compile(r"([A-Za-z_][\w.]*)\(")

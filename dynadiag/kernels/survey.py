@@ -14,6 +14,7 @@ from dynadiag.kernels.mapping import mapping
 from dynadiag.kernels.module import Call, Definition, Module, parse_module
 from dynadiag.kernels.operations import Operation, Scheduled, nodes_of_calls, read_operations, tie
 from dynadiag.kernels.printed import Place, PrintedGraph, PrintedNode, parse_graph
+from dynadiag.kernels.replaced import with_places
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph
 
@@ -109,13 +110,14 @@ class _Survey:
         module = parse_module(self._recording.payload(event.index))
         compile_id = self._ids.get(event.index, event.compile_id)
         lowered = self._lowered(event, compile_id, module.stage)
+        earlier = self._nearest(event, compile_id, ("before_post_grad",), 0) if lowered else None
         first = self._nearest(event, compile_id, ("dynamo",), 0)
         scheduled = self._scheduled(event)
         unit = Unit(
             event.index,
             compile_id,
             module,
-            self._graph(lowered),
+            with_places(self._graph(lowered), self._graph(earlier)),
             lowered.event if lowered else None,
             self._graph(first),
             first.event if first else None,
