@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     common.say_where(folder)
     if found.interrupted:
         return 130
-    return 0 if any(row.times for row in found.rows) else 1
+    return 0 if any(row.rounds for row in found.rows) else 1
 
 
 def _function_of(args: argparse.Namespace) -> Program:

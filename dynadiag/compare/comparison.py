@@ -85,7 +85,7 @@ def _read(row: Row) -> Row:
 
 def _cut_short(row: Row) -> Row:
     """A row without a single round has no result, and says so."""
-    return replace(row, failure=_NOT_RUN) if row.failure is None and not row.times else row
+    return replace(row, failure=_NOT_RUN) if row.failure is None and not row.rounds else row
 
 
 class _Race:
@@ -139,8 +139,7 @@ class _Race:
                 row = self.rows[variant]
                 self.rows[variant] = replace(
                     row,
-                    times=(*row.times, *answer["times"]),
-                    rounds=row.rounds + 1,
+                    rounds=(*row.rounds, tuple(answer["times"])),
                     warm_peak=Peak(**answer["memory"]),
                 )
         self._said(f"round {number + 1} of {self._settings.rounds}", "measured", time.monotonic() - began)

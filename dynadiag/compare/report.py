@@ -61,7 +61,11 @@ def _first(found: Comparison, name: str) -> Any:
 
 def _row(row: Row, found: Comparison) -> dict[str, Any]:
     variant, warm = row.variant, row.warm
-    timed = None if warm is None else {**asdict(warm), "iqr": warm.spread, "blocks": len(row.times)}
+    timed = (
+        None
+        if warm is None
+        else {**asdict(warm), "iqr": warm.spread, "blocks": len(row.times), "interval": row.interval}
+    )
     return {
         "variant": variant.label,
         **variant.to_json(),
@@ -69,7 +73,7 @@ def _row(row: Row, found: Comparison) -> dict[str, Any]:
         "first_call": row.first[0] if row.first else None,
         "first_calls": list(row.first),
         "warm_call": timed,
-        "rounds": row.rounds,
+        "rounds": len(row.rounds),
         "against_eager": _against(row, found, lambda it: asdict(it)),
         "memory": {"first_calls": asdict(row.first_peak), "warm_calls": asdict(row.warm_peak)},
         "kernels": _kernels(row),
@@ -210,17 +214,17 @@ def _failure(row: Row, found: Comparison, style: Style) -> list[str]:
 
 def _notes(found: Comparison, measured: Sequence[Row]) -> Iterator[str]:
     if found.interrupted:
-        rounds = max((row.rounds for row in found.rows), default=0)
+        rounds = max((len(row.rounds) for row in found.rows), default=0)
         yield f"interrupted after {count(rounds, 'round')}; this is what was measured"
     if any(_against(row, found, lambda it: it.noise) for row in measured):
-        yield "within the noise: the middle halves of both measurements overlap; --repeat measures more rounds"
-    cached = [row.variant.label for row in measured if row.compiled and row.compiled.cached]
+        yield "within the noise: the intervals that hold the medians overlap; more rounds (--repeat) make them narrower"
+    cached = [_name(row, measured) for row in measured if row.compiled and row.compiled.cached]
     if cached:
         yield f"{', '.join(cached)}: compiled code came out of torch's cache; --fresh shows what a first compile takes"
     if any(row.warm and row.warm.spread > row.warm.median for row in measured):
         yield (
-            "the times spread wider than they are long: something else uses this machine, or the threads wait for each "
-            "other; OMP_NUM_THREADS=1 may tell more"
+            "the times spread wider than they are long: something else uses this machine"
+            + (", or threads wait for each other (try OMP_NUM_THREADS=1)" if _first(found, "threads") != 1 else "")
         )
     if further := max((len(row.inputs) for row in measured), default=0):
         yield f"graphs, breaks, recompiles and compile times include {count(further, 'call')} with other inputs"

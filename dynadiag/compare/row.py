@@ -11,7 +11,10 @@ from dynadiag.compare.compiled import Compiled
 from dynadiag.compare.variant import Variant
 from dynadiag.trial.signature import Signature
 
-__all__ = ["Gpu", "Peak", "Quartiles", "Row", "Standing", "quartiles", "standing"]
+__all__ = ["Gpu", "Peak", "Quartiles", "Row", "Standing", "median_interval", "quartiles", "standing"]
+
+CONFIDENCE = 15 / 16  # of an interval; with five rounds it is that of the smallest to the largest
+FEWEST_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,14 @@ class Quartiles:
 class Row:
     """One variant. ``failure`` is ``None`` where it was measured to the end; what was measured before one is kept.
 
-    ``first`` are the seconds of the first calls, one by one; ``times`` those of a warm call, block by block, of
-    ``rounds`` rounds; ``inputs`` those of one call with each of other arguments.
+    ``first`` are the seconds of the first calls, one by one; ``rounds`` those of a warm call, block by block, round by
+    round; ``inputs`` those of one call with each of other arguments.
     """
 
     variant: Variant
     failure: Signature | None = None
     first: tuple[float, ...] = ()
-    times: tuple[float, ...] = ()
-    rounds: int = 0
+    rounds: tuple[tuple[float, ...], ...] = ()
     inputs: tuple[float, ...] = ()
     first_peak: Peak = Peak()
     warm_peak: Peak = Peak()
@@ -74,8 +76,26 @@ class Row:
     device: str | None = None
 
     @property
+    def times(self) -> tuple[float, ...]:
+        """The seconds of a warm call in each block of all rounds."""
+        return tuple(time for times in self.rounds for time in times)
+
+    @property
     def warm(self) -> Quartiles | None:
-        return quartiles(self.times) if self.times else None
+        return quartiles(self.times) if self.rounds else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the time of a warm call is, by all that was measured.
+
+        From `FEWEST_ROUNDS` on that is a confidence interval of the median of the rounds' medians: rounds lie apart in
+        time, what disturbs one block disturbs its neighbours too. Fewer say nothing of each other, and the middle half
+        of all blocks has to do. Asks for at least one round.
+        """
+        if len(self.rounds) < FEWEST_ROUNDS:
+            found = quartiles(self.times)
+            return found.low, found.high
+        return median_interval([quartiles(times).median for times in self.rounds])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +118,21 @@ def quartiles(times: Sequence[float]) -> Quartiles:
     return Quartiles(*(_at(ordered, part) for part in (0.25, 0.5, 0.75)))
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """An interval that holds the median of what `values` are drawn from, `CONFIDENCE` of the time, whatever that is.
+
+    It runs from the k-th smallest to the k-th largest, by the binomial distribution (David and Nagaraja, Order
+    Statistics, 2003, section 7.1).
+    """
+    ordered, count = sorted(values), len(values)
+    outside = 2 / 2**count  # that all values are on one side of the median
+    out = 1
+    while 2 * out + 2 <= count and 1 - outside - 2 * math.comb(count, out) / 2**count >= CONFIDENCE:
+        outside += 2 * math.comb(count, out) / 2**count
+        out += 1
+    return ordered[out - 1], ordered[count - out]
+
+
 def _at(ordered: Sequence[float], part: float) -> float:
     place = part * (len(ordered) - 1)
     below = math.floor(place)
@@ -108,13 +143,13 @@ def _at(ordered: Sequence[float], part: float) -> float:
 def standing(row: Row, eager: Row) -> Standing | None:
     """How a variant stands against the uncompiled call; ``None`` where one of them was not measured.
 
-    A difference is within the noise where the middle halves of the two overlap: a test that asks for no distribution,
-    and that a machine which drifts while both are measured makes stricter.
+    A difference is within the noise where the intervals of the two overlap.
     """
     mine, theirs = row.warm, eager.warm
     if mine is None or theirs is None:
         return None
-    noise = mine.low <= theirs.high and theirs.low <= mine.high
+    (low, high), (eager_low, eager_high) = row.interval, eager.interval
+    noise = low <= eager_high and eager_low <= high
     pays = None if noise else _pays_after(row.first, mine.median, eager.first, theirs.median)
     return Standing(theirs.median / mine.median, noise, pays)
 

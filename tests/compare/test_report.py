@@ -36,8 +36,7 @@ def measured(mode: str, first: float, warm: float, compiled: Compiled | None = N
     return Row(
         Variant("make", mode),
         first=(first, warm, warm),
-        times=(warm, warm * 1.01, warm * 1.02),
-        rounds=1,
+        rounds=((warm, warm * 1.01, warm * 1.02),),
         first_peak=Peak(3 << 20, 5 << 30 if gpu else None),
         compiled=compiled,
         torch="2.13.0",
@@ -101,7 +100,7 @@ def test_on_a_cpu_reduce_overhead_is_said_to_be_the_default_mode() -> None:
 
 
 def test_times_that_spread_wider_than_they_are_long_are_remarked_on() -> None:
-    busy = Row(Variant("make", "default"), first=(1.0,), times=(0.001, 0.001, 0.1, 0.1), rounds=1)
+    busy = Row(Variant("make", "default"), first=(1.0,), rounds=((0.001, 0.001, 0.1, 0.1),))
     assert "OMP_NUM_THREADS=1" in text(busy)
     assert "OMP_NUM_THREADS=1" not in text()
 
@@ -111,7 +110,7 @@ def test_an_interrupted_comparison_says_so() -> None:
 
 
 def test_several_functions_are_told_apart() -> None:
-    other = Row(Variant("other", "default"), first=(1.0,), times=(1.0,), rounds=1)
+    other = Row(Variant("other", "default"), first=(1.0,), rounds=((1.0,),))
     assert re.search(r"^other: default ", text(other), re.M)
 
 

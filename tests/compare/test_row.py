@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,14 +11,14 @@ from hypothesis import strategies as st
 from torch.utils.benchmark import Measurement
 from torch.utils.benchmark.utils.common import TaskSpec
 
-from dynadiag.compare.row import Row, quartiles, standing
+from dynadiag.compare.row import CONFIDENCE, Row, median_interval, quartiles, standing
 from dynadiag.compare.variant import Variant
 
 _seconds = st.floats(1e-7, 100)
 
 
 def row(mode: str, first: tuple[float, ...], times: tuple[float, ...]) -> Row:
-    return Row(Variant("make", mode), first=first, times=times, rounds=1)
+    return Row(Variant("make", mode), first=first, rounds=(times,) if times else ())
 
 
 @given(st.lists(_seconds, min_size=1, max_size=40))
@@ -61,6 +63,34 @@ def test_a_difference_smaller_than_the_spread_is_noise() -> None:
     found = standing(row("default", (9.0,), tuple(time * 0.9 for time in wide)), row("eager", (1.0,), wide))
     assert found is not None
     assert (found.noise, found.pays_after) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("count", "out", "confidence"), [(5, 1, 0.9375), (8, 1, 0.9922), (10, 2, 0.9785), (20, 6, 0.9586)]
+)
+def test_the_interval_of_a_median_leaves_out_as_many_as_its_confidence_allows(
+    count: int, out: int, confidence: float
+) -> None:
+    """Against values that are tabled (and that SciPy's `binom` gives)."""
+    assert median_interval(list(range(count))) == (out - 1, count - out)
+    outside = 2 * sum(math.comb(count, left) for left in range(out)) / 2**count
+    assert 1 - outside == pytest.approx(confidence, abs=5e-4)
+    assert 1 - outside >= CONFIDENCE
+
+
+@given(st.lists(_seconds, min_size=1, max_size=60))
+def test_the_interval_of_a_median_holds_the_median(values: list[float]) -> None:
+    low, high = median_interval(values)
+    assert low <= quartiles(values).median * (1 + 1e-9)
+    assert high >= quartiles(values).median * (1 - 1e-9)
+
+
+def test_one_bad_block_a_round_does_not_hide_a_difference_that_every_round_shows() -> None:
+    slow = Row(Variant("make", "eager"), first=(1.0,), rounds=((2.0, 2.1, 90.0),) * 5)
+    quick = Row(Variant("make", "default"), first=(1.0,), rounds=((1.0, 1.1, 80.0),) * 5)
+    found = standing(quick, slow)
+    assert found is not None
+    assert not found.noise
 
 
 def test_what_was_not_measured_stands_nowhere() -> None:
