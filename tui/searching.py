@@ -53,9 +53,8 @@ def plan_for(kind: str, run: Run) -> Plan:
         raise DynadiagError(f"{folder}: the folder that the program ran in is not here")
     words = _target(run.target, folder)
     if words is None:
-        raise DynadiagError(
-            f"{run.target or 'the recording'}: no program here by this name; run `dynadiag {kind}` on it"
-        )
+        name = run.target or "the recording"
+        raise DynadiagError(f"{name}: no program here by this name; run `dynadiag {kind}` on it yourself")
     return Plan(kind, (sys.executable, "-m", "dynadiag", kind, *words, *run.argv[1:]), folder)
 
 
@@ -71,7 +70,7 @@ def _target(target: str, folder: Path) -> list[str] | None:
 
 
 def _is_program(path: Path) -> bool:
-    return path.suffix == ".py" and path.is_file()
+    return path.suffix == ".py" and path.is_file() and not path.name.startswith("-")
 
 
 @dataclass(frozen=True, slots=True)

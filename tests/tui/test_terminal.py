@@ -50,11 +50,11 @@ class Terminal:
 
 
 @contextmanager
-def terminal(*arguments: str) -> Iterator[Terminal]:
+def terminal(*arguments: str, **variables: str) -> Iterator[Terminal]:
     """The browser in a terminal of 100x30."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (30, 100))
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"} | variables
     process = subprocess.Popen(
         [*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
     )
@@ -80,6 +80,16 @@ def test_a_user_walks_through_and_the_terminal_is_left_as_it_was_found(program: 
         assert b"\x1b[?25h" in shown.seen  # the cursor is shown
         assert b"\x1b[?1000l" in shown.seen  # the mouse is the terminal's again
         assert termios.tcgetattr(shown.slave) == before
+
+
+@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": "xterm", "COLORTERM": ""}])
+def test_it_works_without_colours(program: Path, variables: dict[str, str]) -> None:
+    with terminal(str(program), **variables) as shown:
+        shown.read_until("Not one graph")
+        shown.type("3")
+        shown.read_until("import")
+        shown.type("q")
+        assert shown.process.wait(_WAIT) == 0
 
 
 def test_no_torch_is_loaded(program: Path) -> None:
