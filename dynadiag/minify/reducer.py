@@ -111,7 +111,7 @@ class _Reducer:
         self._settings = tuple(changed(capture.before, threads))
         custom = task.rung == "custom"
         self._trials = Trials(
-            backend=torch_private.innermost(capture.backend) if custom else task.rung,
+            backend=torch_private.registered_name(capture.backend) if custom else task.rung,
             plan=Plan(rung=task.rung, tolerance=task.tolerance, record=(ORIGINS,)),
             limits=Limits(task.seconds, task.memory),
             all_settings=self._settings,

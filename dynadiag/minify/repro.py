@@ -40,7 +40,7 @@ def header(shown: Shown, lines: Sequence[str]) -> str:
     """The comment at the top. No path of this machine gets into it."""
     signature = shown.signature
     where = f", in {signature.where}" if signature.where else ""
-    message = next((line for line in signature.message.splitlines() if line.strip()), "").removeprefix("GraphModule: ")
+    message = _first(signature.message).removeprefix("GraphModule: ")
     device = next((str(v.device.type) for v in shown.inputs if isinstance(v, torch.Tensor)), "cpu")
     text = [
         f"{_KINDS.get(signature.kind, signature.kind)} at rung {shown.rung}{where}",
@@ -50,6 +50,12 @@ def header(shown: Shown, lines: Sequence[str]) -> str:
     ]
     wrapped = [textwrap.wrap(_plain(line), _WIDTH, max_lines=_LINES, placeholder=" ...") for line in text]
     return "\n".join(f"# {line}" for lines in wrapped for line in lines) + "\n"
+
+
+def _first(message: str) -> str:
+    """The first line that says something; where that only leads to the next, both."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
 def _plain(text: str) -> str:

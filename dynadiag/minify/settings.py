@@ -6,6 +6,7 @@ the line that makes it and a way to undo it in the process of a trial, so that t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,9 @@ _OURS = frozenset(
         "fallback_random",
     }
 )
+
+
+_DEFINITIONS = ("def ", "class ", "@", "async ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,9 @@ def source_of(settings: Sequence[Setting], carrier: Carrier, operators: Sequence
     for name in operators:
         carrier.operator(name)
     lines = [setting.write(carrier) for setting in settings]
-    return "\n".join([*sorted(carrier.imports), *carrier.blocks, *lines])
+    blocks = [f"\n\n{b.rstrip()}\n\n" if b.startswith(_DEFINITIONS) else b for b in carrier.blocks]
+    text = "\n".join([*sorted(carrier.imports), *blocks, *lines])
+    return re.sub(r"\n{4,}", "\n\n\n", text)
 
 
 def _config_settings(before: Snapshot) -> list[Setting]:

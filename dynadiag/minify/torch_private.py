@@ -17,16 +17,20 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.trial.torch_private import skip_in_dynamo, wrap_call_user_compiler
+from dynadiag.trial.torch_private import backend_name, skip_in_dynamo, wrap_call_user_compiler
 
 __all__ = [
     "backward_nodes",
     "config_modules",
+    "foreign_functions",
     "inductor_options",
     "innermost",
     "lowering_tables",
     "names_in_graph",
     "opdef",
+    "operators_of",
+    "registered_for",
+    "registered_name",
     "skip_in_dynamo",
     "wrap_call_user_compiler",
     "wrap_run_node",
@@ -67,6 +71,13 @@ def innermost(backend: Any) -> Any:
 
     found = innermost_backend(backend)
     return getattr(found, "compiler_fn", found)
+
+
+def registered_name(backend: Any) -> str | Callable[..., Any]:
+    """The name of a backend that torch itself registers, else the function that the program gave."""
+    name, found = backend_name(backend), innermost(backend)
+    home = getattr(found, "__module__", None) or ""
+    return name if not name.startswith("<") and home.startswith("torch.") else found
 
 
 def inductor_options(backend: Any) -> dict[str, Any]:

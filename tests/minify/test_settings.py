@@ -33,7 +33,7 @@ def test_an_option_is_found_written_and_undone(before: Snapshot) -> None:
     inductor_config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"
     name = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
     setting = _named(before)[name]
-    assert source_of([setting], Carrier(before.known)).splitlines() == [
+    assert source_of([setting], Carrier(before.known)).split("\n") == [
         "import torch._inductor.config",
         f"{name} = 'compile_error'",
     ]
