@@ -39,7 +39,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 def storage_key(tensor: torch.Tensor) -> int | None:
     """What two tensors of one storage have in common, while both live; None where there is no storage to share."""
-    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+    if tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor._is_zerotensor():
         return None
     return tensor.untyped_storage().data_ptr() or None
 

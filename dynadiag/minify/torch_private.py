@@ -157,5 +157,6 @@ def operators_of(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
     output = flat.graph.output_node()
     if isinstance(output.args[0], torch.fx.Node):
         output.args = ((output.args[0],),)
+    flat.graph.eliminate_dead_code()  # what forward-mode AD computes of tensors that hold nothing
     flat.recompile()
     return flat
