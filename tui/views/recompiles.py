@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from dynadiag.recording.records import Recompile
 from dynadiag.render.paths import place
-from dynadiag.render.recompiles import recompiles_section
+from dynadiag.render.recompiles import recompiles_sections
 from tui.location import Location
 from tui.overview import change_of
 from tui.reports import RoleStyle, lines_of
@@ -42,7 +42,9 @@ class RecompilesView(ListingView):
         pairs = zip(explanation.recompiles, explanation.advice, strict=True)
         item, advice = next(pair for pair in pairs if pair[0].index == key)
         only = replace(explanation, recompiles=(item,), advice=(advice,))
-        return lines_of(recompiles_section(only, RoleStyle(self.details.scrollable_content_region.width), True))
+        style = RoleStyle(self.details.scrollable_content_region.width)
+        given_up, others = recompiles_sections(only, style, True)
+        return lines_of([*given_up, *others])
 
     def enter(self, key: int | str) -> Location | None:
         item = next((one for one in self.session.explanation().recompiles if one.index == key), None)
