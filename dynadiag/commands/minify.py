@@ -24,6 +24,7 @@ from dynadiag.commands.bisect import add_search, options_of
 from dynadiag.commands.program import add_program, program_of
 from dynadiag.commands.progress import Progress
 from dynadiag.errors import DynadiagError
+from dynadiag.minify.issue import issue
 from dynadiag.minify.minimizer import HOOKS, Interrupted, Request, minify
 from dynadiag.minify.result import Result, result_json, result_text
 from dynadiag.trial.program import Program
@@ -37,6 +38,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
     add_search(parser)
     parser.add_argument("--budget", type=float, metavar="S", help="seconds for the reduction; then the best so far")
+    parser.add_argument("--issue", type=Path, metavar="FILE", help="also write a bug report with it, as Markdown")
     add_program(parser)
 
 
@@ -59,7 +61,10 @@ def run(args: argparse.Namespace) -> int:
             rows.finish(None, force=True)
             return _interrupted(interrupt, output, recording, progress)
     rows.finish(code, force=True)
-    _report(_written(result, output), program, args)
+    result = _written(result, output)
+    if args.issue is not None and result.text:
+        common.write_file(args.issue, issue(result).encode(), force=True)
+    _report(result, program, args)
     common.say_where(recording)
     return result.exit_code
 
@@ -67,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
 def _output(args: argparse.Namespace, program: Program) -> Path:
     """Where the repro goes: as asked for, or beside the recordings."""
     output: Path | None = args.output
+    if args.issue is not None and args.issue.exists() and not args.force:
+        raise DynadiagError(f"{args.issue} exists: give another name, or --force to overwrite it")
     if output is None:
         return common.new_recording(None, f"repro-{Path(program.target).stem}", force=False).with_suffix(".py")
     if output.exists() and not args.force:

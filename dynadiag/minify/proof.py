@@ -23,6 +23,9 @@ from dynadiag.trial.signature import Signature
 __all__ = ["prove"]
 
 
+_START = 180.0  # seconds for a fresh process with empty caches; 75 were the most seen, on a busy machine
+
+
 def prove(search: Search, output: Path, result: Result) -> Result:
     """The result with what running its text showed. The text is run from a scratch folder, not from ``output``."""
     sought = result.reduced or result.failure
@@ -33,14 +36,14 @@ def prove(search: Search, output: Path, result: Result) -> Result:
         program, trial = Program(str(file)), partial(_trial, search, result.text)
         with _fresh_runner(search, program, folder) as fresh, search.runner.on(program) as forks:
             outcome = trial("in a fresh process", Plan(), fresh.fresh)
-            proved = _shows(outcome, sought)
+            proved, printed = _shows(outcome, sought), outcome.tail
             words = [f"in a fresh process with fresh caches it {'fails the same way' if proved else _ended(outcome)}"]
             for rung in _below(result.rung) if proved else ():
                 run = fresh.fresh if rung == "uncompiled" else forks.run
                 outcome = trial(f"at {rung}", Plan(rung=rung, caches=False), run)
                 proved = proved and outcome.passed
                 words.append(f"{rung}: {'passes' if outcome.passed else _ended(outcome)}")
-    return replace(result, proved=proved, proof=tuple(words))
+    return replace(result, proved=proved, proof=tuple(words), printed=printed)
 
 
 def _below(rung: str | None) -> Iterator[str]:
@@ -52,7 +55,7 @@ def _below(rung: str | None) -> Iterator[str]:
 def _fresh_runner(search: Search, program: Program, folder: str) -> Iterator[Runner]:
     """Fresh interpreters with a cache folder of their own, under the search's limits."""
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(Path(folder, "cache"))}
-    limits = search.runner.limits
+    limits = replace(search.runner.limits, seconds=max(search.runner.limits.seconds, _START))
     with Runner(program, HOOKS, limits, fresh_caches=True, environment=environment) as runner:
         yield runner
 

@@ -35,6 +35,7 @@ from dynadiag.trial.supervise import Limits
 
 __all__ = ["Capture", "Task", "reduce_here"]
 
+_SLACK, _FACTOR = 60.0, 10.0  # of the time limit of a part of a graph; a busy machine slows a compile tenfold
 _ROOT = Path(__file__).parent.parent.parent
 
 
@@ -211,11 +212,16 @@ class _Reducer:
             shown = akin(outcome.signature, self._task.reference)
             if shown:
                 self._around = around
+                self._trials.limits = replace(self._trials.limits, seconds=self._enough(outcome.seconds))
                 return outcome
         found = outcome.signature
         text = f"fails in another way: {found.type}: {found.message[:200]}" if found else "does not fail"
         self._tell("note", text=f"{_called(module)} by itself {text}")
         return None
+
+    def _enough(self, seconds: float) -> float:
+        """A part takes no longer than the whole, but for what the failure cut short: beyond, it hangs."""
+        return min(self._task.seconds, _SLACK + _FACTOR * seconds)
 
     def _once(self, key: str, label: tuple[str, int], run: Callable[[], Outcome]) -> Outcome:
         """A trial whose outcome is asked for in full: made, or as an earlier search saw it."""
@@ -297,7 +303,7 @@ class _Reducer:
         self._tell(
             "repro",
             text=written.text,
-            missing=list(written.missing),
+            missing=[*written.missing, *([] if written.shown else self._replaced())],
             shown=written.shown,
             before=_operations(self._capture.module),
             after=_operations(module),
@@ -307,6 +313,11 @@ class _Reducer:
             stopped=self._stopped,
             signature=self._reference.to_json(),
         )
+
+    def _replaced(self) -> list[str]:
+        """Functions of torch's that the program put others in the place of: the repro does not have these."""
+        now = dict(torch_private.foreign_functions())
+        return [f"{name}, which the program replaced," for name in now if name not in self._capture.before.foreign]
 
 
 def _suspects(outcome: Outcome) -> list[list[str]]:

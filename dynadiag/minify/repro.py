@@ -14,7 +14,7 @@ import torch
 from dynadiag.minify.candidates import Surroundings
 from dynadiag.trial.signature import Signature
 
-__all__ = ["Shown", "calls", "header"]
+__all__ = ["Shown", "calls", "header", "without_paths"]
 
 _WIDTH = 100
 _LINES = 3  # of one message; the rest of it is in the recording
@@ -59,7 +59,12 @@ def _first(message: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in _PATH.sub("<path>", text))
+    return "".join(c if c.isprintable() else " " for c in without_paths(text))
+
+
+def without_paths(text: str) -> str:
+    """The text with the last part of each path only."""
+    return _PATH.sub(lambda found: found[0].rsplit("/", 1)[-1], text)
 
 
 def compiled(shown: Shown, around: Surroundings) -> str:

@@ -58,6 +58,7 @@ class Result:
     minimal: bool = False
     proved: bool = False
     proof: tuple[str, ...] = ()
+    printed: str = ""  # by the repro in a fresh process
     trials: int = 0
     cached: int = 0
     seconds: float = 0.0
@@ -110,10 +111,7 @@ def result_text(result: Result, style: Style) -> str:
     """What was written and how it is known to be the same failure, or why there is nothing."""
     lines = [_head(result, style)]
     if result.text:
-        lines.append(
-            f"  {result.nodes_before} -> {result.nodes_after} operations, {result.inputs_after} inputs with "
-            f"{result.elements_after} elements{', 1-minimal' if result.minimal else ''}"
-        )
+        lines.append(f"  {_sizes(result)}{', nothing can be left out' if result.minimal else ''}")
     marked = [("missing", f"{text} cannot be carried into the repro") for text in result.missing]
     marked += [("proof", text) for text in result.proof]
     marked += [("help", _CURES[result.verdict])] if result.verdict in _CURES else []
@@ -127,10 +125,17 @@ def result_text(result: Result, style: Style) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _sizes(result: Result) -> str:
+    inputs, elements = result.inputs_after, result.elements_after
+    left = f"{inputs} input{'' if inputs == 1 else 's'} with {elements} element{'' if elements == 1 else 's'}"
+    return f"{result.nodes_before} -> {result.nodes_after} operations; {left}"
+
+
 def _head(result: Result, style: Style) -> str:
     if result.proved:
         return (
-            style.paint("proved", "good") + f": {clean_line(str(result.repro))} fails at {result.rung} as the program"
+            style.paint("proved", "good")
+            + f": {clean_line(str(result.repro))} fails as the program does, at {result.rung}"
         )
     if result.verdict == "reduced":
         return style.paint("not proved", "error") + f": {clean_line(str(result.repro or 'no repro could be written'))}"

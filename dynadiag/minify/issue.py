@@ -1,0 +1,41 @@
+"""A repro as the text of a bug report: what it shows, the file, what it prints, where it was run."""
+
+from __future__ import annotations
+
+import platform
+
+from dynadiag import __version__
+from dynadiag.minify.repro import without_paths
+from dynadiag.minify.result import Result
+from dynadiag.render.clean import clean
+
+__all__ = ["issue"]
+
+_SHOWN = 60  # lines of what the repro prints; the end is what names the failure
+
+
+def issue(result: Result) -> str:
+    """Markdown, with no path of this machine in it."""
+    failure = result.reduced or result.failure
+    assert failure is not None
+    message = next((line for line in failure.message.splitlines() if line.strip()), failure.kind)
+    printed = "\n".join(clean(without_paths(result.printed)).splitlines()[-_SHOWN:])
+    proof = "\n".join(f"- {line}" for line in result.proof)
+    return (
+        f"# torch.compile: {failure.type}: {without_paths(message)[:120]}\n\n"
+        f"It fails at rung `{result.rung}` and passes uncompiled. The program below is reduced from one with "
+        f"{result.nodes_before} operations in the failing graph to {result.nodes_after}.\n\n"
+        f"```python\n{result.text.rstrip()}\n```\n\n"
+        f"## What it prints\n\n{_fenced(printed)}\n\n"
+        f"## What was run\n\n{proof}\n\n"
+        f"## Versions\n\n- torch {result.torch}\n- Python {platform.python_version()}, {platform.system()} "
+        f"{platform.machine()}\n- reduced with dynadiag {__version__}\n"
+    )
+
+
+def _fenced(text: str) -> str:
+    """In a fence that nothing in the text can close."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}text\n{text}\n{fence}"

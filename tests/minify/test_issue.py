@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from dynadiag.minify.issue import issue
+from dynadiag.minify.result import Result
+from dynadiag.trial.signature import Signature
+
+RESULT = Result(
+    "reduced",
+    rung="inductor",
+    failure=Signature("exception", "InductorError", "no lowering in /home/somebody/lib/x.py"),
+    text="import torch\n",
+    nodes_before=40,
+    nodes_after=1,
+    torch="2.13.0",
+    proof=("uncompiled: passes",),
+    printed='Traceback\n  File "/home/somebody/work/repro.py", line 3\n``` \x1b[31mred',
+)
+
+
+def test_a_report_names_no_folder_and_no_fence_is_closed_early() -> None:
+    text = issue(RESULT)
+    assert "/home" not in text
+    assert "\x1b" not in text
+    assert "````text" in text
+    assert "from one with 40 operations in the failing graph to 1" in text
