@@ -167,3 +167,22 @@ def test_workers_leave_the_parents_recording_alone(name: str, tmp_path: Path) ->
 def test_a_program_without_torch_is_said_to_have_none(tmp_path: Path) -> None:
     run = assert_undisturbed(Bench(tmp_path, "print('plain')"))
     assert "the program never imported torch" in " ".join(run.document["notes"])
+
+
+SAMPLES = sorted((Path(__file__).parents[2] / "samples").glob("*.py"))
+CASES = Path(__file__).parents[3] / "shared" / "cases"  # beside a developer's checkout, if anywhere
+CHOSEN = ("breaks/gb0051.py", "breaks/gb0221.py", "breaks/gb8985.py", "real/wrong_173478.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_the_samples_do_not_notice(sample: Path, tmp_path: Path) -> None:
+    assert_undisturbed(Bench(tmp_path, sample.read_text()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHOSEN)
+def test_the_cases_do_not_notice(name: str, tmp_path: Path) -> None:
+    if not (CASES / name).is_file():
+        pytest.skip("the cases are not here")
+    assert_undisturbed(Bench(tmp_path, (CASES / name).read_text()))
