@@ -118,11 +118,11 @@ def identity(found: Sequence[Reading]) -> list[str]:
     ]
 
 
-def freed(found: Sequence[Reading]) -> list[str]:
+def freed(_found: Sequence[Reading]) -> list[str]:
     return [
-        f"The object that the code was made for ({names(found)}: an optimizer, a module, ...) is gone, and each new "
-        "one is compiled anew. Make it once and use it again: start an optimizer over with `load_state_dict`, a "
-        "module with `reset_parameters` or `load_state_dict`."
+        "The object that the code was made for (an optimizer, a module, ...) is gone, and each new one is compiled "
+        "anew. Make it once and use it again: start an optimizer over with `load_state_dict`, a module with "
+        "`reset_parameters` or `load_state_dict`."
     ]
 
 

@@ -53,10 +53,10 @@ def _aside(impacts: Sequence[Impact], explanation: Explanation, style: Style) ->
 
 
 def _of_torch(impact: Impact, explanation: Explanation, style: Style) -> str:
-    """``    GB0025 torch/optim/optimizer.py:79, met 5 times from prog.py:46``."""
+    """``    GB0025 torch/optim/optimizer.py:79, 5 times from prog.py:46``."""
     root, cwd = impact.root, explanation.run.cwd
     inside = _IN_TORCH.sub("torch/", place(root.span.file, root.span.line, None, None))
-    lead = f"    {cut(clean_line(root.gb_id or 'break'), _ID)} {inside}, met {count(impact.met, 'time')}"
+    lead = f"    {cut(clean_line(root.gb_id or 'break'), _ID)} {inside}, {count(impact.met, 'time')}"
     frame = way_in(root)
     if frame is None:
         return cut(lead, style.columns)

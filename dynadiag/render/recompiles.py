@@ -3,97 +3,135 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from dynadiag.explain.changes import Change, changes, of_their_own
 from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.guards import read
-from dynadiag.explain.naming import shown
-from dynadiag.recording.records import GuardFailure, Recompile
+from dynadiag.recording.records import Recompile
+from dynadiag.render.changes import in_words, sizes_at
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place
 from dynadiag.render.pieces import fact, help_, lead_of, where
 from dynadiag.render.snippet import source_lines
 from dynadiag.render.style import Style
 from dynadiag.render.words import count, some
-from dynadiag.render.wrap import cut, hanging, width
+from dynadiag.render.wrap import cut, end_cut, width
 
-__all__ = ["FIRST", "recompiles_section"]
+__all__ = ["FIRST", "recompiles_sections"]
 
 FIRST = 10  # recompiles that a report shows without --all
 _GUARDS = 8  # failing guards of one recompile that are shown without --all
-_CONDITIONS = ("shape", "alias", "membership")  # kinds of guard that say more than the values do
-_VALUE = 32  # columns of a value in the table
+_ID = 32  # columns of a compile id
 
 
-def recompiles_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
-    """Each recompile with its failing guards and what to do about it; advice already given is not repeated."""
-    pairs = list(zip(explanation.recompiles, explanation.advice, strict=True))
-    shown_ = pairs if all_ else pairs[:FIRST]
-    lines: list[str] = []
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A recompile, and the later ones of the same function for the same reason."""
+
+    first: Recompile
+    changes: tuple[Change, ...]
+    advice: tuple[str, ...]
+    later: tuple[tuple[Recompile, tuple[Change, ...]], ...] = ()
+
+
+def recompiles_sections(explanation: Explanation, style: Style, all_: bool) -> tuple[list[str], list[str]]:
+    """The recompiles that torch gave up on, and the others, with their failing guards and what to do about it.
+
+    Advice already given is not repeated.
+    """
     given: dict[str, str] = {}
-    for item, advice in shown_:
-        lines += _recompile(item, explanation, style, all_)
-        lines += [*_advice(item, advice, given, style), ""]
-    hidden = len(pairs) - len(shown_)
+    groups = _groups(explanation, all_)
+    worst = [group for group in groups if group.first.limit_reached]
+    others = [group for group in groups if not group.first.limit_reached]
+    return tuple(_section(each, explanation, style, all_, given) for each in (worst, others))  # type: ignore[return-value]
+
+
+def _section(
+    groups: Sequence[_Group], explanation: Explanation, style: Style, all_: bool, given: dict[str, str]
+) -> list[str]:
+    shown = groups if all_ else groups[:FIRST]
+    lines: list[str] = []
+    for group in shown:
+        lines += [*_recompile(group, explanation, style, all_), *_advice(group, given, style), ""]
+    hidden = sum(1 + len(group.later) for group in groups[len(shown) :])
     if hidden:
         lines += [style.paint(f"... and {count(hidden, 'more recompile')}; --all shows them", "dim"), ""]
     return lines
 
 
-def _advice(item: Recompile, advice: Sequence[str], given: dict[str, str], style: Style) -> list[str]:
-    lines = [line for text in advice if text not in given for line in help_(text, style)]
-    again = sorted({given[text] for text in advice if text in given})
-    for text in advice:
-        given.setdefault(text, f"{item.compile_id} of {item.function}")
+def _groups(explanation: Explanation, all_: bool) -> list[_Group]:
+    """The recompiles in order; those of one function for one and the same change together, unless all are asked for."""
+    found: dict[tuple[object, ...], _Group] = {}
+    for item, advice in zip(explanation.recompiles, explanation.advice, strict=True):
+        own = changes(item.reasons if all_ else of_their_own(item.reasons))
+        what = frozenset((change.reading.kind, change.source, change.file, change.line) for change in own)
+        alike = (item.file, item.line, item.function, item.limit_reached, advice, what)
+        key = alike if len(own) == 1 and not all_ else (item.index, len(found))
+        before = found.get(key)
+        if before is None:
+            found[key] = _Group(item, own, advice)
+        else:
+            found[key] = _Group(before.first, before.changes, advice, (*before.later, (item, own)))
+    return list(found.values())
+
+
+def _advice(group: _Group, given: dict[str, str], style: Style) -> list[str]:
+    lines = [line for text in group.advice if text not in given for line in help_(text, style)]
+    again = sorted({given[text] for text in group.advice if text in given})
+    for text in group.advice:
+        given.setdefault(text, f"{group.first.compile_id} of {group.first.function}")
     return [*lines, *(line for before in again for line in help_(f"as for recompile {before}", style))]
 
 
-def _recompile(item: Recompile, explanation: Explanation, style: Style, all_: bool) -> list[str]:
-    label = f"recompile[{cut(clean_line(item.compile_id), _VALUE)}]"
+def _recompile(group: _Group, explanation: Explanation, style: Style, all_: bool) -> list[str]:
+    item = group.first
+    word, role = ("gave up", "error") if item.limit_reached else ("recompile", "recompile")
+    label = f"{word}[{cut(clean_line(item.compile_id), _ID)}]"
     name = cut(clean_line(item.function), style.columns - width(label) - 2)
     lines = [
-        style.paint(label, "recompile") + style.paint(f": {name}", "strong"),
+        style.paint(label, role) + style.paint(f": {name}", "strong"),
         where(place(item.file, item.line, None, explanation.run.cwd), style),
     ]
-    changes = _changes(item.reasons)
-    kept = changes if all_ else changes[:_GUARDS]
-    for at, texts in _by_place(kept).items():
+    kept = group.changes if all_ else _first_of_each(group.changes)[:_GUARDS]
+    for at, texts in _by_place(kept, item, explanation).items():
         lines += [line for text in texts for line in fact("guard", text, style)]
         lines += _line(*at, explanation, style)
-    if len(kept) < len(changes):
-        lines += fact("and", f"{count(len(changes) - len(kept), 'more failing guard')}; --all shows them", style)
-    return lines
+    if len(kept) < len(group.changes):
+        lines += fact("and", f"{count(len(group.changes) - len(kept), 'more failing guard')}; --all shows them", style)
+    return [*lines, *_later(group, style)]
 
 
-def _changes(reasons: Sequence[GuardFailure]) -> list[tuple[str, tuple[str | None, int | None]]]:
-    """Each change with its place, said once with all the cached entries that it kept from being used."""
-    against: dict[tuple[str, tuple[str | None, int | None]], list[str]] = {}
-    for reason in reasons:
-        against.setdefault((_change(reason), (reason.file, reason.line)), []).append(reason.against)
-    return [(f"{text} (guard of {some(ids)})", at) for (text, at), ids in against.items()]
+def _first_of_each(each: Sequence[Change]) -> list[Change]:
+    """The changes, of conditions on the same sizes only the first: it is the one that torch went by."""
+    met: set[tuple[str, ...]] = set()
+    kept = []
+    for change in each:
+        sizes = sizes_at(change)
+        if not sizes or sizes not in met:
+            kept.append(change)
+        met.add(sizes)
+    return kept
 
 
 def _by_place(
-    changes: Sequence[tuple[str, tuple[str | None, int | None]]],
+    each: Sequence[Change], item: Recompile, explanation: Explanation
 ) -> dict[tuple[str | None, int | None], list[str]]:
     places: dict[tuple[str | None, int | None], list[str]] = {}
-    for text, at in changes:
-        places.setdefault(at, []).append(text)
+    for change in each:
+        text = in_words(change, item.compile_id, explanation.symbols)
+        places.setdefault((change.file, change.line), []).append(text)
     return places
 
 
-def _change(reason: GuardFailure) -> str:
-    """What changed from what to what where that is known, the guard's own text where not."""
-    kind, source, was, now = read(reason).kind, shown(reason.source), _value(reason.was), _value(reason.now)
-    if (kind in _CONDITIONS and reason.guard) or (reason.was and reason.was == reason.guard):
-        held = f"`{shown(reason.guard)}` does not hold"
-        return f"{held}: {source} is now {now}" if kind == "shape" and reason.now else held
-    if kind == "identity" and (reason.was or "another object").startswith("another object"):
-        return f"{source} is another object than before" + (f", now {now}" if reason.now else "")
-    if reason.was is None and reason.now is None:
-        return reason.guard or "a guard of unknown text"
-    if reason.now is None:
-        return f"{source} is no longer {was}"
-    return f"{source} was {was}, now {now}" if reason.was is not None else f"{source} is now {now}"
+def _later(group: _Group, style: Style) -> list[str]:
+    """The further recompiles of the same kind, and the values that they were for."""
+    if not group.later:
+        return []
+    text = f"in {some([item.compile_id for item, _ in group.later])}, for the same reason"
+    values = [own[0].now for _, own in group.later if own[0].now is not None]
+    if len(set(values)) > 1:
+        text += f" (then {some(values)})"
+    return fact("again", f"{text}; --all shows them", style)
 
 
 def _line(file: str | None, number: int | None, explanation: Explanation, style: Style) -> list[str]:
@@ -106,13 +144,4 @@ def _line(file: str | None, number: int | None, explanation: Explanation, style:
     lead = " " * len(lead_of("guard"))
     room = style.columns - width(lead)
     lines = [f"{lead}{fit(f'at {at}', room)}"]
-    return [*lines, f"{lead}{style.paint(_end(code, room), 'dim')}"] if code else lines
-
-
-def _end(code: str, room: int) -> str:
-    """A line of code cut at its end."""
-    return code if width(code) <= room else hanging("", code, room - 1)[0] + "…"
-
-
-def _value(text: str | None) -> str:
-    return cut(clean_line(text or ""), _VALUE)
+    return [*lines, f"{lead}{style.paint(end_cut(code, room), 'dim')}"] if code else lines

@@ -8,7 +8,7 @@ import shlex
 from dynadiag.explain.explanation import Explanation
 from dynadiag.render.breaks import breaks_section
 from dynadiag.render.clean import clean_line
-from dynadiag.render.recompiles import recompiles_section
+from dynadiag.render.recompiles import recompiles_sections
 from dynadiag.render.skipped import skipped_section
 from dynadiag.render.style import Style
 from dynadiag.render.summary import summary_section
@@ -28,11 +28,13 @@ def explanation_text(
     Nothing in it comes from the recording uncleaned; the escape codes are those of `style` alone.
     """
     style = style or Style()
+    given_up, recompiles = recompiles_sections(explanation, style, all_)
     lines = [
         *summary_section(explanation, style),
         "",
+        *given_up,
         *breaks_section(explanation, style, all_),
-        *recompiles_section(explanation, style, all_),
+        *recompiles,
         *skipped_section(explanation, style, all_),
         *_next(explanation, recording, style),
     ]

@@ -7,7 +7,7 @@ import unicodedata
 
 from dynadiag.render.clean import clean_line
 
-__all__ = ["char_width", "cut", "hanging", "width", "wrap"]
+__all__ = ["char_width", "cut", "end_cut", "hanging", "width", "wrap"]
 
 _ELLIPSIS = "…"
 _PIECE = re.compile(r"(?:`[^`]*`|[^ ])+")
@@ -40,6 +40,15 @@ def cut(text: str, columns: int) -> str:
     left = _fitting(text, (columns - 1) // 2 + (columns - 1) % 2)
     right = _fitting(text[::-1], (columns - 1) // 2)[::-1]
     return f"{left}{_ELLIPSIS}{right}"
+
+
+def end_cut(text: str, columns: int) -> str:
+    """The text in at most `columns`, its end replaced by an ellipsis: of code the beginning tells most.
+
+    >>> end_cut("return self.last(x)", 12)
+    'return self…'
+    """
+    return text if width(text) <= columns else _fitting(text, columns - 1) + _ELLIPSIS
 
 
 def wrap(text: str, columns: int) -> list[str]:

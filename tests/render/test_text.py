@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dynadiag.explain import explain
 from dynadiag.explain.registry import telling
-from dynadiag.recording.records import Frame, Span
+from dynadiag.recording.records import Frame, GuardFailure, Span, Symbol
 from dynadiag.render import Style, explanation_text
 from dynadiag.render.wrap import width
 from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
@@ -65,16 +65,73 @@ def test_a_recompile_names_what_changed_where_and_what_to_do() -> None:
 
 
 def test_advice_is_given_once() -> None:
-    twice = FakeRecording(recompile_records=tuple(a_recompile("m == 'a'", compile_id=f"0/{i}") for i in (1, 2)))
-    text = explanation_text(explain(twice))
+    each = tuple(a_recompile("m == 'a'", compile_id=f"{i}/1", function=f"f{i}") for i in (0, 2))
+    text = explanation_text(explain(FakeRecording(recompile_records=each)))
     assert text.count("is a constant of the code") == 1
-    assert "help: as for recompile 0/1 of forward" in text
+    assert "help: as for recompile 0/1 of f0" in text
 
 
 def test_a_change_seen_from_several_entries_is_said_once() -> None:
     failures = tuple(a_failure("rank", source="L['x'].dim()", was="1", now="2", against=f"0/{i}") for i in (0, 1))
     text = explanation_text(explain(FakeRecording(recompile_records=(a_recompile(reasons=failures),))))
     assert "guard: x.dim() was 1, now 2 (guard of 0/0, 0/1)" in text
+
+
+def sized(was: int, now: int, against: str) -> tuple[GuardFailure, GuardFailure]:
+    """A length that changed, and the stride that changed with it."""
+    length = a_failure("g", source="L['x'].size()[1]", was=str(was), now=str(now), against=against)
+    stride = a_failure("g", source="L['x'].stride()[0]", was=str(was * 16), now=str(now * 16), against=against)
+    return length, stride
+
+
+def test_one_size_is_one_line_whatever_the_number_of_entries_it_failed() -> None:
+    reasons = tuple(failure for was, i in ((89, 3), (55, 2), (34, 1)) for failure in sized(was, 144, f"0/{i}"))
+    made = explain(FakeRecording(recompile_records=(a_recompile(reasons=reasons),)))
+    text = explanation_text(made)
+    assert "= guard: x.size()[1] was 89, 55, 34, now 144 (guard of 0/3, 0/2, 0/1)\n" in text
+    assert "stride" not in text
+    assert "x.stride()[0] was 1424, 880, 544, now 2304" in explanation_text(made, all_=True)
+
+
+def test_the_symbol_that_a_size_became_is_named() -> None:
+    symbol = Symbol("0/1", "s77", "83", "L['x'].size()[1]", "created", None, ())
+    other = Symbol("0/2", "s1", "83", "L['x'].size()[1]", "created", None, ())
+    recompiles = (a_recompile(reasons=sized(82, 83, "0/0")),)
+    text = explanation_text(explain(FakeRecording(recompile_records=recompiles, symbol_records=(other, symbol))))
+    assert "= guard: x.size()[1] was 82, now 83, then a symbol, s77 (guard of 0/0)\n" in text
+
+
+def test_recompiles_of_one_function_for_one_change_are_told_together() -> None:
+    recompiles = tuple(a_recompile(index=i, compile_id=f"0/{i}", reasons=sized(i, i + 1, "0/0")) for i in range(2, 6))
+    made = explain(FakeRecording(recompile_records=recompiles))
+    text = explanation_text(made)
+    assert re.findall(r"recompile\[(.*)\]", text) == ["0/2"]
+    assert "= again: in 0/3, 0/4, 0/5, for the same reason (then 4, 5, 6);" in text
+    assert re.findall(r"recompile\[(.*)\]", explanation_text(made, all_=True)) == ["0/2", "0/3", "0/4", "0/5"]
+
+
+def test_what_torch_gave_up_stands_first_and_is_not_called_a_recompile() -> None:
+    last = a_recompile("n == 3", compile_id="1/8", limit_reached=True, function="static")
+    made = explain(FakeRecording(break_records=(a_break(),), recompile_records=(a_recompile("n == 3"), last)))
+    text = explanation_text(made)
+    assert text.index("gave up[1/8]: static") < text.index("break[GB0170]") < text.index("recompile[0/1]: forward")
+    assert "recompile[1/8]" not in text
+
+
+def test_of_conditions_on_the_same_sizes_the_first_is_shown() -> None:
+    texts = [f"(L['x'].size()[1] // {n}) == 4" for n in (2, 3, 4)]
+    reasons = tuple(a_failure(text, source="L['x'].size()[1]", was=text, now="8") for text in texts)
+    made = explain(FakeRecording(recompile_records=(a_recompile(reasons=reasons),)))
+    text = explanation_text(made)
+    assert "= guard: `(x.size()[1] // 2) == 4` does not hold: x.size()[1] is now 8" in text
+    assert "= and: 2 more failing guards; --all shows them" in text
+    assert "// 3)" in explanation_text(made, all_=True)
+
+
+def test_an_object_that_is_gone_is_said_to_be() -> None:
+    gone = tuple(a_failure("g", source="L['self']", was="alive", now="deallocated", against=f"3/{i}") for i in range(2))
+    text = explanation_text(explain(FakeRecording(recompile_records=(a_recompile(reasons=gone),))))
+    assert "= guard: self of 3/0, 3/1 was freed\n" in text
 
 
 @pytest.mark.parametrize(
@@ -95,7 +152,7 @@ def test_a_guard_is_put_in_words(failure: object, shown: str) -> None:
 
 def test_long_lists_are_cut_and_the_flag_is_named() -> None:
     breaks = tuple(a_break(i, span=Span(FILE, i + 1, 0, i + 1, 3)) for i in range(14))
-    recompiles = tuple(a_recompile("n == 3", compile_id=f"0/{i}") for i in range(13))
+    recompiles = tuple(a_recompile("n == 3", compile_id=f"{i}/1", function=f"f{i}") for i in range(13))
     made = explain(FakeRecording(break_records=breaks, recompile_records=recompiles))
     short, long = explanation_text(made), explanation_text(made, all_=True)
     assert "... and 4 more graph breaks; --all shows them" in short
@@ -127,7 +184,7 @@ def test_what_torch_breaks_in_its_own_code_is_a_line_at_the_end() -> None:
     made = explain(FakeRecording(break_records=breaks, graph_records=(a_graph(),), sources={FILE: SOURCE}))
     text = explanation_text(made)
     assert text.index("break[GB0170]") < text.index("1 break in torch's own code ended no graph: nothing to do\n")
-    assert "\n    GB0025 torch/optim/optimizer.py:79, met 1 time from prog.py:3\n" in text
+    assert "\n    GB0025 torch/optim/optimizer.py:79, 1 time from prog.py:3\n" in text
     assert "break[GB0025]" not in text
     assert "break[GB0025]" in explanation_text(made, all_=True)
 

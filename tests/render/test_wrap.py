@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.render.clean import clean_line
-from dynadiag.render.wrap import cut, hanging, width, wrap
+from dynadiag.render.wrap import cut, end_cut, hanging, width, wrap
 
 
 @given(st.text(max_size=300), st.integers(5, 60))
@@ -22,6 +22,13 @@ def test_cut_fits_and_keeps_both_ends(text: str, columns: int) -> None:
     made = cut(text, columns)
     assert width(made) <= columns
     assert made == text or "…" in made
+
+
+@given(st.text(max_size=100), st.integers(1, 40))
+def test_a_cut_end_fits_and_keeps_the_beginning(text: str, columns: int) -> None:
+    made = end_cut(text, columns)
+    assert width(made) <= columns
+    assert made == text or (made.endswith("…") and text.startswith(made[:-1]))
 
 
 def test_code_in_backquotes_stays_whole_where_it_fits() -> None:
