@@ -133,10 +133,8 @@ def _sizes(result: Result) -> str:
 
 def _head(result: Result, style: Style) -> str:
     if result.proved:
-        return (
-            style.paint("proved", "good")
-            + f": {clean_line(str(result.repro))} fails as the program does, at {result.rung}"
-        )
+        where = f"{clean_line(str(result.repro))} fails as the program does, at {result.rung}"
+        return f"{style.paint('proved', 'good')}: {where}"
     if result.verdict == "reduced":
         return style.paint("not proved", "error") + f": {clean_line(str(result.repro or 'no repro could be written'))}"
     return style.paint(_HEADS[result.verdict], "error")

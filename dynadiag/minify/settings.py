@@ -124,20 +124,22 @@ def _config_setting(module: Any, key: str, old: Any, value: Any) -> Setting:
 
 def _table_settings(before: Snapshot) -> list[Setting]:
     return [
-        _table_setting(name, table, key, before.tables[name].get(key), table[key])
+        _table_setting(name, table, key, before.tables[name].get(key), table.get(key))
         for name, table in torch_private.lowering_tables()
         if name in before.tables
-        for key in table
-        if table[key] is not before.tables[name].get(key)
+        for key in {**before.tables[name], **table}
+        if table.get(key) is not before.tables[name].get(key)
     ]
 
 
 def _table_setting(name: str, table: dict[Any, Any], key: Any, old: Any, new: Any) -> Setting:
-    place = f"{name}[{Carrier().expression(key)}]"
+    """An entry that was put in, replaced, or taken out (``new`` is None)."""
+    entry = Carrier().expression(key)
+    place = f"{name}[{entry}]"
 
     def write(carrier: Carrier) -> str:
         carrier.require(name.partition("[")[0].rpartition(".")[0])
-        return f"{place} = {carrier.expression(new)}"
+        return f"{place} = {carrier.expression(new)}" if new is not None else f"{name}.pop({entry})"
 
     def undo() -> None:
         if old is None:

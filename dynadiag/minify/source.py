@@ -23,6 +23,7 @@ from dynadiag.minify import torch_private
 
 __all__ = ["CannotCarryError", "Carrier"]
 
+_WITH_TORCH = ("torch", "functorch", "triton", "numpy", "sympy")
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -196,7 +197,9 @@ def _held_as(value: Any) -> str | None:
 def _is_shared(module: str) -> bool:
     """Whether everybody who has torch has this module."""
     top = module.partition(".")[0]
-    return top in ("torch", "triton", "numpy") or (top in sys.stdlib_module_names and top != "__main__")
+    return top in ("torch", "functorch", "triton", "numpy", "sympy") or (
+        top in sys.stdlib_module_names and top != "__main__"
+    )
 
 
 def _named(value: Any) -> str:

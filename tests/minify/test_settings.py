@@ -67,3 +67,15 @@ def test_a_replaced_lowering_comes_with_the_one_that_it_calls(before: Snapshot) 
 def test_the_number_of_threads_belongs_to_a_crash() -> None:
     names = [setting.name for setting in changed(Snapshot(), 2)]
     assert "torch.set_num_threads(2)" in names
+
+
+def test_a_decomposition_that_was_taken_out_is_a_setting(before: Snapshot) -> None:
+    from torch._inductor.decomposition import decompositions
+
+    operator = torch.ops.aten.sigmoid_backward.default
+    original = decompositions.pop(operator)
+    setting = _named(before)["torch._inductor.decomposition.decompositions[torch.ops.aten.sigmoid_backward.default]"]
+    line = "torch._inductor.decomposition.decompositions.pop(torch.ops.aten.sigmoid_backward.default)"
+    assert source_of([setting], Carrier(before.known)).splitlines()[-1] == line
+    setting.undo()
+    assert decompositions[operator] is original
