@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         except KeyboardInterrupt as interrupt:
             rows.finish(None, force=True)
-            return _interrupted(interrupt, output, recording, progress)
+            return _interrupted(interrupt, output, recording, progress, args)
     rows.finish(code, force=True)
     result = _written(result, output)
     if args.issue is not None and result.text:
@@ -96,11 +96,16 @@ def _written(result: Result, output: Path) -> Result:
     return replace(result, repro=str(output))
 
 
-def _interrupted(interrupt: KeyboardInterrupt, output: Path, recording: Path, progress: Progress) -> int:
-    if isinstance(interrupt, Interrupted) and interrupt.result.text:
-        _written(interrupt.result, output)
-        size = interrupt.result.nodes_after
-        progress.say(f"interrupted: the best so far, {size} operations, not proved, is in {output}")
+def _interrupted(
+    interrupt: KeyboardInterrupt, output: Path, recording: Path, progress: Progress, args: argparse.Namespace
+) -> int:
+    if isinstance(interrupt, Interrupted):
+        result = _written(interrupt.result, output)
+        common.write_json(args.json, result_json(result, str(args.target)))
+        if result.text:
+            progress.say(
+                f"interrupted: the best so far, {result.nodes_after} operations, is in {output}; it is not proved"
+            )
     progress.say(f"go on with --resume {recording}")
     return 130
 

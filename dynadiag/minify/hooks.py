@@ -22,6 +22,7 @@ from dynadiag.minify.settings import Snapshot
 from dynadiag.minify.signs import CALLS, COMPARED_CALLS, ORIGINS
 from dynadiag.trial import torch_private as trial_private
 from dynadiag.trial.accuracy import compared_call
+from dynadiag.trial.failure import of_exception
 from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["install"]
@@ -134,7 +135,7 @@ def _watched() -> bool:
 
 
 class _Told:
-    """Tells the begin, and the end where nothing was raised."""
+    """Tells the begin, and the end, or what was raised instead."""
 
     def __init__(self, phase: str, number: int, call: int) -> None:
         self._text = f"{phase} {number} {call}"
@@ -142,14 +143,14 @@ class _Told:
     def __enter__(self) -> None:
         self._send("begin")
 
-    def __exit__(self, kind: Any = None, *_: Any) -> None:
-        if kind is None:
-            self._send("end")
+    def __exit__(self, kind: Any = None, error: Any = None, *_: Any) -> None:
+        self._send("end" if kind is None else "raise", error)
 
-    def _send(self, mark: str) -> None:
+    def _send(self, mark: str, error: BaseException | None = None) -> None:
         if _watched() and _state.told < _TOLD:
             _state.told += 1
-            TRIAL.send("point", group=CALLS, key=f"{mark} {self._text}", name=self._text)
+            cause = of_exception(error, None).cause if error is not None else None
+            TRIAL.send("point", group=CALLS, key=f"{mark} {self._text}", name=self._text, target=cause)
 
 
 _told = _Told

@@ -90,7 +90,8 @@ class _Minimizer:
             return replace(base, verdict="dynamo")
         place = self._place(rung)
         if place is None:
-            return replace(base, verdict="no_call")
+            own = failure is not None and failure.kind in _OWN
+            return replace(base, verdict="no_difference" if own else "no_call")
         if place.accuracy:
             base = replace(base, failure=place.signature)
         return self._reduced(base, place, located)
@@ -111,6 +112,7 @@ class _Minimizer:
             self.search.announce("no compiled graph fails by itself: looking for the one whose results are wrong")
         self.search.reference = None  # what is looked for is another failure than the one that the program told
         outcome = self.search.trial(self._plan(rung, COMPARED_CALLS), "which graph is wrong")
+        self.notes += outcome.notes
         found = _unfinished(outcome)
         if found is None or outcome.signature is None:
             return None
@@ -179,17 +181,22 @@ class _Minimizer:
 
 
 def _unfinished(outcome: Outcome) -> tuple[int, int, str] | None:
-    """(graph, call, phase) of the last begin without an end."""
+    """(graph, call, phase) of the last begin without an end: where it crashed, or raised what ended the program."""
+    cause = outcome.signature.cause if outcome.signature is not None else None
     open_: list[str] = []
+    raised: str | None = None
     for point in outcome.points:
         mark, _, name = point.key.partition(" ")
         if mark == "begin":
             open_.append(name)
         elif name in open_:
             open_.remove(name)
-    if not open_:
+        if mark == "raise" and point.target == cause:
+            raised = name
+    found = open_[-1] if open_ else raised
+    if found is None:
         return None
-    phase, graph, call = open_[-1].split()
+    phase, graph, call = found.split()
     return int(graph), int(call), phase
 
 

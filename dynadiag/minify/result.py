@@ -20,6 +20,7 @@ EXIT_CODES = {
     "flaky": 5,
     "reduced": 6,  # 0 where it is proved
     "no_call": 6,
+    "no_difference": 6,
     "not_shown": 6,
     "dynamo": 7,
 }
@@ -27,6 +28,7 @@ _HEADS = {
     "passes": "it does not fail",
     "fails_uncompiled": "it fails without torch.compile too",
     "flaky": "it fails, but not every time",
+    "no_difference": "the program's own comparison fails, but no compiled graph differs beyond rounding",
     "no_call": "no call of a compiled graph could be found that fails by itself",
     "not_shown": "the failing graph does not fail outside the program",
     "dynamo": "it fails in Dynamo, before there is a graph that could be reduced",
