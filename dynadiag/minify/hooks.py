@@ -17,9 +17,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dynadiag.minify import torch_private
-from dynadiag.minify.reducer import Capture, Task, reduce_here
+from dynadiag.minify.reducer import reduce_here
 from dynadiag.minify.settings import Snapshot
 from dynadiag.minify.signs import CALLS, COMPARED_CALLS, ORIGINS
+from dynadiag.minify.task import Capture, Task
 from dynadiag.trial import torch_private as trial_private
 from dynadiag.trial.accuracy import compared_call
 from dynadiag.trial.failure import of_exception

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from dynadiag.trial.signature import Signature, normalise
 
-__all__ = ["akin", "same"]
+__all__ = ["akin", "same", "shows"]
 
 _DIFFERENCES = ("differs in", "uncompiled raises", "share memory", "strides", "shape", "dtype", "outputs instead")
+
+
+def shows(found: Signature | None, sought: Signature) -> bool:
+    """Whether a program of ours fails as it should: of a wrong result it says so by an assertion."""
+    if _kind(sought) == "wrong_result":
+        return found is not None and found.cause == "AssertionError"
+    return akin(found, sought)
 
 
 def same(found: Signature | None, sought: Signature) -> bool:

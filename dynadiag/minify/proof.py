@@ -12,13 +12,12 @@ from pathlib import Path
 
 from dynadiag.bisect.bisector import HOOKS
 from dynadiag.bisect.search import Search
-from dynadiag.minify.likeness import akin
+from dynadiag.minify.likeness import shows
 from dynadiag.minify.result import Result
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
-from dynadiag.trial.signature import Signature
 
 __all__ = ["prove"]
 
@@ -36,7 +35,7 @@ def prove(search: Search, output: Path, result: Result) -> Result:
         program, trial = Program(str(file)), partial(_trial, search, result.text)
         with _fresh_runner(search, program, folder) as fresh, search.runner.on(program) as forks:
             outcome = trial("in a fresh process", Plan(), fresh.fresh)
-            proved, printed = _shows(outcome, sought), outcome.tail
+            proved, printed = shows(outcome.signature, sought), outcome.tail
             words = [f"in a fresh process with fresh caches it {'fails the same way' if proved else _ended(outcome)}"]
             for rung in _below(result.rung) if proved else ():
                 run = fresh.fresh if rung == "uncompiled" else forks.run
@@ -69,12 +68,6 @@ def _trial(search: Search, text: str, label: str, plan: Plan, run: Callable[[Pla
     search.rows.add(key, outcome, status)
     search.tell(search.rows.count, f"the repro {label}", status, outcome.seconds)
     return outcome
-
-
-def _shows(outcome: Outcome, sought: Signature) -> bool:
-    if sought.kind in ("wrong_result", "nan"):
-        return outcome.signature is not None and outcome.signature.cause == "AssertionError"
-    return akin(outcome.signature, sought)
 
 
 def _ended(outcome: Outcome) -> str:

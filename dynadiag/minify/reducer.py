@@ -10,7 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +22,11 @@ from torch.fx import GraphModule
 from dynadiag.bisect.rows import outcome_from_json
 from dynadiag.minify import torch_private
 from dynadiag.minify.candidates import Surroundings, Trials
-from dynadiag.minify.likeness import akin, same
+from dynadiag.minify.likeness import akin, same, shows
 from dynadiag.minify.raising import reduce_raising
-from dynadiag.minify.settings import Snapshot, changed
+from dynadiag.minify.settings import changed
 from dynadiag.minify.signs import ORIGINS
+from dynadiag.minify.task import Capture, Task
 from dynadiag.minify.writing import Given, Written, write
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -33,50 +34,13 @@ from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["Capture", "Task", "reduce_here"]
+__all__ = ["reduce_here"]
 
 _SLACK, _FACTOR = 60.0, 10.0  # of the time limit of a part of a graph; a busy machine slows a compile tenfold
 _ROOT = Path(__file__).parent.parent.parent
 
 
-@dataclass(slots=True)
-class Task:
-    """What is to be reduced: one call of one graph, as the search above found it. ``memo`` is a file of answers."""
-
-    graph: int
-    call: int
-    phase: str  # "compile" | "run" | "backward"
-    rung: str
-    accuracy: bool
-    threads: int
-    seconds: float  # of one trial
-    memory: int
-    reference: Signature
-    tolerance: tuple[float, float] | None = None
-    budget: float | None = None
-    repeat: int = 1
-    memo: str | None = None
-    threads_asked: bool = False  # by the program itself
-    set_threads: Callable[[int], None] = field(default=torch.set_num_threads, repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        data = {name: getattr(self, name) for name in self.__slots__ if name != "set_threads"}
-        return {**data, "reference": self.reference.to_json()}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Task:
-        tolerance = tuple(data["tolerance"]) if data["tolerance"] else None
-        return cls(**{**data, "reference": Signature.from_json(data["reference"]), "tolerance": tolerance})
-
-
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """A graph as Dynamo handed it over, with the inputs of the failing call."""
-
-    module: GraphModule
-    inputs: tuple[Any, ...]
-    backend: Any  # the program's own
-    before: Snapshot
+Likeness = Callable[[Signature | None, Signature], bool]
 
 
 def reduce_here(capture: Capture, task: Task) -> NoReturn:
@@ -208,6 +172,7 @@ class _Reducer:
                 f"whole {dynamic} {self._canonical(module, inputs)}",
                 ("whole", _operations(module)),
                 partial(self._trials.graph, module, inputs, around),
+                akin,
             )
             shown = akin(outcome.signature, self._task.reference)
             if shown:
@@ -223,19 +188,19 @@ class _Reducer:
         """A part takes no longer than the whole, but for what the failure cut short: beyond, it hangs."""
         return min(self._task.seconds, _SLACK + _FACTOR * seconds)
 
-    def _once(self, key: str, label: tuple[str, int], run: Callable[[], Outcome]) -> Outcome:
+    def _once(self, key: str, label: tuple[str, int], run: Callable[[], Outcome], shown: Likeness) -> Outcome:
         """A trial whose outcome is asked for in full: made, or as an earlier search saw it."""
         if key in self._known:
             return outcome_from_json(json.dumps(self._known[key]))
         outcome = run()
-        self._row(key, *label, outcome, akin(outcome.signature, self._task.reference))
+        self._row(key, *label, outcome, shown(outcome.signature, self._task.reference))
         return outcome
 
     def _text(self, source: str, rung: str | None) -> Outcome:
         """A trial of the text of a repro."""
         digest = hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
         label = (f"text {rung or 'as written'}", source.count("\n"))
-        return self._once(f"text {rung} {digest}", label, partial(self._trials.text, source, rung))
+        return self._once(f"text {rung} {digest}", label, partial(self._trials.text, source, rung), shows)
 
     def _search(self, module: GraphModule, inputs: list[Any], whole: Outcome) -> tuple[GraphModule, list[Any], bool]:
         reduction = self._minifier.reduce_graph(

@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 
 from dynadiag.bisect import torch_private
 from dynadiag.minify.candidates import Surroundings, Trials
-from dynadiag.minify.likeness import akin
+from dynadiag.minify.likeness import shows
 from dynadiag.minify.repro import Shown, calls, header
 from dynadiag.minify.settings import Snapshot, source_of
 from dynadiag.minify.source import CannotCarryError, Carrier
@@ -132,9 +132,4 @@ def _imports_first(text: str) -> str:
 
 
 def _fails_as_it_should(given: Given, text: str) -> bool:
-    found = given.attempt(text, None).signature
-    if given.signature.kind in ("wrong_result", "nan"):
-        failed = found is not None and found.cause == "AssertionError"
-    else:
-        failed = akin(found, given.signature)
-    return failed and given.attempt(text, "uncompiled").passed
+    return shows(given.attempt(text, None).signature, given.signature) and given.attempt(text, "uncompiled").passed

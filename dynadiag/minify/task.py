@@ -1,0 +1,55 @@
+"""What a process of the program is told to reduce, and what it catches of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dynadiag.minify.settings import Snapshot
+from dynadiag.trial.signature import Signature
+
+__all__ = ["Capture", "Task"]
+
+
+@dataclass(slots=True)
+class Task:
+    """What is to be reduced: one call of one graph, as the search above found it. ``memo`` is a file of answers."""
+
+    graph: int
+    call: int
+    phase: str  # "compile" | "run" | "backward"
+    rung: str
+    accuracy: bool
+    threads: int
+    seconds: float  # of one trial
+    memory: int
+    reference: Signature
+    tolerance: tuple[float, float] | None = None
+    budget: float | None = None
+    repeat: int = 1
+    memo: str | None = None
+    threads_asked: bool = False  # by the program itself
+    set_threads: Callable[[int], None] = field(default=torch.set_num_threads, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        data = {name: getattr(self, name) for name in self.__slots__ if name != "set_threads"}
+        return {**data, "reference": self.reference.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Task:
+        tolerance = tuple(data["tolerance"]) if data["tolerance"] else None
+        return cls(**{**data, "reference": Signature.from_json(data["reference"]), "tolerance": tolerance})
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A graph as Dynamo handed it over, with the inputs of the failing call."""
+
+    module: GraphModule
+    inputs: tuple[Any, ...]
+    backend: Any  # the program's own
+    before: Snapshot
