@@ -46,9 +46,9 @@ class Run:
 
     @property
     def complaint(self) -> str:
-        """The traceback on stderr, without what torch logs beside it."""
+        """The traceback on stderr, without what torch logs beside it, and without addresses."""
         start = self.err.find("Traceback (most recent call last)")
-        text = self.err[start:] if start >= 0 else ""
+        text = re.sub(r"0x[0-9a-f]{6,}", "0x", self.err[start:]) if start >= 0 else ""
         return "\n".join(line for line in text.splitlines() if not re.match(r"^[VDIWE]\d{4} |.*\.dynadiag$", line))
 
 
