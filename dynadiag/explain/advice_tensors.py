@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dynadiag.explain.guards import Reading
-from dynadiag.explain.naming import called, names, shown
+from dynadiag.explain.naming import called, names, shown, sizes_in
 
 __all__ = [
     "alias",
@@ -23,7 +23,6 @@ __all__ = [
 
 _MOST_DIMENSIONS = 4  # of sizes that are named one by one; with more, dynamic=True says it shorter
 _MOST_GROUPS = 3  # of guards on shapes that are advised on
-_SIZE = re.compile(r"[^\s()*+,-]+\.size\(\)\[\d+\]")
 _SPECIAL_SIZES = ("0", "1")  # torch always compiles for these apart
 _BY_ITSELF = (
     "(By itself torch makes a size a symbol when it first changes, at the price of this recompile; with "
@@ -83,17 +82,14 @@ def shape(found: Sequence[Reading]) -> list[str]:
     """One advice for the guards on the same sizes: the first that failed is what torch went by."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for item in found:
-        expressions = groups.setdefault(_sizes_of(item.index or "") or (item.index or "",), [])
-        if item.index and item.index not in expressions:
-            expressions.append(item.index)
+        expression = item.index or "a condition that was not recorded"
+        expressions = groups.setdefault(sizes_in(expression) or (expression,), [])
+        if expression not in expressions:
+            expressions.append(expression)
     first = list(groups.items())[:_MOST_GROUPS]
     left = sum(len(expressions) for expressions in groups.values()) - sum(len(each) for _, each in first)
     advice = [_shape_of(shown(each[0]), len(each) - 1, sizes) for sizes, each in first]
     return [*advice, f"And {left} more guards on sizes failed."] if left else advice
-
-
-def _sizes_of(expression: str) -> tuple[str, ...]:
-    return tuple(sorted(set(_SIZE.findall(expression))))
 
 
 def _shape_of(expression: str, others: int, sizes: Sequence[str]) -> str:

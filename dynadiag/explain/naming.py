@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 from dynadiag.explain.guards import Reading
 
-__all__ = ["called", "is_condition", "is_global", "names", "shown"]
+__all__ = ["called", "is_condition", "is_global", "names", "shown", "sizes_in"]
 
 _CONDITIONS = ("shape", "alias", "membership")  # kinds of guard that say more than the values do
 
 _LOCAL = re.compile(r"L\['(?P<name>[^']+)'\]")
 _VARIADIC = re.compile(r"L\['(args'\]\[(?P<index>\d+)|kwargs'\]\['(?P<key>\w+)')\](?P<rest>.*)", re.DOTALL)
 _ORDINALS = {"0": "the first positional argument", "1": "the second positional argument"}
+_TERM = re.compile(r"[^\s()*+,-]+")
+_SIZE = re.compile(r".*?\.size\[\d+\]")
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
 
 
@@ -44,6 +46,13 @@ def called(source: str | None) -> str | None:
 def is_condition(reading: Reading) -> bool:
     """Whether a guard is an expression over several values rather than one value that was kept."""
     return reading.kind in _CONDITIONS
+
+
+def sizes_in(expression: str) -> tuple[str, ...]:
+    """The sizes (``L['x'].size()[0]``) that an expression is over, in time that grows with its length only."""
+    terms = _TERM.findall(expression.replace(".size()[", ".size["))
+    found = {match[0] for term in terms if (match := _SIZE.match(term))}
+    return tuple(sorted(size.replace(".size[", ".size()[") for size in found))
 
 
 def names(found: Sequence[Reading]) -> str:

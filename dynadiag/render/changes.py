@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from dynadiag.explain.changes import Change
-from dynadiag.explain.naming import is_condition, shown
+from dynadiag.explain.naming import is_condition, shown, sizes_in
 from dynadiag.recording.records import Symbol
 from dynadiag.render.clean import clean_line
 from dynadiag.render.words import some
@@ -15,7 +14,6 @@ from dynadiag.render.wrap import cut
 __all__ = ["in_words", "sizes_at"]
 
 _VALUE = 32  # columns of a value
-_SIZE = re.compile(r"[^\s()*+,-]+\.size\(\)\[\d+\]")
 
 
 def in_words(change: Change, compile_id: str, symbols: Sequence[Symbol]) -> str:
@@ -53,7 +51,7 @@ def _symbol(change: Change, compile_id: str, symbols: Sequence[Symbol]) -> str |
 
 def sizes_at(change: Change) -> tuple[str, ...]:
     """The sizes that a condition is on; none for any other guard."""
-    return tuple(sorted(set(_SIZE.findall(change.guard)))) if change.reading.kind == "shape" else ()
+    return sizes_in(change.guard) if change.reading.kind == "shape" else ()
 
 
 def _value(text: str | None) -> str:

@@ -235,3 +235,8 @@ def test_a_dtype_that_only_tells_variants_apart_gives_no_advice() -> None:
 def test_the_arguments_of_a_wrapper_are_named_as_its_caller_would(source: str, words: str) -> None:
     (advice,) = advise(a_recompile(reasons=(a_failure("g", source=source, was="4", now="5"),)))
     assert words in advice
+
+
+def test_a_condition_of_unknown_text_is_survived() -> None:
+    (advice,) = advise(a_recompile(reasons=(a_failure("", was=""),)))
+    assert "a condition that was not recorded" in advice
