@@ -1,42 +1,70 @@
-"""The frames that Dynamo left to Python, as text: by reason, because many share one."""
+"""The frames that Dynamo left to Python, as text: a line each, because the breaks above tell the most of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from dynadiag.explain.causes import original_name
 from dynadiag.explain.explanation import Explanation
 from dynadiag.recording.records import SkippedFrame
 from dynadiag.render.clean import clean_line
-from dynadiag.render.paths import place
-from dynadiag.render.pieces import fact, where
+from dynadiag.render.paths import fit, place
 from dynadiag.render.style import Style
 from dynadiag.render.words import count
-from dynadiag.render.wrap import hanging
+from dynadiag.render.wrap import cut, hanging, width
 
 __all__ = ["skipped_section"]
 
-_REASONS = 5  # reasons that are shown without --all
-_FRAMES = 3  # frames of one reason that are shown without --all
+_FRAMES = 10  # frames that are shown without --all
+_REASON = 44  # columns of a reason
 
 
 def skipped_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
-    """Skipped frames grouped by reason, the most usual reason first."""
-    groups: dict[str, list[SkippedFrame]] = {}
-    for frame in explanation.skipped:
-        groups.setdefault(frame.reason, []).append(frame)
-    ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
-    shown = ranked if all_ else ranked[:_REASONS]
-    lines = [line for reason, frames in shown for line in _group(reason, frames, explanation, style, all_)]
-    if len(shown) < len(ranked):
-        lines += [style.paint(f"... and {count(len(ranked) - len(shown), 'more reason')}; --all shows them", "dim")]
-    return [*lines, ""] if lines else []
-
-
-def _group(reason: str, frames: list[SkippedFrame], explanation: Explanation, style: Style, all_: bool) -> list[str]:
-    head, *rest = hanging(f"skipped {count(len(frames), 'frame')}: ", reason or "no reason was recorded", style.columns)
-    lines = [style.paint("skipped", "strong") + head[7:], *rest]
+    """Where each frame is and why it was left, or what of the above it follows from; with `all_` torch's whole reason."""
+    frames = tuple(dict.fromkeys(explanation.skipped))
+    if not frames:
+        return []
+    told = _told(explanation)
     shown = frames if all_ else frames[:_FRAMES]
+    head = f"skipped {count(len(frames), 'frame')}, left to Python"
+    lines = [style.paint(line, "strong") for line in hanging("", head, style.columns)]
     for frame in shown:
-        at = place(frame.file, frame.line, None, explanation.run.cwd)
-        lines.append(where(f"{at} in {clean_line(frame.function)}", style))
+        lines += _frame(frame, told.get(_key(frame.file, frame.line, frame.function)), explanation.run.cwd, style, all_)
     if len(shown) < len(frames):
-        lines += fact("more", f"{count(len(frames) - len(shown), 'frame')}; --all shows them", style)
-    return lines
+        lines.append(
+            style.paint(f"    ... and {count(len(frames) - len(shown), 'more frame')}; --all shows them", "dim")
+        )
+    return [*lines, ""]
+
+
+def _key(file: str | None, line: int | None, function: str) -> tuple[str | None, int | None, str]:
+    return (file, line, original_name(function))
+
+
+def _told(explanation: Explanation) -> Mapping[tuple[str | None, int | None, str], str]:
+    """What else of the report tells why a frame was left: the last of its recompiles, or the break that it met."""
+    told: dict[tuple[str | None, int | None, str], str] = {}
+    roots = {item.index: item for item in explanation.roots}
+    met = {item.compile_id: roots[item.index if item.cause is None else item.cause] for item in explanation.breaks}
+    for compile_ in explanation.compiles:
+        if compile_.outcome == "skipped" and (root := met.get(compile_.compile_id)):
+            named = f"break {root.gb_id}" if root.gb_id else "the break"
+            told[_key(compile_.file, compile_.line, compile_.function)] = f"{named} at line {root.span.line}"
+    for item in explanation.recompiles:
+        if item.limit_reached:
+            told[_key(item.file, item.line, item.function)] = f"gave up[{item.compile_id}] above"
+    return told
+
+
+def _frame(frame: SkippedFrame, told: str | None, cwd: str | None, style: Style, all_: bool) -> list[str]:
+    """``    prog.py:37 in train: see break GB0008 at line 43``."""
+    at = f"{place(frame.file, frame.line, None, cwd)} in {clean_line(original_name(frame.function))}"
+    reason = clean_line(frame.reason or "no reason was recorded")
+    why = f"see {cut(clean_line(told), _REASON)}" if told else _type(reason)
+    lines = [f"    {fit(at, style.columns - width(why) - 6)}: {why}"]
+    return [*lines, *hanging("        ", reason, style.columns)] if all_ else lines
+
+
+def _type(reason: str) -> str:
+    """The type of a break out of torch's sentence, which goes on with an explanation."""
+    return cut(reason.split(": ")[0].split(". ")[0], _REASON)

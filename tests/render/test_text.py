@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dynadiag.explain import explain
 from dynadiag.explain.registry import telling
-from dynadiag.recording.records import Frame, GuardFailure, Span, Symbol
+from dynadiag.recording.records import Frame, GuardFailure, SkippedFrame, Span, Symbol
 from dynadiag.render import Style, explanation_text
 from dynadiag.render.wrap import width
 from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
@@ -262,3 +262,39 @@ def test_the_slowest_compiles_are_named() -> None:
     text = explanation_text(explain(FakeRecording(compile_records=compiles)))
     assert "time: 8.0 s compiling: code generation 30%" in text
     assert "and 3 more compiles, 3.0 s" in text
+
+
+LIMIT = "Dynamo recompile limit exceeded: Dynamo attempted to recompile the code object too many times."
+
+
+def test_a_frame_that_was_left_is_a_line_and_names_what_above_tells_why() -> None:
+    frames = (
+        SkippedFrame(FILE, 1, "torch_dynamo_resume_in_forward_at_3", "Data-dependent branching: Detected some."),
+        SkippedFrame(FILE, 5, "static", LIMIT),
+        SkippedFrame(FILE, 8, "log", "Attempted to trace this: it is not meant to be."),
+        SkippedFrame(FILE, 8, "log", "Attempted to trace this: it is not meant to be."),
+    )
+    made = explain(
+        FakeRecording(
+            compile_records=(a_compile(outcome="skipped"), a_compile(1, "1/0", line=8, function="log")),
+            break_records=(a_break(), a_break(1, compile_id="1/0", span=Span(FILE, 8))),
+            recompile_records=(a_recompile("n == 3", compile_id="1/8", line=5, function="static", limit_reached=True),),
+            skipped_records=frames,
+        )
+    )
+    text = explanation_text(made)
+    assert (
+        "skipped 3 frames, left to Python\n"
+        "    prog.py:1 in forward: see break GB0170 at line 3\n"
+        "    prog.py:5 in static: see gave up[1/8] above\n"
+        "    prog.py:8 in log: Attempted to trace this\n"
+    ) in text
+    assert "too many times" not in text
+    assert "too many times" in explanation_text(made, all_=True)
+
+
+def test_of_many_frames_that_were_left_few_are_listed() -> None:
+    frames = tuple(SkippedFrame(FILE, line, "f", "") for line in range(14))
+    made = explain(FakeRecording(skipped_records=frames))
+    assert "    ... and 4 more frames; --all shows them\n" in explanation_text(made)
+    assert explanation_text(made, all_=True).count(" in f: no reason was recorded\n") == 14
