@@ -19,7 +19,7 @@ __all__ = ["Share", "Spent", "Timing", "shares", "timing"]
 class Share:
     """A part of the compiler and the seconds spent in it alone."""
 
-    part: str  # "dynamo" | "aot" | "inductor" | "codegen" | "other"
+    part: str  # "dynamo" | "aot" | "inductor" | "codegen" | "cached" | "other"
     seconds: float
 
 
@@ -43,6 +43,7 @@ class Timing:
     again: float
     shares: tuple[Share, ...]
     spent: tuple[Spent, ...]
+    hits: int  # compiles whose code came from the FX graph cache
 
 
 def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) -> Timing | None:
@@ -54,7 +55,7 @@ def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) ->
             _is_again(item.compile_id),
             _main(reasons.get((item.compile_id, item.function), ())),
             item.seconds.total,
-            shares(item.seconds),
+            shares(item.seconds, cached=item.cache == "hit"),
         )
         for item in compiles
         if item.seconds.total is not None
@@ -64,7 +65,8 @@ def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) ->
     again = sum(item.seconds for item in spent if item.again)
     total = sum(item.seconds for item in spent)
     slowest = tuple(sorted(spent, key=lambda item: -item.seconds))
-    return Timing(total, total - again, again, _sum(item.shares for item in spent), slowest)
+    hits = sum(item.compile.cache == "hit" for item in spent)
+    return Timing(total, total - again, again, _sum(item.shares for item in spent), slowest, hits)
 
 
 def _main(reasons: Sequence[GuardFailure]) -> str | None:
@@ -80,10 +82,11 @@ def _is_again(compile_id: str) -> bool:
     return compile_id.rpartition("/")[2] not in ("0", compile_id)
 
 
-def shares(seconds: Seconds) -> tuple[Share, ...]:
+def shares(seconds: Seconds, *, cached: bool = False) -> tuple[Share, ...]:
     """The nested times of a compile as parts that add up to its total; parts of no length are left out.
 
     A clock that ran unevenly may make an inner time longer than the outer one: its excess is not counted twice.
+    Of a compile whose code came from the cache torch times no part of the backend: all of it is "cached" then.
     """
     total = seconds.total or 0.0
     dynamo = min(seconds.dynamo or 0.0, total)
@@ -92,7 +95,7 @@ def shares(seconds: Seconds) -> tuple[Share, ...]:
     codegen = min(seconds.codegen or 0.0, inductor)
     parts = (
         Share("dynamo", dynamo),
-        Share("aot", aot - inductor),
+        Share("cached" if cached and not inductor else "aot", aot - inductor),
         Share("inductor", inductor - codegen),
         Share("codegen", codegen),
         Share("other", total - dynamo - aot),

@@ -9,6 +9,7 @@ from dynadiag.explain.explanation import Explanation
 from dynadiag.explain.impact import Impact
 from dynadiag.explain.ownership import way_in
 from dynadiag.explain.registry import telling
+from dynadiag.recording.records import Break
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place, stack
 from dynadiag.render.pieces import fact, help_, lead_of, where
@@ -21,6 +22,7 @@ __all__ = ["WORST", "breaks_section"]
 
 _ID = 16  # columns of an id; torch's have six
 _IN_TORCH = re.compile(r"^.*?(site|dist)-packages/torch/")
+_LISTED = re.compile(r'# File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9}), in [^,\n]{1,200}, code: ')
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
 WORST = 10  # breaks that a report shows without --all
 
@@ -96,7 +98,7 @@ def _head(impact: Impact, style: Style) -> list[str]:
 def _facts(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
     item = impact.root
     facts = {
-        "why": _ADDRESS.sub("", item.explanation or item.reason),
+        "why": _explained(item, explanation.run.cwd),
         "in": f"{item.function} (compile {item.compile_id})",
         "led to": _consequences(impact),
     }
@@ -104,6 +106,12 @@ def _facts(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
     if not _has_line(explanation, impact) and not impact.is_torchs:
         lines += fact("note", "the source of this line was not recorded", style)
     return [*lines, *_stack(impact, explanation.run.cwd, style)]
+
+
+def _explained(item: Break, cwd: str | None) -> str:
+    """torch's explanation, without addresses, and the places in its listings as they stand elsewhere in the report."""
+    text = _ADDRESS.sub("", item.explanation or item.reason)
+    return _LISTED.sub(lambda found: f"# {place(found['file'], int(found['line']), None, cwd)}: ", text)
 
 
 def _has_line(explanation: Explanation, impact: Impact) -> bool:

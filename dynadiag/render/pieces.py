@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit
 from dynadiag.render.style import Style
-from dynadiag.render.wrap import hanging
+from dynadiag.render.wrap import end_cut, hanging
 
 __all__ = ["GUTTER", "fact", "help_", "labelled", "lead_of", "where"]
 
+_LISTING = "    "  # how torch sets a listing of code off from its sentences
+_LONGEST = 2000  # characters of a line of a listing: more than any terminal shows
 _MOST_LINES = 12  # of torch's own text on one fact
 GUTTER = 4  # columns for line numbers, so that the bars of all diagnostics stand in one line up to line 9,999
 
@@ -18,11 +21,18 @@ def where(place: str, style: Style) -> str:
 
 
 def fact(name: str, text: str, style: Style) -> list[str]:
-    """``= name: text`` below the bar of the source, each line of the text wrapped by itself."""
+    """``= name: text`` below the bar of the source, each line of the text wrapped by itself.
+
+    Lines that stand far in are a listing: each stays one line, cut at its end.
+    """
     lead = lead_of(name)
     head, *tail = [line for line in text.splitlines() if line.strip()] or [""]
     first, *rest = hanging(lead, head, style.columns)
-    rest += [line for more in tail[:_MOST_LINES] for line in hanging(" " * len(lead), more, style.columns)]
+    for more in tail[:_MOST_LINES]:
+        if more.startswith(_LISTING):
+            rest.append(" " * len(lead) + end_cut(f"  {clean_line(more[:_LONGEST])}", style.columns - len(lead)))
+        else:
+            rest += hanging(" " * len(lead), more, style.columns)
     return [style.paint(first[: GUTTER + 2], "gutter") + first[GUTTER + 2 :], *rest]
 
 

@@ -20,7 +20,7 @@ _REASON = 44  # columns of a reason
 
 
 def skipped_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
-    """Where each frame is and why it was left, or what of the above it follows from; with `all_` torch's whole reason."""
+    """Where each frame is and why it was left, or what above tells it; with `all_` torch's whole reason too."""
     frames = tuple(dict.fromkeys(explanation.skipped))
     if not frames:
         return []

@@ -22,6 +22,7 @@ _PARTS = {
     "aot": "AOTAutograd",
     "inductor": "Inductor",
     "codegen": "code generation",
+    "cached": "backend (code from the cache)",
     "other": "other",
 }
 
@@ -86,6 +87,9 @@ def _time(timing: Timing, style: Style) -> list[str]:
     if timing.again:
         again = f"{duration(timing.first)} in first compiles, {duration(timing.again)} in compiling again"
         lines += hanging("      ", again, style.columns)
+    if timing.hits:
+        hits = f"the code of {count(timing.hits, 'compile')} came from the FX graph cache"
+        lines += hanging("      ", hits, style.columns)
     slowest = timing.spent[:_SLOWEST]
     if len(timing.spent) > 1:
         lines += [_spent(item, style) for item in slowest]

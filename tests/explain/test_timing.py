@@ -26,6 +26,16 @@ def test_nested_times_are_told_apart() -> None:
     assert parts == {"dynamo": 2, "aot": 2, "inductor": 1, "codegen": 4, "other": 1}
 
 
+def test_the_backend_of_a_compile_from_the_cache_is_not_put_on_autograd() -> None:
+    warm = a_compile(cache="hit", seconds=Seconds(10, 2, 7, None, None))
+    cold = a_compile(1, "1/0", cache="miss", seconds=Seconds(10, 2, 7, 5, None))
+    found = timing([warm, cold])
+    assert found is not None
+    assert found.hits == 1
+    by_id = {item.compile.compile_id: {part.part for part in item.shares} for item in found.spent}
+    assert by_id == {"0/0": {"dynamo", "cached", "other"}, "1/0": {"dynamo", "aot", "inductor", "other"}}
+
+
 def test_first_compiles_and_recompiles_are_apart_and_the_slowest_stands_first() -> None:
     found = timing(
         [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dynadiag.explain import explain
 from dynadiag.explain.registry import telling
-from dynadiag.recording.records import Frame, GuardFailure, SkippedFrame, Span, Symbol
+from dynadiag.recording.records import Frame, GuardFailure, Seconds, SkippedFrame, Span, Symbol
 from dynadiag.render import Style, explanation_text
 from dynadiag.render.wrap import width
 from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
@@ -298,3 +298,26 @@ def test_of_many_frames_that_were_left_few_are_listed() -> None:
     made = explain(FakeRecording(skipped_records=frames))
     assert "    ... and 4 more frames; --all shows them\n" in explanation_text(made)
     assert explanation_text(made, all_=True).count(" in f: no reason was recorded\n") == 14
+
+
+def test_a_listing_of_torchs_stays_lines() -> None:
+    code = "y = x.sum() * 2 + something_long(x, x, x, x) - something_else_that_is_long(x, x)"
+    said = (
+        "Detected data-dependent branching.\n\n  The condition was computed so:\n"
+        f'    # File "{FILE}", line 3, in forward, code: if x.sum() > 0:\n    gt = gt(sum_1, 0)\n    {code}'
+    )
+    text = explanation_text(explain(FakeRecording(break_records=(a_break(explanation=said),))))
+    assert (
+        "     = why: Detected data-dependent branching.\n"
+        "            The condition was computed so:\n"
+        "              # prog.py:3: if x.sum() > 0:\n"
+        "              gt = gt(sum_1, 0)\n"
+    ) in text
+    assert re.search(r"\n {14}y = x\.sum\(\) \* 2 .*…\n     = in", text)
+
+
+def test_code_from_the_cache_is_said_to_be() -> None:
+    warm = a_compile(cache="hit", seconds=Seconds(10, 1, 9, None, None))
+    text = explanation_text(explain(FakeRecording(compile_records=(warm,))))
+    assert "time: 10.0 s compiling: backend (code from the cache) 90%, Dynamo (tracing) 10%\n" in text
+    assert "      the code of 1 compile came from the FX graph cache\n" in text
