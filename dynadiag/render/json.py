@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -21,14 +21,17 @@ from dynadiag.recording.records import (
     SkippedFrame,
 )
 
+if TYPE_CHECKING:
+    from dynadiag.kernels import KernelCall
+
 __all__ = ["SCHEMA", "document", "encode", "explanation_json"]
 
 SCHEMA = 1
 
 
-def explanation_json(explanation: Explanation) -> bytes:
+def explanation_json(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> bytes:
     """The document as UTF-8, indented, with a line end."""
-    return encode(document(explanation))
+    return encode(document(explanation, calls))
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
@@ -40,8 +43,11 @@ def encode(value: Mapping[str, Any]) -> bytes:
         return orjson.dumps(_valid(value), option=options)
 
 
-def document(explanation: Explanation) -> dict[str, Any]:
-    """The contract's document for `explain`; indices in it are positions in its own lists."""
+def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> dict[str, Any]:
+    """The contract's document for `explain`; indices in it are positions in its own lists.
+
+    With the calls of the kernels (`dynadiag.kernels.kernel_calls`) each kernel has its nodes and their lines too.
+    """
     break_at = {item.index: position for position, item in enumerate(explanation.breaks)}
     recompiles = zip(explanation.recompiles, explanation.advice, strict=True)
     return {
@@ -56,7 +62,7 @@ def document(explanation: Explanation) -> dict[str, Any]:
         "compiles": _compiles(explanation.compiles, explanation.graphs),
         "graphs": [_graph(item) for item in explanation.graphs],
         "guards": [_guard(item) for item in explanation.guards],
-        "kernels": [_kernel(item) for item in explanation.kernels],
+        "kernels": [_kernel(item, calls) for item in explanation.kernels],
         "graph_count": explanation.graph_count,
         "break_count": explanation.break_count,
         "recompile_count": explanation.recompile_count,
@@ -162,8 +168,16 @@ def _guard(item: Guard) -> dict[str, Any]:
     }
 
 
-def _kernel(item: Kernel) -> dict[str, Any]:
-    return {"compile_id": item.compile_id, "name": item.name, "language": item.language}
+def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> dict[str, Any]:
+    mine = [call for call in calls if (call.event, call.name) == (item.event, item.name)]
+    places = dict.fromkeys(place for call in mine for place in call.places or call.view_places)
+    return {
+        "compile_id": item.compile_id,
+        "name": item.name,
+        "language": item.language,
+        "nodes": list(dict.fromkeys(node for call in mine for node in call.nodes)),
+        "lines": [{"file": place.file, "line": place.line} for place in places],
+    }
 
 
 def _valid(value: Any) -> Any:

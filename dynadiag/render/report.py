@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 
 from dynadiag.explain.explanation import Explanation, explain
 from dynadiag.explain.source import Readable
+from dynadiag.kernels import KernelCall, kernel_calls
+from dynadiag.recording.reader import Recording
 from dynadiag.render.json import explanation_json
 from dynadiag.render.text import explanation_text
 
@@ -14,17 +16,21 @@ __all__ = ["Report", "report"]
 
 @dataclass(frozen=True, slots=True)
 class Report(Explanation):
-    """An `Explanation` that can show itself. It stands here because explaining knows nothing of rendering."""
+    """An `Explanation` that can show itself, with the calls of its kernels. It stands here because explaining knows
+    nothing of rendering, nor of kernels."""
+
+    calls: tuple[KernelCall, ...] = ()
 
     def __str__(self) -> str:
-        return explanation_text(self)
+        return explanation_text(self, calls=self.calls)
 
     def to_json(self) -> str:
         """The contract's document."""
-        return explanation_json(self).decode("utf-8")
+        return explanation_json(self, self.calls).decode("utf-8")
 
 
 def report(recording: Readable) -> Report:
-    """Explain a recording for a Python caller."""
+    """Explain a recording, its kernels too where it is a file that holds their code."""
     made = explain(recording)
-    return Report(**{field.name: getattr(made, field.name) for field in fields(made)})
+    calls = kernel_calls(recording) if isinstance(recording, Recording) else ()
+    return Report(**{field.name: getattr(made, field.name) for field in fields(made)}, calls=calls)

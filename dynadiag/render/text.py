@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dynadiag.explain.explanation import Explanation
 from dynadiag.render.breaks import breaks_section
 from dynadiag.render.clean import clean_line
+from dynadiag.render.launches import launches_section
 from dynadiag.render.recompiles import recompiles_sections
 from dynadiag.render.skipped import skipped_section
 from dynadiag.render.style import Style
 from dynadiag.render.summary import summary_section
 from dynadiag.render.wrap import cut
+
+if TYPE_CHECKING:
+    from dynadiag.kernels import KernelCall
 
 __all__ = ["explanation_text"]
 
@@ -21,9 +27,15 @@ _LONGEST = 1000  # columns of a target in a command: whole for anything that can
 
 
 def explanation_text(
-    explanation: Explanation, style: Style | None = None, *, all_: bool = False, recording: str | None = None
+    explanation: Explanation,
+    style: Style | None = None,
+    *,
+    all_: bool = False,
+    recording: str | None = None,
+    calls: Sequence[KernelCall] = (),
 ) -> str:
-    """The report, with a line end. `recording` is the path to name in the command that ends it.
+    """The report, with a line end. `recording` is the path to name in the command that ends it, `calls` are those of
+    the kernels (`dynadiag.kernels.kernel_calls`).
 
     Nothing in it comes from the recording uncleaned; the escape codes are those of `style` alone.
     """
@@ -36,6 +48,7 @@ def explanation_text(
         *breaks_section(explanation, style, all_),
         *recompiles,
         *skipped_section(explanation, style, all_),
+        *launches_section(explanation, calls, style, all_),
         *_next(explanation, recording, style),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"

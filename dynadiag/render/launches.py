@@ -1,0 +1,63 @@
+"""What the kernels of a run compute, in short: how many operators became how many calls, and the largest of those."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dynadiag.explain.explanation import Explanation
+from dynadiag.render.clean import clean_line
+from dynadiag.render.paths import fit, place
+from dynadiag.render.pieces import labelled
+from dynadiag.render.style import Style
+from dynadiag.render.words import count, some
+from dynadiag.render.wrap import end_cut
+
+if TYPE_CHECKING:
+    from dynadiag.kernels import KernelCall
+
+__all__ = ["launches_section"]
+
+_CALLS = 5  # calls that are shown without --all
+_PLACES = 3  # lines of one call
+_LONGEST = 2000  # characters of a call that are looked at: more than any terminal shows
+
+
+def launches_section(explanation: Explanation, calls: Sequence[KernelCall], style: Style, all_: bool) -> list[str]:
+    """The calls, that which moves the most bytes first, with their nodes and the lines these are from."""
+    if not calls:
+        return []
+    ranked = sorted(calls, key=lambda call: -(call.cost.moved or 0))
+    shown = ranked if all_ else ranked[:_CALLS]
+    lines = labelled("kernels", "strong", _sum(explanation, calls), style)
+    for call in shown:
+        lines += _call(call, explanation.run.cwd, style)
+    hidden = len(ranked) - len(shown)
+    if hidden:
+        lines.append(style.paint(f"    ... and {count(hidden, 'more call')}; `dynadiag kernels` lists them", "dim"))
+    return [*lines, ""]
+
+
+def _sum(explanation: Explanation, calls: Sequence[KernelCall]) -> str:
+    """Operators against calls, of the ways forward: only those have the program's own operators to count against."""
+    forward = [call for call in calls if call.stage != "backward"]
+    backward = len(calls) - len(forward)
+    compiles = {call.compile_id for call in forward}
+    operators = sum(item.ops for item in explanation.graphs if item.stage == "dynamo" and item.compile_id in compiles)
+    more = f"; {count(backward, 'call')} in the backward" if backward else ""
+    if not operators:
+        return f"{count(len(forward), 'kernel call')}{more}"
+    became = f"{count(operators, 'operator')} run as {count(len(forward), 'kernel call')}"
+    return f"{became} (uncompiled: about a launch each){more}"
+
+
+def _call(call: KernelCall, cwd: str | None, style: Style) -> list[str]:
+    what = ", ".join(call.nodes) or "no mapping to nodes"
+    head = f"{call.compile_id} {call.stage or 'graph unknown'} {call.name}: {what}"
+    places = [place(item.file, item.line, None, cwd) for item in (call.places or call.view_places)]
+    inferred = ", inferred from the code" if call.how == "dataflow" and places else ""
+    at = f"{some(places[:_PLACES])}{' ...' if len(places) > _PLACES else ''}{inferred}"
+    return [
+        f"    {end_cut(clean_line(head[:_LONGEST]), style.columns - 4)}",
+        *([f"        at {fit(at, style.columns - 11)}"] if places else []),
+    ]

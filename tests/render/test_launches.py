@@ -1,0 +1,95 @@
+"""What the kernels compute, in short."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from dynadiag.explain import explain
+from dynadiag.kernels import Cost, KernelCall, Place
+from dynadiag.recording.records import Kernel
+from dynadiag.render import explanation_json, explanation_text
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import width
+from tests.explain.build import FILE, FakeRecording, a_graph
+from tests.render.samples import EVIL
+
+FUSED = KernelCall(
+    index=0,
+    compile_id="0/0",
+    stage="inference",
+    event=7,
+    name="cpp_fused_add_relu_sigmoid_0",
+    language="cpp",
+    number=1,
+    line=84,
+    text="cpp_fused_add_relu_sigmoid_0(arg0_1, buf0)",
+    definition=None,
+    nodes=("relu", "sigmoid", "add"),
+    views=(),
+    ops=("relu", "sigmoid", "add"),
+    dynamo=("relu", "sigmoid", "add"),
+    places=(Place(FILE, 30),),
+    view_places=(),
+    how="scheduler",
+    grid=None,
+    cost=Cost(16, 16, 12),
+    device="cpu",
+    cache=None,
+    partition=None,
+    fallback=None,
+)
+MADE = explain(
+    FakeRecording(
+        graph_records=(a_graph(0, ops=3), a_graph(1, stage="inference", ops=3)),
+        kernel_records=(Kernel(0, "0/0", FUSED.name, "cpp", 7), Kernel(1, "1/0", FUSED.name, "cpp", 9)),
+    )
+)
+
+
+def test_a_kernel_has_its_nodes_its_lines_and_what_it_saves() -> None:
+    assert (
+        "kernels: 3 operators run as 1 kernel call (uncompiled: about a launch each)\n"
+        "    0/0 inference cpp_fused_add_relu_sigmoid_0: relu, sigmoid, add\n"
+        "        at prog.py:30\n"
+    ) in explanation_text(MADE, calls=(FUSED,))
+
+
+def test_calls_of_the_backward_are_not_set_against_the_programs_operators() -> None:
+    backward = replace(FUSED, stage="backward", name="back")
+    text = explanation_text(MADE, calls=(FUSED, backward, backward))
+    assert "3 operators run as 1 kernel call" in text
+    assert "; 2 calls in the backward" in " ".join(text.split())
+
+
+def test_the_largest_of_many_calls_are_shown() -> None:
+    calls = tuple(replace(FUSED, name=f"k{i}", cost=Cost(i, i, 1)) for i in range(9))
+    text = explanation_text(MADE, calls=calls)
+    assert [name for name in ("k8", "k4", "k3") if f" {name}: relu" in text] == ["k8", "k4"]
+    assert "... and 4 more calls; `dynadiag kernels` lists them" in text
+    assert " k0: relu" in explanation_text(MADE, calls=calls, all_=True)
+
+
+def test_what_is_not_known_is_said() -> None:
+    bare = replace(FUSED, stage=None, nodes=(), places=(), how="none", cost=Cost())
+    text = explanation_text(MADE, calls=(bare,))
+    assert "    0/0 graph unknown cpp_fused_add_relu_sigmoid_0: no mapping to nodes\n" in text
+    inferred = explanation_text(MADE, calls=(replace(FUSED, how="dataflow"),))
+    assert "at prog.py:30, inferred from the code\n" in inferred
+
+
+def test_without_calls_there_is_no_section() -> None:
+    assert "kernels:" not in explanation_text(MADE)
+
+
+def test_hostile_names_are_harmless_and_fit() -> None:
+    evil = replace(FUSED, compile_id=EVIL, stage=EVIL, name=EVIL, nodes=(EVIL,) * 40, places=(Place(EVIL, 1),) * 5)
+    text = explanation_text(MADE, Style(80), calls=(evil,))
+    assert "\x1b" not in text
+    assert max(map(width, text.split("\n"))) <= 80
+
+
+def test_the_document_has_nodes_and_lines_of_the_kernels_that_were_read() -> None:
+    first, second = json.loads(explanation_json(MADE, (FUSED, replace(FUSED, number=2))))["kernels"]
+    assert (first["nodes"], first["lines"]) == (["relu", "sigmoid", "add"], [{"file": FILE, "line": 30}])
+    assert (second["nodes"], second["lines"]) == ([], [])
