@@ -12,6 +12,7 @@ from dynadiag.explain.advice import advise
 from dynadiag.explain.causes import group, original_name, roots
 from dynadiag.explain.guards import complete
 from dynadiag.explain.impact import Impact, impacts
+from dynadiag.explain.ownership import modules
 from dynadiag.explain.registry import Registry
 from dynadiag.explain.source import Readable
 from dynadiag.explain.timing import Timing, timing
@@ -54,6 +55,7 @@ class Explanation:
     notes: tuple[str, ...]
     timing: Timing | None
     verdict: Verdict
+    modules: Mapping[str, str]  # compile id -> class of the object that the function is a method of
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -64,6 +66,13 @@ class Explanation:
     def impacts(self) -> tuple[Impact, ...]:
         """What each root led to, the worst first."""
         return impacts(self.breaks, self.graphs, self.recompiles)
+
+    def named(self, function: str, compile_ids: Iterable[str]) -> str:
+        """A function's name; of a decorator's inner function also whose method it wraps, as one of the compiles knows
+        (``with_defaults.<locals>.wrapper (of BertModel)``).
+        """
+        owner = next((self.modules[each] for each in compile_ids if each in self.modules), None)
+        return f"{function} (of {owner})" if owner and "<locals>" in function else function
 
     @property
     def break_count(self) -> int:
@@ -86,7 +95,7 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
     breaks = group([known.complete(item) for item in recording.breaks()])
     compiles = tuple(replace(item, function=original_name(item.function)) for item in recording.compiles())
     recompiles = tuple(_recompile(item) for item in recording.recompiles())
-    graphs, skipped = recording.graphs(), recording.skipped()
+    graphs, skipped, guards = recording.graphs(), recording.skipped(), recording.guards()
     return Explanation(
         run=recording.run,
         compiles=compiles,
@@ -94,7 +103,8 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
         skipped=skipped,
         recompiles=recompiles,
         graphs=graphs,
-        guards=recording.guards(),
+        guards=guards,
+        modules=modules(guards),
         kernels=recording.kernels(),
         symbols=recording.symbols(),
         advice=tuple(advise(item) for item in recompiles),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from dynadiag.recording.records import Break, Frame
+from dynadiag.recording.records import Break, Frame, Guard
 
-__all__ = ["is_torchs", "way_in"]
+__all__ = ["is_torchs", "modules", "way_in"]
+
+_ARGUMENTS = ("L['self']", "L['args'][0]")  # where a method that was wrapped has its object
+_CLASS = re.compile(r"type=<class '[\w.]*\.(?P<name>\w+)'>")  # of a module of Python's own there is no dot
 
 # Where pip, Debian and conda put the package. The folder's name alone says nothing: a program may have one of its own.
 _TORCH = re.compile(r"[/\\](site|dist)-packages[/\\]torch[/\\]")
@@ -21,6 +24,19 @@ def is_torchs(file: str | None) -> bool:
 def way_in(item: Break) -> Frame | None:
     """The innermost line outside torch on the way to a break."""
     return _last_outside(item.user_stack)
+
+
+def modules(guards: Iterable[Guard]) -> dict[str, str]:
+    """The class of the object that each compile's function is a method of, by the guards on its type.
+
+    A method under a decorator is compiled under the name of the decorator's inner function (``with_defaults.<locals>.
+    wrapper``), which says nothing of whose it is.
+    """
+    found: dict[str, str] = {}
+    for guard in guards:
+        if guard.kind == "TYPE_MATCH" and guard.source in _ARGUMENTS and (match := _CLASS.search(guard.expression)):
+            found.setdefault(guard.compile_id, match["name"])
+    return found
 
 
 def _last_outside(frames: Sequence[Frame]) -> Frame | None:

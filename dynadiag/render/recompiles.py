@@ -87,7 +87,8 @@ def _recompile(group: _Group, explanation: Explanation, style: Style, all_: bool
     item = group.first
     word, role = ("gave up", "error") if item.limit_reached else ("recompile", "recompile")
     label = f"{word}[{cut(clean_line(item.compile_id), _ID)}]"
-    name = cut(clean_line(item.function), style.columns - width(label) - 2)
+    function = explanation.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
+    name = cut(clean_line(function), style.columns - width(label) - 2)
     lines = [
         style.paint(label, role) + style.paint(f": {name}", "strong"),
         where(place(item.file, item.line, None, explanation.run.cwd), style),

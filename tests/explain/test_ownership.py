@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dynadiag.explain.ownership import is_torchs, way_in
-from dynadiag.recording.records import Frame
-from tests.explain.build import FILE, a_break
+from dynadiag.explain import explain
+from dynadiag.explain.ownership import is_torchs, modules, way_in
+from dynadiag.recording.records import Frame, Guard
+from tests.explain.build import FILE, FakeRecording, a_break
 
 OPTIMIZER = "/env/lib/python3.11/site-packages/torch/optim/optimizer.py"
 
@@ -27,3 +28,26 @@ def test_the_way_in_is_the_last_line_outside_torch() -> None:
     frames = (Frame(FILE, 9, "<module>"), Frame(FILE, 4, "step"), Frame(OPTIMIZER, 79, "_use_grad"))
     assert way_in(a_break(user_stack=frames)) == frames[1]
     assert way_in(a_break(user_stack=frames[2:])) is None
+
+
+def type_guard(source: str, class_: str, compile_id: str = "0/0") -> Guard:
+    expression = f"___check_type_id({source}, 94837401033328), type=<class '{class_}'>"
+    return Guard(0, compile_id, "TYPE_MATCH", source, expression, FILE, 3)
+
+
+def test_the_module_is_named_by_the_guard_on_its_type() -> None:
+    guards = (
+        type_guard("L['kwargs']", "dict"),
+        type_guard("L['self']", "transformers.models.bert.modeling_bert.BertModel"),
+        type_guard("L['args'][0]", "torch.optim.adam.Adam", "1/0"),
+        type_guard("L['args'][0]", "int", "2/0"),
+        type_guard("L['x']", "lib.Config", "3/0"),
+    )
+    assert modules(guards) == {"0/0": "BertModel", "1/0": "Adam"}
+
+
+def test_a_decorators_inner_function_is_named_with_the_module_it_is_of() -> None:
+    made = explain(FakeRecording(guard_records=(type_guard("L['self']", "lib.BertModel"),)))
+    assert made.named("wraps.<locals>.wrapper", ["0/1", "0/0"]) == "wraps.<locals>.wrapper (of BertModel)"
+    assert made.named("wraps.<locals>.wrapper", ["5/0"]) == "wraps.<locals>.wrapper"
+    assert made.named("BertModel.forward", ["0/0"]) == "BertModel.forward"
