@@ -66,6 +66,7 @@ def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings:
         try:
             for variant in chosen:
                 race.start(variant)
+            race.first()
             for number in range(settings.rounds):
                 race.round(number)
             race.inputs()
@@ -110,24 +111,29 @@ class _Race:
         self._scratch.cleanup()
 
     def start(self, variant: Variant) -> None:
-        """Load the function in a process of its own, and make its first calls."""
+        """Load the function in a process of its own: a wrong name is found before anything is compiled."""
         place = self._folder / f"{len(self.rows):02}-{_file_name(variant)}.dynadiag"
         self.rows[variant] = Row(variant, recording=place)
         program = replace(self._program, name=variant.name)
         limits, variables = self._settings.limits, self._environment(variant)
         self._running[variant] = Subject(program, variant, place, limits, variables)
-        answer = self._ask(variant, "first")
-        if answer is not None:
-            first = tuple(answer["seconds"])
-            self.rows[variant] = replace(
-                self.rows[variant],
-                first=first,
-                first_peak=Peak(**answer["memory"]),
-                torch=answer["torch"],
-                threads=answer["threads"],
-                device=answer["device"],
-            )
-            self._said(f"{variant.name}: {variant.label}", "first call", first[0])
+        self._ask(variant, "load")
+
+    def first(self) -> None:
+        """Make the first calls of each, one variant after the other."""
+        for variant in list(self._running):
+            answer = self._ask(variant, "first")
+            if answer is not None:
+                first = tuple(answer["seconds"])
+                self.rows[variant] = replace(
+                    self.rows[variant],
+                    first=first,
+                    first_peak=Peak(**answer["memory"]),
+                    torch=answer["torch"],
+                    threads=answer["threads"],
+                    device=answer["device"],
+                )
+                self._said(f"{variant.name}: {variant.label}", "first call", first[0])
 
     def round(self, number: int) -> None:
         """Measure each once more."""

@@ -55,7 +55,8 @@ def _answers(program: Program, measurer: Any) -> dict[str, Callable[..., dict[st
     def inputs(name: str) -> dict[str, Any]:
         return dict(measurer.inputs(_inputs(replace(program, name=name))))
 
-    return {"first": measurer.first, "round": measurer.round, "count": measurer.count, "inputs": inputs}
+    measured = {"first": measurer.first, "round": measurer.round, "count": measurer.count}
+    return {"load": dict, "inputs": inputs, **measured}
 
 
 def _inputs(program: Program) -> list[tuple[Any, ...]]:

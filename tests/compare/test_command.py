@@ -175,6 +175,7 @@ def test_an_interrupted_comparison_keeps_what_it_has(tmp_path: Path) -> None:
     [
         (["{program}"], "NAME a function without arguments"),
         (["{program}:no_call"], "must return (fn, args)"),
+        (["--also", "absent", "--modes", "as-written", "{program}:plain"], "no function absent"),
         (["nowhere.py:make"], "nowhere.py: no such file"),
         (["--modes", "fast", "{program}:plain"], "no such mode: fast"),
         (["--amp", "int8", "{program}:plain"], "no such dtype: int8"),
