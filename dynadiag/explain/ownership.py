@@ -10,6 +10,7 @@ from dynadiag.recording.records import Break, Frame, Guard
 __all__ = ["is_torchs", "modules", "way_in"]
 
 _ARGUMENTS = ("L['self']", "L['args'][0]")  # where a method that was wrapped has its object
+_KINDS = ("TYPE_MATCH", "ID_MATCH")  # guards that name the type of what they are on
 _CLASS = re.compile(r"type=<class '[\w.]*\.(?P<name>\w+)'>")  # of a module of Python's own there is no dot
 
 # Where pip, Debian and conda put the package. The folder's name alone says nothing: a program may have one of its own.
@@ -34,7 +35,7 @@ def modules(guards: Iterable[Guard]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for guard in guards:
-        if guard.kind == "TYPE_MATCH" and guard.source in _ARGUMENTS and (match := _CLASS.search(guard.expression)):
+        if guard.kind in _KINDS and guard.source in _ARGUMENTS and (match := _CLASS.search(guard.expression)):
             found.setdefault(guard.compile_id, match["name"])
     return found
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dynadiag.explain.guards import read
 from dynadiag.recording.records import Compile, GuardFailure, Recompile, Seconds
 
 __all__ = ["Share", "Spent", "Timing", "shares", "timing"]
@@ -71,9 +72,14 @@ def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) ->
 
 def _main(reasons: Sequence[GuardFailure]) -> str | None:
     """What kept most of the cached entries from being used; the other reasons only tell those apart."""
-    against = dict.fromkeys((reason.source or reason.guard, reason.against) for reason in reasons)
+    against = dict.fromkeys((_changed(reason), reason.against) for reason in reasons)
     ranked = Counter(source for source, _ in against).most_common(1)
     return ranked[0][0] if ranked else None
+
+
+def _changed(reason: GuardFailure) -> str:
+    what = reason.source or reason.guard
+    return f"{what} freed" if read(reason).kind == "freed" else what
 
 
 def _is_again(compile_id: str) -> bool:

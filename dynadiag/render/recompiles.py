@@ -79,14 +79,19 @@ def _advice(group: _Group, given: dict[str, str], style: Style) -> list[str]:
     lines = [line for text in group.advice if text not in given for line in help_(text, style)]
     again = sorted({given[text] for text in group.advice if text in given})
     for text in group.advice:
-        given.setdefault(text, f"{group.first.compile_id} of {group.first.function}")
-    return [*lines, *(line for before in again for line in help_(f"as for recompile {before}", style))]
+        given.setdefault(text, f"{_word(group.first)}[{group.first.compile_id}], {group.first.function}")
+    return [*lines, *(line for before in again for line in help_(f"as for {before}", style))]
+
+
+def _word(item: Recompile) -> str:
+    """What a diagnostic of it begins with: at the limit nothing was compiled."""
+    return "gave up" if item.limit_reached else "recompile"
 
 
 def _recompile(group: _Group, explanation: Explanation, style: Style, all_: bool) -> list[str]:
     item = group.first
-    word, role = ("gave up", "error") if item.limit_reached else ("recompile", "recompile")
-    label = f"{word}[{cut(clean_line(item.compile_id), _ID)}]"
+    role = "error" if item.limit_reached else "recompile"
+    label = f"{_word(item)}[{cut(clean_line(item.compile_id), _ID)}]"
     function = explanation.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
     name = cut(clean_line(function), style.columns - width(label) - 2)
     lines = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -39,7 +41,7 @@ def test_the_module_is_named_by_the_guard_on_its_type() -> None:
     guards = (
         type_guard("L['kwargs']", "dict"),
         type_guard("L['self']", "transformers.models.bert.modeling_bert.BertModel"),
-        type_guard("L['args'][0]", "torch.optim.adam.Adam", "1/0"),
+        replace(type_guard("L['args'][0]", "torch.optim.adam.Adam", "1/0"), kind="ID_MATCH"),
         type_guard("L['args'][0]", "int", "2/0"),
         type_guard("L['x']", "lib.Config", "3/0"),
     )

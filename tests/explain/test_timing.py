@@ -62,6 +62,13 @@ def test_a_recompile_is_put_down_to_the_guard_that_failed() -> None:
     assert {item.compile.compile_id: item.because for item in found.spent} == {"0/0": None, "0/1": "n == 3"}
 
 
+def test_an_object_that_is_gone_is_named_so() -> None:
+    gone = a_failure("g", source="L['self']", was="alive", now="deallocated")
+    found = timing([a_compile(0, "0/1")], [a_recompile(reasons=(gone,))])
+    assert found is not None
+    assert found.spent[0].because == "L['self'] freed"
+
+
 def test_without_times_there_is_no_timing() -> None:
     assert timing([]) is None
     assert timing([a_compile(seconds=Seconds())]) is None

@@ -68,7 +68,7 @@ def test_advice_is_given_once() -> None:
     each = tuple(a_recompile("m == 'a'", compile_id=f"{i}/1", function=f"f{i}") for i in (0, 2))
     text = explanation_text(explain(FakeRecording(recompile_records=each)))
     assert text.count("is a constant of the code") == 1
-    assert "help: as for recompile 0/1 of f0" in text
+    assert "help: as for recompile[0/1], f0" in text
 
 
 def test_a_change_seen_from_several_entries_is_said_once() -> None:
@@ -105,9 +105,9 @@ def test_recompiles_of_one_function_for_one_change_are_told_together() -> None:
     recompiles = tuple(a_recompile(index=i, compile_id=f"0/{i}", reasons=sized(i, i + 1, "0/0")) for i in range(2, 6))
     made = explain(FakeRecording(recompile_records=recompiles))
     text = explanation_text(made)
-    assert re.findall(r"recompile\[(.*)\]", text) == ["0/2"]
+    assert re.findall(r"(?m)^recompile\[(.*)\]", text) == ["0/2"]
     assert "= again: in 0/3, 0/4, 0/5, for the same reason (then 4, 5, 6);" in text
-    assert re.findall(r"recompile\[(.*)\]", explanation_text(made, all_=True)) == ["0/2", "0/3", "0/4", "0/5"]
+    assert re.findall(r"(?m)^recompile\[(.*)\]", explanation_text(made, all_=True)) == ["0/2", "0/3", "0/4", "0/5"]
 
 
 def test_what_torch_gave_up_stands_first_and_is_not_called_a_recompile() -> None:
