@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import socket
 import subprocess
@@ -25,6 +26,7 @@ RECORDING_SUFFIX = ".dynadiag"
 _MOST_NAMES = 1000  # tried for one recording; more than one is needed where ranks start again
 
 
+@functools.cache  # once a process, however often torch's entry points are called
 def record_this_process() -> None:
     """Start the recorder of this process, and end it when the interpreter ends.
 
