@@ -100,14 +100,18 @@ def _time(timing: Timing, style: Style) -> list[str]:
 
 
 def _spent(item: Spent, style: Style) -> str:
-    """One slow compile on one line: seconds, id, function, why, the part that took most."""
+    """One slow compile on one line: seconds, id, function, why, and where there is room the part that took most."""
     compile_ = item.compile
     most = max(item.shares, key=lambda share: share.seconds, default=None)
     part = f" ({_PARTS[most.part]})" if most and most.seconds > item.seconds / 2 else ""
     lead = f"      {duration(item.seconds):>8}  {cut(clean_line(compile_.compile_id), _PART):<6} "
     kind = f"recompile: {cut(clean_line(shown(item.because)), _PART)}" if item.because else "recompile"
-    tail = f"  {kind if item.again else 'first compile'}{part}"
-    return lead + cut(clean_line(compile_.function), max(style.columns - width(lead) - width(tail), 10)) + tail
+    function = clean_line(compile_.function)
+    tail = f"  {kind if item.again else 'first compile'}"
+    room = style.columns - width(lead) - width(tail)
+    if room - width(part) < min(width(function), _PART):
+        part = ""
+    return lead + cut(function, max(room - width(part), 10)) + tail + part
 
 
 def _shares(shares: tuple[Share, ...], total: float) -> str:

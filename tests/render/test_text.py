@@ -321,3 +321,20 @@ def test_code_from_the_cache_is_said_to_be() -> None:
     text = explanation_text(explain(FakeRecording(compile_records=(warm,))))
     assert "time: 10.0 s compiling: backend (code from the cache) 90%, Dynamo (tracing) 10%\n" in text
     assert "      the code of 1 compile came from the FX graph cache\n" in text
+
+
+def test_a_line_of_a_slow_compile_keeps_to_the_columns_and_to_the_functions_name() -> None:
+    name = "MambaForCausalLM.forward"
+    changed = a_failure("g", source="L['input_ids'].size()[1]", was="8", now="12")
+    made = explain(
+        FakeRecording(
+            compile_records=tuple(
+                a_compile(i, f"0/{i}", function=name, seconds=Seconds(9, 8, 1, None, None)) for i in range(2)
+            ),
+            recompile_records=(a_recompile(function=name, reasons=(changed,)),),
+        )
+    )
+    narrow, wide = explanation_text(made), explanation_text(made, Style(120))
+    assert "0/1    MambaForCausalLM.forward  recompile: input_ids.size()[1]\n" in narrow
+    assert "0/1    MambaForCausalLM.forward  recompile: input_ids.size()[1] (Dynamo (tracing))\n" in wide
+    assert max(map(width, narrow.splitlines())) <= 80
