@@ -84,8 +84,9 @@ def _changed(reason: GuardFailure) -> str:
 
 def _is_again(compile_id: str) -> bool:
     """Whether the last part counts from the frame's first compile (``0/0``). Ids begin anew after
-    ``torch._dynamo.reset()``, so an id met before says nothing."""
-    return compile_id.rpartition("/")[2] not in ("0", compile_id)
+    ``torch._dynamo.reset()``: ``0/0#2`` is a first compile again."""
+    own = compile_id.partition("#")[0]
+    return own.rpartition("/")[2] not in ("0", own)
 
 
 def shares(seconds: Seconds, *, cached: bool = False) -> tuple[Share, ...]:

@@ -62,6 +62,12 @@ def test_a_recompile_is_put_down_to_the_guard_that_failed() -> None:
     assert {item.compile.compile_id: item.because for item in found.spent} == {"0/0": None, "0/1": "n == 3"}
 
 
+def test_after_a_reset_a_first_compile_is_one_again() -> None:
+    found = timing([a_compile(i, compile_id) for i, compile_id in enumerate(("0/0", "0/0#2", "0/1#2", "-"))])
+    assert found is not None
+    assert [item.again for item in found.spent] == [False, False, True, False]
+
+
 def test_an_object_that_is_gone_is_named_so() -> None:
     gone = a_failure("g", source="L['self']", was="alive", now="deallocated")
     found = timing([a_compile(0, "0/1")], [a_recompile(reasons=(gone,))])
