@@ -20,10 +20,11 @@ from pathlib import Path
 from dynadiag.commands import common
 from dynadiag.commands.program import add_program, add_recorder, program_of, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
-from dynadiag.explain import Explanation, Registry, explain
+from dynadiag.explain import Registry
 from dynadiag.recording.opening import SUFFIX, beginning, fold_in_place, open_any, recordings_in
 from dynadiag.recording.transfer import import_log
 from dynadiag.render import document, encode, explanation_text
+from dynadiag.render.report import Report, report
 
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 _SQLITE = b"SQLite format 3\x00"
@@ -103,17 +104,18 @@ def _report(paths: Sequence[Path], args: argparse.Namespace) -> int:
     if args.json != "-":
         for path, explanation in zip(paths, explanations, strict=True):
             shown = str(path) if path.is_absolute() else os.path.relpath(path)
-            text = explanation_text(explanation, common.style_for(sys.stdout), all_=args.all, recording=shown)
+            style = common.style_for(sys.stdout)
+            text = explanation_text(explanation, style, all_=args.all, recording=shown, calls=explanation.calls)
             sys.stdout.write(text if path is paths[0] else f"\n{text}")
         sys.stdout.flush()
     return max(0 if explanation.run.exit_code in (0, None) else 1 for explanation in explanations)
 
 
-def _explanation(path: Path) -> Explanation:
+def _explanation(path: Path) -> Report:
     with open_any(path) as recording:
-        return explain(recording)
+        return report(recording)
 
 
-def _json(explanations: Sequence[Explanation]) -> bytes:
-    main, *others = [document(explanation) for explanation in explanations]
+def _json(explanations: Sequence[Report]) -> bytes:
+    main, *others = [document(explanation, explanation.calls) for explanation in explanations]
     return encode({**main, "ranks": others} if others else main)
