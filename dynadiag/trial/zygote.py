@@ -55,6 +55,8 @@ def main(descriptor: int, settings: str) -> NoReturn:
     send(channel, {"ready": True})
     request, descriptors = serve(channel)
     checkpoint = descriptors.pop() if request.get("checkpoint") else None
+    if checkpoint is None:
+        _use_threads(int(request["threads"]))  # before the hooks begin: one may note what the program itself asks for
     _become_trial(request, descriptors)
     _run(request, checkpoint)
 
@@ -115,16 +117,17 @@ def _become_trial(request: dict[str, Any], descriptors: list[int]) -> None:
     TRIAL.start(Plan.from_json(request["plan"]))
 
 
-def _run(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
+def _use_threads(count: int) -> None:
     import torch
 
+    torch.set_num_threads(count)
+
+
+def _run(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
     os.chdir(request["cwd"])
-    threads = int(request["threads"])
     _reseed(request.get("seed"))
-    if checkpoint is None:
-        torch.set_num_threads(threads)
-    else:
-        _Checkpoint(socket.socket(fileno=checkpoint), threads).arm()
+    if checkpoint is not None:
+        _Checkpoint(socket.socket(fileno=checkpoint), int(request["threads"])).arm()
     worker.conduct(Program.from_json(request["program"]))
 
 
