@@ -95,7 +95,7 @@ model(torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)).backward()
         ("time.sleep(100000)", CHAIN, "hang", 1, ("--timeout", "30")),
         (RAISE, TWO_GRAPHS, "exception", 1, ()),
         (RAISE, BRANCH, "exception", 2, ()),
-        (RAISE, CHECKPOINT, "exception", 1, ()),
+        (RAISE, CHECKPOINT, "exception", 2, ()),
         (ONLY_SYMBOLIC, DYNAMIC, "exception", 1, ()),
         (RAISE, BACKWARD, "exception", 1, ()),
     ],
