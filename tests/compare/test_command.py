@@ -154,7 +154,7 @@ def test_recompiles_over_a_list_of_inputs(tmp_path: Path) -> None:
     static, dynamic = document["rows"][1:]
     assert [row["recompiles"] for row in (static, dynamic)] == [3, 0]
     assert [len(row["inputs"]) for row in document["rows"]] == [3, 3, 3]
-    assert "3 calls with other inputs" in text
+    assert "3 calls with other inputs" in " ".join(text.split())
 
 
 def test_out_of_memory_in_every_variant_is_exit_code_1(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_root_is_the_line_of_the_model_that_torch_blames() -> None:
 def _study(name: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """How the benchmark ended on one model, and the explanation; once in this process for each."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-P", str(PROGRAM), name, "--json", folder]
+        command = [sys.executable, str(PROGRAM), name, "--json", folder]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=900)
         written = Path(folder, f"{name.replace(' ', '_')}.json")
         return ended, json.loads(written.read_text()) if written.exists() else {}
