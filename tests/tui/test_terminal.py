@@ -143,8 +143,7 @@ def test_bad_input_is_one_clear_line(kind: str, tmp_path: Path) -> None:
     path, words = _bad_inputs(tmp_path)[kind]
     with terminal(str(path)) as shown:
         shown.read_until(words)
-        assert shown.process.wait(_WAIT) == 2
-        shown.drain()
+        assert shown.ended() == 2
     text = shown.seen.decode()
     assert len(text.strip().splitlines()) == 1
     assert text.startswith("dynadiag: ")
