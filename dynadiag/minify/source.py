@@ -132,6 +132,8 @@ class Carrier:
             words += [f"{k}={self.expression(v)}" for k, v in value.keywords.items()]
             self.require("functools")
             return f"functools.partial({', '.join([self.expression(value.func), *words])})"
+        if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":
+            return self._lambda(value)
         if isinstance(value, (types.FunctionType, type)):
             name = value.__name__
             if self._defined.get(name) is not value:
@@ -141,6 +143,16 @@ class Carrier:
         if isinstance(value, types.MethodType):
             return f"{self.expression(value.__self__)}.{value.__name__}"
         return self._instance(value)
+
+    def _lambda(self, value: types.FunctionType) -> str:
+        """A function without a name, where it is the only one in its statement."""
+        source = _source(value)
+        found = [node for node in ast.walk(_parsed(source)) if isinstance(node, ast.Lambda)]
+        if len(found) != 1:
+            raise CannotCarryError(f"one of several functions without a name ({source.strip()[:60]})")
+        text = ast.unparse(found[0])
+        self._bind_names(text, value)
+        return f"({text})"
 
     def _instance(self, value: Any) -> str | None:
         """An object of a class of the user's whose state is none, or what its constructor makes anew."""
@@ -165,6 +177,13 @@ class Carrier:
     def _write(self, value: Any) -> None:
         """The source of a function or class, after the definitions of what it names."""
         source = _source(value)
+        if not isinstance(_parsed(source).body[0], (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            raise CannotCarryError(f"a function that is not defined by itself ({source.strip()[:60]})")
+        self._bind_names(source, value)
+        self.blocks.append(source)
+
+    def _bind_names(self, source: str, value: Any) -> None:
+        """Defines what the source of a function or class names."""
         spaces = _namespace(value)
         for name in _free_names(source):
             if name in self._defined or (hasattr(builtins, name) and name not in spaces):
@@ -172,7 +191,6 @@ class Carrier:
             if name not in spaces:
                 continue  # bound when it runs, or never: then the original fails in the same way
             self._bind(name, spaces[name])
-        self.blocks.append(source)
 
     def _bind(self, name: str, value: Any) -> None:
         if name == "torch":
@@ -238,14 +256,17 @@ def _filled(cell: types.CellType) -> bool:
     return True
 
 
-def _free_names(source: str) -> list[str]:
-    """The names that a definition reads and does not bind itself. Raises `CannotCarryError` for a lambda's line."""
+def _parsed(source: str) -> ast.Module:
+    """Raises `CannotCarryError` where the lines of a function are no statement by themselves."""
     try:
-        tree = ast.parse(source)
+        return ast.parse(source)
     except SyntaxError as error:
-        raise CannotCarryError(f"a function in the middle of a line ({source.strip()[:60]})") from error
-    if not isinstance(tree.body[0], (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        raise CannotCarryError(f"a function without a name ({source.strip()[:60]})")
+        raise CannotCarryError(f"a function in the middle of a statement ({source.strip()[:60]})") from error
+
+
+def _free_names(source: str) -> list[str]:
+    """The names that a definition reads and does not bind itself."""
+    tree = _parsed(source)
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}

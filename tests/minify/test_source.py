@@ -107,10 +107,15 @@ def test_what_was_there_before_is_named_by_its_place() -> None:
     assert Carrier(known).expression(outer) == "torch.table[0]"
 
 
-@pytest.mark.parametrize("value", [lambda x: x, object(), torch.ones(2), torch.nn.Linear(1, 1)])
+@pytest.mark.parametrize("value", [(lambda x: x, lambda y: y)[0], object(), torch.ones(2), torch.nn.Linear(1, 1)])
 def test_what_has_no_source_of_its_own_is_refused(value: Any) -> None:
     with pytest.raises(CannotCarryError):
         Carrier().expression(value)
+
+
+def test_a_function_without_a_name_is_carried_where_it_stands_alone() -> None:
+    nameless = lambda x: x * FACTOR  # noqa: E731 - that it is one is the point
+    assert carried(nameless)[1]["result"](2) == 6
 
 
 def test_two_things_of_one_name_are_refused() -> None:
