@@ -48,7 +48,9 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtol", type=float, help="relative tolerance of --accuracy (default: by dtype)")
     parser.add_argument("--atol", type=float, help="absolute tolerance of --accuracy (default: by dtype)")
     parser.add_argument("--timeout", type=_seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial")
-    parser.add_argument("--repeat", type=_count, default=1, metavar="N", help="try each candidate up to N times")
+    parser.add_argument(
+        "--repeat", type=common.positive_int("repeats"), default=1, metavar="N", help="try each candidate up to N times"
+    )
     parser.add_argument("--fresh", action="store_true", help="without compiler caches")
     parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"only these of {','.join(RUNGS)}")
     parser.add_argument("--resume", type=Path, metavar="REC", help="go on with the search in this recording")
@@ -134,11 +136,4 @@ def _seconds(text: str) -> float:
     value = float(text)
     if not value > 0:
         raise argparse.ArgumentTypeError(f"must be more than 0 seconds, not {text}")
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
     return value

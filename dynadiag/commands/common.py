@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from dynadiag.errors import DynadiagError
@@ -21,6 +23,8 @@ __all__ = [
     "check_json",
     "check_writable",
     "new_recording",
+    "positive_int",
+    "positive_number",
     "say_where",
     "state_folder",
     "style_for",
@@ -141,3 +145,27 @@ def say_where(path: Path) -> None:
     """The path of what was written, as the last line on stderr."""
     shown = clean(str(path)).replace("\n", "\\n").replace("\t", "\\t")
     print(shown, file=sys.stderr, flush=True)  # noqa: T201 - the contract's last line
+
+
+def positive_int(what: str) -> Callable[[str], int]:
+    """The type of an option that takes a whole number of ``what`` (``"calls"``), 1 or more."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < 1:
+            raise argparse.ArgumentTypeError(f"{text}: give a number of {what}, 1 or more")
+        return value
+
+    return number
+
+
+def positive_number(what: str) -> Callable[[str], float]:
+    """The type of an option that takes ``what`` (``"a size in gigabytes"``), finite and more than 0."""
+
+    def number(text: str) -> float:
+        value = float(text)
+        if not (math.isfinite(value) and value > 0):
+            raise argparse.ArgumentTypeError(f"{text}: give {what}, more than 0")
+        return value
+
+    return number

@@ -11,7 +11,6 @@ Exit code: 0 where something could be measured, 1 where every variant failed, 2 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Callable, Collection
@@ -35,9 +34,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where the variants' recordings go")
     parser.add_argument("--force", action="store_true", help="overwrite recordings of an earlier comparison there")
     _add_variants(parser)
-    parser.add_argument("--repeat", type=_count, default=5, metavar="N", help="rounds of measurement (default 5)")
     parser.add_argument(
-        "--timeout", type=_seconds, default=600.0, metavar="S", help="limit of a variant's first calls, and of a round"
+        "--repeat", type=common.positive_int("rounds"), default=5, metavar="N", help="rounds of measurement (default 5)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=common.positive_number("a number of seconds"),
+        default=600.0,
+        metavar="S",
+        help="limit of a variant's first calls, and of a round",
     )
     parser.add_argument("--fresh", action="store_true", help="with empty compiler caches for each variant")
     add_program(parser)
@@ -137,20 +142,6 @@ def _report(found: Comparison, program: Program, args: argparse.Namespace) -> No
     if args.json != "-":
         sys.stdout.write(comparison_text(found, program.text, common.style_for(sys.stdout)))
         sys.stdout.flush()
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give a number of rounds, 1 or more")
-    return number
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise argparse.ArgumentTypeError(f"{text}: give a number of seconds, more than 0")
-    return seconds
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 from pathlib import Path
 
 from dynadiag.capture.launch import Ended, launch
 from dynadiag.capture.settings import Settings
+from dynadiag.commands import common
 from dynadiag.trial.program import Program, TargetError
 
 __all__ = ["add_program", "add_recorder", "program_of", "run_recorded"]
@@ -53,24 +53,19 @@ def add_recorder(parser: argparse.ArgumentParser) -> None:
     """The options of every command that records a program."""
     parser.add_argument("--no-source", action="store_true", help="leave your source text out of the recording")
     parser.add_argument(
-        "--stop-after", type=_count, metavar="N", help="end the program after N calls of compiled functions"
+        "--stop-after",
+        type=common.positive_int("calls"),
+        metavar="N",
+        help="end the program after N calls of compiled functions",
     )
-    parser.add_argument("--limit", type=_gigabytes, metavar="GB", default=2.0, help="size cap of the log (default 2)")
+    parser.add_argument(
+        "--limit",
+        type=common.positive_number("a size in gigabytes"),
+        metavar="GB",
+        default=2.0,
+        help="size cap of the log (default 2)",
+    )
     parser.add_argument("--fresh", action="store_true", help="with empty compiler caches, in a folder of their own")
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give a number of calls, 1 or more")
-    return number
-
-
-def _gigabytes(text: str) -> float:
-    size = float(text)
-    if not (math.isfinite(size) and size > 0):
-        raise argparse.ArgumentTypeError(f"{text}: give a size in gigabytes, more than 0")
-    return size
 
 
 def program_of(args: argparse.Namespace) -> Program:

@@ -7,16 +7,13 @@ one cause.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dynadiag.recording.names import original_name
 from dynadiag.recording.records import Break, Span
 
-__all__ = ["group", "original_name", "roots"]
-
-# torch names the rest of a split function "torch_dynamo_resume_in_NAME_at_LINE" (2.11 to 2.15).
-_RESUME = re.compile(r"torch_dynamo_resume_in_(?P<name>.+?)_at_\d+")
+__all__ = ["group", "roots"]
 
 
 def group(breaks: Sequence[Break]) -> tuple[Break, ...]:
@@ -39,13 +36,6 @@ def group(breaks: Sequence[Break]) -> tuple[Break, ...]:
 def roots(breaks: Sequence[Break]) -> tuple[Break, ...]:
     """The breaks that are causes of their own."""
     return tuple(item for item in breaks if item.cause is None)
-
-
-def original_name(function: str) -> str:
-    """The name a user wrote, for a function that torch made of the rest of a split one (also of one split twice)."""
-    while match := _RESUME.search(function):
-        function = function[: match.start()] + match["name"] + function[match.end() :]
-    return function
 
 
 def _leaders(breaks: Sequence[Break]) -> dict[int, int]:

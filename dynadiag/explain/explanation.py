@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dynadiag.explain.advice import advise
-from dynadiag.explain.causes import group, original_name, roots
+from dynadiag.explain.causes import group, roots
 from dynadiag.explain.guards import complete
 from dynadiag.explain.impact import Impact, impacts
 from dynadiag.explain.ownership import modules
@@ -17,6 +17,7 @@ from dynadiag.explain.registry import Registry
 from dynadiag.explain.source import Readable
 from dynadiag.explain.timing import Timing, timing
 from dynadiag.explain.verdict import Verdict, verdict
+from dynadiag.recording.names import original_name
 from dynadiag.recording.records import (
     Break,
     Compile,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dynadiag.explain.causes import original_name
 from dynadiag.explain.explanation import Explanation
+from dynadiag.recording.names import original_name
 from dynadiag.recording.records import SkippedFrame
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place

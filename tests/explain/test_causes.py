@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.explain.causes import group, original_name, roots
+from dynadiag.explain.causes import group, roots
+from dynadiag.recording.names import original_name
 from dynadiag.recording.records import Break, Span
 from tests.explain.build import FILE, a_break
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.recording.digest.context import Context, integer, original_name, text_or_none, theirs
+from dynadiag.recording.digest.context import Context, integer, text_or_none, theirs
+from dynadiag.recording.names import original_name
 from dynadiag.recording.records import Break, Event, Frame, Span
 
 _ID = re.compile(r"/gb/(gb\d+)\.html")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from dynadiag.recording.digest.breaks import parse
-from dynadiag.recording.digest.context import Context, Record, integer, original_name, seconds, text_or_none, theirs
+from dynadiag.recording.digest.context import Context, Record, integer, seconds, text_or_none, theirs
+from dynadiag.recording.names import original_name
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
 
 _LIMIT = "recompile limit exceeded"  # in torch's reason, all versions

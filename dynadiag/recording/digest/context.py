@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from dynadiag.recording.names import original_name
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -27,7 +28,6 @@ Record: TypeAlias = (
     Break | Compile | Graph | Guard | Kernel | NodeOf | Recompile | Run | SkippedFrame | SourceFile | Symbol | Trial
 )
 
-_RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 _TORCH_FILE = re.compile(
     r"/site-packages/torch/|^<frozen |^<eval_with_key>|/torch/_dynamo/|/torch/nn/modules/module\.py$"
     r"|/dynadiag/(?:api|__init__|commands/called|trial/program)\.py$"  # what calls a function for the user
@@ -145,11 +145,6 @@ def theirs(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
 def is_torch(file: str) -> bool:
     """Whether a file is torch's own or the interpreter's."""
     return _TORCH_FILE.search(file) is not None
-
-
-def original_name(function: str) -> str:
-    """The name of the function that a resume function continues: what the user wrote."""
-    return _RESUME.sub(r"\1", function)
 
 
 def integer(value: Any) -> int | None:
