@@ -92,7 +92,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """
     import torch
 
-    from dynadiag.torch_private import is_compiled
+    from dynadiag.torch_private.capture import is_compiled
 
     compiled = fn if is_compiled(fn) else torch.compile(fn)
     if not _recording.acquire(blocking=False):

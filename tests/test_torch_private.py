@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from dynadiag import torch_private
+from dynadiag.torch_private import capture as torch_private
 
 Look = Callable[[FrameType], Any]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from torch.fx import Node
 
-from dynadiag.bisect import torch_private
 from dynadiag.bisect.userpasses import with_switched_passes
+from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["install"]

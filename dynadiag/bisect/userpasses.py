@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
-from dynadiag.bisect import torch_private
+from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["with_switched_passes"]

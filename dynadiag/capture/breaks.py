@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag import torch_private
+from dynadiag.torch_private import capture as torch_private
 
 
 def describe(failure: BaseException, emitter: FrameType | None, *, fatal: bool) -> dict[str, Any]:

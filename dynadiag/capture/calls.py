@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 
-from dynadiag import torch_private
 from dynadiag.capture.recorder import Recorder
+from dynadiag.torch_private import capture as torch_private
 
 __all__ = ["Stopped", "stop_after"]
 

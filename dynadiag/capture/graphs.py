@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from dynadiag import torch_private
+from dynadiag.torch_private import capture as torch_private
 
 _CONSTANT_LIMIT = 1_000  # elements of a list argument that are written out; longer ones are cut with a word
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dynadiag import torch_private
+from dynadiag.torch_private import capture as torch_private
 
 __all__ = ["describe"]
 

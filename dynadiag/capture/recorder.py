@@ -17,11 +17,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag import torch_private
 from dynadiag.capture import breaks, guards
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
+from dynadiag.torch_private import capture as torch_private
 
 _PATIENCE = 3  # times that a journal is opened again: a disk that is full stays full
 _SOURCE_LIMIT = 2_000_000  # bytes of one source file that are kept

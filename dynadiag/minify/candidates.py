@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from dynadiag.minify.settings import Setting
-from dynadiag.trial import torch_private
+from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.forking import forked
 from dynadiag.trial.graph import GraphCall, attempt
 from dynadiag.trial.outcome import Outcome

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from dynadiag.minify import torch_private
 from dynadiag.minify.reducer import reduce_here
 from dynadiag.minify.settings import Snapshot
 from dynadiag.minify.signs import CALLS, COMPARED_CALLS, ORIGINS
 from dynadiag.minify.task import Capture, Task
-from dynadiag.trial import torch_private as trial_private
+from dynadiag.torch_private import minify as torch_private
+from dynadiag.torch_private import trial as trial_private
 from dynadiag.trial.accuracy import compared_call
 from dynadiag.trial.failure import of_exception
 from dynadiag.trial.runtime import TRIAL

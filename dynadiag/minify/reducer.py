@@ -20,7 +20,6 @@ import torch
 from torch.fx import GraphModule
 
 from dynadiag.bisect.rows import outcome_from_json
-from dynadiag.minify import torch_private
 from dynadiag.minify.candidates import Surroundings, Trials
 from dynadiag.minify.likeness import akin, same, shows
 from dynadiag.minify.raising import reduce_raising
@@ -28,6 +27,7 @@ from dynadiag.minify.settings import changed
 from dynadiag.minify.signs import ORIGINS
 from dynadiag.minify.task import Capture, Task
 from dynadiag.minify.writing import Given, Written, write
+from dynadiag.torch_private import minify as torch_private
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.runtime import TRIAL

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from dynadiag.minify import torch_private
 from dynadiag.minify.source import CannotCarryError, Carrier
+from dynadiag.torch_private import minify as torch_private
 
 __all__ = ["Setting", "Snapshot", "changed", "source_of"]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from dynadiag.minify import torch_private
+from dynadiag.torch_private import minify as torch_private
 
 __all__ = ["CannotCarryError", "Carrier"]
 

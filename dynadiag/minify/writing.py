@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.bisect import torch_private
 from dynadiag.minify.candidates import Surroundings, Trials
 from dynadiag.minify.likeness import shows
 from dynadiag.minify.repro import Shown, calls, header
 from dynadiag.minify.settings import Snapshot, source_of
 from dynadiag.minify.source import CannotCarryError, Carrier
+from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 

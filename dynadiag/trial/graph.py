@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from dynadiag.trial import torch_private
+from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.accuracy import compared_call
 
 __all__ = ["GraphCall", "attempt", "differentiate"]

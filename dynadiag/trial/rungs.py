@@ -10,7 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from dynadiag.trial import accuracy, torch_private
+from dynadiag.torch_private import trial as torch_private
+from dynadiag.trial import accuracy
 from dynadiag.trial.plan import RUNGS
 from dynadiag.trial.runtime import TRIAL
 

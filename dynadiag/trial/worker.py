@@ -144,7 +144,7 @@ def _facts() -> dict[str, Any]:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "get_num_threads"):
         return {"torch": None, "backends": []}
-    private = importlib.import_module("dynadiag.trial.torch_private")
+    private = importlib.import_module("dynadiag.torch_private.trial")
     return {
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),

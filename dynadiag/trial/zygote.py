@@ -73,7 +73,7 @@ def _warm() -> None:
     """One tiny compile: the first pays seconds for probing the machine and loading Inductor."""
     import torch
 
-    from dynadiag.trial import torch_private
+    from dynadiag.torch_private import trial as torch_private
 
     x = torch.ones(8, requires_grad=True)
     torch.compile(lambda t: t.relu().sum(), backend="inductor")(x).backward()

@@ -9,7 +9,7 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.linetable import read_stage
-from dynadiag.trial.stages import torch_private
+from dynadiag.torch_private import stages as torch_private
 
 _PATIENCE = 300  # seconds; a kernel with torch's headers and no precompiled one takes about 10 alone on a machine
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.linetable import read_stage
-from dynadiag.trial.stages import torch_private
+from dynadiag.torch_private import stages as torch_private
 
 _TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
 _NVIDIA = re.compile(r"sm_(\d+)a?$")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.trial.torch_private import backend_name, skip_in_dynamo, wrap_call_user_compiler
+from dynadiag.torch_private.trial import backend_name, skip_in_dynamo, wrap_call_user_compiler
 
 __all__ = [
     "backward_nodes",

@@ -19,7 +19,7 @@ from torch._guards import CompileContext
 from torch.fx import Node
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
-from dynadiag.trial.torch_private import lookup_backend, skip_in_dynamo, wrap_call_user_compiler
+from dynadiag.torch_private.trial import lookup_backend, skip_in_dynamo, wrap_call_user_compiler
 
 __all__ = [
     "call_with_backend",
