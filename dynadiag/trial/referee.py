@@ -238,7 +238,7 @@ class _Referee:
 
     def _in_float64(self, seed: int) -> Arm:
         generator = torch.Generator().manual_seed(seed) if seed else None
-        arguments = pytree.tree_map(lambda leaf: _widened(leaf, generator), self._call.copies())
+        arguments = pytree.tree_map(_Widener(generator), self._call.copies())
         with _float64_state(self._call, generator):
             return run_arm(self._call, _float64(self._call.function), arguments)
 
@@ -251,6 +251,35 @@ def _found(arm: Arm, find: Callable[[Arm], Any]) -> torch.Tensor | None:
     except IndexError:
         return None
     return _wide(_plain(value)) if isinstance(value, torch.Tensor) else None
+
+
+class _Widener:
+    """Inputs in float64. Those that share storage go on sharing it: what is written to one is seen through another."""
+
+    def __init__(self, generator: torch.Generator | None) -> None:
+        self._generator = generator
+        self._storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+
+    def __call__(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf
+        if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_conj():
+            return _widened(leaf, self._generator)
+        flat = self._flat(leaf.detach())
+        with torch.no_grad():
+            wide = torch.empty(0, dtype=flat.dtype, device=flat.device)
+            wide.set_(flat.untyped_storage(), leaf.storage_offset(), leaf.size(), leaf.stride())
+        return wide.requires_grad_(leaf.requires_grad)
+
+    def _flat(self, leaf: torch.Tensor) -> torch.Tensor:
+        """All of the storage that a tensor lies on, in float64."""
+        key = leaf.untyped_storage()._cdata, leaf.dtype
+        if key not in self._storages:
+            count = leaf.untyped_storage().nbytes() // leaf.element_size()
+            whole = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
+            whole.set_(leaf.untyped_storage(), 0, (count,), (1,))
+            self._storages[key] = _widened(whole, self._generator).clone()
+        return self._storages[key]
 
 
 def _widened(leaf: Any, generator: torch.Generator | None) -> Any:
