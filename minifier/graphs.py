@@ -15,7 +15,7 @@ from torch import fx
 
 from minifier.anatomy import Anatomy
 from minifier.search import Candidate
-from minifier.tensors import alone, fresh, map_leaves, storage_key
+from minifier.tensors import alone, bits, fresh, map_leaves, storage_key
 from minifier.torch_private import undisturbed
 from minifier.wiring import Plan, Wiring
 
@@ -215,6 +215,5 @@ def _described(value: Any, storages: dict[int, int]) -> bytes:
         return repr((value.dtype, tuple(value.shape), str(value.device))).encode()
     key = storage_key(value)
     sharing = (storages.setdefault(key, len(storages)), value.storage_offset()) if key is not None else None
-    plain = value.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1).view(torch.uint8)
     traits = (value.dtype, tuple(value.shape), value.stride(), value.requires_grad, str(value.device), sharing)
-    return repr(traits).encode() + plain.numpy().tobytes()
+    return repr(traits).encode() + bits(value).numpy().tobytes()

@@ -10,7 +10,17 @@ import torch
 
 from minifier.errors import ReductionError
 
-__all__ = ["alone", "check_inputs", "fresh", "leaves", "map_leaves", "same_metadata", "storage_key", "tensors_in"]
+__all__ = [
+    "alone",
+    "bits",
+    "check_inputs",
+    "fresh",
+    "leaves",
+    "map_leaves",
+    "same_metadata",
+    "storage_key",
+    "tensors_in",
+]
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
@@ -42,6 +52,13 @@ def storage_key(tensor: torch.Tensor) -> int | None:
     if tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor._is_zerotensor():
         return None
     return tensor.untyped_storage().data_ptr() or None
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor's values in their order, whatever its strides: uint8, flat, on the CPU."""
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
+    flat = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)  # one element may keep an odd stride otherwise
+    return flat.view(-1).view(torch.uint8)
 
 
 def check_inputs(inputs: Sequence[Any]) -> None:

@@ -119,7 +119,16 @@ class _Writer:
         if isinstance(returned, (tuple, list)) and len(returned) > 1:
             self.lines.append(f"return {', '.join(self._write(value) for value in returned)}")
         else:
-            self.lines.append(f"return {self._write(returned)}")
+            self._return(node, returned)
+
+    def _return(self, output: fx.Node, returned: Any) -> None:
+        """What the last line computes for this alone is returned as it is, without a name."""
+        written, last = self._write(returned), self.lines[-1] if self.lines else ""
+        alone = isinstance(returned, fx.Node) and list(returned.users) == [output]
+        if alone and last.startswith(f"{written} = "):
+            self.lines[-1] = f"return {last.removeprefix(f'{written} = ')}"
+        else:
+            self.lines.append(f"return {written}")
 
     def _called(self, node: fx.Node) -> str:
         function, args = node.target, node.args

@@ -12,20 +12,19 @@ from minifier.emit.expressions import literal
 from minifier.emit.names import Names
 from minifier.emit.values import exact, recognised
 from minifier.simplify.values import SEED
-from minifier.tensors import storage_key
+from minifier.storages import hull, shared, sharing
 
 __all__ = ["input_lines"]
 
 
 def input_lines(values: Sequence[Any], parameters: Sequence[str], names: Names) -> list[str]:
     """A line for each input, after those of the storages that several share; the seed first, if any is random."""
-    shared = _shared(values)
     lines: list[str] = []
     with torch.random.fork_rng():
         torch.manual_seed(SEED)
-        for group in shared:
+        for group in sharing(values):
             lines.extend(_group_lines([(parameters[i], values[i]) for i in group], names))
-        inside = {i for group in shared for i in group}
+        inside = shared(values)
         for i, (name, value) in enumerate(zip(parameters, values, strict=True)):
             if i not in inside:
                 source = _alone(value) if isinstance(value, torch.Tensor) else literal(value)
@@ -79,36 +78,68 @@ def _with_grad(tensor: torch.Tensor, source: str) -> str:
     return f"{source}.requires_grad_()" if tensor.requires_grad else source
 
 
-def _shared(values: Sequence[Any]) -> list[list[int]]:
-    groups: dict[int, list[int]] = {}
-    for i, value in enumerate(values):
-        key = storage_key(value) if isinstance(value, torch.Tensor) else None
-        if key is not None:
-            groups.setdefault(key, []).append(i)
-    return [group for group in groups.values() if len(group) > 1]
-
-
 def _group_lines(members: list[tuple[str, torch.Tensor]], names: Names) -> list[str]:
     """One tensor for the storage, and a view of it for each input."""
     tensors = [tensor.detach() for _, tensor in members]
-    if len({tensor.dtype for tensor in tensors}) > 1:
+    covered = hull(tensors)
+    if covered is None:
         raise EmitError("inputs of different dtypes share a storage: that has no plain form in source")
-    start = min(tensor.storage_offset() for tensor in tensors)
-    end = max(_end(tensor) for tensor in tensors)
-    flat = tensors[0].as_strided((end - start,), (1,), start)
-    base = names.free("storage")
-    lines = [f"{base} = {recognised(flat) or exact(flat)}"]
-    for (name, tensor), plain in zip(members, tensors, strict=True):
-        lines.append(f"{name} = {_with_grad(tensor, _view(base, plain, start, end))}")
+    flat, start = covered
+    end = start + len(flat)
+    whole = next((i for i, (_, tensor) in enumerate(members) if _is_whole(tensor, start, end)), None)
+    base = members[whole][0] if whole is not None else names.free("storage")
+    flattened = base if whole is None else f"{base}.view(-1)"
+    shape = tensors[whole].shape if whole is not None else flat.shape
+    lines = [f"{base} = {recognised(flat.view(shape)) or exact(flat.view(shape))}"]
+    for i, (name, tensor) in enumerate(members):
+        if i != whole:
+            view = _sliced(base, tensors[whole], tensors[i]) if whole is not None else None
+            lines.append(f"{name} = {_with_grad(tensor, view or _view(flattened, tensors[i], start, end))}")
     return lines
 
 
-def _end(tensor: torch.Tensor) -> int:
-    inside = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.storage_offset() + (inside + 1 if tensor.numel() else 0)
+def _is_whole(tensor: torch.Tensor, start: int, end: int) -> bool:
+    """Whether the others can be written as views of it: what they are views of must not be a leaf of autograd."""
+    return tensor.is_contiguous() and tensor.numel() == end - start and not tensor.requires_grad and tensor.dim() > 0
+
+
+def _sliced(name: str, whole: torch.Tensor, plain: torch.Tensor) -> str | None:
+    """One tensor as a slice or row of another, or of its transpose, where it is."""
+    turned = [(f"{name}.t()", whole.t())] if whole.dim() == 2 else []
+    for text, source in [(name, whole), *turned]:
+        index = _index(source, plain)
+        if index is not None and _geometry(source[index]) == _geometry(plain):
+            written = ", ".join(_slice(part, size) for part, size in zip(index, source.shape, strict=True))
+            return f"{text}[{written.removesuffix(', :')}]" if written.strip(":, ") else text
+    return None
+
+
+def _index(source: torch.Tensor, plain: torch.Tensor) -> tuple[Any, ...] | None:
+    """Where in the source a view begins and ends, if it has its dimensions, or all but the first."""
+    rest = plain.storage_offset() - source.storage_offset()
+    begins = [0] * source.dim()
+    for dim in sorted(range(source.dim()), key=lambda dim: -source.stride(dim)):
+        begins[dim] = min(rest // max(source.stride(dim), 1), source.shape[dim] - 1)
+        rest -= begins[dim] * source.stride(dim)
+    rows = source.dim() - plain.dim()
+    if rows not in (0, 1):
+        return None
+    sizes = zip(begins[rows:], plain.shape, strict=True)
+    return (*begins[:rows], *(slice(begin, begin + size) for begin, size in sizes))
+
+
+def _geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+
+
+def _slice(part: Any, size: int) -> str:
+    if not isinstance(part, slice):
+        return str(part)
+    return f"{part.start or ''}:{part.stop if part.stop < size else ''}"
 
 
 def _view(base: str, plain: torch.Tensor, start: int, end: int) -> str:
+    """One tensor as a view of the whole; ``base`` is flat, or taken as a storage."""
     offset = plain.storage_offset() - start
     if plain.is_contiguous() and plain.dim() == 1:
         return f"{base}[{offset or ''}:{offset + len(plain) if offset + len(plain) < end - start else ''}]"

@@ -11,6 +11,7 @@ import torch
 
 from minifier.emit.expressions import literal
 from minifier.simplify.values import KINDS, made
+from minifier.tensors import bits
 
 __all__ = ["exact", "packed", "recognised", "uses_packing"]
 
@@ -52,7 +53,7 @@ def _wrapped(text: str) -> str:
 
 def packed(tensor: torch.Tensor) -> str:
     """The bytes of a tensor as text: for values that matter and are too many to write out."""
-    data = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+    data = bits(tensor).numpy().tobytes()
     text = base64.b85encode(zlib.compress(data, 9)).decode("ascii")
     lines = [text[i : i + _PACKED_LINE] for i in range(0, len(text), _PACKED_LINE)]
     quoted = "\n".join(f"    {literal(line)}" for line in lines)
@@ -118,10 +119,7 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """The same bits: minus zero is not zero, and one NaN is like another only if it is."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
-    bits = (
-        t.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8) for t in (one, other)
-    )
-    return torch.equal(*bits)
+    return torch.equal(bits(one), bits(other))
 
 
 def _shape(tensor: torch.Tensor) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -10,12 +11,15 @@ import torch
 from torch import fx
 
 from minifier.graphs import Case, own
-from minifier.tensors import map_leaves, storage_key
+from minifier.storages import regridded, sharing
+from minifier.tensors import map_leaves
 
 __all__ = ["all_sizes", "one_dimension", "one_size"]
 
 # 1, 2, 3 are what a person would write; beyond, doubling finds a threshold (a vector width, a block) in few trials.
 _SMALL = (1, 2, 3)
+# Where a view of a shared storage may begin, on each axis: next to the others, or as far along as it does.
+_FURTHEST = (1, sys.maxsize)
 
 
 def all_sizes(case: Case) -> Iterator[Case]:
@@ -35,14 +39,14 @@ def one_size(case: Case) -> Iterator[Case]:
 
 def one_dimension(case: Case) -> Iterator[Case]:
     """One dimension of one input smaller by itself: sizes that happened to be equal need not be."""
-    shared = _shared(case)
     for place, value in enumerate(case.inputs):
-        if place in shared or not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor):
             continue
         for dim, size in enumerate(value.shape):
             for target in _targets(size):
-                corner = _corner(value, (*value.shape[:dim], target, *value.shape[dim + 1 :]))
-                yield Case(case.module, (*case.inputs[:place], corner, *case.inputs[place + 1 :]))
+                shape = (*value.shape[:dim], target, *value.shape[dim + 1 :])
+                for inputs in _shaped(case.inputs, {place: shape}):
+                    yield Case(case.module, inputs)
 
 
 def _targets(size: int) -> list[int]:
@@ -59,25 +63,50 @@ def _resized(case: Case, sizes: Mapping[int, int]) -> Iterator[Case]:
 
     Most of these do not run uncompiled, and cost no trial.
     """
-    shared = _shared(case)
-    inputs = tuple(v if i in shared else _resized_input(v, sizes) for i, v in enumerate(case.inputs))
-    if all(a is b for a, b in zip(inputs, case.inputs, strict=True)):
-        return
+    shapes = {
+        i: tuple(sizes.get(size, size) for size in v.shape)
+        for i, v in enumerate(case.inputs)
+        if isinstance(v, torch.Tensor)
+    }
+    numbers = tuple(sizes.get(v, v) if type(v) is int else v for v in case.inputs)
     renamed = _renamed(case, sizes)
     largest = min(sizes.values())
-    for module in (renamed, case.module) if renamed is not None else (case.module,):
-        yield Case(module, inputs)
-        fitting = tuple(_below(v, largest) for v in inputs)
-        if any(a is not b for a, b in zip(fitting, inputs, strict=True)):
-            yield Case(module, fitting)
+    for inputs in _shaped(numbers, shapes):
+        for module in (renamed, case.module) if renamed is not None else (case.module,):
+            yield Case(module, inputs)
+            fitting = tuple(_below(v, largest) for v in inputs)
+            if any(a is not b for a, b in zip(fitting, inputs, strict=True)):
+                yield Case(module, fitting)
 
 
-def _resized_input(value: Any, sizes: Mapping[int, int]) -> Any:
-    """The tensor with sizes changed; or a number that is one of the sizes."""
-    if not isinstance(value, torch.Tensor):
-        return sizes.get(value, value) if type(value) is int else value
-    shape = tuple(sizes.get(size, size) for size in value.shape)
-    return value if shape == tuple(value.shape) else _corner(value, shape)
+def _shaped(inputs: Sequence[Any], shapes: Mapping[int, tuple[int, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The inputs with some shapes changed; those of one storage go on sharing it, close together or not.
+
+    None at all where a shape is as it was, or a storage is no grid whose lines could be left out.
+    """
+    wanted = {i: shape for i, shape in shapes.items() if shape != tuple(inputs[i].shape)}
+    groups = [group for group in sharing(inputs) if any(i in wanted for i in group)]
+    inside = {i for group in groups for i in group}
+    made = {i: _corner(inputs[i], shape) for i, shape in wanted.items() if i not in inside}
+    seen: set[str] = set()
+    for furthest in _FURTHEST if groups else _FURTHEST[-1:]:
+        moved = {**made, **_moved(inputs, groups, wanted, furthest)}
+        places = str([(i, moved[i].storage_offset(), tuple(moved[i].shape)) for i in sorted(moved)])
+        if moved and places not in seen:
+            seen.add(places)
+            yield tuple(moved.get(i, value) for i, value in enumerate(inputs))
+
+
+def _moved(
+    inputs: Sequence[Any], groups: Sequence[Sequence[int]], shapes: Mapping[int, tuple[int, ...]], furthest: int
+) -> dict[int, torch.Tensor]:
+    """The members of each storage on a smaller one."""
+    found: dict[int, torch.Tensor] = {}
+    for group in groups:
+        tensors = [inputs[i] for i in group]
+        smaller = regridded(tensors, [shapes.get(i, tuple(inputs[i].shape)) for i in group], furthest)
+        found.update(zip(group, smaller, strict=True) if smaller is not None else ())
+    return found
 
 
 def _corner(value: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -144,9 +173,3 @@ def _products(known: set[int], sizes: Mapping[int, int]) -> dict[int, int]:
                 old, new = old * factor, new * sizes.get(factor, factor)
             table[old] = new
     return table
-
-
-def _shared(case: Case) -> set[int]:
-    """Inputs that share a storage: they have to stay as they are to go on sharing it."""
-    keys = [storage_key(v) if isinstance(v, torch.Tensor) else None for v in case.inputs]
-    return {i for i, key in enumerate(keys) if key is not None and keys.count(key) > 1}

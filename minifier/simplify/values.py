@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from minifier.graphs import Case
-from minifier.tensors import alone, storage_key
+from minifier.storages import hull, placed, shared, sharing
+from minifier.tensors import alone
 
 __all__ = [
     "KINDS",
@@ -29,15 +30,33 @@ SEED = 0
 
 def unshared(case: Case) -> Iterator[Case]:
     """Each input in a storage of its own."""
-    keys = [storage_key(v) for v in case.inputs if isinstance(v, torch.Tensor)]
-    known = [key for key in keys if key is not None]
-    if len(set(known)) < len(known):
+    if sharing(case.inputs):
         yield Case(case.module, tuple(alone(v) if isinstance(v, torch.Tensor) else v for v in case.inputs))
 
 
 def in_float32(case: Case) -> Iterator[Case]:
-    """Floating-point inputs in the usual precision: all, then one at a time."""
-    yield from _changed(case, lambda v: v.is_floating_point() and v.dtype is not torch.float32, _float32)
+    """Floating-point inputs in the usual precision: all, then one at a time, a shared storage as one."""
+    groups = sharing(case.inputs)
+    single = [[i] for i in range(len(case.inputs)) if i not in shared(case.inputs)]
+    units = [unit for unit in [*groups, *single] if all(_is_unusual_float(case.inputs[i]) for i in unit)]
+    for chosen in [units, *([unit] for unit in units)] if len(units) > 1 else [units]:
+        if chosen:
+            yield Case(case.module, _in_float32(case.inputs, chosen))
+
+
+def _is_unusual_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not torch.float32
+
+
+def _in_float32(inputs: Sequence[Any], units: Sequence[Sequence[int]]) -> tuple[Any, ...]:
+    values = list(inputs)
+    for unit in units:
+        tensors = [values[i] for i in unit]
+        covered = hull(tensors) if len(unit) > 1 else None
+        cast = placed(covered[0].float(), covered[1], tensors) if covered else [_float32(t) for t in tensors]
+        for i, tensor in zip(unit, cast, strict=True):
+            values[i] = tensor
+    return tuple(values)
 
 
 def contiguous(case: Case) -> Iterator[Case]:
@@ -59,13 +78,26 @@ def plain_values(case: Case) -> Iterator[Case]:
 
 
 def filled(case: Case, kinds: dict[int, str]) -> Case:
-    """Some inputs filled in a way of `KINDS`; the random ones are drawn in order from one seed."""
+    """Some inputs filled in a way of `KINDS`; the random ones are drawn from one seed, shared storages first."""
     values = list(case.inputs)
+    groups = {group[0]: group for group in sharing(values)}
     with torch.random.fork_rng():
         torch.manual_seed(SEED)
-        for place, kind in sorted(kinds.items()):
-            values[place] = _refilled(values[place], made(kind, values[place]))
+        for place in sorted(kinds, key=lambda place: (place not in groups, place)):
+            if place in groups:
+                _refill_shared(values, groups[place], kinds[place])
+            else:
+                values[place] = _refilled(values[place], made(kinds[place], values[place]))
     return Case(case.module, tuple(values))
+
+
+def _refill_shared(values: list[Any], group: Sequence[int], kind: str) -> None:
+    tensors = [values[i] for i in group]
+    covered = hull(tensors)
+    if covered is not None:
+        flat, start = covered
+        for i, tensor in zip(group, placed(made(kind, flat), start, tensors), strict=True):
+            values[i] = tensor
 
 
 def made(kind: str, like: torch.Tensor) -> torch.Tensor:
@@ -91,11 +123,10 @@ def _refilled(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 
 def fillable(case: Case) -> list[int]:
-    """Inputs on their own: filling one of two that share a storage would fill both."""
-    keys = [storage_key(v) if isinstance(v, torch.Tensor) else None for v in case.inputs]
-    return [
-        i for i, v in enumerate(case.inputs) if isinstance(v, torch.Tensor) and v.numel() and keys.count(keys[i]) == 1
-    ]
+    """Inputs that can be filled; of those that share a storage the first, which stands for all."""
+    groups = sharing(case.inputs)
+    follow = {i for group in groups for i in (group[1:] if hull([case.inputs[i] for i in group]) else group)}
+    return [i for i, v in enumerate(case.inputs) if isinstance(v, torch.Tensor) and v.numel() and i not in follow]
 
 
 def _changed(

@@ -73,8 +73,7 @@ def test_reads_as_a_person_would_write_it() -> None:
         "    matmul = relu @ w  # f32[4, 3]\n"
         "    getitem = matmul[:, 1:]  # f32[4, 2]\n"
         "    softmax = getitem.softmax(dim=-1)  # f32[4, 2]\n"
-        "    mul = softmax * 2  # f32[4, 2]\n"
-        "    return mul\n"
+        "    return softmax * 2  # f32[4, 2]\n"
         "\n"
         "\n"
         "x = torch.zeros(4, 8)\n"
@@ -278,7 +277,14 @@ def test_inputs_of_one_storage_share_it() -> None:
     a, b, c = _run(source)["arguments"]
     assert a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() == c.untyped_storage().data_ptr()
     assert [v.storage_offset() for v in (a, b, c)] == [2, 0, 1]
-    assert "a = storage[2:8]" in source
+    assert "a = b.view(-1)[2:8]" in source
+
+
+def test_a_view_of_another_input_is_written_as_a_slice_of_it() -> None:
+    x = torch.arange(24.0).view(4, 6)
+    values = [x, x[1:], x[:, 2:4], x.t(), x.t()[1:], x[2]]
+    source = _check(_traced(lambda x, a, b, c, d, e: (x + 1, a + 1, b + 1, c + 1, d + 1, e + 1)), values)
+    assert "a = x[1:]\nb = x[:, 2:4]\nc = x.t()\nd = x.t()[1:]\ne = x[2]\n" in source
 
 
 class _Constants(torch.nn.Module):
