@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from dynadiag.bisect.descent import Finding, descend
 from dynadiag.bisect.ladder import Climb, climb, ladder, plan_at, top_rung
 from dynadiag.bisect.search import Search
+from dynadiag.bisect.triton import TRITON, idle, unavailable
 from dynadiag.bisect.verdict import Verdict
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
@@ -87,19 +88,50 @@ def locate(search: Search, options: Options) -> Located:
 def _located(bisection: _Bisection) -> Located:
     first = _first_run(bisection)
     if first.passed:
-        return Located(first, verdict=_passes(first))
+        rungs, first = _passes_at_triton(bisection, first)
+        if rungs is not None:
+            return Located(first, verdict=_passes(first, rungs))
     search = bisection.search
     search.reference = first.signature
     bisection.announce(_warning(first))
     _fork_if_the_same(bisection, first)
-    if "triton" in (bisection.options.rungs or ()):
-        bisection.notes.append("the triton rung was not run: trials cannot start its code generator yet")
-    result = climb(search, bisection.base, ladder(_top(bisection, first), bisection.options.rungs))
+    result = climb(search, bisection.base, ladder(_top(bisection, first), _rungs(bisection)))
+    bisection.notes += result.notes
     if result.rungs["uncompiled"] == "same":
         return Located(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
     if result.first is None or result.outcome is None:
         return Located(first, result, _unexplained(bisection, first, result))
     return Located(first, result)
+
+
+def _rungs(bisection: _Bisection) -> tuple[str, ...] | None:
+    """The rungs that were asked for, without Triton's where it cannot be had."""
+    rungs = bisection.options.rungs
+    missing = unavailable() if TRITON in (rungs or ()) else None
+    if rungs is None or missing is None:
+        return rungs
+    bisection.notes.append(missing)
+    return tuple(rung for rung in rungs if rung != TRITON)
+
+
+def _passes_at_triton(bisection: _Bisection, first: Outcome) -> tuple[dict[str, str] | None, Outcome]:
+    """A program that passes as it is written may still fail at Triton's rung, where that was asked for.
+
+    Gives the rungs of the verdict, or, where it fails there, None with that outcome: it is the failure to explain.
+    """
+    statuses = dict.fromkeys(RUNGS, "not_run")
+    if TRITON not in (_rungs(bisection) or ()) or not (first.facts or {}).get("backends"):
+        return statuses, first
+    bisection.search.runner.interpret = not (first.facts or {}).get("cuda")
+    bisection.search.runner.start_forks(threads=_threads(first.facts or {}))
+    outcome = bisection.search.trial(plan_at(bisection.base, TRITON), TRITON, across_rungs=True)
+    if not outcome.passed:
+        bisection.base = replace(bisection.base, rung=TRITON)
+        bisection.notes.append("as it is written it passes: the failure is that of the triton rung")
+        return None, outcome
+    reason = idle(outcome)
+    bisection.notes += [reason] if reason else []
+    return {**statuses, TRITON: "not_run" if reason else "pass"}, first
 
 
 def _first_run(bisection: _Bisection) -> Outcome:
@@ -119,18 +151,19 @@ def _warning(first: Outcome) -> str:
     )
 
 
-def _passes(first: Outcome) -> Verdict:
+def _passes(first: Outcome, rungs: dict[str, str]) -> Verdict:
     notes = [] if (first.facts or {}).get("backends") else ["nothing was compiled: no torch.compile call was reached"]
-    return Verdict("passes", dict.fromkeys(RUNGS, "not_run"), notes=tuple(notes))
+    return Verdict("passes", rungs, notes=tuple(notes))
 
 
 def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
     """Goes over to forks where a fork shows the same failure, else stays with fresh interpreters."""
     search, facts = bisection.search, first.facts or {}
+    search.runner.interpret = not facts.get("cuda")
     reason = search.runner.start_forks(threads=_threads(facts))
     if reason:
         bisection.notes.append(f"each trial runs the whole program: {reason}")
-    top = top_rung(facts.get("backends", ()))
+    top = bisection.base.rung or top_rung(facts.get("backends", ()))
     plan = plan_at(bisection.base, top) if top else bisection.base
     for _ in range(2):
         if not search.runner.forks or first.hung:

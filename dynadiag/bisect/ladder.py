@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.bisect.search import Search
+from dynadiag.bisect.triton import TRITON, idle
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
@@ -32,6 +33,7 @@ class Climb:
     rungs: dict[str, str]
     first: str | None
     outcome: Outcome | None
+    notes: tuple[str, ...] = ()
 
 
 def top_rung(backends: Iterable[str]) -> str | None:
@@ -41,22 +43,39 @@ def top_rung(backends: Iterable[str]) -> str | None:
 
 
 def ladder(top: str, wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The rungs to try, lowest first: those up to the program's own."""
-    reachable = [rung for rung in RUNGS[: RUNGS.index(top) + 1] if rung != "triton"]
-    return tuple(rung for rung in reachable if wanted is None or rung in wanted)
+    """The rungs to try, lowest first: those up to the program's own, and Triton's where it was asked for."""
+    if wanted is None:
+        return tuple(rung for rung in RUNGS[: RUNGS.index(top) + 1] if rung != TRITON)
+    return tuple(rung for rung in RUNGS if rung in wanted and (rung == TRITON or RUNGS.index(rung) <= RUNGS.index(top)))
 
 
 def climb(search: Search, base: Plan, rungs: Sequence[str]) -> Climb:
-    """Tries rung after rung until one shows the failure. One that fails in another way is a side find."""
+    """Tries rung after rung until one shows the failure. One that fails in another way is a side find.
+
+    Where Inductor shows it and Triton's rung was asked for, that is tried too: it tells whether the failure is of one
+    code generator only.
+    """
     statuses = dict.fromkeys(RUNGS, "not_run")
+    notes: list[str] = []
     for rung in rungs:
-        outcome = search.trial(plan_at(base, rung), rung, across_rungs=True)
-        statuses[rung] = search.status(outcome, across_rungs=True)
+        outcome, statuses[rung] = _tried(search, base, rung, notes)
         if statuses[rung] == "same":
-            return Climb(statuses, rung, outcome)
+            if rung == "inductor" and TRITON in rungs:
+                _, statuses[TRITON] = _tried(search, base, TRITON, notes)
+            return Climb(statuses, rung, outcome, tuple(notes))
         if outcome.passed and search.reference is not None and search.reference.kind == "hang":
             search.shorten_limit()
-    return Climb(statuses, None, None)
+    return Climb(statuses, None, None, tuple(notes))
+
+
+def _tried(search: Search, base: Plan, rung: str, notes: list[str]) -> tuple[Outcome, str]:
+    """The outcome at a rung with its status, which for Triton's is a pass only where a kernel of Triton's ran."""
+    outcome = search.trial(plan_at(base, rung), rung, across_rungs=True)
+    reason = idle(outcome) if rung == TRITON else None
+    if reason is None:
+        return outcome, search.status(outcome, across_rungs=True)
+    notes.append(reason)
+    return outcome, "not_run"
 
 
 def plan_at(base: Plan, rung: str) -> Plan:

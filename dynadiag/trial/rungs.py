@@ -64,7 +64,7 @@ def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, *args: Any
     wanted = TRIAL.plan.rung
     if wanted is None or RUNGS.index(wanted) >= RUNGS.index(rung):
         return inner(output_graph, *args, **kwargs)
-    output_graph.compiler_fn = torch_private.lookup_backend(wanted)
+    output_graph.compiler_fn = torch_private.lookup_backend("inductor" if wanted == "triton" else wanted)
     try:
         return inner(output_graph, *args, **kwargs)
     finally:

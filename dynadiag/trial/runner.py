@@ -25,6 +25,8 @@ from dynadiag.trial.supervise import Limits, kill_session, tail, watch
 
 __all__ = ["Runner", "Started", "default_cache"]
 
+# Triton asks for the variable when it is imported: its rung needs processes that had it from the start.
+_INTERPRETED = ("dynadiag.trial.interpreted", {"TRITON_INTERPRET": "1"})
 _TASK_SEED = 0  # a task that is taken up again meets the same numbers, where the program seeds nothing
 _START_LIMIT = 120.0  # seconds for a zygote to load torch and warm Inductor; 16 were the most seen (empty cache)
 
@@ -41,10 +43,13 @@ class Runner:
     limits: Limits = field(default_factory=lambda: Limits.default(600.0))
     fresh_caches: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)  # beyond the program's own
+    interpret: bool = True  # the triton rung; off where the device's own code generator is Triton's
     _threads: int = 1
     _zygote: _Server | None = None
     _warming: _Server | None = None
     _checkpoint: _Server | None = None
+    _interpreter: Runner | None = None
+    _gave_up: bool = False  # forks were to be had and showed something else, or died
     _scratch: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dynadiag-")))
     notes: list[str] = field(default_factory=list)
 
@@ -73,10 +78,14 @@ class Runner:
 
     def fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
         """One trial in a fresh interpreter, as `python FILE.py` would run it."""
-        return _fresh_trial(self, plan)
+        return _fresh_trial(self._for(plan), plan)
 
     def run(self, plan: Plan) -> Outcome:
         """One trial in whatever way is quickest and still shows the same failure."""
+        if (other := self._for(plan)) is not self:
+            if not (other.forks or other._gave_up or self._gave_up):
+                other.start_forks(self._threads, checkpoint=self._checkpoint is not None)
+            return other.run(plan)
         server = self._checkpoint or self._zygote
         if server is None:
             return self.fresh(plan)
@@ -87,6 +96,18 @@ class Runner:
             self.notes.append(f"the process that forks trials is gone ({error}); fresh interpreters go on")
             self.stop_forks()
             return self.fresh(plan)
+
+    def _for(self, plan: Plan) -> Runner:
+        """The runner whose processes can have this plan: for the triton rung those of an interpreter."""
+        if plan.rung != "triton" or not self.interpret:
+            return self
+        if self._interpreter is None:
+            hook, environment = _INTERPRETED
+            other = Runner(self.program, (hook, *self.hooks), self.limits, self.fresh_caches, interpret=False)
+            other.environment, other.notes = {**self.environment, **environment}, self.notes
+            self._interpreter = other
+        self._interpreter.limits = self.limits
+        return self._interpreter
 
     @contextmanager
     def on(self, program: Program) -> Iterator[Runner]:
@@ -127,8 +148,8 @@ class Runner:
         """Has a zygote ready, and where possible a checkpoint. Returns why there is none, where there is none."""
         self._threads = threads
         self.warm_up()
-        server, self._warming = self._warming, None
-        if server is None or not server.wait(_START_LIMIT).get("ready"):
+        server, self._warming = self._zygote or self._warming, None
+        if server is None or (server is not self._zygote and not server.wait(_START_LIMIT).get("ready")):
             if server is not None:
                 server.stop()
             return "no process to fork trials from could be started"
@@ -140,6 +161,10 @@ class Runner:
             if server is not None:
                 server.stop()
         self._checkpoint = self._zygote = self._warming = None
+        self._gave_up = True
+        if self._interpreter is not None:
+            self._interpreter.__exit__(None, None, None)
+            self._interpreter = None
 
     def drop_checkpoint(self) -> bool:
         """Fork from before the program instead, where forking in its middle shows something else.

@@ -1,0 +1,167 @@
+"""CUDA's device functions in NumPy, for kernels that Triton's interpreter runs.
+
+Triton's code asks for them by the symbol that a GPU would link (``__nv_expm1f``, ``__nv_expm1``); the interpreter has
+none. Here is each that Inductor's Triton code generator uses (`torch/_inductor/codegen/triton.py`, ``common.py`` and
+``runtime/triton_helpers.py`` of torch 2.11 to 2.15). Arguments are arrays of one shape. In float32 the value is that
+of float64, rounded once: a GPU may be off by the few units in the last place that CUDA documents for its libdevice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FUNCTIONS", "UnknownSymbolError", "function"]
+
+Array = np.ndarray[Any, Any]
+Function = Callable[..., Array]
+
+_FAR = 25.0  # from here on exp(x^2) erfc(x) is the series in 1/x^2: its seventh term is below 1e-16 of the sum
+_TERMS = 7
+_NODES = 256  # of the trapezoid rule for I0 and I1: its error is I_256(x), below 1e-40 of either up to x = 710
+_STEPS = 4  # of Halley's method for erfinv; three bring the start's 2e-3 to the last place
+
+
+class UnknownSymbolError(NotImplementedError):
+    """A device function that has no counterpart here."""
+
+
+def function(symbol: str) -> Function:
+    """What a libdevice symbol computes. Raises `UnknownSymbolError`."""
+    name = symbol.removeprefix("__nv_")
+    for candidate in (name, name.removesuffix("f"), name.removesuffix("d"), _RENAMED.get(name, "")):
+        if candidate in FUNCTIONS:
+            return FUNCTIONS[candidate]
+    raise UnknownSymbolError(f"{symbol}: this device function cannot be run without a GPU")
+
+
+def _wide(compute: Function) -> Function:
+    """Computes in float64; the result is rounded once to the type of the first argument."""
+
+    @functools.wraps(compute)
+    def rounded(*arguments: Array) -> Array:
+        return compute(*(one.astype(np.float64) for one in arguments)).astype(arguments[0].dtype)
+
+    return rounded
+
+
+def _library(name: str, count: int = 1) -> Function:
+    """A function of the C library on float64, element by element."""
+    symbol = getattr(ctypes.CDLL(None), name)
+    symbol.restype, symbol.argtypes = ctypes.c_double, [ctypes.c_double] * count
+    return _wide(np.vectorize(symbol, otypes=[np.float64]))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def _erfcx(x: Array) -> Array:
+    """exp(x^2) erfc(x), where the product would overflow by its asymptotic series (Abramowitz and Stegun 7.1.23)."""
+    near = np.exp(np.square(x)) * _erfc(x)
+    term = series = np.ones_like(x)
+    for order in range(1, _TERMS):
+        term = term * -(2 * order - 1) / (2 * np.square(x))
+        series = series + term
+    return np.where(x < _FAR, near, series / (x * math.sqrt(math.pi)))
+
+
+def _erfinv(x: Array) -> Array:
+    """Halley's method on erf, or on erfc where erf is nearly 1; from S. Winitzki's approximation (2008)."""
+    size = np.abs(x)
+    inside = np.where(size < 1, size, 0.0)
+    logarithm = np.log1p(-np.square(inside))
+    first = 2 / (math.pi * 0.147) + logarithm / 2
+    y = np.sqrt(np.sqrt(np.square(first) - logarithm / 0.147) - first)
+    for _ in range(_STEPS):
+        excess = np.where(inside < 0.5, _erf(y) - inside, (1 - inside) - _erfc(y))
+        step = excess * math.sqrt(math.pi) / 2 * np.exp(np.square(y))
+        y = y - step / (1 + y * step)
+    edge = np.where(size == 1, np.inf, np.nan)
+    return np.copysign(np.where(size < 1, y, edge), x)
+
+
+def _bessel_i(order: int, x: Array) -> Array:
+    """I0 or I1, as the mean of cosh(x cos t) or of sinh(x cos t) cos t over a period: nothing cancels in either."""
+    cosines = np.cos(np.arange(_NODES) * (2 * math.pi / _NODES))
+    argument = x[..., None] * cosines
+    integrand = np.cosh(argument) if order == 0 else np.sinh(argument) * cosines
+    return np.mean(integrand, axis=-1)
+
+
+def _ilogb(x: Array) -> Array:
+    """The exponent of each; for 0, infinities and NaN what CUDA gives."""
+    exponent = np.frexp(x)[1].astype(np.int64) - 1
+    exponent = np.where(np.isinf(x), np.iinfo(np.int32).max, exponent)
+    return np.where((x == 0) | np.isnan(x), np.iinfo(np.int32).min, exponent)
+
+
+def _fma(x: Array, y: Array, z: Array) -> Array:
+    """Rounded once, as the C library has it for either type."""
+    name, kind = ("fmaf", ctypes.c_float) if x.dtype == np.float32 else ("fma", ctypes.c_double)
+    symbol = getattr(ctypes.CDLL(None), name)
+    symbol.restype, symbol.argtypes = kind, [kind] * 3
+    return np.vectorize(symbol, otypes=[x.dtype])(x, y, z)
+
+
+_RENAMED = {"fmul_rn": "mul_rn", "dmul_rn": "mul_rn", "fabsf": "abs", "fabs": "abs", "llabs": "abs", "powif": "powi"}
+
+FUNCTIONS: dict[str, Function] = {
+    "abs": np.abs,
+    "acos": _wide(np.arccos),
+    "acosh": _wide(np.arccosh),
+    "asin": _wide(np.arcsin),
+    "asinh": _wide(np.arcsinh),
+    "atan": _wide(np.arctan),
+    "atan2": _wide(np.arctan2),
+    "atanh": _wide(np.arctanh),
+    "ceil": np.ceil,
+    "copysign": np.copysign,
+    "cos": _wide(np.cos),
+    "cosh": _wide(np.cosh),
+    "cyl_bessel_i0": _wide(functools.partial(_bessel_i, 0)),
+    "cyl_bessel_i1": _wide(functools.partial(_bessel_i, 1)),
+    "erf": _wide(_erf),
+    "erfc": _wide(_erfc),
+    "erfcx": _wide(_erfcx),
+    "erfinv": _wide(_erfinv),
+    "exp": _wide(np.exp),
+    "exp2": _wide(np.exp2),
+    "expm1": _wide(np.expm1),
+    "floor": np.floor,
+    "fma": _fma,
+    "fmod": np.fmod,
+    "hypot": _wide(np.hypot),
+    "ilogb": _ilogb,
+    "isinf": np.isinf,
+    "isnan": np.isnan,
+    "j0": _library("j0"),
+    "j1": _library("j1"),
+    "ldexp": np.ldexp,
+    "lgamma": _library("lgamma"),
+    "llrint": np.rint,
+    "log": _wide(np.log),
+    "log10": _wide(np.log10),
+    "log1p": _wide(np.log1p),
+    "log2": _wide(np.log2),
+    "mul_rn": np.multiply,
+    "nearbyint": np.rint,
+    "nextafter": np.nextafter,
+    "pow": _wide(np.power),
+    "powi": _wide(np.power),
+    "rsqrt": _wide(lambda x: 1 / np.sqrt(x)),
+    "signbit": np.signbit,
+    "sin": _wide(np.sin),
+    "sinh": _wide(np.sinh),
+    "sqrt": np.sqrt,
+    "tan": _wide(np.tan),
+    "tanh": _wide(np.tanh),
+    "trunc": np.trunc,
+    "y0": _library("y0"),
+    "y1": _library("y1"),
+}
