@@ -180,7 +180,7 @@ def _break(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) 
 
 def _error(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.ERROR_EMITTER, emitter):
-        fatal = bool(found.get("one_graph"))
+        fatal = torch_private.is_raised(found["e"], one_graph=bool(found.get("one_graph")))
         _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named={})
 
 

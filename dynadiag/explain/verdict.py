@@ -58,7 +58,8 @@ def _verdict(
         beside = f" Elsewhere: {_breaks(split)}." if split else ""
         return Verdict(
             "failed",
-            f"torch raised an exception where the graph would break (fullgraph=True, torch.cond, ...).{beside}",
+            f"torch raised an exception where the graph would break (fullgraph=True, torch.cond, an operator that "
+            f"fails, ...).{beside}",
         )
     if not made and split:
         return Verdict("split", f"No graph was compiled: {_breaks(split)} left nothing to compile.")

@@ -15,6 +15,7 @@ from dynadiag.render.paths import fit, place, stack
 from dynadiag.render.pieces import fact, help_, lead_of, where
 from dynadiag.render.snippet import snippet, source_lines
 from dynadiag.render.style import Style
+from dynadiag.render.warm import cost_text
 from dynadiag.render.words import count, some
 from dynadiag.render.wrap import cut, hanging, width
 
@@ -101,6 +102,7 @@ def _facts(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
         "why": _explained(item, explanation.run.cwd),
         "in": f"{item.function} (compile {item.compile_id})",
         "led to": _consequences(impact),
+        "costs": cost_text(impact.cost, explanation.warm) if impact.cost and explanation.warm else "",
     }
     lines = [line for name, text in facts.items() if text for line in fact(name, text, style)]
     if not _has_line(explanation, impact) and not impact.is_torchs:
@@ -135,7 +137,7 @@ def _stack(impact: Impact, cwd: str | None, style: Style) -> list[str]:
 def _consequences(impact: Impact) -> str:
     """In words: what the break did to the program."""
     if impact.root.fatal:
-        return "an exception instead of a split: this had to be one graph (fullgraph=True, torch.cond, ...)"
+        return "an exception instead of a split (fullgraph=True, torch.cond, an operator that fails, ...)"
     parts = [f"{count(impact.graphs, 'graph')} ended here"] if impact.graphs else []
     if impact.met > 1:
         parts.append(f"met {count(impact.met, 'time')}, in compiles {some(impact.compile_ids)}")

@@ -23,6 +23,7 @@ BREAK_EMITTERS = {
     "__call__": "e",  # ConvertFrame, convert_frame.py: breaks that skip the whole frame
 }
 ERROR_EMITTER = ("_compile", "e")  # convert_frame.py: artifact dynamo_error
+SOFT_FAILURES = ("Unsupported", "UserError")  # exceptions of exc.py for which torch leaves a frame to Python
 START_EMITTER = ("log_dynamo_start", "code")  # convert_frame.py: dynamo_start
 GRAPH_EMITTER = ("compile_and_call_fx_graph", "gm")  # OutputGraph, output_graph.py: dynamo_output_graph
 GUARDS_EMITTER = ("__init__", "sorted_guards")  # CheckFunctionManager, guards.py: dynamo_cpp_guards_str
@@ -81,6 +82,23 @@ def _left_by(failure: BaseException | None) -> Iterator[Any]:
             if _translates(trace.tb_frame):
                 yield trace.tb_frame.f_locals.get("self")
             trace = trace.tb_next
+
+
+def is_raised(failure: BaseException, *, one_graph: bool) -> bool:
+    """Whether a failed compile ends in an exception; otherwise torch leaves the frame to Python and goes on.
+
+    ``ConvertFrame.__call__`` (convert_frame.py) lets through what is no soft failure, and any where the program asked
+    for it: ``fullgraph=True``, or ``torch._dynamo.error_on_graph_break`` at the place of the failure.
+    """
+    from torch._dynamo import config
+
+    name = type(failure).__name__
+    if one_graph or name == "UncapturedHigherOrderOpError":
+        return True
+    if name not in SOFT_FAILURES and not config.suppress_errors:
+        return True
+    output = getattr(failure, "_torch_dynamo_tracer_output", None)
+    return bool(getattr(output, "error_on_graph_break", False))
 
 
 def cached_entries(emitter: dict[str, Any], start: FrameType | None) -> list[Any]:

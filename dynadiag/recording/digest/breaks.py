@@ -16,7 +16,9 @@ _FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in (\S+)', re.MULTILINE)
 _PLACE = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTILINE)
 _ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order Operator): ?", re.MULTILINE)
 _PREAMBLES = ("Encountered graph break when attempting to trace", "Failed to handle graph break gracefully")
-_RAISES_AS_BREAK = ("Unsupported", "UserError", "UncapturedHigherOrderOpError")
+# What torch makes of a break that it cannot go on after: all are raised by way of `unimplemented`, and carry an id.
+_RAISES_AS_BREAK = ("Unsupported", "UserError", "UncapturedHigherOrderOpError", "TorchRuntimeError")
+_SOFT = _RAISES_AS_BREAK[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +41,18 @@ def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Cal
 def read_error(
     context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
 ) -> Iterator[Break]:
-    """A failed compile: with ``fullgraph=True`` a break is raised, and this is the only event that tells."""
+    """A failed compile: where a break is raised (``fullgraph=True``, ``torch.cond``), only this event tells of it."""
     data = context.take("break", event.compile_id) or {}
     text = payload()
     last = text[text.rfind("\ntorch._dynamo.exc.") :] if "\ntorch._dynamo.exc." in text else text
-    if data and not data.get("fatal"):
-        return
-    if not data and context.breaks[event.compile_id]:
-        return  # a foreign log: the break was logged, and then skipped the frame
+    raised = data.get("raised") or _raised(last)
+    fatal = bool(data.get("fatal", True))
+    if context.breaks[event.compile_id] and not (data.get("fatal") or raised not in _SOFT):
+        return  # it was logged, and then the frame was left to Python
     if (event.compile_id, parse(last).gb_id, data.get("line")) in context.sites:
         return  # logged already, then raised
-    if (data.get("raised") or _raised(last)) in _RAISES_AS_BREAK and (_ID.search(last) or data.get("gb_type")):
-        yield _break(context, event, last, data, fatal=True)
+    if raised in _RAISES_AS_BREAK and (_ID.search(last) or data.get("gb_type")):
+        yield _break(context, event, last, data, fatal=fatal)
 
 
 def _raised(text: str) -> str | None:
