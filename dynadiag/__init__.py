@@ -2,6 +2,7 @@
 
     import dynadiag
     print(dynadiag.explain(fn, x))                 # run once, explain every graph, guard, break and recompile
+    print(dynadiag.bisect(fn, (x,)))               # which part of the compiler makes it fail
     with dynadiag.record("run.dynadiag"): ...      # record whatever is compiled inside
     dynadiag.open("run.dynadiag")                  # read a recording
 
@@ -17,11 +18,12 @@ from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["DynadiagError", "UnreadableInput", "__version__", "explain", "open", "record"]
+__all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "open", "record"]
 
 _WHERE = {
     "DynadiagError": "dynadiag.errors",
     "UnreadableInput": "dynadiag.errors",
+    "bisect": "dynadiag.api",
     "explain": "dynadiag.api",
     "open": "dynadiag.api",
     "record": "dynadiag.api",

@@ -1,4 +1,4 @@
-"""dynadiag from Python: record a block, explain one call."""
+"""dynadiag from Python: record a block, explain one call, find what makes it fail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from dynadiag.capture.header import run_footer, run_header
 from dynadiag.errors import DynadiagError
+from dynadiag.kernels.linked import fold_in_place, open_any
 from dynadiag.recording.journal import Journal
-from dynadiag.recording.opening import fold_in_place, open_any
 from dynadiag.recording.reader import Recording
 from dynadiag.render.report import Report, report
 
 if TYPE_CHECKING:
+    from dynadiag.bisect.verdict import Verdict
     from dynadiag.capture.recorder import Recorder
 
-__all__ = ["explain", "open", "record"]
+__all__ = ["bisect", "explain", "open", "record"]
 
 _COMPILED_ALREADY = "it was compiled before: code that fitted the call was used again (torch.compiler.reset() drops it)"
 _recording = threading.Lock()  # held while a block is recorded
@@ -121,6 +122,35 @@ def _call(path: Path, name: str, fn: Callable[..., Any], args: Any, kwargs: Any)
     except Exception as error:  # noqa: BLE001 - the user's program may raise anything: it is what is explained
         return f"the call raised {type(error).__name__}: {error}"
     return None
+
+
+def bisect(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    accuracy: bool = True,
+    repeat: int = 1,
+    timeout: float = 600.0,
+) -> Verdict:
+    """Compile ``fn`` (a function or a module), call it, and find the part of the compiler that makes that fail.
+
+    It fails where it raises, crashes or hangs, and with ``accuracy`` where it gives another result than uncompiled,
+    with float64 as the referee. Each trial is a fork of this process with one thread: nothing of what it does is
+    left here, and nothing of its output is shown. ``repeat`` tries each candidate up to that often, for failures
+    that come and go; ``timeout`` is the limit of one trial, in seconds. Raises `DynadiagError` where this process
+    cannot be forked: CUDA is in use, or a thread of it holds a lock.
+    """
+    import torch
+
+    from dynadiag.bisect.inprocess import bisect_call
+
+    if torch.cuda.is_initialized():
+        raise DynadiagError(
+            f"bisect({_name(fn)}): CUDA is in use in this process, which cannot be forked then. "
+            "Put the call into a file and use: dynadiag bisect FILE.py:NAME"
+        )
+    return bisect_call(fn, args, kwargs or {}, accuracy=accuracy, repeat=repeat, timeout=timeout)
 
 
 def _name(fn: object) -> str:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import linecache
 import shlex
+from typing import TYPE_CHECKING
 
-from dynadiag import __version__
-from dynadiag.bisect.verdict import Culprit, Verdict
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json import SCHEMA, encode
 from dynadiag.render.paths import place
 from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import hanging
+from dynadiag.trial.plan import Plan
 
-__all__ = ["verdict_json", "verdict_text"]
+if TYPE_CHECKING:
+    from dynadiag.bisect.verdict import Culprit, Verdict
+
+__all__ = ["verdict_text"]
 
 _OVERRIDE = 'TORCH_COMPILE_OVERRIDE_BACKENDS=">=0:{}"'
 _BY_HAND = {
@@ -33,18 +35,12 @@ _HEADS = {
 }
 
 
-def verdict_json(verdict: Verdict, target: str) -> bytes:
-    """The contract's document."""
-    head = {"schema": SCHEMA, "dynadiag": __version__, "torch": verdict.torch, "target": target}
-    return encode({**head, **verdict.to_json()})
-
-
-def verdict_text(verdict: Verdict, target: str, cwd: str, style: Style) -> str:
+def verdict_text(verdict: Verdict, cwd: str, style: Style) -> str:
     """What is at fault, where, how that was made sure of, and what to do next."""
     lines = [*_head(verdict, style), *_failure(verdict, style), *_rungs(verdict, style)]
     for culprit in verdict.culprits:
         lines += ["", *_culprit(culprit, cwd, style)]
-    lines += [*_remarks(verdict, style), *_by_hand(verdict, target, style)]
+    lines += [*_remarks(verdict, style), *_by_hand(verdict, style)]
     seconds = f"{verdict.seconds:.0f} s"
     lines += ["", style.paint(f"{verdict.trials} trials in {seconds}", "dim")]
     return "\n".join(lines) + "\n"
@@ -63,8 +59,10 @@ def _failure(verdict: Verdict, style: Style) -> list[str]:
     if failure is None:
         return []
     message = [line for line in clean(failure.message).splitlines() if line.strip()]
-    lines = [f"  {failure.kind}: {clean_line(failure.type)}"]
-    lines += [f"    {line[: style.columns]}" for line in message[:_MESSAGE_LINES]]
+    head = failure.kind if failure.type == failure.kind else f"{failure.kind}: {clean_line(failure.type)}"
+    lines = [f"  {head}"]
+    for line in message[:_MESSAGE_LINES]:
+        lines += hanging("    ", line, style.columns)
     if len(message) > _MESSAGE_LINES:
         lines.append(style.paint(f"    ({len(message) - _MESSAGE_LINES} more lines in --json)", "dim"))
     if failure.where:
@@ -111,20 +109,44 @@ def _remarks(verdict: Verdict, style: Style) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _by_hand(verdict: Verdict, target: str, style: Style) -> list[str]:
+def _by_hand(verdict: Verdict, style: Style) -> list[str]:
     """The commands that repeat each step."""
     if verdict.verdict not in ("found", "fails_uncompiled"):
         return []
-    program = f"python {target}" if ":" not in target.split(" ")[0] else f"(a file that compiles and calls {target})"
-    lines = ["", style.paint("by hand:", "help")]
-    for rung, status in verdict.rungs.items():
-        if rung in _BY_HAND and status != "not_run":
-            lines.append(f"  {_BY_HAND[rung]} {program}")
-    for candidate in verdict.reproduce:
-        lines.append(f"  dynadiag bisect --candidate {shlex.quote(_short(candidate))} {target}")
-    if verdict.verdict == "found":
-        lines.append(f"  dynadiag minify -o repro.py {target}")
-    return lines
+    if not verdict.command:
+        return ["", style.paint("by hand:", "help"), *_without_a_file(verdict)]
+    bisect = f"dynadiag bisect --candidate {{}} {verdict.command}"
+    tried = [rung for rung, status in verdict.rungs.items() if status != "not_run"]
+    lines = [_at_rung(rung, verdict) or bisect.format(shlex.quote(_rung_plan(rung, verdict))) for rung in tried]
+    lines += [bisect.format(shlex.quote(_short(candidate))) for candidate in verdict.reproduce]
+    if verdict.verdict == "found" and verdict.rung != "eager":
+        accuracy = " --accuracy" if verdict.accuracy else ""
+        lines.append(f"dynadiag minify -o repro.py{accuracy} {verdict.command}")
+    return ["", style.paint("by hand:", "help"), *(f"  {line}" for line in lines)]
+
+
+def _at_rung(rung: str, verdict: Verdict) -> str | None:
+    """Python's own command for a rung, where that shows the failure: not where we compile, call or compare."""
+    if rung not in _BY_HAND or verdict.accuracy or _is_function(verdict.target):
+        return None
+    return f"{_BY_HAND[rung]} python {verdict.command}"
+
+
+def _is_function(target: str) -> bool:
+    return not target.startswith("-m ") and ":" in target.rpartition("/")[2]
+
+
+def _without_a_file(verdict: Verdict) -> list[str]:
+    tried = [_BY_HAND[rung] for rung, status in verdict.rungs.items() if rung in _BY_HAND and status != "not_run"]
+    return [
+        *(f"  {setting}  # in the environment before torch is imported" for setting in tried),
+        "  dynadiag bisect FILE.py:NAME  # a function NAME that returns (fn, args)",
+        "  dynadiag minify -o repro.py FILE.py:NAME",
+    ]
+
+
+def _rung_plan(rung: str, verdict: Verdict) -> str:
+    return _short(Plan(rung=rung, accuracy=verdict.accuracy, caches=False).key())
 
 
 def _short(candidate: str) -> str:

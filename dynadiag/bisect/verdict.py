@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
+from dynadiag import __version__
+from dynadiag.bisect.report import verdict_text
+from dynadiag.render.json import SCHEMA, encode
+from dynadiag.render.style import Style
 from dynadiag.trial.signature import Signature
 
 __all__ = ["EXIT_CODES", "Culprit", "Verdict"]
@@ -39,7 +45,11 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer. ``confirmed`` are the two trials that make it count, in words; ``side_finds`` other failures met."""
+    """The answer. ``confirmed`` are the two trials that make it count, in words; ``side_finds`` other failures met.
+
+    ``target`` is what was tried, ``command`` the words of a shell that name it to a command of ours with its arguments
+    (none where it is a call of this process, which no command can name); ``accuracy`` whether calls were compared.
+    """
 
     verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky"
     rungs: dict[str, str]
@@ -51,6 +61,9 @@ class Verdict:
     confirmed: tuple[str, ...] = ()
     reproduce: tuple[str, ...] = ()
     torch: str | None = None
+    target: str = ""
+    command: str = ""
+    accuracy: bool = False
     trials: int = 0
     seconds: float = 0.0
 
@@ -58,9 +71,23 @@ class Verdict:
     def exit_code(self) -> int:
         return EXIT_CODES[self.verdict]
 
-    def to_json(self) -> dict[str, Any]:
+    def __str__(self) -> str:
+        return self.text(Style())
+
+    def text(self, style: Style) -> str:
+        """The report, with files named as they are from the current folder."""
+        return verdict_text(self, str(Path.cwd()), style)
+
+    def to_json(self) -> str:
         """The contract's document, with what it says beyond under names of its own."""
+        return encode(self.document()).decode()
+
+    def document(self) -> dict[str, Any]:
         return {
+            "schema": SCHEMA,
+            "dynadiag": __version__,
+            "torch": self.torch or _installed_torch(),
+            "target": self.target,
             "verdict": self.verdict,
             "rung": self.rung,
             "rungs": self.rungs,
@@ -73,6 +100,14 @@ class Verdict:
             "confirmed": list(self.confirmed),
             "reproduce": list(self.reproduce),
         }
+
+
+def _installed_torch() -> str | None:
+    """torch's version where no trial lived to tell it: a crash, a hang, a result that ended the trial."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
 
 
 def _failure(signature: Signature | None) -> dict[str, Any] | None:

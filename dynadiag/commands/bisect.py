@@ -13,10 +13,11 @@ import argparse
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dynadiag.bisect.bisector import HOOKS, Options, bisect
-from dynadiag.bisect.report import verdict_json, verdict_text
 from dynadiag.bisect.rows import Rows
 from dynadiag.bisect.search import Search
 from dynadiag.bisect.verdict import Verdict
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     with Progress(sys.stderr) as progress, runner_for(program, args) as runner:
         search = Search(runner, rows, progress.trial, progress.say, args.repeat)
         try:
-            verdict = bisect(search, options_of(args))
+            verdict = replace(bisect(search, options_of(args)), **_named(program, args))
         except DynadiagError:
             rows.discard()
             raise
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             progress.say(f"interrupted after {rows.count} trials; go on with --resume {output}")
             return 130
     rows.finish(verdict.exit_code, force=True)
-    _report(verdict, program, args)
+    _report(verdict, args)
     common.say_where(output)
     return verdict.exit_code
 
@@ -102,11 +103,16 @@ def _tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
     return (args.rtol or 0.0, args.atol or 0.0)
 
 
-def _report(verdict: Verdict, program: Program, args: argparse.Namespace) -> None:
-    common.write_json(args.json, verdict_json(verdict, program.text))
+def _named(program: Program, args: argparse.Namespace) -> dict[str, Any]:
+    """How the report names the program: for whoever reads it, and for a shell."""
+    words = [*program.text.split(" ", 1 if program.module else 0), *program.arguments]
+    return {"target": program.text, "command": shlex.join(words), "accuracy": args.accuracy}
+
+
+def _report(verdict: Verdict, args: argparse.Namespace) -> None:
+    common.write_json(args.json, verdict.to_json().encode())
     if args.json != "-":
-        command = " ".join([program.text, shlex.join(program.arguments)]).strip()
-        sys.stdout.write(verdict_text(verdict, command, str(Path.cwd()), common.style_for(sys.stdout)))
+        sys.stdout.write(verdict.text(common.style_for(sys.stdout)))
         sys.stdout.flush()
 
 

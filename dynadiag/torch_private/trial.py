@@ -20,7 +20,9 @@ __all__ = [
     "backend_name",
     "backends_used",
     "bypass_caches",
+    "compile_in_this_process",
     "lookup_backend",
+    "made_again",
     "reset",
     "same_random_numbers",
     "skip_in_dynamo",
@@ -104,6 +106,23 @@ def bypass_caches() -> None:
     functorch_config.enable_autograd_cache = False
 
 
+def compile_in_this_process() -> None:
+    """Have Inductor start no compiler processes of its own: a process that lives for one compile gains nothing."""
+    import torch._inductor.config as inductor_config
+
+    inductor_config.compile_threads = 1
+
+
+def made_again(compiled: Any, wrap: Wrap) -> Any:
+    """What `torch.compile` or ``Module.compile()`` made before `wrap_compiled_callables`, wrapped as those after it."""
+    if isinstance(compiled, eval_frame.OptimizedModule):
+        return compiled.dynamo_ctx(compiled._orig_mod)
+    if isinstance(compiled, torch.nn.Module):
+        compiled._compiled_call_impl = wrap(compiled._compiled_call_impl, compiled._call_impl, False)
+        return compiled
+    return wrap(compiled, compiled._torchdynamo_orig_callable, False)
+
+
 def same_random_numbers() -> None:
     """Have Inductor draw from eager's generator, in eager's order: else dropout differs with one seed."""
     import torch._inductor.config as inductor_config
@@ -112,9 +131,15 @@ def same_random_numbers() -> None:
 
 
 def reset() -> None:
-    """Forget what was compiled, and number compiles from 0/0 again."""
+    """Forget what was compiled, and number compiles from 0/0 again.
+
+    Inductor's table of decompositions is forgotten too: it is put together at the first compile, and a program that
+    registers its own before its first compile must find it as a fresh interpreter would.
+    """
     from torch._dynamo import convert_frame
+    from torch._inductor.decomposition import fast_random_decomps
 
     torch._dynamo.reset()
+    fast_random_decomps.cache_clear()
     convert_frame.FRAME_COUNTER = 0
     convert_frame.FRAME_COMPILE_COUNTER.clear()

@@ -80,7 +80,10 @@ class Signature:
 
     def _identity(self) -> tuple[object, ...]:
         place = self.where if self.kind == "exception" else None
-        return self.kind, self.type, normalise(self.message), place, self.user
+        message = normalise(self.message)
+        if self.kind in ("wrong_result", "nan"):  # which output is found wrong first depends on what else is right
+            message = message.partition(": ")[0]
+        return self.kind, self.type, message, place, self.user
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
@@ -27,7 +27,7 @@ from dynadiag.trial.report import Reporter
 from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.signature import Signature
 
-__all__ = ["BOOT", "conduct", "fresh", "prepare"]
+__all__ = ["BOOT", "conduct", "ended", "flush", "fresh", "prepare"]
 
 # sys.path[0] is the current folder with -c: it goes before anything of ours is imported, since the user may have a
 # package of the same name. It is the program's business to put it back.
@@ -86,16 +86,17 @@ def _after_torch_import(hooks: Sequence[str]) -> None:
 def conduct(target: program.Program) -> NoReturn:
     """Runs the program and ends the process with its exit code, after reporting how it ended."""
     _default_signals()
-    code = _run(target)
+    code = ended(lambda: program.run(target))
     threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as the end of Python does
     atexit._run_exitfuncs()
-    _flush()
+    flush()
     os._exit(code)
 
 
-def _run(target: program.Program) -> int:
+def ended(action: Callable[[], None]) -> int:
+    """Runs the program, reports how it ended, and gives its exit code."""
     try:
-        program.run(target)
+        action()
     except SystemExit as error:
         return _exited(error)
     except program.TargetError as error:
@@ -158,7 +159,8 @@ def _default_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _flush() -> None:
+def flush() -> None:
+    """Writes out what was printed."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

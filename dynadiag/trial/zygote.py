@@ -23,7 +23,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.report import Reporter
 from dynadiag.trial.runtime import TRIAL
 
-__all__ = ["BOOT", "main", "receive", "send"]
+__all__ = ["BOOT", "become_trial", "die_with_parent", "main", "receive", "send", "serve"]
 
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
@@ -45,7 +45,7 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 def main(descriptor: int, settings: str) -> NoReturn:
     """The zygote itself: loads torch, warms the compiler, then serves until the channel closes."""
-    _die_with_parent()
+    die_with_parent()
     options = json.loads(settings)
     channel = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
@@ -57,7 +57,7 @@ def main(descriptor: int, settings: str) -> NoReturn:
     checkpoint = descriptors.pop() if request.get("checkpoint") else None
     if checkpoint is None:
         _use_threads(int(request["threads"]))  # before the hooks begin: one may note what the program itself asks for
-    _become_trial(request, descriptors)
+    become_trial(request, descriptors)
     _run(request, checkpoint)
 
 
@@ -80,7 +80,8 @@ def _warm() -> None:
     torch_private.reset()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Has the kernel end this process when the thread that forked it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -102,10 +103,10 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
             send(channel, {"ended": os.waitstatus_to_exitcode(status)})
 
 
-def _become_trial(request: dict[str, Any], descriptors: list[int]) -> None:
+def become_trial(request: dict[str, Any], descriptors: list[int]) -> None:
     """Own session, own output, own report, and the plan."""
     os.setsid()
-    _die_with_parent()
+    die_with_parent()
     output, report = descriptors
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (output, 1), (output, 2)):
@@ -177,7 +178,7 @@ class _Checkpoint:
         send(self._channel, {"refused": reason} if reason else {"ready": True})
         if reason:
             os._exit(0)
-        _become_trial(*serve(self._channel))
+        become_trial(*serve(self._channel))
         torch.get_num_threads = self._get_num_threads
         torch.set_num_threads = self._set_num_threads
         torch.set_num_threads(self._threads)

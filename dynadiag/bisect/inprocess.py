@@ -1,0 +1,43 @@
+"""A bisection of a call of this process, for whoever asks for it from Python."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dynadiag.bisect.bisector import HOOKS, Options, bisect
+from dynadiag.bisect.rows import Rows
+from dynadiag.bisect.search import Search
+from dynadiag.bisect.verdict import Verdict
+from dynadiag.trial.here import CallRunner
+from dynadiag.trial.supervise import Limits
+
+__all__ = ["bisect_call"]
+
+_ONE_THREAD = "each trial was a fork of this process, with one thread"
+
+
+def bisect_call(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    accuracy: bool,
+    repeat: int,
+    timeout: float,
+) -> Verdict:
+    """The verdict on one call. Raises `DynadiagError` where this process cannot be forked."""
+    with (
+        tempfile.TemporaryDirectory(prefix="dynadiag-") as folder,
+        CallRunner.of(fn, args, kwargs, HOOKS, Limits.default(timeout)) as runner,
+    ):
+        name = runner.program.text
+        rows = Rows(Path(folder, "search.dynadiag"), name, [name])
+        try:
+            verdict = bisect(Search(runner, rows, repeat=repeat), Options(accuracy=accuracy, repeat=repeat))
+        finally:
+            rows.discard()
+    return replace(verdict, target=name, accuracy=accuracy, notes=(*verdict.notes, _ONE_THREAD))

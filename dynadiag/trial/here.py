@@ -1,0 +1,151 @@
+"""Trials of a call of this very process: its function and its arguments need no file and no pickle.
+
+This process is forked once, and the fork, which has our hooks and one thread, forks the trials. So a function of a
+notebook, a closure or a model that took an hour to load can be tried as it is, and what a trial does to it is gone
+with the trial. What is lost: the threads. A process that has run a parallel region cannot use its threads after a fork,
+so that trials run with one.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import os
+import shutil
+import socket
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from dynadiag.errors import DynadiagError
+from dynadiag.trial import worker, zygote
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import AS_WRITTEN, Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import _START_LIMIT, Runner, _environment, _forked_trial, _Server
+from dynadiag.trial.supervise import Limits
+
+__all__ = ["CallRunner"]
+
+
+@dataclass(slots=True, kw_only=True)
+class CallRunner(Runner):
+    """Runs trials of ``call`` in forks of this process. Every trial is such a fork, the first one too."""
+
+    call: Callable[[], None]
+
+    @classmethod
+    def of(
+        cls,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        hooks: Sequence[str],
+        limits: Limits,
+    ) -> CallRunner:
+        """A trial compiles ``fn`` and calls it; what is compiled already is called as it is."""
+        name = str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
+        call = functools.partial(_compiled_and_called, fn, tuple(args), dict(kwargs))
+        return cls(Program(name), hooks, limits, call=call)
+
+    def fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
+        return self.run(plan)
+
+    def run(self, plan: Plan) -> Outcome:
+        """Raises `DynadiagError` where this process cannot be forked."""
+        if self._zygote is None:
+            self._zygote = self._fork()
+        try:
+            return _forked_trial(self, self._zygote, plan, {})
+        except (ConnectionError, EOFError) as error:
+            raise DynadiagError(f"{self.program.text}: the process that forks trials is gone ({error})") from error
+
+    def warm_up(self) -> None:
+        """Nothing: torch is loaded here."""
+
+    def start_forks(self, threads: int, checkpoint: bool = True) -> str | None:
+        del threads, checkpoint  # one thread, and the call is all there is
+        return None
+
+    def stop_forks(self) -> None:
+        """There is nothing else to try it in: only the end of the search stops them."""
+
+    def __exit__(self, *error: Any) -> None:
+        server, self._zygote = self._zygote, None
+        if server is not None:
+            server.stop()
+            with suppress(ChildProcessError):  # the program reaps its children itself
+                os.waitpid(server.leader, 0)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _fork(self) -> _Server:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environment = _environment(self, self.scratch)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads: see above
+            pid = os.fork()
+        if pid == 0:
+            ours.close()
+            _serve(theirs, self.call, self.hooks, environment)
+        theirs.close()
+        server = _Server(ours, pid)
+        if not server.wait(_START_LIMIT).get("ready"):
+            server.stop()
+            os.waitpid(pid, 0)
+            raise DynadiagError(
+                f"{self.program.text}: a fork of this process does not run (its threads may hold locks). "
+                "Put the call into a file and use: dynadiag bisect FILE.py:NAME"
+            )
+        return server
+
+
+def _serve(channel: socket.socket, call: Callable[[], None], hooks: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """The fork that forks the trials. Returns from `zygote.serve` only in them."""
+    try:
+        os.setsid()
+        zygote.die_with_parent()
+        _own_streams()
+        os.environ.update(env)
+        _with_one_thread()
+        worker.prepare(hooks)
+        zygote.send(channel, {"ready": True})
+        zygote.become_trial(*zygote.serve(channel))
+        code = worker.ended(call)
+    except BaseException:  # noqa: BLE001 - a fork of somebody's process must end here, whatever happens
+        code = 1
+    worker.flush()
+    os._exit(code)
+
+
+def _own_streams() -> None:
+    """What is printed goes to the descriptors 1 and 2, whatever stood for them in a notebook or under pytest."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    sys.stdout, sys.stderr = (open(d, "w", buffering=1, errors="replace", closefd=False) for d in (1, 2))  # noqa: SIM115
+    if faulthandler.is_enabled():
+        faulthandler.enable(sys.stderr)
+
+
+def _compiled_and_called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    import torch
+
+    from dynadiag.torch_private.capture import is_compiled
+    from dynadiag.torch_private.trial import made_again
+    from dynadiag.trial.rungs import _late
+
+    compiled = made_again(fn, _late) if is_compiled(fn) else torch.compile(fn)
+    compiled(*args, **kwargs)
+
+
+def _with_one_thread() -> None:
+    import torch
+
+    from dynadiag.torch_private import trial as torch_private
+
+    torch.set_num_threads(1)
+    torch_private.compile_in_this_process()
+    torch_private.reset()
