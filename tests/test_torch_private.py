@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from dynadiag.torch_private import capture as torch_private
+from dynadiag.torch_private import warm
 
 Look = Callable[[FrameType], Any]
 
@@ -319,3 +320,20 @@ def test_two_listeners_do_not_mind_each_other() -> None:
         compiled(sizes)(torch.ones(3))
     assert 0 < both == len(second.names) < len(first.names)
     assert type(logging.getLogger(torch_private.TRACE_LOGGER)) is logging.Logger
+
+
+def test_a_profile_has_marks_of_compiled_code_of_look_ups_and_of_graphs() -> None:
+    torch._dynamo.reset()
+    fn = compiled(breaks)
+    fn(torch.ones(3))
+    with warm.marked_graphs("our mark"), torch.profiler.profile() as profile:
+        fn(torch.ones(3))
+    spans = {event.name: event for event in profile.events()}
+    names = [event.name for event in profile.events()]
+    codes = [name for name in spans if name.startswith(warm.CODE)]
+    assert len(codes) == 2
+    assert all(name.removeprefix(warm.CODE).endswith("/0") for name in codes)
+    assert (names.count(warm.LOOKUP), names.count("our mark")) == (2, 2)
+    with torch.profiler.profile() as profile:
+        fn(torch.ones(3))
+    assert "our mark" not in [event.name for event in profile.events()]

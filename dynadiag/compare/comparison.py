@@ -19,6 +19,7 @@ from dynadiag.compare.compiled import read
 from dynadiag.compare.row import Gpu, Peak, Row
 from dynadiag.compare.subject import Subject, VariantFailed
 from dynadiag.compare.variant import Variant
+from dynadiag.explain.warm import WARM
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import default_cache
 from dynadiag.trial.signature import Signature
@@ -71,6 +72,7 @@ def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings:
                 race.round(number)
             race.inputs()
             race.count()
+            race.warm()
         except KeyboardInterrupt:
             race.interrupted = True
     rows = (_read(race.rows.get(variant, Row(variant, _NOT_RUN))) for variant in chosen)
@@ -163,6 +165,14 @@ class _Race:
             answer = self._ask(variant, "count")
             if answer is not None and "gpu" in answer:
                 self.rows[variant] = replace(self.rows[variant], gpu=Gpu(**answer["gpu"]))
+
+    def warm(self) -> None:
+        """Which compiled code warm calls run, for their recordings."""
+        for variant in [one for one in self._running if not one.is_eager]:
+            subject = self._running[variant]
+            answer = self._ask(variant, "warm", seconds=self._settings.seconds)
+            if answer is not None:
+                subject.note(WARM, answer["warm"])
 
     def _ask(self, variant: Variant, what: str, **how: Any) -> dict[str, Any] | None:
         """The answer of a variant, or None where it failed, which its row then says."""

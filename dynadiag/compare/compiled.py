@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynadiag.explain import Explanation, explain
+from dynadiag.explain.impact import Impact
 from dynadiag.explain.timing import shares
+from dynadiag.explain.warm import Entry, WarmCalls, entries
 from dynadiag.kernels.module import parse_module
 from dynadiag.recording.opening import open_any
 from dynadiag.recording.reader import Recording
@@ -22,7 +24,8 @@ class Compiled:
 
     ``generated`` and ``extern`` are the calls, in the code that is in use last, of kernels that Inductor generated and
     of a library's: what one call launches where none of that code is skipped or runs twice. ``no_graphs`` says why
-    nothing was compiled, where that is so; ``cached`` that code came out of torch's cache.
+    nothing was compiled, where that is so; ``cached`` that code came out of torch's cache. ``warm``, ``impacts`` (with
+    their costs) and ``entries`` are of the warm calls that were profiled.
     """
 
     seconds: float
@@ -36,6 +39,10 @@ class Compiled:
     no_graphs: str | None
     no_cudagraphs: tuple[str, ...]
     notes: tuple[str, ...]
+    warm: WarmCalls | None = None
+    impacts: tuple[Impact, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    cwd: str | None = None
 
 
 def read(path: Path) -> Compiled:
@@ -59,6 +66,10 @@ def _compiled(found: Explanation, recording: Recording) -> Compiled:
         no_graphs=None if found.graph_count else found.verdict.sentence,
         no_cudagraphs=_no_cudagraphs(recording),
         notes=found.notes,
+        warm=found.warm,
+        impacts=found.impacts,
+        entries=entries(found.compiles, found.warm),
+        cwd=found.run.cwd,
     )
 
 

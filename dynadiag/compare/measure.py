@@ -7,7 +7,7 @@ itself sets one).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,16 @@ import torch
 from torch.autograd import DeviceType
 from torch.utils import benchmark
 
+from dynadiag.compare.spans import CALL, GRAPH, LAUNCHES, Span, ran, warm_calls
 from dynadiag.compare.variant import Variant
+from dynadiag.torch_private.warm import mark, marked_graphs
 
 __all__ = ["WARM_UP", "Measurer"]
 
 # Calls before a variant counts as warm: with CUDA graphs the first compiles and runs, the second records, the third
 # replays.
 WARM_UP = 3
-_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")  # how the names of CUDA's launching calls begin
+FEWEST, MOST = 5, 50  # calls in a profile of warm ones: for a median; events of more take long to read
 _NOT_KERNELS = ("Memcpy", "Memset")
 
 
@@ -35,6 +37,8 @@ class Measurer:
         self._variant = variant
         self._compiled = _compiled(self._fn, variant)
         self._step = self._step_of(args)
+        self._seen = self._step_of(args, marked=True)
+        self._others: list[Callable[[], Any]] = []
         self._before_warm: int | None = None
 
     def first(self) -> dict[str, Any]:
@@ -60,11 +64,34 @@ class Measurer:
 
     def inputs(self, each: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         """Seconds of one call with each of other arguments, in their order."""
+        self._others = [self._step_of(args, marked=True) for args in each]
         return {"seconds": [_once(self._step_of(args)) for args in each]}
 
-    def _step_of(self, args: tuple[Any, ...]) -> Callable[[], Any]:
-        """What is timed: the call in the variant's way, with its backward where that is asked for."""
-        step = _autocast(partial(self._compiled, *args, **self._kwargs), self._variant)
+    def warm(self, seconds: float) -> dict[str, Any]:
+        """The compiled code that warm calls run, in a profile of about ``seconds``, then of one with each other input.
+
+        The calls are marked around the function itself: what else a step does, its backward too, is not in them.
+        """
+        with marked_graphs(GRAPH):
+            spans = _profiled(self._repeated(seconds))
+            others = ran(_profiled(self._others))
+        return {"warm": warm_calls(spans, others).to_json()}
+
+    def _repeated(self, seconds: float) -> Iterator[Callable[[], Any]]:
+        """The step as often as goes into ``seconds``, within `FEWEST` and `MOST`."""
+        end = benchmark.timer() + seconds
+        for number in range(MOST):
+            if number >= FEWEST and benchmark.timer() > end:
+                return
+            yield self._seen
+
+    def _step_of(self, args: tuple[Any, ...], *, marked: bool = False) -> Callable[[], Any]:
+        """What is timed: the call in the variant's way, with its backward where that is asked for.
+
+        ``marked`` is for a profile, where the call by itself has to be told from the rest of the step.
+        """
+        call = partial(self._compiled, *args, **self._kwargs)
+        step = _autocast(partial(_called, call) if marked else call, self._variant)
         if self._variant.step == "inference":
             step = torch.no_grad()(step)
         elif self._variant.step == "train":
@@ -92,7 +119,7 @@ class Measurer:
         triton = sum(event.device_time for event in kernels if event.name.startswith("triton_"))
         return {
             "kernels": len(kernels),
-            "launches": sum(event.name.startswith(_LAUNCHES) for event in profile.events()),
+            "launches": sum(event.name.startswith(LAUNCHES) for event in profile.events()),
             "triton_share": triton / total if total else None,
         }
 
@@ -102,6 +129,26 @@ def _kernels(profile: Any) -> Iterator[Any]:
         on_device = event.device_type == DeviceType.CUDA and not event.is_user_annotation
         if on_device and not event.name.startswith(_NOT_KERNELS):
             yield event
+
+
+def _called(call: Callable[[], Any]) -> Any:
+    """The call under a mark that stands in profiles."""
+    with mark(CALL):
+        return call()
+
+
+def _profiled(steps: Iterable[Callable[[], Any]]) -> list[Span]:
+    """What the thread that makes the calls went through in them, in seconds."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for step in steps:
+            step()
+    events = profile.events()
+    threads = {event.thread for event in events if event.name == CALL}
+    return [
+        Span(event.name, event.time_range.start * 1e-6, event.time_range.end * 1e-6)
+        for event in events
+        if event.thread in threads and event.device_type == DeviceType.CPU
+    ]
 
 
 def _once(step: Callable[[], Any]) -> float:

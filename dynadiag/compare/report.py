@@ -8,23 +8,22 @@ from typing import Any
 
 from dynadiag import __version__
 from dynadiag.compare.comparison import Comparison
+from dynadiag.compare.details import details_json, details_text
 from dynadiag.compare.row import Row, Standing, standing
 from dynadiag.compare.variant import Variant
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json import SCHEMA, encode
 from dynadiag.render.pieces import labelled
 from dynadiag.render.style import Style
-from dynadiag.render.words import count, duration
-from dynadiag.render.wrap import cut, hanging, width
+from dynadiag.render.table import table
+from dynadiag.render.words import count, duration, small_time
+from dynadiag.render.wrap import cut, hanging
 
-__all__ = ["comparison_json", "comparison_text", "small_time"]
+__all__ = ["comparison_json", "comparison_text"]
 
-_LABEL = 30  # columns of a variant's name at most
-_GAP = 2  # columns between columns
 _MIDDLE = 60  # columns of a target or a device in the head
 _PARTS = ("dynamo", "aot", "inductor", "codegen", "other")
 _STEPS = {"call": "called as it is", "inference": "without gradients", "train": "forward and backward"}
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _BYTES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 _NONE = "-"
 
@@ -47,6 +46,8 @@ def comparison_text(found: Comparison, target: str, style: Style) -> str:
         lines += [*_table(measured, _times(found), style), "", *_table(measured, _results(measured), style)]
     if compiled := [row for row in measured if row.compiled and row.compiled.seconds]:
         lines += ["", *_table(compiled, list(_compiling()), style)]
+    if details := details_text([(_name(row, measured), row) for row in measured], style):
+        lines += [*details, ""]
     for row in found.rows:
         if row.failure is not None:
             lines += _failure(row, found, style)
@@ -78,6 +79,7 @@ def _row(row: Row, found: Comparison) -> dict[str, Any]:
         "memory": {"first_calls": asdict(row.first_peak), "warm_calls": asdict(row.warm_peak)},
         "kernels": _kernels(row),
         **_compiled(row),
+        **details_json(row),
         "inputs": list(row.inputs),
         "recording": None if row.recording is None else str(row.recording),
     }
@@ -189,17 +191,8 @@ def _part(part: str) -> Callable[[Row], str]:
 
 
 def _table(rows: Sequence[Row], columns: Sequence[Column], style: Style) -> list[str]:
-    names = [cut(clean_line(_name(row, rows)), _LABEL) for row in rows]
-    first = max(map(width, names))
-    laid = [[title, *(show(row) for row in rows)] for title, show in columns]
-    widths = [max(map(width, column)) for column in laid]
-    body = [
-        "".join(" " * (_GAP + room - width(cell)) + cell for cell, room in zip(line, widths, strict=True))
-        for line in zip(*laid, strict=True)
-    ]
-    lines = [style.paint(" " * first + body[0], "dim")]
-    pairs = zip(names, body[1:], strict=True)
-    return lines + [(name + " " * (first - width(name)) + cells).rstrip() for name, cells in pairs]
+    names = [_name(row, rows) for row in rows]
+    return table(names, [(title, [show(row) for row in rows]) for title, show in columns], style)
 
 
 def _failure(row: Row, found: Comparison, style: Style) -> list[str]:
@@ -258,14 +251,6 @@ def _remarks(variant: Variant, row: Row) -> Iterator[str]:
         yield f"what was timed ran uncompiled: {row.compiled.no_graphs}"
     yield from (f"no CUDA graphs: {reason}" for reason in row.compiled.no_cudagraphs)
     yield from row.compiled.notes
-
-
-def small_time(seconds: float) -> str:
-    """Three digits in the unit that fits: ``1.25 s``, ``31.0 ms``, ``7.40 µs``."""
-    scale, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
-    value = seconds / scale
-    digits = 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:.{digits}f} {unit}"
 
 
 def _size(size: int | None) -> str:

@@ -74,6 +74,11 @@ class Subject:
         os.close(requests)
         os.close(replies)
         self._buffer = bytearray()
+        self._notes: list[tuple[str, dict[str, Any]]] = []
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Have an event in the recording when the process has ended, its data as the payload."""
+        self._notes.append((kind, data))
 
     def ask(self, what: str, **how: Any) -> dict[str, Any]:
         """One request and its answer.
@@ -148,6 +153,8 @@ class Subject:
         if not self.recording.exists():  # it never came to the end of `import torch`
             return
         journal = Journal.reopen(self.recording)
+        for kind, data in self._notes:
+            journal.append({kind: {}}, json.dumps(data))
         journal.append({"dynadiag_output": {}}, tail(self._output))
         seconds = time.time() - self._began
         journal.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": []}})

@@ -55,7 +55,7 @@ def _answers(program: Program, measurer: Any) -> dict[str, Callable[..., dict[st
     def inputs(name: str) -> dict[str, Any]:
         return dict(measurer.inputs(_inputs(replace(program, name=name))))
 
-    measured = {"first": measurer.first, "round": measurer.round, "count": measurer.count}
+    measured = {"first": measurer.first, "round": measurer.round, "count": measurer.count, "warm": measurer.warm}
     return {"load": dict, "inputs": inputs, **measured}
 
 

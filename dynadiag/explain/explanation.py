@@ -17,7 +17,9 @@ from dynadiag.explain.registry import Registry
 from dynadiag.explain.source import Readable
 from dynadiag.explain.timing import Timing, timing
 from dynadiag.explain.verdict import Verdict, verdict
+from dynadiag.explain.warm import WarmCalls, read_warm
 from dynadiag.recording.names import original_name
+from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -39,7 +41,7 @@ class Explanation:
 
     ``advice`` has one tuple for each recompile, in the same order. ``sources`` maps a file to its text as
     it was recorded; a file whose text was not kept is not in it. ``notes`` are sentences on what could not
-    be seen.
+    be seen. ``warm`` is there where warm calls were profiled, as `dynadiag compare` does.
     """
 
     run: Run
@@ -57,6 +59,7 @@ class Explanation:
     timing: Timing | None
     verdict: Verdict
     modules: Mapping[str, str]  # compile id -> class of the object that the function is a method of
+    warm: WarmCalls | None = None
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -66,7 +69,7 @@ class Explanation:
     @property
     def impacts(self) -> tuple[Impact, ...]:
         """What each root led to, the worst first."""
-        return impacts(self.breaks, self.graphs, self.recompiles)
+        return impacts(self.breaks, self.graphs, self.recompiles, self.warm)
 
     def named(self, function: str, compile_ids: Iterable[str]) -> str:
         """A function's name; of a decorator's inner function also whose method it wraps, as one of the compiles knows
@@ -115,6 +118,7 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
         verdict=verdict(
             recording.run, compiles, graphs, roots(breaks), skipped, recording.counts(), _given_up(recompiles)
         ),
+        warm=read_warm(recording) if isinstance(recording, Recording) else None,
     )
 
 

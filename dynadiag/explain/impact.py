@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynadiag.explain.ownership import is_torchs
+from dynadiag.explain.warm import Cost, WarmCalls, costs
 from dynadiag.recording.records import Break, Graph, Recompile
 
 __all__ = ["Impact", "impacts"]
@@ -21,6 +22,7 @@ class Impact:
     functions: tuple[str, ...]  # of the frames it split, as the user named them
     graphs: int  # graphs that ended at it
     recompiles: tuple[str, ...]  # compile ids of recompiles that met it again
+    cost: Cost | None = None  # in a warm call, where that was measured and meets it
 
     @property
     def is_torchs(self) -> bool:
@@ -31,15 +33,27 @@ class Impact:
         return is_torchs(self.root.span.file) and not self.root.fatal
 
 
-def impacts(breaks: Sequence[Break], graphs: Sequence[Graph], recompiles: Sequence[Recompile]) -> tuple[Impact, ...]:
-    """The impact of each root, the worst first: fatal ones, then by graphs ended, then by reports, then in order.
+def impacts(
+    breaks: Sequence[Break],
+    graphs: Sequence[Graph],
+    recompiles: Sequence[Recompile],
+    warm: WarmCalls | None = None,
+) -> tuple[Impact, ...]:
+    """The impact of each root, the worst first.
 
-    Those in torch's own code stand last.
+    That is: fatal ones, then by what they cost where that was measured, then by graphs ended, then by reports, then in
+    order. Those in torch's own code stand last.
     """
     cut = _dynamo_graphs(graphs)
     again = {item.compile_id for item in recompiles}
-    found = [_impact(root, entries, cut, again) for root, entries in _by_root(breaks)]
-    return tuple(sorted(found, key=lambda item: (item.is_torchs, not item.root.fatal, -item.graphs, -item.met)))
+    paid = costs(breaks, warm)
+    found = [replace(_impact(*each, cut, again), cost=paid.get(each[0].index)) for each in _by_root(breaks)]
+    return tuple(sorted(found, key=_worst_first))
+
+
+def _worst_first(item: Impact) -> tuple[bool, bool, float, int, int]:
+    seconds = item.cost.seconds if item.cost else 0.0
+    return item.is_torchs, not item.root.fatal, -seconds, -item.graphs, -item.met
 
 
 def _by_root(breaks: Sequence[Break]) -> list[tuple[Break, list[Break]]]:

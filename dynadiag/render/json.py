@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from dynadiag import __version__
 from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.warm import Cost, costs
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -50,13 +52,14 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> dict
     """
     break_at = {item.index: position for position, item in enumerate(explanation.breaks)}
     recompiles = zip(explanation.recompiles, explanation.advice, strict=True)
+    paid = costs(explanation.breaks, explanation.warm)
     return {
         "schema": SCHEMA,
         "dynadiag": __version__,
         "torch": explanation.run.torch,
         "target": explanation.run.target,
         "exit_code": explanation.run.exit_code,
-        "breaks": [_break(item, break_at) for item in explanation.breaks],
+        "breaks": [_break(item, break_at, paid.get(item.index)) for item in explanation.breaks],
         "skipped_frames": [_skipped(item) for item in explanation.skipped],
         "recompiles": [_recompile(item, advice) for item, advice in recompiles],
         "compiles": _compiles(explanation.compiles, explanation.graphs),
@@ -67,10 +70,11 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> dict
         "break_count": explanation.break_count,
         "recompile_count": explanation.recompile_count,
         "notes": list(explanation.notes),
+        "warm": None if explanation.warm is None else explanation.warm.to_json(),
     }
 
 
-def _break(item: Break, break_at: Mapping[int, int]) -> dict[str, Any]:
+def _break(item: Break, break_at: Mapping[int, int], cost: Cost | None) -> dict[str, Any]:
     return {
         "gb_id": item.gb_id,
         "gb_type": item.gb_type,
@@ -87,6 +91,7 @@ def _break(item: Break, break_at: Mapping[int, int]) -> dict[str, Any]:
         "compile_id": item.compile_id,
         "cause": None if item.cause is None else break_at[item.cause],
         "fatal": item.fatal,
+        "cost": None if cost is None else asdict(cost),
     }
 
 

@@ -15,6 +15,7 @@ from dynadiag.render.recompiles import recompiles_sections
 from dynadiag.render.skipped import skipped_section
 from dynadiag.render.style import Style
 from dynadiag.render.summary import summary_section
+from dynadiag.render.warm import warm_section
 from dynadiag.render.wrap import cut
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def explanation_text(
         *recompiles,
         *skipped_section(explanation, style, all_),
         *launches_section(explanation, calls, style, all_),
+        *warm_section(explanation, style),
         *_next(explanation, recording, style),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"

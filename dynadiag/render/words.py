@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["count", "duration", "some"]
+__all__ = ["count", "duration", "small_time", "some"]
 
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _LISTED = 6  # names in one list; more are counted
 
 
@@ -25,3 +26,11 @@ def duration(seconds: float) -> str:
     if seconds < 0.995:
         return f"{seconds:.2f} s"
     return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:.0f} s"
+
+
+def small_time(seconds: float) -> str:
+    """Three digits in the unit that fits: ``1.25 s``, ``31.0 ms``, ``7.40 µs``."""
+    scale, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
+    value = seconds / scale
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} {unit}"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.utils import benchmark
 
-from dynadiag.compare.measure import WARM_UP, Measurer
-from dynadiag.compare.row import quartiles
+import dynadiag
+from dynadiag.compare.measure import FEWEST, WARM_UP, Measurer
 from dynadiag.compare.variant import Variant
+from dynadiag.explain.causes import group
+from dynadiag.explain.impact import impacts
+from dynadiag.explain.warm import WarmCalls
 
 
 def work(x: torch.Tensor) -> torch.Tensor:
@@ -22,7 +26,7 @@ def measurer(fn: Any, *args: Any, **options: Any) -> Measurer:
 
 
 def test_warm_calls_take_as_long_as_by_hand_with_torch() -> None:
-    """Rounds in turn with those by hand, and a wide bound: other processes have this machine too."""
+    """Rounds in turn with those by hand, the fastest blocks of each: other processes have this machine too."""
     x = torch.randn(192, 192)
     subject = measurer(work, x)
     subject.first()
@@ -31,7 +35,7 @@ def test_warm_calls_take_as_long_as_by_hand_with_torch() -> None:
     for _ in range(5):
         ours += subject.round(0.05)["times"]
         theirs += by_hand.blocked_autorange(min_run_time=0.05).times
-    assert 1 / 3 < quartiles(ours).median / quartiles(theirs).median < 3
+    assert 1 / 2 < min(ours) / min(theirs) < 2
 
 
 def test_the_calls_of_one_variant_are_counted() -> None:
@@ -117,6 +121,72 @@ def test_a_variant_is_compiled_with_its_mode_backend_and_shapes(monkeypatch: pyt
     measurer(work, mode="as-written")
     measurer(work)
     assert asked == [{"mode": "max-autotune", "dynamic": True}, {"backend": "aot_eager", "dynamic": None}]
+
+
+def spin(turns: int) -> int:
+    return sum(number * number % 7 for number in range(turns))
+
+
+@torch.compiler.disable
+def python_work(turns: int) -> None:
+    spin(turns)
+
+
+def three_breaks(x: torch.Tensor) -> torch.Tensor:
+    x = x.sin()
+    python_work(2_000)
+    x = x.cos()
+    python_work(50_000)
+    x = x.tanh()
+    python_work(10_000)
+    return x.exp()
+
+
+def test_breaks_are_ranked_by_the_python_that_was_put_there(tmp_path: Path) -> None:
+    """1, 25 and 5 parts of the same work: the dearest first, and each several times the next."""
+    torch._dynamo.reset()
+    subject = measurer(three_breaks, torch.randn(64), mode="default", backend="eager")
+    with dynadiag.record(tmp_path / "calls.dynadiag") as path:
+        subject.first()
+    profile = WarmCalls.from_json(subject.warm(0.05)["warm"])
+    with dynadiag.open(path) as recording:
+        found = impacts(group(recording.breaks()), (), (), profile)
+    source = Path(__file__).read_text().splitlines()
+    assert [source[(item.root.span.line or 0) - 1].strip() for item in found] == [
+        f"python_work({turns})" for turns in ("50_000", "10_000", "2_000")
+    ]
+    dear, middle, cheap = (item.cost.seconds for item in found if item.cost)
+    assert dear > 2 * middle > 4 * cheap > 0
+    assert dear + middle + cheap < profile.seconds
+    assert all((item.cost.graphs, item.cost.entries, item.cost.operators) == (1, 1, 0) for item in found if item.cost)
+
+
+def test_operators_between_graphs_are_counted_and_it_is_known_which_code_runs() -> None:
+    """The first code fits the first size only: after another size, one for any size takes its place for good."""
+    torch._dynamo.reset()
+
+    @torch.compiler.disable
+    def uncompiled(x: torch.Tensor) -> torch.Tensor:
+        return (x + 1).softmax(0) * 2
+
+    subject = measurer(lambda x: uncompiled(x.sin()).cos(), torch.randn(8), mode="default", backend="eager")
+    subject.first()
+    subject.inputs([(torch.randn(9),)])
+    profile = WarmCalls.from_json(subject.warm(0.0)["warm"])
+    first, rest = profile.uses
+    assert (first.operators, rest.operators) == (3, 0)
+    assert profile.calls == FEWEST
+    assert (first.compile_id, rest.compile_id) == profile.others == ("0/1", "1/1")
+
+
+def test_a_profile_of_a_training_step_is_of_the_call_alone() -> None:
+    torch._dynamo.reset()
+    net, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
+    subject = measurer(net, x, mode="default", backend="aot_eager", step="train")
+    subject.first()
+    profile = WarmCalls.from_json(subject.warm(0.0)["warm"])
+    assert [(use.calls, use.graphs, use.operators) for use in profile.uses] == [(1, 1, 0)]
+    assert profile.outside_operators == 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from dynadiag.compare.comparison import Comparison
 from dynadiag.compare.compiled import Compiled
-from dynadiag.compare.report import comparison_json, comparison_text, small_time
+from dynadiag.compare.report import comparison_json, comparison_text
 from dynadiag.compare.row import Gpu, Peak, Row
 from dynadiag.compare.variant import Variant
 from dynadiag.render.style import Style
+from dynadiag.render.words import small_time
 from dynadiag.trial.signature import Signature
 
 COMPILED = Compiled(

@@ -30,7 +30,8 @@ Record: TypeAlias = (
 
 _TORCH_FILE = re.compile(
     r"/site-packages/torch/|^<frozen |^<eval_with_key>|/torch/_dynamo/|/torch/nn/modules/module\.py$"
-    r"|/dynadiag/(?:api|__init__|commands/called|trial/program)\.py$"  # what calls a function for the user
+    # what calls a function for the user
+    r"|/dynadiag/(?:api|__init__|commands/called|compare/(?:measure|worker)|trial/program)\.py$"
 )
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
 _PLACES_LIMIT = 500_000  # guards whose lines are kept for the recompiles to come; a large model's compile has thousands

@@ -1,0 +1,88 @@
+"""What the breaks of the variants cost in a warm call, and how hot their compiled code is: tables, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dynadiag.compare.row import Row
+from dynadiag.explain.impact import Impact
+from dynadiag.explain.warm import Entry
+from dynadiag.render.clean import clean_line
+from dynadiag.render.style import Style
+from dynadiag.render.warm import entries_table, price_table
+
+__all__ = ["details_json", "details_text"]
+
+
+def details_text(named: Sequence[tuple[str, Row]], style: Style) -> list[str]:
+    """The tables of the variants, of each that reads like no other before it; most break and run alike."""
+    lines: list[str] = []
+    told: list[object] = []
+    for name, row in named:
+        if (shape := _shape(row)) and shape not in told:
+            told.append(shape)
+            lines += _of(name, row, style)
+    return lines
+
+
+def details_json(row: Row) -> dict[str, Any]:
+    """``break_costs``, the dearest first, and ``entries``; empty lists where no warm call was profiled."""
+    found = row.compiled
+    if found is None or found.warm is None:
+        return {"profiled_call": None, "break_costs": [], "entries": []}
+    return {
+        "profiled_call": {"calls": found.warm.calls, "seconds": found.warm.seconds, "outside": found.warm.outside},
+        "break_costs": [_break(item) for item in found.impacts if item.cost],
+        "entries": [_entry(item) for item in found.entries],
+    }
+
+
+def _shape(row: Row) -> object:
+    """Where a variant breaks and what it runs; None where there is nothing to choose between: one code, no break."""
+    found = row.compiled
+    if found is None or found.warm is None or len(found.entries) < 2:
+        return None
+    sites = frozenset((item.root.span, item.root.gb_type) for item in found.impacts if item.cost)
+    return sites, tuple((entry.compile.function, entry.calls, entry.run) for entry in found.entries)
+
+
+def _of(name: str, row: Row, style: Style) -> list[str]:
+    found = row.compiled
+    assert found is not None
+    assert found.warm is not None
+    lines: list[str] = []
+    if prices := price_table(found.impacts, found.warm, found.cwd, style):
+        lines += ["", style.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *prices]
+    if table := entries_table(found.entries, style):
+        lines += ["", style.paint(f"compiled code in a warm call: {clean_line(name)}", "strong"), *table]
+    return lines
+
+
+def _break(item: Impact) -> dict[str, Any]:
+    span = item.root.span
+    assert item.cost is not None
+    return {
+        "gb_id": item.root.gb_id,
+        "gb_type": item.root.gb_type,
+        "file": span.file,
+        "line": span.line,
+        "column": span.column,
+        "function": item.root.function,
+        **asdict(item.cost),
+    }
+
+
+def _entry(item: Entry) -> dict[str, Any]:
+    compile_ = item.compile
+    return {
+        "compile_id": compile_.compile_id,
+        "function": compile_.function,
+        "file": compile_.file,
+        "line": compile_.line,
+        "calls": item.calls,
+        "guards": compile_.guards,
+        "guard_seconds": item.guard,
+        "run_again": item.run,
+    }

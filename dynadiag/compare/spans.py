@@ -1,0 +1,174 @@
+"""From a profile of warm calls to the uses of compiled code in them. Knows no torch: a span is a name and two times.
+
+Within a call the spans of compiled code are nested as the code called each other: what a function that broke runs next
+(the rest of itself, a callee) lies inside it. The time of a code is what is left of its span without its graph, without
+the look-ups, and without the code that it led to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+from dynadiag.explain.warm import Use, WarmCalls
+from dynadiag.torch_private.warm import CODE, LOOKUP
+
+__all__ = ["CALL", "GRAPH", "LAUNCHES", "Span", "ran", "warm_calls"]
+
+CALL, GRAPH = "dynadiag call", "dynadiag graph"  # our marks
+LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")  # how the names of CUDA's launching calls begin
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Times in seconds, of one clock."""
+
+    name: str
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+@dataclass(slots=True)
+class _Node:
+    """A mark of a call, of compiled code, of a look-up or a graph, with those inside it."""
+
+    span: Span
+    inside: list[_Node] = field(default_factory=list)
+    operators: int = 0
+    launches: int = 0
+
+    @property
+    def compile_id(self) -> str | None:
+        name = self.span.name
+        return name.removeprefix(CODE) if name.startswith(CODE) else None
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What one call spent in one code, as one other led to it."""
+
+    calls: int = 0
+    graphs: int = 0
+    guard: float = 0.0
+    before: float = 0.0
+    after: float = 0.0
+    operators: int = 0
+    launches: int = 0
+
+
+_Key = tuple[str, str | None]
+
+
+def warm_calls(spans: Iterable[Span], others: Sequence[str] = ()) -> WarmCalls:
+    """The uses of compiled code in the calls that a profile has. The spans are of one thread, and nested.
+
+    Raises ValueError where there is no call among them.
+    """
+    calls = list(_calls(spans))
+    if not calls:
+        raise ValueError("no call in the profile")
+    tallies = [_tallies(call) for call in calls]
+    keys = dict.fromkeys(key for each in tallies for key in each)
+    return WarmCalls(
+        calls=len(calls),
+        seconds=median(call.span.seconds for call in calls),
+        outside=max(0.0, median(_own(call) for call in calls)),
+        outside_operators=fmean(call.operators for call in calls),
+        uses=tuple(_use(key, [each.get(key, _Tally()) for each in tallies]) for key in keys),
+        others=tuple(others),
+    )
+
+
+def ran(spans: Iterable[Span]) -> tuple[str, ...]:
+    """The compile ids of the code that ran, each once."""
+    return tuple(dict.fromkeys(span.name.removeprefix(CODE) for span in spans if span.name.startswith(CODE)))
+
+
+def _calls(spans: Iterable[Span]) -> Iterator[_Node]:
+    """The trees of the calls. What runs in a graph, or as a part of another operator, is counted there."""
+    open_: list[tuple[Span, _Node | None]] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        while open_ and open_[-1][0].end <= span.start:
+            open_.pop()
+        around = next((node for _, node in reversed(open_) if node is not None), None)
+        node = _Node(span) if span.name in (CALL, GRAPH, LOOKUP) or span.name.startswith(CODE) else None
+        if node is not None and around is not None:
+            around.inside.append(node)
+        elif node is not None and span.name == CALL:
+            yield node
+        elif around is not None:
+            _count(around, span, within_operator=bool(open_) and "::" in open_[-1][0].name)
+        if node is not None or around is not None:
+            open_.append((span, node))
+
+
+def _count(around: _Node, span: Span, *, within_operator: bool) -> None:
+    if span.name.startswith(LAUNCHES):
+        around.launches += 1
+    elif "::" in span.name and not within_operator:
+        around.operators += 1
+
+
+def _tallies(call: _Node) -> dict[_Key, _Tally]:
+    found: dict[_Key, _Tally] = {}
+
+    def walk(node: _Node, parent: str | None) -> None:
+        for child, guard in _led_to(node):
+            key = (str(child.compile_id), parent)
+            _add(found.setdefault(key, _Tally()), child, guard)
+            walk(child, child.compile_id)
+
+    walk(call, None)
+    return found
+
+
+def _led_to(node: _Node) -> Iterator[tuple[_Node, float]]:
+    """The codes that one ran, each with the seconds of the look-up that found it."""
+    guard = 0.0
+    for child in node.inside:
+        if child.compile_id is not None:
+            yield child, guard
+        guard = child.span.seconds if child.span.name == LOOKUP else 0.0
+
+
+def _add(tally: _Tally, node: _Node, guard: float) -> None:
+    graphs = [child.span for child in node.inside if child.span.name == GRAPH]
+    entered = graphs[0].start if graphs else node.span.start
+    before = entered - node.span.start - sum(span.seconds for span in _apart(node) if span.start < entered)
+    tally.calls += 1
+    tally.graphs += len(graphs)
+    tally.guard += guard
+    tally.before += before
+    tally.after += _own(node) - before
+    tally.operators += node.operators
+    tally.launches += node.launches
+
+
+def _own(node: _Node) -> float:
+    return node.span.seconds - sum(span.seconds for span in _apart(node))
+
+
+def _apart(node: _Node) -> Iterator[Span]:
+    """What lies inside a span and is not its own time. A look-up that found nothing is."""
+    for place, child in enumerate(node.inside):
+        found = any(after.compile_id is not None for after in node.inside[place + 1 : place + 2])
+        if child.span.name != LOOKUP or found:
+            yield child.span
+
+
+def _use(key: _Key, tallies: Sequence[_Tally]) -> Use:
+    return Use(
+        *key,
+        calls=fmean(tally.calls for tally in tallies),
+        graphs=fmean(tally.graphs for tally in tallies),
+        guard=median(tally.guard for tally in tallies),
+        before=max(0.0, median(tally.before for tally in tallies)),
+        after=max(0.0, median(tally.after for tally in tallies)),
+        operators=fmean(tally.operators for tally in tallies),
+        launches=fmean(tally.launches for tally in tallies),
+    )
