@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.bisect.descent import Finding, descend
 from dynadiag.bisect.ladder import Climb, climb, ladder, plan_at, top_rung
+from dynadiag.bisect.operators import FAKES, is_custom
 from dynadiag.bisect.search import Search
 from dynadiag.bisect.triton import TRITON, idle, unavailable
 from dynadiag.bisect.verdict import Verdict
@@ -21,6 +22,10 @@ _FRESH_REPEATS = 3  # further fresh runs that tell a flaky failure from one that
 _CONFIDENCE = 0.95  # that a candidate at fault shows its failure within its repeats
 _DOUBTFUL_REPEATS = 5  # runs as written where something was seen to come and go
 _LAST_REPEATS = 1  # runs as written after the search: a failure that comes and goes shows here at the latest
+_OTHER_NUMBERS = (
+    "it passes with torch._inductor.config.fallback_random = True: with one seed Inductor draws other random numbers "
+    "than eager, by design"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +207,7 @@ def _descend(bisection: _Bisection, result: Climb) -> Finding:
 
 
 def _found(bisection: _Bisection, first: Outcome, result: Climb, finding: Finding) -> Verdict:
+    bisection.notes += [*_words_on_fake_kernels(bisection, result), *_word_on_random_numbers(bisection, result)]
     flaky = _flaky(bisection, finding)
     if flaky:
         return Verdict("flaky", result.rungs, result.first, first.signature, notes=(flaky,))
@@ -215,6 +221,27 @@ def _found(bisection: _Bisection, first: Outcome, result: Climb, finding: Findin
         confirmed=finding.confirmed,
         reproduce=tuple(plan.key() for plan in finding.plans),
     )
+
+
+def _words_on_fake_kernels(bisection: _Bisection, result: Climb) -> tuple[str, ...]:
+    """Where the program has operators of its own: those whose fake kernel lies."""
+    assert result.outcome is not None
+    if not any(is_custom(point.target or "") for point in result.outcome.points):
+        return ()
+    plan = replace(bisection.base, rung="uncompiled", caches=False, accuracy=False, record=(FAKES,))
+    return bisection.search.trial(plan, "uncompiled, with fake kernels compared").notes
+
+
+def _word_on_random_numbers(bisection: _Bisection, result: Climb) -> list[str]:
+    """With one seed Inductor draws other numbers than eager: what goes away with eager's is no wrong result."""
+    assert result.first is not None
+    assert result.outcome is not None
+    drawn = any("inductor_random" in (point.target or "") for point in result.outcome.points)
+    if bisection.base.accuracy or not drawn:
+        return []
+    plan = replace(plan_at(bisection.base, result.first), fallback_random=True)
+    passes = bisection.search.trial(plan, "with eager's random numbers").passed
+    return [_OTHER_NUMBERS] if passes else []
 
 
 def _flaky(bisection: _Bisection, finding: Finding) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch.fx import Node
 
+from dynadiag.bisect.fakes import watch_fakes
 from dynadiag.bisect.userpasses import with_switched_passes
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.runtime import TRIAL
@@ -35,6 +36,7 @@ def install() -> None:
     torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_frame(_frame)
     TRIAL.bypass = _left_to_python
+    TRIAL.on_start(watch_fakes)
     torch_private.wrap_call_user_compiler(_graph_of_dynamo)
     torch_private.wrap_subsystem(_subsystem)
     torch_private.wrap_observed_pass(_pass)
@@ -145,7 +147,7 @@ def _watched_node(inner: Callable[..., Any], lowering: Any, node: Node) -> Any:
     try:
         return inner(lowering, node)
     except Exception:
-        TRIAL.send("witness", name=node.name)
+        TRIAL.send("witness", key=_key(node.name, here=_here()), name=node.name)
         raise
 
 

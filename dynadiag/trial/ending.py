@@ -13,6 +13,8 @@ from dynadiag.trial.supervise import Watched
 
 __all__ = ["outcome_of"]
 
+_CARRIED_OUT_AT_ONCE = ("lowering", "pattern", "pass", "decomposition")  # classes whose work follows the decision
+
 
 def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> Outcome:
     """Puts together what the process reported and how it ended."""
@@ -26,7 +28,7 @@ def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> 
         pid=pid,
         exit_code=code,
         invalid="out of memory" if seen.stopped == "memory" else None,
-        witness=_witness(seen),
+        witness=_witness(seen, code),
         lines=tuple((str(file), int(line)) for file, line in end.get("lines", ())),
         points=tuple(Point.from_json(e) for e in seen.events if e["event"] == "point"),
         facts=_merged_facts(seen, end),
@@ -35,17 +37,25 @@ def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> 
     )
 
 
-def _witness(seen: Watched) -> tuple[str, ...]:
-    """What the failure names: the node that was being lowered first, then what stands in its text."""
-    nodes = [str(e["name"]) for e in seen.events if e["event"] == "witness"]
+def _witness(seen: Watched, code: int) -> tuple[str, ...]:
+    """What the failure names: the node that was being lowered first, by key and name, then what stands in its text.
+
+    A process that was killed names nothing: there it is the last decision that it told of, since the decision was
+    told before it was carried out. Kernels are told of long before they run, so the last of them says nothing.
+    """
+    met = [e for e in seen.events if e["event"] == "witness"][:1]
+    points = [e for e in seen.events if e["event"] == "point"]
+    if (code < 0 or seen.stopped) and points and points[-1]["group"] in _CARRIED_OUT_AT_ONCE:
+        met.append(points[-1])
     told = [str(name) for e in seen.events for name in e.get("witness", ())]
-    return tuple(dict.fromkeys([*nodes[:1], *told]))
+    return tuple(dict.fromkeys([*(str(e[name]) for e in met for name in ("key", "name")), *told]))
 
 
 def _merged_facts(seen: Watched, end: dict[str, Any]) -> dict[str, Any]:
     backends = [str(e["name"]) for e in seen.events if e["event"] == "backend"]
+    launches = [str(e["name"]) for e in seen.events if e["event"] == "launch"]
     facts = dict(end.get("facts") or {})
-    return {**facts, "backends": [*facts.get("backends", ()), *backends]}
+    return {**facts, "backends": [*facts.get("backends", ()), *backends], "launches": launches}
 
 
 def _notes(seen: Watched, end: dict[str, Any], plan: Plan) -> tuple[str, ...]:

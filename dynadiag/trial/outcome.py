@@ -70,6 +70,11 @@ class Outcome:
     def hung(self) -> bool:
         return self.signature is not None and self.signature.kind == "hang"
 
+    @property
+    def killed(self) -> bool:
+        """Whether the process had no time to say what went wrong."""
+        return self.signature is not None and self.signature.kind in ("signal", "hang", "memory")
+
     def against(self, reference: Signature, across_rungs: bool = False) -> str:
         """``pass``, ``same``, ``different``, ``timeout`` or ``invalid``, in comparison with the failure sought."""
         if self.signature is None:

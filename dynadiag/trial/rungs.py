@@ -35,7 +35,7 @@ def install() -> None:
 def _prepare() -> None:
     if not TRIAL.plan.caches:
         torch_private.bypass_caches()
-    if TRIAL.plan.accuracy:
+    if TRIAL.plan.accuracy or TRIAL.plan.fallback_random:
         torch_private.same_random_numbers()
 
 

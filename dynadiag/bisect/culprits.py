@@ -1,0 +1,55 @@
+"""From the decisions at fault to the entries of a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dynadiag.bisect.verdict import Culprit
+from dynadiag.trial.outcome import Point
+
+__all__ = ["culprits_of", "plural", "shown"]
+
+_NAMED_SEPARATELY = 3  # culprits of one operator that are listed one by one; more are one entry with all its nodes
+
+
+def culprits_of(group: str, points: Mapping[str, Point], sets: Sequence[frozenset[str]]) -> tuple[Culprit, ...]:
+    """A fusion is one culprit of several parts; of every other class each decision is one."""
+    if group == "fusion":
+        return tuple(_fusion([points[k] for k in points if k in chosen]) for chosen in sets)
+    keys = frozenset().union(*sets)
+    return _culprits([points[k] for k in points if k in keys])
+
+
+def _fusion(parts: Sequence[Point]) -> Culprit:
+    names = dict.fromkeys(name for part in parts for name in part.name.split("+"))
+    lines = tuple(dict.fromkeys(line for part in parts for line in part.lines))
+    return Culprit("fusion", "+".join(names), parts[0].compile_id, _graph(parts[0]), lines)
+
+
+def _culprits(points: Sequence[Point]) -> tuple[Culprit, ...]:
+    """One entry a decision; an operator whose decisions are many is one entry that names its nodes."""
+    grouped: dict[str, list[Point]] = {}
+    for point in points:
+        grouped.setdefault(point.target or point.key, []).append(point)
+    if len(points) <= _NAMED_SEPARATELY:
+        grouped = {point.key: [point] for point in points}
+    return tuple(_culprit(group) for group in grouped.values())
+
+
+def _culprit(points: Sequence[Point]) -> Culprit:
+    first = points[0]
+    lines = tuple(dict.fromkeys(line for point in points for line in point.lines))
+    nodes = tuple(point.name for point in points) if len(points) > 1 else ()
+    return Culprit(shown(first.group), first.name, first.compile_id, _graph(first), lines, nodes)
+
+
+def _graph(point: Point) -> str | None:
+    return None if point.graph == "dynamo" else point.graph
+
+
+def plural(group: str) -> str:
+    return shown(group) + ("es" if group.endswith("s") else "s")
+
+
+def shown(group: str) -> str:
+    return "graph" if group == "dynamo_graph" else group

@@ -1,0 +1,25 @@
+"""Which operators are torch's own, by name: the search asks too, and its process has no torch."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["FAKES", "is_custom"]
+
+FAKES = "fakes"  # in a plan's `record`: hold the fake kernels of custom operators against what these return
+
+_OVERLOAD = re.compile(r"([a-z]\w*)\.\w+\.\w+")  # a namespace with a leading underscore is torch's
+_OF_TORCH = {
+    *("aten", "prims", "prim", "inductor", "inductor_prims", "higher_order", "rngprims", "sparse", "torch", "triton"),
+    *("c10d", "dtensor", "fsdp", "symm_mem", "mkl", "mkldnn", "onednn", "xnnpack", "quantized", "quantized_decomposed"),
+}
+
+
+def is_custom(name: str) -> bool:
+    """Whether ``name`` (`namespace.operator.overload`) is an operator that somebody else registered.
+
+    >>> is_custom("corpus.twice.default"), is_custom("aten.relu.default"), is_custom("<built-in function add>")
+    (True, False, False)
+    """
+    found = _OVERLOAD.fullmatch(name)
+    return found is not None and found[1] not in _OF_TORCH
