@@ -53,7 +53,8 @@ class Session:
         """Open a recording, or a journal that is still written. Raises `UnreadableInput`."""
         if _is_recording(path):
             return cls(path, Recording(path), live=False)
-        from dynadiag.recording.opening import is_journal, open_any  # with all that folding a journal needs
+        from dynadiag.kernels.linked import open_any  # with all that folding a journal needs
+        from dynadiag.recording.opening import is_journal
 
         recording = open_any(path)
         return cls(path, recording, live=is_journal(path))

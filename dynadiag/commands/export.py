@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.opening import open_any
+from dynadiag.kernels.linked import open_any
 from dynadiag.recording.transfer import export_log
 
 

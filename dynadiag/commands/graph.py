@@ -15,7 +15,7 @@ import networkx as nx
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
 from dynadiag.explain import explain
-from dynadiag.recording.opening import open_any
+from dynadiag.kernels.linked import open_any
 from dynadiag.recording.reader import Recording
 from dynadiag.render.dot import node_graph, overview_graph, rendered
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.transfer import import_log
+from dynadiag.kernels.linked import import_log
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

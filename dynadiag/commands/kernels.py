@@ -28,8 +28,8 @@ from dynadiag.kernels import (
     source_diff,
 )
 from dynadiag.kernels.cost import BALANCE
+from dynadiag.kernels.linked import open_any
 from dynadiag.kernels.stages import check_stage, is_ours
-from dynadiag.recording.opening import open_any
 from dynadiag.recording.reader import Recording
 from dynadiag.render import encode
 from dynadiag.render.clean import clean

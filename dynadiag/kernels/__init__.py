@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dynadiag.kernels.compare import Change, compare_kernels, source_diff
 from dynadiag.kernels.cost import Cost, bound
-from dynadiag.kernels.links import Related, Thread
+from dynadiag.kernels.linked import LinkingDigest, fold_in_place, import_log, open_any
+from dynadiag.kernels.links import Related, Thread, links_of
 from dynadiag.kernels.printed import Place
 from dynadiag.kernels.source import kernel_source
 from dynadiag.kernels.stages import Stage, Stages, make_stages
@@ -18,6 +19,7 @@ __all__ = [
     "Change",
     "Cost",
     "KernelCall",
+    "LinkingDigest",
     "Place",
     "Related",
     "Stage",
@@ -26,9 +28,13 @@ __all__ = [
     "Unit",
     "bound",
     "compare_kernels",
+    "fold_in_place",
+    "import_log",
     "kernel_calls",
     "kernel_source",
+    "links_of",
     "make_stages",
+    "open_any",
     "source_diff",
     "units",
 ]

@@ -17,8 +17,8 @@ from dynadiag.kernels.roles import Roles, roles
 __all__ = ["infer"]
 
 
-def infer(module: Module, graph: PrintedGraph) -> dict[int, tuple[str, ...]]:
-    """The nodes of each call, by its place in ``module.calls``; calls that nothing is known of are left out."""
+def infer(module: Module, graph: PrintedGraph) -> tuple[dict[int, tuple[str, ...]], dict[str, frozenset[str]]]:
+    """The nodes of each call, by its place in ``module.calls``, and of each buffer; what is not known is left out."""
     flow = _Flow(module, graph)
     flow.identify()
     order = {name: place for place, name in enumerate(graph.nodes)}
@@ -27,7 +27,7 @@ def infer(module: Module, graph: PrintedGraph) -> dict[int, tuple[str, ...]]:
         nodes = flow.computed(place, call)
         if nodes:
             found[place] = tuple(sorted(nodes, key=lambda name: order.get(name, len(order))))
-    return found
+    return found, flow.buffers()
 
 
 class _Flow:
@@ -55,6 +55,10 @@ class _Flow:
             for name, (source, index) in module.items.items():
                 self._item(name, source, index)
         self._comments()
+
+    def buffers(self) -> dict[str, frozenset[str]]:
+        """The node of each buffer that the texts name."""
+        return {buffer: frozenset([node]) for buffer, node in self._node.items()}
 
     def _is(self, buffer: str, node: str) -> None:
         """Note which node a buffer is, under its other names too. The first that is said of it holds."""

@@ -1,135 +1,202 @@
-"""Links between the lines of a unit's documents, many to many, both ways.
+"""Links between the lines of a unit's documents, many to many, both ways: the rows of the table ``link``.
 
-Four documents belong to a unit: the user's ``source``, ``dynamo``'s graph, the ``graph`` that was lowered, and the
-generated ``module`` with its kernels. Whatever line is asked for, the answer is the same kind of thing: the
-lines of the user's, the nodes of both graphs and the calls of kernels that belong to it. No answer means that there is
-no mapping.
+Four documents belong to a unit: the user's "source", "dynamo"'s graph, the "graph" that was lowered, and the generated
+"module" with its kernels. A `Thread` is made of the rows alone. Whatever line is asked for, the answer is the same kind
+of thing: what belongs to it in each document. No answer means that there is no mapping.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dynadiag.kernels.printed import Place, PrintedGraph
+from dynadiag.kernels.printed import Place, PrintedNode
 from dynadiag.kernels.survey import KernelCall, Unit, sources_of
+from dynadiag.recording.records import Link
 
-__all__ = ["DOCUMENTS", "Related", "Thread"]
+__all__ = ["DOCUMENTS", "Related", "Thread", "links_of"]
 
 DOCUMENTS = ("source", "dynamo", "graph", "module")
+
+End = tuple[str, int | None, int, str | None]  # document, event, line, name
+
+
+def links_of(unit: Unit) -> tuple[Link, ...]:
+    """The rows of a unit, each once."""
+    return tuple(dict.fromkeys(_Rows(unit).all()))
+
+
+class _Rows:
+    """The rows of one unit."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    def all(self) -> Iterator[Link]:
+        for call in self._unit.calls:
+            yield from self._call(call)
+        if self._unit.graph_event is not None:
+            yield from self._graph(self._unit.graph_event)
+        if self._unit.dynamo_event is not None:
+            yield from self._dynamo(self._unit.dynamo_event)
+
+    def _link(self, start: End, role: str, document: str, end: End | None, how: str) -> Link:
+        _, event, line, name = start
+        _, to_event, to_line, to_name = end or ("", None, None, None)
+        return Link(
+            compile_id=self._unit.compile_id,
+            module=self._unit.event,
+            document=start[0],
+            event=event or 0,
+            line=line,
+            name=name or "",
+            role=role,
+            to_document=document,
+            to_event=to_event,
+            to_line=to_line,
+            to_name=to_name,
+            how=how if end is not None else "none",
+        )
+
+    def _call(self, call: KernelCall) -> Iterator[Link]:
+        yield from self._lines(call, call.line, "call", call.nodes, call.how)
+        for line in call.lines:
+            yield from self._lines(call, line.line, line.kind, line.nodes, "aligned")
+
+    def _lines(self, call: KernelCall, line: int, role: str, nodes: Iterable[str], how: str) -> Iterator[Link]:
+        start = ("module", call.event, line, call.name)
+        found: list[End | None] = [self._node("graph", self._unit.graph.nodes[name]) for name in nodes]
+        yield from (self._link(start, role, "graph", end, how) for end in found or [None])
+
+    def _node(self, document: str, node: PrintedNode) -> End:
+        event = self._unit.graph_event if document == "graph" else self._unit.dynamo_event
+        return document, event, node.line, node.name
+
+    def _graph(self, event: int) -> Iterator[Link]:
+        unit = self._unit
+        called = {name for call in unit.calls for name in call.nodes + call.views}
+        for node in unit.graph.nodes.values():
+            if not node.target:
+                continue
+            start = ("graph", event, node.line, node.name)
+            sources = [unit.dynamo.nodes[name] for name in sources_of(unit, node)]
+            yield from self._of_node(start, node.place or next((one.place for one in sources if one.place), None))
+            ends: list[End | None] = [self._node("dynamo", one) for one in sources]
+            yield from (self._link(start, "node", "dynamo", end, "graph") for end in ends or [None])
+            if node.computes and node.name not in called:
+                yield self._link(start, "node", "module", None, "none")
+
+    def _dynamo(self, event: int) -> Iterator[Link]:
+        unit = self._unit
+        made = {name for node in unit.graph.nodes.values() for name in sources_of(unit, node)}
+        for node in unit.dynamo.nodes.values():
+            if node.target:
+                start = ("dynamo", event, node.line, node.name)
+                yield from self._of_node(start, node.place)
+                if node.name not in made:
+                    yield self._link(start, "node", "graph", None, "none")
+
+    def _of_node(self, start: End, place: Place | None) -> Iterator[Link]:
+        end = None if place is None else ("source", None, place.line, place.file)
+        yield self._link(start, "node", "source", end, "graph")
 
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """What belongs together. ``calls`` are indices of `KernelCall` in the unit's own tuple.
+    """What belongs together: places in the user's source, names of nodes, lines of the module.
 
-    ``inferred`` says that a part of it was told from the texts and not by Inductor (see `KernelCall.how`).
+    ``lines`` are those of kernels, ``calls`` those where they are called. ``inferred`` says that a part of it was told
+    from the texts and not by Inductor (see `KernelCall.how`).
     """
 
     places: frozenset[Place] = frozenset()
     dynamo: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
+    lines: frozenset[int] = frozenset()
     calls: frozenset[int] = frozenset()
     inferred: bool = False
 
     def __bool__(self) -> bool:
         """Whether there is a mapping at all."""
-        return bool(self.places or self.dynamo or self.nodes or self.calls)
+        return bool(self.places or self.dynamo or self.nodes or self.lines or self.calls)
 
 
 class Thread:
-    """The links of one unit. Made once; asking is quick."""
+    """The links of one module. Made once; asking is quick."""
 
-    def __init__(self, unit: Unit) -> None:
-        self.unit = unit
-        self._sources = {node.name: sources_of(unit, node) for node in unit.graph.nodes.values() if node.target}
-        self._at_place: dict[Place, set[str]] = {}
-        self._of_dynamo: dict[str, set[str]] = {}
-        self._of_node: dict[str, set[int]] = {}
-        self._module: dict[int, set[int]] = {}
-        for node in unit.graph.nodes.values():
-            for place in self._places([node.name]):
-                self._at_place.setdefault(place, set()).add(node.name)
-            for name in self._sources.get(node.name, ()):
-                self._of_dynamo.setdefault(name, set()).add(node.name)
-        for index, call in enumerate(unit.calls):
-            for name in call.nodes + call.views:
-                self._of_node.setdefault(name, set()).add(index)
-            for line in lines_of_call(call):
-                self._module.setdefault(line, set()).add(index)
+    def __init__(self, links: Iterable[Link]) -> None:
+        self._line_of: dict[str, dict[str, int]] = {"graph": {}, "dynamo": {}}
+        self._at: dict[str, dict[int, set[str]]] = {"graph": {}, "dynamo": {}, "module": {}}
+        self._lines: dict[str, set[int]] = {}  # of the module, by node
+        self._calls: dict[str, set[int]] = {}
+        self._inferred: set[int] = set()
+        self._called: set[int] = set()
+        self._sources: dict[str, set[str]] = {}
+        self._made: dict[str, set[str]] = {}
+        self._places: dict[tuple[str, str], Place] = {}
+        self._from: dict[Place, set[tuple[str, str]]] = {}
+        for link in links:
+            self._add(link)
+
+    def _add(self, link: Link) -> None:
+        if link.document in self._line_of:
+            self._line_of[link.document][link.name] = link.line
+            self._at[link.document].setdefault(link.line, set()).add(link.name)
+        if link.to_line is None or link.to_name is None:
+            return
+        if link.document == "module":
+            self._add_line(link, link.to_name)
+        elif link.to_document == "dynamo":
+            self._sources.setdefault(link.name, set()).add(link.to_name)
+            self._made.setdefault(link.to_name, set()).add(link.name)
+        elif link.to_document == "source":
+            place = Place(link.to_name, link.to_line)
+            self._places[link.document, link.name] = place
+            self._from.setdefault(place, set()).add((link.document, link.name))
+
+    def _add_line(self, link: Link, node: str) -> None:
+        self._at["module"].setdefault(link.line, set()).add(node)
+        (self._calls if link.role == "call" else self._lines).setdefault(node, set()).add(link.line)
+        if link.role == "call":
+            self._called.add(link.line)
+        if link.how == "dataflow":
+            self._inferred.add(link.line)
 
     def related(self, document: str, line: int, file: str | None = None) -> Related:
         """What belongs to a line (from 1) of a document; `file` names the one of the user's that is meant."""
-        unit = self.unit
         if document == "source":
             return self._of_place(Place(file or "", line))
-        if document == "module":
-            return self._of_calls(self._module.get(line, set()))
         if document == "dynamo":
-            return self._of_dynamo_nodes(_nodes_at(unit.dynamo, line))
-        return self._of_nodes(_nodes_at(unit.graph, line))
+            names = self._at["dynamo"].get(line, set())
+            return self._answer(self._made_of(names), names)
+        return self._answer(self._at[document].get(line, set()))
 
     def lines(self, document: str, related: Related, file: str | None = None) -> tuple[int, ...]:
         """The lines (from 1) of a document that belong to something."""
         if document == "source":
-            return _sorted(place.line for place in related.places if place.file == file)
+            return tuple(sorted({place.line for place in related.places if place.file == file}))
         if document == "module":
-            return _sorted(line for index in related.calls for line in lines_of_call(self.unit.calls[index]))
-        graph, names = self._names(document, related)
-        return _sorted(graph.nodes[name].line for name in names if name in graph.nodes)
-
-    def _names(self, document: str, related: Related) -> tuple[PrintedGraph, frozenset[str]]:
-        if document == "dynamo":
-            return self.unit.dynamo, related.dynamo
-        return self.unit.graph, related.nodes
+            return tuple(sorted(related.lines | related.calls))
+        known = self._line_of[document]
+        names = related.dynamo if document == "dynamo" else related.nodes
+        return tuple(sorted({known[name] for name in names if name in known}))
 
     def _of_place(self, place: Place) -> Related:
-        nodes = self._at_place.get(place, set())
-        dynamo = {node.name for node in self.unit.dynamo.nodes.values() if node.place == place and node.target}
-        made = nodes | {name for one in dynamo for name in self._of_dynamo.get(one, ())}
-        calls = {index for name in made for index in self._of_node.get(name, ())}
-        return self._answer({place} if dynamo or nodes else set(), dynamo, made, calls)
+        found = self._from.get(place, set())
+        dynamo = {name for document, name in found if document == "dynamo"}
+        nodes = {name for document, name in found if document == "graph"}
+        return self._answer(nodes | self._made_of(dynamo), dynamo, {place} if found else set())
 
-    def _of_dynamo_nodes(self, names: set[str]) -> Related:
-        nodes = {made for name in names for made in self._of_dynamo.get(name, ())}
-        places = {place for name in names if (place := self.unit.dynamo.nodes[name].place)}
-        return self._answer(places, names, nodes, {index for name in nodes for index in self._of_node.get(name, ())})
+    def _made_of(self, dynamo: Iterable[str]) -> set[str]:
+        return {made for name in dynamo for made in self._made.get(name, ())}
 
-    def _of_nodes(self, names: set[str]) -> Related:
-        dynamo = {source for name in names for source in self._sources.get(name, ())}
-        calls = {index for name in names for index in self._of_node.get(name, ())}
-        return self._answer(self._places(names), dynamo, names, calls)
-
-    def _of_calls(self, calls: set[int]) -> Related:
-        chosen = [self.unit.calls[index] for index in calls]
-        nodes = {name for call in chosen for name in call.nodes + call.views}
-        places = {place for call in chosen for place in call.places or call.view_places}
-        return self._answer(places, {name for call in chosen for name in call.dynamo}, nodes, calls)
-
-    def _answer(self, places: set[Place], dynamo: set[str], nodes: set[str], calls: set[int]) -> Related:
-        inferred = any(self.unit.calls[index].how == "dataflow" for index in calls)
-        return Related(frozenset(places), frozenset(dynamo), frozenset(nodes), frozenset(calls), inferred)
-
-    def _places(self, names: Iterable[str]) -> set[Place]:
-        found: set[Place] = set()
-        for name in names:
-            node = self.unit.graph.nodes[name]
-            made = [self.unit.dynamo.nodes[one].place for one in self._sources.get(name, ())]
-            found.update(place for place in ([node.place] if node.place else made) if place is not None)
-        return found
-
-
-def lines_of_call(call: KernelCall) -> tuple[int, ...]:
-    """The lines of the generated module that are a call's: its own, and those of the kernel that it calls."""
-    definition = call.definition
-    if definition is None:
-        return (call.line,)
-    return (definition.line, *range(definition.first, definition.last + 1), call.line)
-
-
-def _nodes_at(graph: PrintedGraph, line: int) -> set[str]:
-    return {name for name, node in graph.nodes.items() if node.line == line and node.name == name and node.target}
-
-
-def _sorted(lines: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted(set(lines)))
+    def _answer(self, nodes: set[str], dynamo: set[str] | None = None, places: set[Place] | None = None) -> Related:
+        if dynamo is None:
+            dynamo = {source for name in nodes for source in self._sources.get(name, ())}
+        if places is None:
+            owners = [("graph", name) for name in nodes] or [("dynamo", name) for name in dynamo]
+            places = {self._places[owner] for owner in owners if owner in self._places}
+        calls = frozenset(line for name in nodes for line in self._calls.get(name, ()))
+        lines = frozenset(line for name in nodes for line in self._lines.get(name, ()))
+        inferred = not self._inferred.isdisjoint(calls)
+        return Related(frozenset(places), frozenset(dynamo), frozenset(nodes), lines, calls, inferred)

@@ -35,7 +35,7 @@ _PARTITION = re.compile(r"^\s*def (partition_\d+)\(")
 _CPP_PARAMETERS = re.compile(r"extern \"C\"[^(]*\(([^)]*)\)")
 _MUTATED = re.compile(r"'mutated_arg_names': \[([^\]]*)\]")
 _QUOTED = re.compile(r"'(\w+)'")
-_TRITON_PARAMETERS = re.compile(r"(?m)^def \w+\(([^)]*)\)")
+_TRITON_PARAMETERS = re.compile(r"(?m)^def (\w+)\(([^)]*)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +130,17 @@ class _Reader:
         end = place
         if quote is not None:
             end = next((n for n in range(place + 1, len(self._lines)) if self._lines[n].startswith(quote[1])), place)
-        source = "\n".join(self._lines[place + 1 : end])
+        begin = next((n for n in range(place + 1, end) if self._lines[n].strip()), end)
+        source = "\n".join(self._lines[begin:end])
         language = LANGUAGES.get(found[2], found[2])
         self._module.definitions[found[1]] = Definition(
             name=found[1],
             language=language,
             line=place + 1,
-            first=place + 2,
+            first=begin + 1,
             last=end,
             source=source.strip("\n") + "\n" if source.strip() else "",
-            parameters=_parameters(source, language),
+            parameters=_parameters(source, language, found[1]),
             mutated=tuple(_QUOTED.findall(" ".join(_MUTATED.findall(source)))),
             comment=self._comments.end(),
         )
@@ -228,9 +229,16 @@ def _sizes(text: str) -> tuple[str, ...]:
     return tuple(arguments(inner + ")", 1)) if inner.startswith("(") else ()
 
 
-def _parameters(source: str, language: str) -> tuple[str, ...]:
-    found = (_CPP_PARAMETERS if language == "cpp" else _TRITON_PARAMETERS).search(source)
-    return tuple(" ".join(part.split()) for part in found[1].split(",") if part.strip()) if found else ()
+def _parameters(source: str, language: str, name: str) -> tuple[str, ...]:
+    if language == "cpp":
+        found = _CPP_PARAMETERS.search(source)
+        return _declared(found[1]) if found else ()
+    functions = dict(_TRITON_PARAMETERS.findall(source))  # those that a scan calls stand above the kernel
+    return _declared(functions.get(name) or next(reversed(functions.values()), ""))
+
+
+def _declared(text: str) -> tuple[str, ...]:
+    return tuple(" ".join(part.split()) for part in text.split(",") if part.strip())
 
 
 def _returned(line: str) -> tuple[str | None, ...]:

@@ -17,7 +17,7 @@ from dynadiag.kernels.module import Module, base, memory
 from dynadiag.kernels.printed import PrintedGraph
 from dynadiag.kernels.roles import roles
 
-__all__ = ["Operation", "Scheduled", "nodes_of_calls", "read_operations", "slice_back", "tie"]
+__all__ = ["Operation", "Scheduled", "nodes_of_buffers", "nodes_of_calls", "read_operations", "slice_back", "tie"]
 
 _NOTHING = ("ConcatKernel", "NopKernel")  # kinds that only say where buffers lie
 
@@ -146,8 +146,8 @@ class _Tie:
 
 def nodes_of_calls(module: Module, scheduled: Scheduled, graph: PrintedGraph) -> dict[int, tuple[str, ...]]:
     """The nodes that each call computes, in the order of the graph."""
-    libraries = {node for one in scheduled.operations if not one.is_loops for node in _ends(one, graph)}
-    made = {name: sinks(one, graph, libraries) for one in scheduled.operations for name in one.outputs[:1]}
+    libraries = _libraries(scheduled, graph)
+    made = nodes_of_buffers(scheduled, graph)
     joined = _joined(module, scheduled)
     order = {name: place for place, name in enumerate(graph.nodes)}
     found = {}
@@ -155,6 +155,16 @@ def nodes_of_calls(module: Module, scheduled: Scheduled, graph: PrintedGraph) ->
         nodes = _computed(operations, made, graph, libraries) | joined.get(place, set())
         found[place] = tuple(sorted(nodes, key=lambda name: order.get(name, len(order))))
     return found
+
+
+def nodes_of_buffers(scheduled: Scheduled, graph: PrintedGraph) -> dict[str, frozenset[str]]:
+    """The nodes whose values each buffer holds."""
+    libraries = _libraries(scheduled, graph)
+    return {name: frozenset(sinks(one, graph, libraries)) for one in scheduled.operations for name in one.outputs[:1]}
+
+
+def _libraries(scheduled: Scheduled, graph: PrintedGraph) -> set[str]:
+    return {node for one in scheduled.operations if not one.is_loops for node in _ends(one, graph)}
 
 
 def _joined(module: Module, scheduled: Scheduled) -> dict[int, set[str]]:
@@ -170,7 +180,7 @@ def _joined(module: Module, scheduled: Scheduled) -> dict[int, set[str]]:
 
 
 def _computed(
-    operations: Sequence[Operation], made: Mapping[str, set[str]], graph: PrintedGraph, libraries: set[str]
+    operations: Sequence[Operation], made: Mapping[str, frozenset[str]], graph: PrintedGraph, libraries: set[str]
 ) -> set[str]:
     written = {name for one in operations for name in one.outputs}
     inputs = [name for name, node in graph.nodes.items() if not node.target]

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from dynadiag.kernels.align import Line
 from dynadiag.kernels.cost import Cost, cost_of
 from dynadiag.kernels.dataflow import infer
+from dynadiag.kernels.holdings import lines_of
 from dynadiag.kernels.mapping import mapping
 from dynadiag.kernels.module import Call, Definition, Module, parse_module
-from dynadiag.kernels.operations import Operation, Scheduled, nodes_of_calls, read_operations, tie
+from dynadiag.kernels.operations import Operation, Scheduled, nodes_of_buffers, nodes_of_calls, read_operations, tie
 from dynadiag.kernels.printed import Place, PrintedGraph, PrintedNode, parse_graph
 from dynadiag.kernels.replaced import with_places
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Event, Graph
+from dynadiag.recording.records import Event, Graph, Kernel
 
-__all__ = ["KernelCall", "Unit", "kernel_calls", "units"]
+__all__ = ["KernelCall", "Known", "Unit", "kernel_calls", "sources_of", "unit_of", "units"]
 
 MAX_TEXT = 64 << 20  # bytes of one graph's text that are read; the largest met so far is a tenth of it
 
@@ -56,6 +59,7 @@ class KernelCall:
     cache: str | None  # "hit", "miss" or "bypass" of the FX graph cache
     partition: str | None
     fallback: str | None  # why this is a library's call by way of a fallback, where it is one
+    lines: tuple[Line, ...] = ()  # what each statement of a generated kernel is part of, by its line in the module
 
 
 @dataclass(frozen=True)
@@ -80,15 +84,31 @@ def kernel_calls(recording: Recording) -> tuple[KernelCall, ...]:
 
 def units(recording: Recording) -> tuple[Unit, ...]:
     """Every generated module of a recording, read."""
-    reader = _Survey(recording)
+    reader = _Survey(recording, _hints(recording), recording.run.device)
     return tuple(reader.units())
+
+
+def unit_of(known: Known, event: Event) -> Unit:
+    """The unit of one generated module, from what is known when its event comes."""
+    return _Survey(known, {}, None).unit(event)
+
+
+class Known(Protocol):
+    """What a unit is read from: a recording, or what has come of it so far."""
+
+    def graphs(self) -> tuple[Graph, ...]: ...
+    def kernels(self) -> tuple[Kernel, ...]: ...
+    def events(self, kind: str | None = None, name: str | None = None) -> Iterator[Event]: ...
+    def event(self, index: int) -> Event: ...
+    def payload(self, event: int) -> str: ...
 
 
 class _Survey:
     """One reading of a recording."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Known, hints: Mapping[str, Mapping[str, int]], device: str | None) -> None:
         self._recording = recording
+        self._hints, self._recorded_device = hints, device
         self._graphs = recording.graphs()
         self._origins = list(recording.events("dynadiag_origins"))
         self._modules = list(recording.events("inductor_output_code"))
@@ -97,16 +117,16 @@ class _Survey:
             for word in ("hit", "miss", "bypass")
             for event in recording.events("artifact", f"fx_graph_cache_{word}")
         ]
-        self._hints = _hints(recording)
         self._ids = {kernel.event: kernel.compile_id for kernel in recording.kernels()}
         self._parsed: dict[int, PrintedGraph] = {}
         self._rows = 0
 
     def units(self) -> Iterator[Unit]:
         for event in self._modules:
-            yield self._unit(event)
+            yield self.unit(event)
 
-    def _unit(self, event: Event) -> Unit:
+    def unit(self, event: Event) -> Unit:
+        """The unit of one generated module."""
         module = parse_module(self._recording.payload(event.index))
         compile_id = self._ids.get(event.index, event.compile_id)
         lowered = self._lowered(event, compile_id, module.stage)
@@ -156,13 +176,18 @@ class _Survey:
     def _calls(self, event: Event, unit: Unit, scheduled: Scheduled) -> Iterator[KernelCall]:
         ties = tie(unit.module, scheduled.operations)
         exact = nodes_of_calls(unit.module, scheduled, unit.graph)
-        inferred = infer(unit.module, unit.graph) if len(exact) < len(unit.module.calls) else {}
+        known = nodes_of_buffers(scheduled, unit.graph)
+        inferred: dict[int, tuple[str, ...]] = {}
+        if len(exact) < len(unit.module.calls):
+            inferred, buffers = infer(unit.module, unit.graph)
+            known = {**buffers, **known}
         numbers: dict[str, int] = {}
         cache = self._cache(event)
         for place, call in enumerate(unit.module.calls):
             numbers[call.kernel] = numbers.get(call.kernel, 0) + 1
             nodes, how = mapping(unit.module, unit.graph, call, exact.get(place, ()), inferred.get(place, ()))
-            yield self._call(unit, call, numbers[call.kernel], nodes, how, ties.get(place, []), cache)
+            lines = lines_of(unit.module, call, unit.graph, nodes, known)
+            yield self._call(unit, call, numbers[call.kernel], nodes, how, ties.get(place, []), cache, lines)
 
     def _call(
         self,
@@ -173,6 +198,7 @@ class _Survey:
         how: str,
         operations: list[Operation],
         cache: str | None,
+        lines: tuple[Line, ...],
     ) -> KernelCall:
         found = [unit.graph.nodes[name] for name in names if name in unit.graph.nodes]
         nodes = [node for node in found if node.computes] or found
@@ -206,10 +232,11 @@ class _Survey:
                 self._hints.get(unit.compile_id, {}),
                 products=definition is None or _is_template(definition, operations),
             ),
-            device=_device(definition, self._recording.run.device),
+            device=_device(definition, self._recorded_device),
             cache=cache,
             partition=call.partition,
             fallback=next((one.reason for one in operations if one.reason), None),
+            lines=lines,
         )
 
     def _cache(self, event: Event) -> str | None:

@@ -10,6 +10,7 @@ import os
 import socket
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import orjson
 
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.digest import Digest
-from dynadiag.recording.fold import fold
+from dynadiag.recording.fold import EventDigest, fold
 from dynadiag.recording.reader import Recording
 
 __all__ = ["SUFFIX", "beginning", "fold_in_place", "is_journal", "journal_header", "open_any", "recordings_in"]
@@ -28,16 +29,16 @@ _HEADER = b'{"dynadiag_run": '
 _LOOK = 1 << 16  # bytes of a file's beginning that are looked at
 
 
-def open_any(path: Path) -> Recording:
-    """Open a recording, or fold a journal and open that. Raises `UnreadableInput`.
+def open_any(path: Path, digest: Callable[[], EventDigest] = Digest) -> Recording:
+    """Open a recording, or fold a journal with a `digest` and open that. Raises `UnreadableInput`.
 
     The journal of a process that still runs is folded into a scratch file, and stays as it is. So does a file that is
     not named as recordings are: it may be a log that was exported and is to stay one.
     """
     if is_journal(path):
         if path.suffix != SUFFIX or _running(path):
-            return _snapshot(path)
-        fold_in_place(path)
+            return _snapshot(path, digest)
+        fold_in_place(path, digest)
     return Recording(path)
 
 
@@ -70,9 +71,9 @@ def beginning(path: Path, size: int) -> bytes:
         raise UnreadableInput(f"{str(path)[:200]}: {reason}") from error
 
 
-def fold_in_place(path: Path) -> None:
+def fold_in_place(path: Path, digest: Callable[[], EventDigest] = Digest) -> None:
     """Make a recording of a journal, under its own name. The journal is there until the recording is whole."""
-    fold(path, path, Digest(), force=True)
+    fold(path, path, digest(), force=True)
 
 
 def journal_header(path: Path) -> dict[str, Any] | None:
@@ -105,9 +106,9 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _snapshot(path: Path) -> Recording:
+def _snapshot(path: Path, digest: Callable[[], EventDigest]) -> Recording:
     """A recording of what is there by now. The file has no name by the time it is returned."""
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         scratch = Path(folder, path.name)
-        fold(path, scratch, Digest())
+        fold(path, scratch, digest())
         return Recording(scratch)

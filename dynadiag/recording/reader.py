@@ -29,6 +29,7 @@ from dynadiag.recording.records import (
     Guard,
     Kernel,
     Node,
+    Link,
     NodeOf,
     Recompile,
     Run,
@@ -141,6 +142,13 @@ class Recording:
         start: int = 0,
         limit: int | None = None,
     ) -> Iterator[Event]:
+    def links(self, module: int | None = None) -> tuple[Link, ...]:
+        """How lines belong together, of every generated module or of one; empty in recordings from before links."""
+        if self._version < RECORD_TABLES[Link].since:
+            return ()
+        rest = "" if module is None else "WHERE module = ? "
+        return self._records(Link, f"{rest}ORDER BY rowid", *(() if module is None else (module,)))
+
         """The events that fit, in the order of the log, from the `start`-th of them, read as they are consumed."""
         where, values = _filter(name=name, compile_id=compile_id, kind=kind)
         query = f"{_EVENT} {where} ORDER BY id LIMIT ? OFFSET ?"
@@ -241,7 +249,7 @@ class Recording:
             rows = self._database.execute("SELECT type, name, rootpage, sql FROM sqlite_schema").fetchall()
         made = {name: sql for kind, name, root, sql in rows if kind == "table" and root}
         foreign = [name for kind, name, root, _ in rows if kind not in ("table", "index") or not root]
-        wrong = [table.name for table in TABLES if made.get(table.name) != table.ddl()]
+        wrong = [one.name for one in TABLES if one.since <= self._version and made.get(one.name) != one.ddl()]
         if foreign or wrong:
             names = _one_line(", ".join(map(str, foreign + wrong)))
             raise UnreadableInput(f"{self.path}: a damaged recording (its schema differs in {names})")
@@ -272,6 +280,7 @@ class Recording:
             return b""
         whole = b"".join([self._block(index) for index in range(first, last + 1)])
         offset = start - first * self._block_size
+        self._version: int = version
         return whole[offset : offset + size]
 
     def _block(self, index: int) -> bytes:

@@ -236,6 +236,28 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A line of one document, and a line of another that it comes from or, read the other way, becomes.
+
+    The documents of a generated module: the user's "source", "dynamo"'s graph, the "graph" that was lowered, the
+    "module" itself. Without a ``to_line`` nobody knows a line of ``to_document`` that belongs to it: no mapping.
+    """
+
+    compile_id: str
+    module: int  # the event with the generated module
+    document: str  # "module" | "graph" | "dynamo"
+    event: int  # the event whose payload is the document
+    line: int
+    name: str  # the kernel or library call of a line of the module, the node of a line of a graph
+    role: str  # "compute" | "load" | "store" | "constant" | "call" in a module; "node"
+    to_document: str  # "graph" | "dynamo" | "source", and "module" where a node has no kernel
+    to_event: int | None
+    to_line: int | None
+    to_name: str | None  # the node, the source file
+    how: str  # "scheduler" | "comment" | "dataflow" | "aligned" | "graph" | "none"
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One trial of a search: a candidate, run by itself, and how it ended. ``outcome`` is JSON."""
 

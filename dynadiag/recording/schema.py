@@ -15,7 +15,7 @@ from dynadiag.recording.mapping import Mapping
 __all__ = ["APPLICATION_ID", "BLOCK_SIZE", "RECORD_TABLES", "TABLES", "VERSION", "Column", "Table", "mapping", "page"]
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's own tools show it
-VERSION = 1  # a reader refuses what is newer
+VERSION = 2  # a reader refuses what is newer; 2 has links
 BLOCK_SIZE = 1 << 20  # bytes of log in a block: see docs/notes/recording-compression.md for the figures
 
 
@@ -30,7 +30,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. `record` is the type of its rows where they are typed records; `after` is made once it is full."""
+    """One table. `record` is the type of its rows where they are typed records; `after` is made once it is full.
+
+    Recordings of a version before `since` have no such table.
+    """
 
     name: str
     meaning: str
@@ -38,6 +41,7 @@ class Table:
     record: type | None = None
     suffix: str = ""
     after: tuple[str, ...] = ()
+    since: int = 1
 
     def ddl(self) -> str:
         """The statement that makes the table."""
@@ -56,7 +60,13 @@ class Table:
 
 
 def _typed(
-    record: type, name: str, meaning: str, columns: dict[str, str], suffix: str = "", after: tuple[str, ...] = ()
+    record: type,
+    name: str,
+    meaning: str,
+    columns: dict[str, str],
+    suffix: str = "",
+    after: tuple[str, ...] = (),
+    since: int = 1,
 ) -> Table:
     """The table of a record: its columns follow from the annotations, their meanings from `columns`."""
     made = []
@@ -65,7 +75,7 @@ def _typed(
         made.append(Column(column, kind + rule, columns.pop(column)))
     if columns:
         raise TypeError(f"table {name} has no columns {sorted(columns)}")
-    return Table(name, meaning, tuple(made), record, suffix, after)
+    return Table(name, meaning, tuple(made), record, suffix, after, since)
 
 
 _COMPILE_ID = 'torch\'s name of the compile: "0/1" is the second one of frame 0; "-" outside any'
@@ -294,6 +304,33 @@ _TYPED = (
             "language": '"cpp", "triton" or "extern"',
             "event": "the event whose payload holds its source",
         },
+    ),
+    _typed(
+        records.Link,
+        "link",
+        "A line of one document of a generated module and a line of another that belong together, either way round. "
+        "NULL in `to_line`: no mapping. Every computing line of a kernel and every node that computes is here.",
+        {
+            "compile_id": _COMPILE_ID,
+            "module": "the event whose payload is the generated module",
+            "document": '"module", "graph" (the one that was lowered) or "dynamo"',
+            "event": "the event whose payload is that document",
+            "line": "the line in it, from 1",
+            "name": "the kernel or library call of the line, or the node",
+            "role": '"compute", "load", "store", "constant" or "call" in a module, "node" in a graph',
+            "to_document": '"graph", "dynamo" or "source" (the user\'s); "module" where a node has no kernel',
+            "to_event": "the event whose payload is the other document",
+            "to_line": "the line in it, from 1; NULL where there is no mapping",
+            "to_name": "the node there, or the source file",
+            "how": 'where it is known from: "scheduler", "comment", "dataflow"; "aligned", from '
+            'the kernel\'s text laid beside the graph; "graph", which names its lines; or "none"',
+        },
+        after=(
+            "CREATE INDEX link_from ON link (event, line)",
+            "CREATE INDEX link_to ON link (to_event, to_line)",
+            "CREATE INDEX link_source ON link (to_name, to_line) WHERE to_document = 'source'",
+        ),
+        since=2,
     ),
     _typed(
         records.Trial,

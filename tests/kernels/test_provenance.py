@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from dynadiag.kernels import KernelCall, Place, Thread, Unit
+from dynadiag.kernels import KernelCall, Place, Thread, Unit, links_of
 from tests.kernels.programs import CHANGES, program
 from tests.kernels.recorded import foreign, read, recorded
 
@@ -70,7 +70,7 @@ def test_exactly_the_linked_kernels_change(language: str, function: str) -> None
 def test_computing_lines_lead_to_a_line_of_the_user(language: str) -> None:
     led, all_lines = 0, 0
     for unit in read(language):
-        thread = Thread(unit)
+        thread = Thread(links_of(unit))
         for call in unit.calls:
             if call.definition is None:
                 continue
@@ -86,7 +86,7 @@ def test_computing_lines_lead_to_a_line_of_the_user(language: str) -> None:
 def test_every_line_that_computes_leads_to_its_kernel(language: str) -> None:
     missing = []
     for unit in read(language):
-        thread = Thread(unit)
+        thread = Thread(links_of(unit))
         for place in {node.place for node in unit.graph.nodes.values() if node.computes and node.place}:
             if not thread.related("source", place.line, place.file).calls:
                 missing.append(place)
@@ -96,14 +96,14 @@ def test_every_line_that_computes_leads_to_its_kernel(language: str) -> None:
 @pytest.mark.parametrize("language", _LANGUAGES)
 def test_links_hold_both_ways(language: str) -> None:
     for unit in read(language):
-        thread = Thread(unit)
-        for index, call in enumerate(unit.calls):
+        thread = Thread(links_of(unit))
+        for call in unit.calls:
             related = thread.related("module", call.line)
-            assert index in related.calls
+            assert call.line in related.calls
             for name in call.nodes:
-                assert index in thread.related("graph", unit.graph.nodes[name].line).calls
+                assert call.line in thread.related("graph", unit.graph.nodes[name].line).calls
             for place in related.places:
-                assert index in thread.related("source", place.line, place.file).calls
+                assert call.line in thread.related("source", place.line, place.file).calls
                 assert place.line in thread.lines("source", related, place.file)
             assert call.line in thread.lines("module", related)
 
@@ -127,7 +127,7 @@ def test_the_recorder_is_what_said_it() -> None:
 
 def test_a_line_of_nothing_has_no_mapping() -> None:
     unit = read("cpp")[0]
-    thread = Thread(unit)
+    thread = Thread(links_of(unit))
     assert not thread.related("source", 1, str(recorded("cpp")))
     assert not thread.related("module", 1)
     assert not thread.related("graph", 10_000)

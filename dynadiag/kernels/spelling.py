@@ -1,0 +1,82 @@
+"""How code generators spell operators: which statements of a kernel can be a node of the graph.
+
+An operator is *plain* where one statement computes it. What is not plain (a variance, an online softmax) takes several
+statements, whose spelling says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["REDUCTIONS", "is_plain", "leaves_no_trace", "spelled"]
+
+_NAMED = (
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "exp2",
+    "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "erf", "erfc", "erfinv", "lgamma", "digamma", "floor",
+    "ceil", "trunc", "atan2", "hypot", "copysign", "nextafter", "fmod", "remainder", "isnan", "isinf", "signbit", "pow",
+    "sigmoid",
+)  # fmt: skip
+_OTHERWISE = {
+    "add": r" \+ ",
+    "sub": r" - ",
+    "rsub": r" - ",
+    "mul": r" \* ",
+    "square": r" \* ",
+    "div": r" / |reciprocal|div_",
+    "true_divide": r" / ",
+    "reciprocal": r"reciprocal| / ",
+    "neg": r"\bneg\(|-tmp|- tmp|decltype\(\w+\)\(-",
+    "relu": r"clamp_min|max|relu",
+    "maximum": r"max|clamp_min",
+    "clamp_min": r"max|clamp_min",
+    "clamp_max": r"min|clamp_max",
+    "minimum": r"min|clamp_max",
+    "abs": r"abs",
+    "sign": r"sgn|sign|<|>",
+    "round": r"round|nearbyint|rint",
+    "eq": r"==",
+    "ne": r"!=",
+    "ge": r">=",
+    "gt": r" > ",
+    "le": r"<=",
+    "lt": r" < ",
+    "where": r"where|blendv|\?",
+    "bitwise_and": r" & |&&",
+    "logical_and": r" & |&&",
+    "bitwise_or": r" \| |\|\|",
+    "logical_or": r" \| |\|\|",
+    "bitwise_xor": r" \^ ",
+    "logical_xor": r" \^ ",
+    "bitwise_not": r"~|!",
+    "logical_not": r"~|!|== 0",
+    "convert_element_type": r"\.to\(|static_cast|convert|!= 0",
+    "full": r"full|static_cast",
+    "scalar_tensor": r"full|static_cast",
+}
+_CALLED = {name: rf"(?<![a-z]){name}(?![a-z0-9])" for name in _NAMED}
+_SPELLINGS = {name: re.compile(text) for name, text in {**_CALLED, **_OTHERWISE}.items()}
+_REDUCED = re.compile(
+    r"tmp_acc|_tmp\d|tl\.(?:sum|max|min|reduce|xor)|(?:max|min|sum|any|prod)2?\(|vec_reduce|with_index"
+)
+_TRACELESS = frozenset({"convert_element_type", "clone", "copy_", "copy", "full", "scalar_tensor", "constant_pad_nd",
+                        "alias", "lift_fresh_copy", "fma", "rev"})  # fmt: skip
+
+REDUCTIONS = frozenset({"sum", "mean", "amax", "amin", "max", "min", "prod", "any", "all", "argmax", "argmin"})
+
+
+def is_plain(operator: str) -> bool:
+    """Whether one statement computes it, and its spelling is known."""
+    return operator in _SPELLINGS or operator in REDUCTIONS
+
+
+def leaves_no_trace(operator: str) -> bool:
+    """Whether Inductor often computes it without a statement of its own: a conversion, a copy, a constant."""
+    return operator in _TRACELESS
+
+
+def spelled(operator: str, text: str) -> bool:
+    """Whether a statement with this text can be the operator."""
+    if operator in REDUCTIONS:
+        return bool(_REDUCED.search(text))
+    spelling = _SPELLINGS.get(operator)
+    return bool(spelling and spelling.search(text))

@@ -1,0 +1,121 @@
+"""The statements of a generated kernel that compute, load or store, as far as their text tells: C++ and Triton alike.
+
+Inductor names every value ``tmp3`` (sums ``tmp_acc0``, ``_tmp3``), every buffer ``in_ptr0``, ``out_ptr0`` or
+``in_out_ptr0``, and writes a statement a line. A C++ loop has its statements twice, for whole vectors and for the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Statement", "statements"]
+
+_HELPER = "def _triton_helper"  # what a scan calls: it has no values of the kernel's
+_TARGET = re.compile(r"_?(?:masked_)?tmp\w*")
+_VARIABLE = re.compile(r"(?<![\w.])(?:_|masked_)?tmp\w*")
+_POINTER = re.compile(r"\b(?:(?:in_out|in|out)_ptr\d+|local_buffer_data\w*)\b")
+_ALIAS = re.compile(r"^\s*auto (\w+_ptr\d+) = (\w+_ptr\d+);")
+_STORED = re.compile(r"\.store\(|\btl\.store\(|\batomic_\w+[<(]|^\s*\w+_ptr\d+\[.*\] \+?= ")
+_TRANSPOSED = re.compile(r"^\s*(?:at::vec::)?transpose_mxn<.*\b(tmp\d+)\b")  # into an array, or out of one
+_RETURNED = re.compile(r"^\s*return (.*);$")
+_LAMBDA = re.compile(r"=\s*\[&\]")
+_NUMBER = re.compile(
+    r"(?:static_cast<[^>]*>\(|tl\.full\(\[[^\]]*\], |^ *)(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?|True|False|true|false)"
+)
+_INDEX = re.compile(r"\[.*?\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One of them. ``line`` counts from 0 in the kernel's source; ``reads`` are values, ``pointers`` buffers."""
+
+    line: int
+    kind: str  # "load", "store", "constant" or "compute"
+    text: str  # the part that computes
+    targets: tuple[str, ...]
+    reads: tuple[str, ...]
+    pointers: tuple[str, ...]
+    number: float | None = None  # of a constant
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether it adds to a sum that goes on over a loop."""
+        return any("tmp_acc" in one or one.startswith("_tmp") for one in self.targets)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it adds to a sum that goes on over a loop, or ends one."""
+        return any("tmp_acc" in one or one.startswith("_tmp") for one in self.targets + self.reads)
+
+
+def statements(source: str) -> tuple[Statement, ...]:
+    """The statements of a kernel, in their order. Of a kernel that Inductor did not write there are none."""
+    found = tuple(_read(source.splitlines()))
+    read = {name for one in found for name in one.reads}
+    return tuple(one for one in found if one.kind != "constant" or not read.isdisjoint(one.targets))
+
+
+def _read(lines: Sequence[str]) -> Iterator[Statement]:
+    aliases: dict[str, str] = {}
+    lambdas: list[tuple[int, tuple[str, ...]]] = []
+    helper = False
+    for number, line in enumerate(lines):
+        helper = line.startswith(_HELPER) or (helper and not line.startswith("def "))
+        if helper:
+            continue
+        if found := _ALIAS.match(line):
+            aliases[found[1]] = aliases.get(found[2], found[2])
+        elif (found := _RETURNED.match(line)) and lambdas:
+            opened, targets = lambdas.pop()
+            yield _statement(number, targets, found[1], aliases)
+            yield _statement(opened, targets, found[1], aliases)
+        elif targets := _targets(line):
+            if _LAMBDA.search(line):
+                lambdas.append((number, targets))
+            else:
+                yield _statement(number, targets, line.partition(" =")[2], aliases)
+        elif (found := _TRANSPOSED.match(line)) and (pointers := _pointers(line, aliases)):
+            into = line.find(pointers[0]) > found.start(1)
+            yield (
+                Statement(number, "store", line, (), (found[1],), pointers[:1])
+                if into
+                else Statement(number, "load", line, (found[1],), (), pointers[:1])
+            )
+        elif _STORED.search(line) and _POINTER.search(line):
+            yield _store(number, line, aliases)
+
+
+def _targets(line: str) -> tuple[str, ...]:
+    """What a line assigns: ``auto tmp3 = ...``, ``tmp3_mean, tmp3_m2 = ...``, ``float tmp_acc0[8] = ...``."""
+    left, assigns, _ = line.partition(" =")
+    if not assigns or "(" in left.replace("(0)", "") or line[len(left) + 2 : len(left) + 3] == "=":
+        return ()
+    names = [(part.split("[")[0].split() or [""])[-1] for part in left.rstrip(",").split(", ")]
+    return tuple(names) if any(_TARGET.fullmatch(name) for name in names) else ()
+
+
+def _statement(number: int, targets: tuple[str, ...], text: str, aliases: dict[str, str]) -> Statement:
+    reads, pointers = _variables(text), _pointers(text, aliases)
+    constant = _NUMBER.search(text) if not reads and not pointers else None
+    kind = "load" if pointers else "constant" if not reads else "compute"
+    return Statement(number, kind, text, targets, reads, pointers, _value(constant[1]) if constant else None)
+
+
+def _store(number: int, line: str, aliases: dict[str, str]) -> Statement:
+    value = line.partition("] = ")[2] or line
+    reads = _variables(_INDEX.sub("", value))
+    return Statement(number, "store", line, (), reads, _pointers(line, aliases)[:1])
+
+
+def _value(text: str) -> float:
+    return float(text.casefold() == "true") if text.isalpha() else float(text)
+
+
+def _variables(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_VARIABLE.findall(text)))
+
+
+def _pointers(text: str, aliases: dict[str, str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(aliases.get(one, one) for one in _POINTER.findall(text)))
