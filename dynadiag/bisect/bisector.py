@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ _FRESH_REPEATS = 3  # further fresh runs that tell a flaky failure from one that
 _CONFIDENCE = 0.95  # that a candidate at fault shows its failure within its repeats
 _DOUBTFUL_REPEATS = 5  # runs as written where something was seen to come and go
 _LAST_REPEATS = 1  # runs as written after the search: a failure that comes and goes shows here at the latest
+_RANDOM = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
 _OTHER_NUMBERS = (
     "it passes with torch._inductor.config.fallback_random = True: with one seed Inductor draws other random numbers "
     "than eager, by design"
@@ -236,7 +238,7 @@ def _word_on_random_numbers(bisection: _Bisection, result: Climb) -> list[str]:
     """With one seed Inductor draws other numbers than eager: what goes away with eager's is no wrong result."""
     assert result.first is not None
     assert result.outcome is not None
-    drawn = any("inductor_random" in (point.target or "") for point in result.outcome.points)
+    drawn = any(_RANDOM.search(f"{point.name} {point.target}") for point in result.outcome.points)
     if bisection.base.accuracy or not drawn:
         return []
     plan = replace(plan_at(bisection.base, result.first), fallback_random=True)

@@ -36,6 +36,9 @@ class Decisions:
         return self._switched(Switch(self.name, keep=True, suffixes=suffixes(keys, self.points)))
 
     def without(self, keys: Collection[str]) -> Plan:
+        """Exactly these off. With a frame go those that it inlined: left to Python, it would have them compiled."""
+        if self.name == "frame":
+            return self.only(self.points.keys() - keys)
         if len(keys) == len(self.points):
             return replace(self._switched(all_off(self.name)), record=(self.name,))
         return replace(self._switched(Switch(self.name, False, suffixes(keys, self.points))), record=self.told)

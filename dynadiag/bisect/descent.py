@@ -50,7 +50,8 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
     part = needed_graphs(search, base, seen)
     classes = [c for c in _CLASSES.get(rung, ()) if any(p.group == c for p in seen.points)]
     for name, helped in _candidates(search, part.plan, classes):
-        points = {p.key: p for outcome in (seen, helped) for p in outcome.points if p.group == name}
+        met = (seen,) if name == "frame" else (seen, helped)
+        points = {p.key: p for outcome in met for p in outcome.points if p.group == name}
         whole = Decisions(search, base, name, points, (name,) if seen.killed else ())
         finding = _within(whole, part, seen)
         if finding.confirmed:
@@ -67,28 +68,34 @@ def _blamed(culprits: tuple[Culprit, ...], seen: Outcome) -> tuple[Culprit, ...]
 
 
 def _candidates(search: Search, base: Plan, classes: Sequence[str]) -> Iterable[tuple[str, Outcome]]:
-    """The classes that may explain it, each with a passing trial in which it is off; likeliest first.
+    """The classes that may explain it, each with a passing trial in which it alone is off; likeliest first.
 
-    That is where the shortest prefix that helps ends, then each that helps by itself.
+    That is where the shortest prefix that helps ends. A class that does not help by itself explains nothing, whatever
+    else is off.
     """
     best = _shortest_helping_prefix(search, base, classes)
-    if best is not None:
-        yield classes[best], _off_altogether(search, base, classes[: best + 1])
-    for position, name in enumerate(classes):
-        if position != best and _helps(search, base, (name,)):
-            yield name, _off_altogether(search, base, (name,))
+    ordered = [classes[best], *classes[:best], *classes[best + 1 :]] if best is not None else classes
+    for name in ordered:
+        outcome = _off_altogether(search, base, (name,))
+        if outcome.passed:
+            yield name, outcome
 
 
 def _shortest_helping_prefix(search: Search, base: Plan, classes: Sequence[str]) -> int | None:
-    """Lowerings are where most faults are, so the first prefix tried ends there."""
+    """Lowerings are where most faults are, and with all of them off no kernel is written and nothing fused.
+
+    So they are tried first, by themselves: where that does not help no prefix that ends before them will.
+    """
     low, high = 0, len(classes) + 1  # a prefix of `low` does not help; one of `high` does, or is not there
-    middle = classes.index("lowering") + 1 if "lowering" in classes else (low + high) // 2
+    if "lowering" in classes:
+        end = classes.index("lowering") + 1
+        low, high = (0, end) if _helps(search, base, ("lowering",)) else (end, high)
     while high - low > 1:
+        middle = (low + high + 1) // 2
         if _helps(search, base, classes[:middle]):
             high = middle
         else:
             low = middle
-        middle = (low + high + 1) // 2
     return high - 1 if high <= len(classes) else None
 
 

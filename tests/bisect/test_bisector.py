@@ -89,3 +89,30 @@ def test_a_resumed_search_repeats_no_trial(bisected: Bisected, tmp_path: Path) -
         after = [trial.pid for trial in search.trials()]
     assert second.verdict == first.verdict
     assert after == before
+
+
+INLINED = """
+import torch
+def g(t, x):
+    return x * t.sin()
+
+def f(t, x):
+    return torch.vmap(torch.func.jacfwd(g, 0), (0, 0))(t, x)
+
+f(torch.ones(4), torch.ones(4, 3))
+torch.compile(f)(torch.ones(4), torch.ones(4, 3))
+"""
+
+
+def test_a_frame_is_named_and_not_what_it_inlined(bisected: Bisected) -> None:
+    """Dynamo fails to trace the forward-mode derivative under vmap; left to Python, `f` would have vmap compiled."""
+    verdict = bisected(INLINED)
+    assert (verdict.verdict, verdict.rung) == ("found", "eager")
+    assert [(c.group, c.name) for c in verdict.culprits] == [("frame", "f")]
+
+
+def test_a_difference_of_random_numbers_is_called_by_its_name(bisected: Bisected) -> None:
+    source = "import torch\ndef f(x):\n    torch.manual_seed(0)\n    return torch.nn.functional.dropout(x)\n"
+    verdict = bisected(source + "x = torch.ones(64)\ntorch.testing.assert_close(torch.compile(f)(x), f(x))\n")
+    assert verdict.verdict == "found"
+    assert any("fallback_random" in note for note in verdict.notes)
