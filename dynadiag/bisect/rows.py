@@ -56,6 +56,7 @@ class Rows:
         """Raises `DynadiagError` where ``resume`` is no search of this target, or the journal cannot be written."""
         self.output = output
         self.count = 0
+        self.replayed = 0  # trials that an earlier search had made
         self._known: dict[str, list[str]] = {}
         self._began = time.time()
         earlier = _rows_of(resume, target) if resume is not None else []
@@ -81,6 +82,7 @@ class Rows:
     def known(self, candidate: str) -> Outcome | None:
         """The outcome of the next run of this candidate that an earlier search made, or None."""
         left = self._known.get(candidate)
+        self.replayed += bool(left)
         return outcome_from_json(left.pop(0)) if left else None
 
     def earlier(self, prefix: str) -> dict[str, str]:
