@@ -197,15 +197,20 @@ def own(case: Case) -> Case:
 
 
 def canonical(case: Case) -> str:
-    """The same for two cases that no oracle can tell apart: graph, inputs with their values, and who shares a storage.
+    """The same for two cases that no oracle can tell apart: graphs, inputs with their values, who shares a storage.
 
     Constants are not part of it: no step of a reduction changes them.
     """
-    digest = hashlib.blake2b(str(case.module.graph).encode(), digest_size=16)
+    digest = hashlib.blake2b(_text(case.module).encode(), digest_size=16)
     storages: dict[int, int] = {}
     for value in case.inputs:
         digest.update(_described(value, storages))
     return digest.hexdigest()
+
+
+def _text(module: fx.GraphModule) -> str:
+    inner = [m for m in _attributes(module, module.graph).values() if isinstance(m, fx.GraphModule)]
+    return "\n".join([str(module.graph), *map(_text, inner)])
 
 
 def _described(value: Any, storages: dict[int, int]) -> bytes:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from minifier.tensors import storage_key
+from minifier.tensors import onto, storage_key
 
-__all__ = ["hull", "placed", "regridded", "shared", "sharing"]
+__all__ = ["hull", "is_whole", "placed", "regridded", "shared", "sharing"]
 
 Shape = tuple[int, ...]
 
@@ -42,10 +42,14 @@ def hull(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, int] | None:
 
 def placed(flat: torch.Tensor, start: int, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The same views on another storage, in which what was at ``start`` is the first element."""
-    return [
-        flat.as_strided(t.shape, t.stride(), t.storage_offset() - start).requires_grad_(t.requires_grad)
-        for t in tensors
-    ]
+    return _laid(
+        flat, [_View(tuple(t.shape), t.stride(), t.storage_offset() - start, t.requires_grad) for t in tensors]
+    )
+
+
+def is_whole(tensor: torch.Tensor, length: int) -> bool:
+    """Whether all others of a storage can be views of this one: it covers it, and is no leaf of autograd."""
+    return tensor.is_contiguous() and tensor.numel() == length and tensor.dim() > 0 and not tensor.requires_grad
 
 
 def regridded(tensors: Sequence[torch.Tensor], shapes: Sequence[Shape], furthest: int) -> list[torch.Tensor] | None:
@@ -65,8 +69,31 @@ def regridded(tensors: Sequence[torch.Tensor], shapes: Sequence[Shape], furthest
     if smaller is None:
         return None
     steps = dict(zip(grid.axes, smaller.stride(), strict=True))
-    views = zip(tensors, shapes, begins, strict=True)
-    return [_view(smaller, tensor, shape, begin, steps) for tensor, shape, begin in views]
+    members = zip(tensors, shapes, begins, strict=True)
+    views = [_view(tensor, shape, begin, steps) for tensor, shape, begin in members]
+    return _laid(smaller.view(-1), views)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    shape: Shape
+    stride: Shape
+    offset: int
+    grad: bool
+
+
+def _laid(flat: torch.Tensor, views: Sequence[_View]) -> list[torch.Tensor]:
+    """Views on a storage as a program makes them: where one of them is the whole, the others are views of it."""
+    plain = [onto(flat.untyped_storage(), flat.as_strided(v.shape, v.stride, v.offset)) for v in views]
+    whole = next((t for t, v in zip(plain, views, strict=True) if not v.grad and is_whole(t, len(flat))), None)
+    base = flat if whole is None else whole
+    with torch.enable_grad():  # else what is a view could not be written to
+        seen: list[torch.Tensor] = [t if t is whole else base.as_strided(*_geometry(t)) for t in plain]
+    return [tensor.requires_grad_(view.grad) for tensor, view in zip(seen, views, strict=True)]
+
+
+def _geometry(tensor: torch.Tensor) -> tuple[Shape, Shape, int]:
+    return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +136,7 @@ class _Grid:
         return torch.empty(tuple(extents), dtype=tensor.dtype, device=tensor.device).copy_(found)
 
 
-def _view(
-    grid: torch.Tensor, tensor: torch.Tensor, shape: Shape, begin: Sequence[int], steps: dict[int, int]
-) -> torch.Tensor:
+def _view(tensor: torch.Tensor, shape: Shape, begin: Sequence[int], steps: dict[int, int]) -> _View:
     """One of the tensors on the new grid. A dimension of one element has the stride that it would usually have."""
     strides = [0] * len(shape)
     for dim in reversed(range(len(shape))):
@@ -119,7 +144,7 @@ def _view(
         axis, count = _along(old, steps)
         strides[dim] = steps[axis] * count if tensor.shape[dim] > 1 else (old and usual)
     offset = sum(index * step for index, step in zip(begin, steps.values(), strict=True))
-    return grid.as_strided(shape, strides, offset).requires_grad_(tensor.requires_grad)
+    return _View(shape, tuple(strides), offset, tensor.requires_grad)
 
 
 def _steps(tensor: torch.Tensor) -> Iterable[int]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from minifier.errors import ReductionError
+from minifier.torch_private import base_of
 
 __all__ = [
     "alone",
@@ -74,21 +75,47 @@ def check_inputs(inputs: Sequence[Any]) -> None:
 
 
 def fresh(values: Sequence[Any]) -> list[Any]:
-    """Copies with the same strides, values and `requires_grad`; those that share a storage share the copy's."""
+    """Copies with the same strides, values and `requires_grad`; those that share a storage share the copy's.
+
+    Where autograd knows one as a view of another, or both as views of a third, it knows the copies so.
+    """
     keys = [storage_key(v) if isinstance(v, torch.Tensor) else None for v in values]
     shared = {key for key, count in Counter(keys).items() if key is not None and count > 1}
-    storages: dict[int, torch.UntypedStorage] = {}
-    copies: list[Any] = []
-    for value, key in zip(values, keys, strict=True):
-        if not isinstance(value, torch.Tensor):
-            copies.append(value)
-        elif key in shared and key is not None:
-            if key not in storages:
-                storages[key] = value.untyped_storage().clone()
-            copies.append(_like(value, _onto(storages[key], value)))
-        else:
-            copies.append(alone(value))
-    return copies
+    sharing = [v for v, key in zip(values, keys, strict=True) if key in shared]
+    copied = _Sharing(sharing)
+    return [
+        v if not isinstance(v, torch.Tensor) else copied.of(v) if key in shared else alone(v)
+        for v, key in zip(values, keys, strict=True)
+    ]
+
+
+class _Sharing:
+    """Copies of tensors on copies of their storages. What is a view of nothing is copied first: it may be a base."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._storages: dict[int | None, torch.UntypedStorage] = {}
+        self._copies: dict[int, torch.Tensor] = {}
+        for tensor in tensors:
+            if base_of(tensor) is None:
+                self._copies[id(tensor)] = _like(tensor, self._plain(tensor))
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        base = base_of(tensor)
+        if base is None:
+            return self._copies[id(tensor)]
+        if id(base) not in self._copies:
+            self._copies[id(base)] = self._plain(base)
+        if base.dtype != tensor.dtype or self._copies[id(base)].requires_grad:
+            return _like(tensor, self._plain(tensor))
+        with torch.enable_grad():  # else the view could not be written to
+            view = self._copies[id(base)].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        return _like(tensor, view)
+
+    def _plain(self, tensor: torch.Tensor) -> torch.Tensor:
+        key = storage_key(tensor)
+        if key not in self._storages:
+            self._storages[key] = tensor.untyped_storage().clone()
+        return onto(self._storages[key], tensor)
 
 
 def alone(tensor: torch.Tensor) -> torch.Tensor:
@@ -108,7 +135,8 @@ def same_metadata(one: Any, other: Any) -> bool:
     return (one.shape, one.dtype, one.device, one.layout) == (other.shape, other.dtype, other.device, other.layout)
 
 
-def _onto(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
+def onto(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that looks at another storage as this one does at its own."""
     empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 

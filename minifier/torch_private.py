@@ -10,11 +10,16 @@ import torch
 from torch import fx
 from torch._functorch import predispatch
 
-__all__ = ["PREDISPATCH", "inside_transform", "is_transformed", "opens_transform", "undisturbed"]
+__all__ = ["PREDISPATCH", "base_of", "inside_transform", "is_transformed", "opens_transform", "undisturbed"]
 
 # 2.11 to 2.15: what Dynamo records of vmap and grad inside a graph.
 PREDISPATCH: Any = predispatch
 _TRANSFORM = ("_vmap_", "_add_batch_dim", "_remove_batch_dim", "lazy_load_decompositions", "_grad_", "_wrap_for_grad")
+
+
+def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """What a tensor is a view of, to autograd: AOTAutograd treats inputs of one storage by it. 2.11 to 2.15."""
+    return None if tensor.is_inference() else tensor._base
 
 
 def is_transformed(value: Any) -> bool:

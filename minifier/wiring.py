@@ -173,8 +173,14 @@ class Wiring:
         return {read for node in nodes for read in self.anatomy.reads[node]}
 
     def _outputs(self, kept: frozenset[int], extra: frozenset[int], stands: dict[int, int]) -> tuple[int, ...]:
-        """What was returned before, then what nobody reads any more."""
+        """What was returned before, then what nobody reads any more.
+
+        What nobody read before (an operation in place, an assertion) is returned only where there is nothing else:
+        one more view of an input among the outputs is another graph to AOTAutograd.
+        """
         read = self._read_by(kept | extra).union(stands.values())
-        sinks = [n for n in sorted(kept) if n not in read and n not in self.anatomy.returned]
+        values = self.anatomy.values
+        sinks = [n for n in sorted(kept) if n not in read and n not in self.anatomy.returned and values[n] is not None]
         first = [n for n in dict.fromkeys(self.anatomy.returned) if n in kept]
-        return (*first, *(n for n in sinks if self.anatomy.values[n] is not None))
+        outputs = [*first, *(n for n in sinks if self._users[n])]
+        return tuple(outputs or sinks)

@@ -72,6 +72,7 @@ class _Writer:
         self._known = names.of_inputs(module.graph.find_nodes(op="placeholder"))
         self._constants: dict[str, str] = {}
         self.parameters: list[str] = []
+        self._ended = False
         self.lines: list[str] = []
         self.setup: list[str] = []
         self.imports: set[str] = set()
@@ -118,17 +119,8 @@ class _Writer:
             returned = returned[0]
         if isinstance(returned, (tuple, list)) and len(returned) > 1:
             self.lines.append(f"return {', '.join(self._write(value) for value in returned)}")
-        else:
-            self._return(node, returned)
-
-    def _return(self, output: fx.Node, returned: Any) -> None:
-        """What the last line computes for this alone is returned as it is, without a name."""
-        written, last = self._write(returned), self.lines[-1] if self.lines else ""
-        alone = isinstance(returned, fx.Node) and list(returned.users) == [output]
-        if alone and last.startswith(f"{written} = "):
-            self.lines[-1] = f"return {last.removeprefix(f'{written} = ')}"
-        else:
-            self.lines.append(f"return {written}")
+        elif not self._ended:
+            self.lines.append(f"return {self._write(returned)}")
 
     def _called(self, node: fx.Node) -> str:
         function, args = node.target, node.args
@@ -158,10 +150,20 @@ class _Writer:
 
     def _assign(self, node: fx.Node, expression: str) -> None:
         comment = _comment(self._shapes.get(node))
-        if node.users:
+        if self._is_result(node):
+            self._ended = True
+            expression = f"return {expression}"
+        elif node.users:
             self._known[node] = self._names.of_value(node.name)
             expression = f"{self._known[node]} = {expression}"
         self.lines.extend(_laid_out(expression, comment))
+
+    def _is_result(self, node: fx.Node) -> bool:
+        """Whether all that is left to do is to return this: then it needs no name."""
+        returned: Any = node.next.args[0] if node.next.op == "output" else None
+        if isinstance(returned, (tuple, list)) and len(returned) == 1 and not self._nested_in:
+            returned = returned[0]
+        return returned is node and len(node.users) == 1
 
     def _constant(self, wanted: str, value: Any) -> str:
         if isinstance(value, fx.GraphModule):
@@ -202,10 +204,12 @@ class _Writer:
 
 
 def _laid_out(text: str, comment: str) -> list[str]:
-    """On one line, or with an argument a line where that is too long."""
-    line = text.replace(ARGUMENT, ", ") + comment
+    """On one line, under its comment where both are too long, or with an argument a line."""
+    line = text.replace(ARGUMENT, ", ")
+    if len(line + comment) <= _LINE or not (comment or ARGUMENT in text):
+        return [line + comment]
     if len(line) <= _LINE or ARGUMENT not in text:
-        return [line]
+        return [comment.strip(), line]
     before, *between = text.split(ARGUMENT)
     head, first = before.split("(", 1)
     *middle, last = [first, *between]

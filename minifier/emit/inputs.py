@@ -12,7 +12,7 @@ from minifier.emit.expressions import literal
 from minifier.emit.names import Names
 from minifier.emit.values import exact, recognised
 from minifier.simplify.values import SEED
-from minifier.storages import hull, shared, sharing
+from minifier.storages import hull, is_whole, shared, sharing
 
 __all__ = ["input_lines"]
 
@@ -86,7 +86,7 @@ def _group_lines(members: list[tuple[str, torch.Tensor]], names: Names) -> list[
         raise EmitError("inputs of different dtypes share a storage: that has no plain form in source")
     flat, start = covered
     end = start + len(flat)
-    whole = next((i for i, (_, tensor) in enumerate(members) if _is_whole(tensor, start, end)), None)
+    whole = next((i for i, (_, tensor) in enumerate(members) if is_whole(tensor, len(flat))), None)
     base = members[whole][0] if whole is not None else names.free("storage")
     flattened = base if whole is None else f"{base}.view(-1)"
     shape = tensors[whole].shape if whole is not None else flat.shape
@@ -96,11 +96,6 @@ def _group_lines(members: list[tuple[str, torch.Tensor]], names: Names) -> list[
             view = _sliced(base, tensors[whole], tensors[i]) if whole is not None else None
             lines.append(f"{name} = {_with_grad(tensor, view or _view(flattened, tensors[i], start, end))}")
     return lines
-
-
-def _is_whole(tensor: torch.Tensor, start: int, end: int) -> bool:
-    """Whether the others can be written as views of it: what they are views of must not be a leaf of autograd."""
-    return tensor.is_contiguous() and tensor.numel() == end - start and not tensor.requires_grad and tensor.dim() > 0
 
 
 def _sliced(name: str, whole: torch.Tensor, plain: torch.Tensor) -> str | None:

@@ -51,9 +51,14 @@ def program(
         "\n".join(written.setup),
         "\n" + "\n".join(written.lines) + "\n",
         "\n".join(made),
-        Template(call).substitute(function=name, arguments=arguments).strip("\n"),
+        _apart(Template(call).substitute(function=name, arguments=arguments).strip("\n")),
     ]
     return "\n\n".join(part for part in parts if part).replace("\n\n\n\n", "\n\n\n") + "\n"
+
+
+def _apart(text: str) -> str:
+    """Two empty lines before a function."""
+    return f"\n{text}" if text.startswith("def ") else text
 
 
 def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, Any]:

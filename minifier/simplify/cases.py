@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from minifier.graphs import Case, Fails, ask, canonical, own
 from minifier.metadata import refresh
@@ -11,6 +14,8 @@ from minifier.torch_private import undisturbed
 
 __all__ = ["CaseProblem", "Simplifier", "Variants", "runs"]
 
+# A part of a graph that was called while the program waited takes no longer than this uncompiled.
+_SECONDS = 20.0
 Variants = Callable[[Case], Iterator[Case]]
 
 
@@ -60,11 +65,34 @@ class Simplifier:
         return False
 
 
+class _TakesTooLongError(Exception):
+    """Raised in the middle of a run."""
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """End what takes too long, as a loop may whose condition was made simpler. Only where signals are received."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _TakesTooLongError
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
 def runs(case: Case) -> bool:
     """Whether the case runs uncompiled: a variant that does not is no variant, and costs no trial."""
     copied = own(case)
     try:
-        with undisturbed():
+        with undisturbed(), _limited():
             copied.module.forward(*copied.inputs)  # calling the module would print the failing line
     except Exception:  # noqa: BLE001  any operation may refuse the shapes or dtypes that are being tried
         return False

@@ -333,3 +333,19 @@ def test_random_state_and_grad_mode_are_left_alone() -> None:
     reduce_graph(graph, [torch.randn(4, generator=torch.Generator().manual_seed(0))], fails)
     assert torch.equal(torch.rand(3), expected)
     assert torch.is_grad_enabled()
+
+
+def test_what_is_done_in_place_for_its_effect_is_not_returned() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return y.sin().cos()
+
+    def fails(module: fx.GraphModule, _: list[Any]) -> bool:
+        returned = [node.target for node in module.graph.output_node().all_input_nodes]
+        return {"add_", "cos"} <= {node.target for node in module.graph.nodes} and "add_" not in returned
+
+    base = torch.zeros(4)
+    reduction = reduce_graph(fx.symbolic_trace(f), [base, base[1:]], fails)
+    assert [node.target for node in operations(reduction.graph_module)] == ["add_", "cos"]
+    only = reduce_graph(fx.symbolic_trace(f), [base, base[1:]], lambda gm, _: "add_" in str(gm.graph))
+    assert len(only.graph_module.graph.output_node().all_input_nodes) == 1

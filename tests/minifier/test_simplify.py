@@ -298,3 +298,15 @@ def test_inputs_of_one_storage_shrink_together(
     reduction = reduce_graph(graph, list(views(base)), fails)
     assert all(value.numel() <= 3 and value.dtype is torch.float32 for value in reduction.inputs), reduction.inputs
     assert all(not value.any() for value in reduction.inputs)
+
+
+def test_a_view_stays_a_view_of_the_other_input() -> None:
+    """AOTAutograd treats inputs of one storage by what they are views of."""
+    base = torch.randn(6, 4)
+
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        return len(values) == 2 and values[1]._base is values[0] and _has("add_", "sin")(module, values)
+
+    reduction = reduce_graph(_graph(lambda a, b: (a.add_(1), b.sin())), [base, base[1:]], fails)
+    assert reduction.inputs[1]._base is reduction.inputs[0]
+    assert all(value.numel() == 1 for value in reduction.inputs[1:])
