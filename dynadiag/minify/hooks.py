@@ -47,6 +47,7 @@ def install() -> None:
     torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
     torch_private.wrap_run_node(_not_lowered)
+    torch_private.note_libraries()
     TRIAL.on_start(_start)
 
 
@@ -83,10 +84,10 @@ def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, gm: Any, *
     task = _state.task
     if task is None and not _watched():
         return inner(output_graph, gm, *args, **kwargs)
-    backend = output_graph.compiler_fn
+    backend, before = output_graph.compiler_fn, torch_private.plain_copy(gm)
     with _told("compile", number, 0):
         compiled = inner(output_graph, gm, *args, **kwargs)
-    return functools.partial(_called, _Graph(number, gm, compiled, backend))
+    return functools.partial(_called, _Graph(number, before, compiled, backend))
 
 
 @dataclass(slots=True)

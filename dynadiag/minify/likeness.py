@@ -37,7 +37,12 @@ def akin(found: Signature | None, sought: Signature) -> bool:
         return found.kind != "signal" or found.type == sought.type
     if found.cause != sought.cause:
         return False
-    return found.where == sought.where or normalise(found.message) == normalise(sought.message)
+    return found.where == sought.where or _first(found) == _first(sought)
+
+
+def _first(signature: Signature) -> str:
+    """What went wrong, without what was being done: that is told otherwise of a subgraph than of a graph."""
+    return normalise(signature.message.strip().partition("\n")[0])
 
 
 def _kind(signature: Signature) -> str:

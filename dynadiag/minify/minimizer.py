@@ -25,6 +25,7 @@ __all__ = ["HOOKS", "Interrupted", "Request", "minify"]
 HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
 _GRAPH = "graph "  # leads the candidate of a trial of a graph by itself, in a search's rows
 _OWN = ("exception", "exit")  # kinds of failure that a program's own comparison may have
+_LATER = (*_OWN, "signal")  # kinds that a wrong result may come to after the call: memory written out of bounds is one
 
 
 class Interrupted(KeyboardInterrupt):
@@ -59,7 +60,8 @@ def minify(search: Search, request: Request) -> Result:
     """Everything but writing the file. Raises `TargetError` where the target gives no program, and `Interrupted`."""
     began = time.monotonic()
     result = _Minimizer(search, request).run()
-    return replace(result, seconds=time.monotonic() - began, trials=search.rows.count)
+    cached = result.cached + search.rows.replayed
+    return replace(result, seconds=time.monotonic() - began, trials=search.rows.count, cached=cached)
 
 
 @dataclass(slots=True)
@@ -107,8 +109,10 @@ class _Minimizer:
             found = _unfinished(outcome)
             if found is not None and outcome.signature is not None:
                 return _Place(*found, outcome.signature, accuracy=False)
-            if outcome.signature is None or outcome.signature.kind not in _OWN:
+            if outcome.signature is None or outcome.signature.kind not in _LATER:
                 return None
+            if outcome.signature.kind not in _OWN:
+                self.notes.append("the program crashes after its compiled calls have ended: their results are compared")
             self.search.announce("no compiled graph fails by itself: looking for the one whose results are wrong")
         self.search.reference = None  # what is looked for is another failure than the one that the program told
         outcome = self.search.trial(self._plan(rung, COMPARED_CALLS), "which graph is wrong")
@@ -142,6 +146,7 @@ class _Minimizer:
         file = self.search.runner.scratch / "memo.json"
         file.write_text(json.dumps(memo))
         threads = (located.first.facts or {}).get("threads")
+        assert located.climb is not None
         return json.dumps(
             {
                 "graph": place.graph,
@@ -157,13 +162,14 @@ class _Minimizer:
                 "budget": self.request.budget,
                 "repeat": self.request.options.repeat,
                 "memo": str(file),
+                "passes": [rung for rung, status in located.climb.rungs.items() if status == "pass"],
             }
         )
 
     def _result(self, base: Result, listener: _Listener) -> Result:
         if listener.repro is None:
             self.notes += listener.notes
-            return replace(base, verdict="not_shown")
+            return replace(base, verdict="refused" if listener.refused else "not_shown")
         self.notes += listener.notes
         data = listener.repro
         return replace(
@@ -175,7 +181,7 @@ class _Minimizer:
             inputs_after=int(data["inputs"]),
             elements_after=int(data["elements"]),
             minimal=bool(data["minimal"]),
-            cached=listener.cached,
+            cached=int(data["cached"]),
             reduced=Signature.from_json(data["signature"]),
         )
 
@@ -207,6 +213,7 @@ class _Listener:
         self._search = search
         self.captured = False
         self.ended = False
+        self.refused = False
         self.repro: dict[str, Any] | None = None
         self.notes: list[str] = []
         self.cached = 0
@@ -254,6 +261,10 @@ class _Listener:
         return ", ".join(parts)
 
     def _note(self, event: dict[str, Any]) -> None:
+        self.notes.append(str(event["text"]))
+
+    def _refused(self, event: dict[str, Any]) -> None:
+        self.refused = True
         self.notes.append(str(event["text"]))
 
     def _reduced(self, _: dict[str, Any]) -> None:

@@ -88,6 +88,7 @@ class _Reducer:
         self._around = Surroundings((), {})
         self._reference = task.reference
         self._last: Outcome | None = None
+        self._replayed = 0  # answers from an earlier search, and the search's own
         earlier = json.loads(Path(task.memo).read_text()) if task.memo else {}
         self._memo: dict[str, bool] = {key: told["status"] == "same" for key, told in earlier.items()}
         self._known: dict[str, dict[str, Any]] = earlier
@@ -97,12 +98,19 @@ class _Reducer:
         self._tell(
             "captured", nodes=_operations(self._capture.module), settings=[setting.name for setting in self._settings]
         )
+        try:
+            importlib.import_module("minifier.tensors").check_inputs(self._capture.inputs)
+        except self._minifier.ReductionError as error:
+            self._tell("refused", text=str(error))
+            return
         found = self._reduced(list(self._capture.inputs))
         if found is None:
             return
         module, inputs, minimal = found
         self._fewer_settings(module, inputs)
-        given = Given(self._trials, self._capture.before, self._around, self._reference, self._text)
+        given = Given(
+            self._trials, self._capture.before, self._around, self._reference, self._text, tuple(self._task.passes)
+        )
         written = write(given, module, inputs)
         self._tell_result(written, module, inputs, minimal)
 
@@ -154,7 +162,8 @@ class _Reducer:
 
     def _forms(self, inputs: list[Any]) -> Iterator[GraphModule]:
         """The graph as Dynamo made it; then the operators that it calls, functorch's transforms worked out."""
-        yield self._capture.module
+        graphs = importlib.import_module("minifier.graphs")
+        yield graphs.own(graphs.Case(self._capture.module, ())).module  # Dynamo skips code that was made while it ran
         if self._raises_uncompiled:
             return
         try:
@@ -191,6 +200,7 @@ class _Reducer:
     def _once(self, key: str, label: tuple[str, int], run: Callable[[], Outcome], shown: Likeness) -> Outcome:
         """A trial whose outcome is asked for in full: made, or as an earlier search saw it."""
         if key in self._known:
+            self._replayed += 1
             return outcome_from_json(json.dumps(self._known[key]))
         outcome = run()
         self._row(key, *label, outcome, shown(outcome.signature, self._task.reference))
@@ -213,6 +223,7 @@ class _Reducer:
             memo=self._memo,
             progress=self._progress,
         )
+        self._replayed += reduction.cached
         return reduction.graph_module, reduction.inputs, reduction.minimal and not self._stopped
 
     def _fails(self, module: GraphModule, inputs: list[Any]) -> bool:
@@ -253,6 +264,7 @@ class _Reducer:
             return False
         key = f"settings {self._canonical(module, inputs)} {around.key()}"
         failed = self._memo.get(key)
+        self._replayed += failed is not None
         if failed is None:
             graphs = importlib.import_module("minifier.graphs")
             own = graphs.own(graphs.Case(module, tuple(inputs)))
@@ -275,6 +287,7 @@ class _Reducer:
             inputs=len(inputs),
             elements=sum(t.numel() for t in tensors),
             minimal=minimal,
+            cached=self._replayed,
             stopped=self._stopped,
             signature=self._reference.to_json(),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import textwrap
@@ -34,6 +35,7 @@ class Shown:
     random: bool  # it draws random numbers
     mutates: bool  # it changes its inputs
     backward: bool
+    passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
 
 
 def header(shown: Shown, lines: Sequence[str]) -> str:
@@ -46,6 +48,7 @@ def header(shown: Shown, lines: Sequence[str]) -> str:
         f"{_KINDS.get(signature.kind, signature.kind)} at rung {shown.rung}{where}",
         f"{signature.type}: {message}" if signature.kind == "exception" else f"in the program: {message}",
         f"torch {torch.__version__}, Python {platform.python_version()}, {device}",
+        *([f"the program passes at {', '.join(shown.passes)}"] if shown.passes else []),
         *lines,
     ]
     wrapped = [textwrap.wrap(_plain(line), _WIDTH, max_lines=_LINES, placeholder=" ...") for line in text]
@@ -73,10 +76,14 @@ def compiled(shown: Shown, around: Surroundings) -> str:
     if shown.backend != '"inductor"':
         words.append(f"backend={shown.backend}")
     if around.options:
-        words.append(f"options={dict(around.options)!r}")
+        words.append(f"options={{{', '.join(f'{_quoted(k)}: {_quoted(v)}' for k, v in around.options.items())}}}")
     if around.dynamic is not None:
         words.append(f"dynamic={around.dynamic}")
     return f"torch.compile({', '.join(words)})"
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def calls(shown: Shown, around: Surroundings) -> Iterator[str]:
@@ -110,14 +117,24 @@ def _must_raise(shown: Shown, call: str) -> str:
 
 def _compared(shown: Shown, call: str, *, gradients: bool) -> Iterator[str]:
     plain = shown.single and not (shown.mutates or shown.random or gradients)
-    exact = not any(isinstance(v, torch.Tensor) and (v.is_floating_point() or v.is_complex()) for v in shown.inputs)
+    exact = _sharing(shown.inputs) or not any(_rounds(v) for v in shown.inputs)  # then float64 has nothing to say
     if plain and not exact:
         yield _plain_refereed(shown, call)
     if plain:
         yield f"torch.testing.assert_close({call}($arguments), $function($arguments), equal_nan=True)"
     if not exact:
-        yield _helper(shown, gradients) + _REFEREED.replace("@", call)
+        yield _WIDENED + _helper(shown, gradients, ", wide=False") + _REFEREED.replace("@", call)
     yield _helper(shown, gradients) + f"torch.testing.assert_close(run({call}), run($function), equal_nan=True)"
+
+
+def _rounds(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _sharing(inputs: Sequence[Any]) -> bool:
+    """Whether inputs lie on one storage: in float64 each would have its own."""
+    dense = [v for v in inputs if isinstance(v, torch.Tensor) and v.layout is torch.strided]
+    return len({v.untyped_storage()._cdata for v in dense}) < len(dense)
 
 
 def _plain_refereed(shown: Shown, call: str) -> str:
@@ -130,8 +147,11 @@ def _plain_refereed(shown: Shown, call: str) -> str:
     )
 
 
-def _helper(shown: Shown, gradients: bool) -> str:
-    """A function that runs another on copies of the inputs and gives all that it is to be compared by."""
+def _helper(shown: Shown, gradients: bool, wide: str = "") -> str:
+    """A function that runs another on copies of the inputs and gives all that it is to be compared by.
+
+    ``wide`` is the parameter, if it is to have one, that asks for inputs in float64.
+    """
     last = {
         (True, True): "    function(*inputs).sum().backward()\n    return [t.grad for t in inputs if t.requires_grad]",
         (True, False): (
@@ -142,18 +162,15 @@ def _helper(shown: Shown, gradients: bool) -> str:
         (False, False): "    return [*function(*inputs), *inputs]",
     }[gradients, shown.single]
     seed = "    torch.manual_seed(0)\n" if shown.random else ""
-    return (
-        "\ndef widened(t):\n"
-        "    return t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t\n\n\n"
-        "def run(function, wide=False):\n"
-        f"{seed}"
-        "    inputs = copy.deepcopy([$arguments])\n"
-        "    if wide:\n"
-        "        inputs = [widened(t) for t in inputs]\n"
-        f"{last}\n\n\n"
-    )
+    widening = "    if wide:\n        inputs = [widened(t) for t in inputs]\n" if wide else ""
+    return f"\n\ndef run(function{wide}):\n{seed}    inputs = copy.deepcopy([$arguments])\n{widening}{last}\n\n\n"
 
 
+_WIDENED = """
+
+def widened(t):
+    return t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t
+"""
 _REFEREED = """for expected, actual, truth in zip(run($function), run(@), run($function, wide=True)):
     allowed = 1e-5 + 10 * (expected - truth).abs()
     assert ((actual - truth).abs() <= allowed).all(), f"compiled: {actual}, eager: {expected}, in float64: {truth}\""""

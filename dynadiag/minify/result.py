@@ -22,6 +22,7 @@ EXIT_CODES = {
     "no_call": 6,
     "no_difference": 6,
     "not_shown": 6,
+    "refused": 6,
     "dynamo": 7,
 }
 _HEADS = {
@@ -31,6 +32,7 @@ _HEADS = {
     "no_difference": "the program's own comparison fails, but no compiled graph differs beyond rounding",
     "no_call": "no call of a compiled graph could be found that fails by itself",
     "not_shown": "the failing graph does not fail outside the program",
+    "refused": "the failing graph cannot be taken out of the program",
     "dynamo": "it fails in Dynamo, before there is a graph that could be reduced",
 }
 _CURES = {

@@ -16,7 +16,7 @@ import torch
 from dynadiag.minify.source import CannotCarryError, Carrier
 from dynadiag.torch_private import minify as torch_private
 
-__all__ = ["Setting", "Snapshot", "changed", "source_of"]
+__all__ = ["DEFINITIONS", "Setting", "Snapshot", "changed", "source_of"]
 
 # What trials themselves set, and what has no bearing on what is compiled.
 _OURS = frozenset(
@@ -31,7 +31,8 @@ _OURS = frozenset(
 )
 
 
-_DEFINITIONS = ("def ", "class ", "@", "async ")
+# How a block begins that stands apart from what is around it.
+DEFINITIONS = ("def ", "class ", "@", "async ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def source_of(settings: Sequence[Setting], carrier: Carrier, operators: Sequence
     for name in operators:
         carrier.operator(name)
     lines = [setting.write(carrier) for setting in settings]
-    blocks = [f"\n\n{b.rstrip()}\n\n" if b.startswith(_DEFINITIONS) else b for b in carrier.blocks]
+    blocks = [f"\n\n{b.rstrip()}\n\n" if b.startswith(DEFINITIONS) else b for b in carrier.blocks]
     text = "\n".join([*sorted(carrier.imports), *blocks, *lines])
     return re.sub(r"\n{4,}", "\n\n\n", text)
 

@@ -116,7 +116,7 @@ class Carrier:
         """The user's operator ``namespace::op``, defined with what he registered for it. Raises `CannotCarryError`."""
         definition = torch_private.opdef(name)
         if definition is None:
-            raise CannotCarryError(f"the operator {name} (not defined by torch.library.custom_op)")
+            return self._library_operator(name)
         inner = definition._init_fn
         if self._defined.get(inner.__name__) is definition:
             return str(inner.__name__)
@@ -125,6 +125,37 @@ class Carrier:
             if function is not None:
                 self._write(function)
         return str(inner.__name__)
+
+    def _library_operator(self, name: str) -> str:
+        """The same of what ``torch.library.Library`` defines."""
+        defined = torch_private.library_operator(name)
+        if defined is None:
+            raise CannotCarryError(f"the operator {name} (not defined in Python)")
+        space, short = name.split("::")
+        fake, made = torch_private.fake_of(name), f"library_{space}"
+        if self._defined.setdefault(name, defined) is not defined:
+            return short
+        own = [(key, fn) for key, fn in defined.kernels if key != "Meta" or not _is_shared(fn.__module__)]  # of a fake
+        kernels = [(key, self._registered(name, function)) for key, function in own]
+        lines = [f'{made} = torch.library.Library("{space}", "FRAGMENT")'] if made not in self._defined else []
+        self._defined[made] = made
+        lines.append(f"{made}.define({defined.schema!r})")
+        lines += [f'{made}.impl("{short}", {text}, "{key}")' for key, text in kernels]
+        if fake is not None:
+            lines.append(f'torch.library.register_fake("{name}", {self._registered(name, fake)})')
+        self.blocks.append("\n".join(lines))
+        return short
+
+    def _registered(self, name: str, function: Any) -> str:
+        """A function that was registered for an operator, without the decorators that did it."""
+        if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
+            return self.expression(function)
+        if _is_shared(function.__module__):
+            raise CannotCarryError(f"what torch made of a function registered for the operator {name}")
+        if self._defined.get(function.__name__) is not function:
+            self._claim(function.__name__, function)
+            self._write(function, decorated=False)
+        return function.__name__
 
     def _carried(self, value: Any) -> str | None:
         if isinstance(value, functools.partial):
@@ -174,11 +205,14 @@ class Carrier:
             raise CannotCarryError(f"two different things of the name {name}")
         self._defined[name] = value
 
-    def _write(self, value: Any) -> None:
+    def _write(self, value: Any, *, decorated: bool = True) -> None:
         """The source of a function or class, after the definitions of what it names."""
         source = _source(value)
-        if not isinstance(_parsed(source).body[0], (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        statement = _parsed(source).body[0]
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             raise CannotCarryError(f"a function that is not defined by itself ({source.strip()[:60]})")
+        if not decorated:
+            source = "".join(source.splitlines(keepends=True)[statement.lineno - 1 :])
         self._bind_names(source, value)
         self.blocks.append(source)
 
@@ -196,13 +230,13 @@ class Carrier:
         if name == "torch":
             self.require("torch")
             return
-        text = self.expression(value)
-        if text == name:
+        if isinstance(value, types.ModuleType) and value.__name__ != name and _is_shared(value.__name__):
+            self._claim(name, value)
+            self.imports[f"import {value.__name__} as {name}"] = None
             return
-        self._claim(name, value)
-        if isinstance(value, types.ModuleType):
-            self.imports[f"import {text} as {name}"] = None
-        else:
+        text = self.expression(value)
+        if text != name:
+            self._claim(name, value)
             self.blocks.append(f"{name} = {text}")
 
 

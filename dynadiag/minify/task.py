@@ -32,6 +32,7 @@ class Task:
     budget: float | None = None
     repeat: int = 1
     memo: str | None = None
+    passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
     threads_asked: bool = False  # by the program itself
     set_threads: Callable[[int], None] = field(default=torch.set_num_threads, repr=False)
 

@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from dynadiag.minify.candidates import Surroundings, Trials
 from dynadiag.minify.likeness import shows
 from dynadiag.minify.repro import Shown, calls, header
-from dynadiag.minify.settings import Snapshot, source_of
+from dynadiag.minify.settings import DEFINITIONS, Snapshot, source_of
 from dynadiag.minify.source import CannotCarryError, Carrier
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.outcome import Outcome
@@ -46,6 +46,7 @@ class Given:
     around: Surroundings
     signature: Signature
     attempt: Callable[[str, str | None], Outcome]
+    passes: tuple[str, ...] = ()
 
 
 def write(given: Given, module: GraphModule, inputs: Sequence[Any]) -> Written:
@@ -113,7 +114,7 @@ def _shown(given: Given, module: GraphModule, inputs: Sequence[Any], backend: st
     finally:
         torch.set_rng_state(state)
     rung, backward = str(given.trials.plan.rung), given.trials.backward
-    return Shown(rung, backend, given.signature, tuple(inputs), single, random, mutates, backward)
+    return Shown(rung, backend, given.signature, tuple(inputs), single, random, mutates, backward, given.passes)
 
 
 def _changed(one: Any, other: Any) -> bool:
@@ -128,7 +129,8 @@ def _imports_first(text: str) -> str:
     lines = before.splitlines()
     imports = sorted({line for line in lines if line.startswith("import ")}, key=lambda line: ("torch" in line, line))
     rest = "\n".join(line for line in lines if not line.startswith("import ")).strip("\n")
-    return "\n".join([*imports, *(["", rest] if rest else []), "", function + after])
+    apart = ["", ""] if rest.startswith(DEFINITIONS) else [""]
+    return "\n".join([*imports, *([*apart, rest] if rest else []), "", function + after])
 
 
 def _fails_as_it_should(given: Given, text: str) -> bool:

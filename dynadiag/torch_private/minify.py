@@ -11,6 +11,7 @@ import linecache
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -20,15 +21,20 @@ from torch.fx import GraphModule
 from dynadiag.torch_private.trial import backend_name, skip_in_dynamo, wrap_call_user_compiler
 
 __all__ = [
+    "Defined",
     "backward_nodes",
     "config_modules",
+    "fake_of",
     "foreign_functions",
     "inductor_options",
     "innermost",
+    "library_operator",
     "lowering_tables",
     "names_in_graph",
+    "note_libraries",
     "opdef",
     "operators_of",
+    "plain_copy",
     "registered_for",
     "registered_name",
     "skip_in_dynamo",
@@ -43,6 +49,7 @@ _CONFIGS = (
     "torch.fx.experimental._config",
 )
 _GRAPH_FILE = "<eval_with_key>"
+_BUFFERS = 7  # the place among the arguments of flex attention from which on are the tensors its functions close over
 
 
 def config_modules() -> Iterator[ModuleType]:
@@ -140,6 +147,73 @@ def foreign_functions() -> Iterator[tuple[str, FunctionType]]:
         for attribute, value in list(vars(module).items()) if module is not None else ():
             if isinstance(value, FunctionType) and not value.__code__.co_filename.startswith((root, "<")):
                 yield f"{name}.{attribute}", value
+
+
+@dataclass(slots=True)
+class Defined:
+    """An operator of a `torch.library.Library`: its schema, and what was registered for it by dispatch key."""
+
+    schema: str
+    kernels: list[tuple[str, Any]] = field(default_factory=list)
+
+
+_DEFINED: dict[str, Defined] = {}
+
+
+def note_libraries() -> None:
+    """Remember from now on what `torch.library.Library` defines: torch keeps nothing of it that could be asked."""
+    define, impl = torch.library.Library.define, torch.library.Library.impl
+
+    @functools.wraps(define)
+    def noted_define(self: Any, schema: str, *args: Any, **kwargs: Any) -> Any:
+        result = define(self, schema, *args, **kwargs)
+        _DEFINED[f"{self.ns}::{re.split(r'[.(]', schema.strip())[0]}"] = Defined(schema)
+        return result
+
+    @functools.wraps(impl)
+    def noted_impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", *args: Any, **kwargs: Any) -> Any:
+        result = impl(self, op_name, fn, dispatch_key, *args, **kwargs)
+        name = op_name if isinstance(op_name, str) else op_name._schema.name
+        known = _DEFINED.get(f"{self.ns}::{name.split('::')[-1].split('.')[0]}")
+        if known is not None:
+            known.kernels.append((dispatch_key or self.dispatch_key, fn))
+        return result
+
+    torch.library.Library.define, torch.library.Library.impl = noted_define, noted_impl
+
+
+def library_operator(name: str) -> Defined | None:
+    """What was defined as ``namespace::op`` since `note_libraries`."""
+    return _DEFINED.get(name)
+
+
+def fake_of(name: str) -> Any:
+    """The function that was registered with `torch.library.register_fake`, or None."""
+    from torch._library.simple_registry import singleton
+
+    found = getattr(singleton.find(name).fake_impl.kernel, "func", None)
+    if isinstance(found, FunctionType) and found.__qualname__.startswith("_check_pystubs_once."):
+        inside = dict(zip(found.__code__.co_freevars, found.__closure__ or (), strict=True))
+        found = inside["func"].cell_contents
+    return found
+
+
+def plain_copy(module: GraphModule) -> GraphModule:
+    """The same graph over the same parameters, as a module of its own.
+
+    A backend may change the one that it is given.
+    """
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    for node in graph.find_nodes(op="call_function", target=torch.ops.higher_order.flex_attention):
+        if not any(node.args[_BUFFERS:]):
+            node.args = node.args[:_BUFFERS]  # Dynamo puts empty tuples there, and does not take them back
+    targets = dict.fromkeys(str(n.target) for n in module.graph.nodes if n.op in ("get_attr", "call_module"))
+    held = {target: functools.reduce(getattr, target.split("."), module) for target in targets}
+    copied = GraphModule({k: plain_copy(v) if isinstance(v, GraphModule) else v for k, v in held.items()}, graph)
+    copied.train(module.training)
+    copied.meta = dict(module.meta)
+    return copied
 
 
 def registered_for(definition: Any) -> list[Any]:

@@ -109,3 +109,100 @@ def test_faults(tmp_path: Path, fault: str, program: str, kind: str, nodes: int,
     assert failure["kind"] == kind
     assert data["nodes_after"] == nodes, repro.read_text()
     assert data["minimal"]
+
+
+ALIAS = """
+import torch
+
+def model(x, rows, w):
+    y = (w @ w).relu().sum()
+    x.add_(100)
+    return rows[0], y
+
+base, w = torch.arange(240, dtype=torch.float64).reshape(24, 10), torch.ones(8, 8)
+one, other = base.clone(), base.clone()
+want, got = model(one, one[1:], w), torch.compile(model)(other, other[1:], w)
+torch.testing.assert_close(got, want)
+"""
+CHANGES_ITS_GRAPH = """
+import torch
+from torch._inductor.compile_fx import compile_fx
+
+def lossy(gm, example_inputs):
+    for node in gm.graph.nodes:
+        if node.target is torch.tanh:
+            node.target = torch.sigmoid
+    gm.recompile()
+    return compile_fx(gm, example_inputs)
+
+def model(x):
+    return torch.tanh(torch.sin(x) * 2) + 1
+
+x = torch.randn(4, 4)
+assert torch.allclose(torch.compile(model, backend=lossy)(x), model(x))
+"""
+LIBRARY = """
+import torch
+library = torch.library.Library("faults", "DEF")
+library.define("half(Tensor x) -> Tensor")
+def half(x):
+    return x * 0.5
+library.impl("half", half, "CompositeExplicitAutograd")
+@torch.library.register_fake("faults::half")
+def half_fake(x):
+    return x.new_empty(x.shape[0], x.shape[1] + 1)
+@torch.compile
+def model(x):
+    return torch.ops.faults.half(torch.sin(x)).cos() + 1
+model(torch.randn(4, 6))
+"""
+FLEX = """
+from torch.nn.attention.flex_attention import flex_attention
+
+def score(s, b, h, q, k):
+    return torch.tanh(s / 20) * 20
+
+@torch.compile(fullgraph=True)
+def model(q, k, v):
+    return flex_attention(q * 2, k, v, score_mod=score).sum(-1)
+
+with torch.no_grad():
+    model(*(torch.randn(1, 2, 16, 16) for _ in range(3)))
+"""
+SUBCLASS = """
+from torch.testing._internal.two_tensor import TwoTensor
+
+@torch.compile
+def model(x, y):
+    return torch.tanh(x * 2).sum() + y.sum()
+
+model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "nodes", "words"),
+    [
+        (ALIAS, "wrong_result", 2, ("rows = x[1:]",)),
+        (CHANGES_ITS_GRAPH, "wrong_result", 1, ("def lossy(", "torch.tanh(", "backend=lossy")),
+        (LIBRARY, "exception", 1, ('register_fake("faults::half", half_fake)',)),
+        (HEAD.replace("{fault}", RAISE) + FLEX, "exception", 1, ("flex_attention(", "torch.tanh(")),
+    ],
+    ids=["aliased inputs", "a backend that changes its graph", "an operator of a library", "flex attention"],
+)
+def test_programs(tmp_path: Path, program: str, kind: str, nodes: int, words: tuple[str, ...]) -> None:
+    code, repro, data, told = minify(tmp_path, program)
+    assert code == 0, told
+    failure = data["failure"]
+    assert isinstance(failure, dict)
+    assert failure["kind"] == kind
+    assert data["nodes_after"] == nodes, repro.read_text()
+    assert data["minimal"]
+    assert [word for word in words if word not in repro.read_text()] == []
+
+
+def test_a_tensor_subclass_is_refused_by_name(tmp_path: Path) -> None:
+    code, repro, data, _ = minify(tmp_path, HEAD.replace("{fault}", RAISE) + SUBCLASS)
+    assert code == 6
+    assert any("TwoTensor" in note for note in data["notes"])  # type: ignore[attr-defined]  # a list of texts
+    assert not repro.exists()

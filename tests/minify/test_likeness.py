@@ -49,3 +49,10 @@ def test_a_wrong_result_may_move_to_another_value_but_not_to_another_trait() -> 
     assert same(replace(wrong, message="GraphModule: input 0 afterwards differs in 2 of 4 elements"), wrong)
     assert not same(replace(wrong, message="GraphModule: output 0: strides (1,) instead of (2,)"), wrong)
     assert not same(None, wrong)
+
+
+def test_what_went_wrong_counts_and_not_what_was_being_done() -> None:
+    inside = replace(RAISED, where="torch/subgraph.py:1 in f", message="no such thing\nWhile executing %tanh")
+    alone = replace(RAISED, where="torch/graph.py:1 in f", message="no such thing\n  target: aten.tanh.default")
+    assert akin(alone, inside)
+    assert not akin(replace(alone, message="another thing\n  target: aten.tanh.default"), inside)

@@ -65,7 +65,7 @@ def test_only_arguments_that_are_needed_are_given() -> None:
     assert [filled(c) for c in calls(shown(raised), PLAIN)] == ["torch.compile(f)(x)"]
     around = Surroundings((), {"max_autotune": True}, dynamic=True)
     text = [filled(c) for c in calls(shown(raised, backend='"aot_eager"'), around)]
-    assert text == ["torch.compile(f, backend=\"aot_eager\", options={'max_autotune': True}, dynamic=True)(x)"]
+    assert text == ['torch.compile(f, backend="aot_eager", options={"max_autotune": True}, dynamic=True)(x)']
 
 
 def test_a_failure_in_the_backward_pass_is_differentiated() -> None:
@@ -106,3 +106,22 @@ def test_a_result_where_uncompiled_raises_is_caught() -> None:
     ran(call, raises, raises, torch.ones(1))
     with pytest.raises(AssertionError, match="uncompiled it raises ValueError"):
         ran(call, torch.sin, raises, torch.ones(1))
+
+
+def test_the_header_says_where_the_program_passes() -> None:
+    text = header(shown(WRONG, passes=("uncompiled", "eager")), [])
+    assert "# the program passes at uncompiled, eager" in text
+
+
+def test_options_read_as_they_would_be_written() -> None:
+    call = next(calls(shown(Signature("exception", "E", "x")), Surroundings((), {"max_autotune": True, "a.b": "c"})))
+    assert filled(call) == 'torch.compile(f, options={"max_autotune": True, "a.b": "c"})(x)'
+
+
+@pytest.mark.parametrize("inputs", [(torch.ones(2, dtype=torch.int8),), (torch.ones(4)[:3], torch.ones(1)), ()])
+def test_float64_is_asked_only_where_it_has_something_to_say(inputs: tuple[torch.Tensor, ...]) -> None:
+    base = torch.ones(4)
+    views = (base, base[1:])
+    assert not any("double" in call for call in calls(shown(WRONG, inputs=views), PLAIN))
+    rounds = any(value.is_floating_point() for value in inputs)
+    assert any("double" in call for call in calls(shown(WRONG, inputs=inputs), PLAIN)) == rounds

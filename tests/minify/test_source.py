@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dynadiag.minify.source import CannotCarryError, Carrier
+from dynadiag.torch_private import minify as torch_private
 
 FACTOR = 3
 
@@ -129,3 +130,30 @@ def test_two_things_of_one_name_are_refused() -> None:
     carrier.expression(make(1))
     with pytest.raises(CannotCarryError, match="add"):
         carrier.expression(make(2))
+
+
+def test_an_operator_of_a_library_comes_with_its_schema_kernels_and_fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.library.Library, "define", torch.library.Library.define)
+    monkeypatch.setattr(torch.library.Library, "impl", torch.library.Library.impl)
+    torch_private.note_libraries()
+    library = torch.library.Library("dynadiag_library", "DEF")
+    library.define("half(Tensor x) -> Tensor")
+
+    @torch.library.impl(library, "half", "CPU")
+    def half(x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    @torch.library.register_fake("dynadiag_library::half")
+    def half_fake(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    carrier = Carrier()
+    carrier.operator("dynadiag_library::half")
+    text = "\n".join(["import torch", *carrier.imports, *carrier.blocks])
+    library._destroy()
+    space: dict[str, Any] = {"__name__": "carried"}
+    exec(compile(text, "carried.py", "exec"), space)
+    assert torch.ops.dynadiag_library.half(torch.ones(2)).tolist() == [0.5, 0.5]
+    with torch._subclasses.FakeTensorMode():
+        assert torch.ops.dynadiag_library.half(torch.ones(3)).shape == (3,)
+    assert "@" not in text
