@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,8 +29,8 @@ from dynadiag.recording.records import (
     Graph,
     Guard,
     Kernel,
-    Node,
     Link,
+    Node,
     NodeOf,
     Recompile,
     Run,
@@ -40,7 +41,7 @@ from dynadiag.recording.records import (
 )
 from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VERSION, mapping
 
-__all__ = ["MAX_PAYLOAD", "Recording"]
+__all__ = ["MAX_PAYLOAD", "Located", "Recording"]
 
 MAX_PAYLOAD = 256 << 20  # bytes; the largest payload met so far is a tenth of it
 _MAX_BLOCK = 8 << 20  # bytes of log in a block, whatever the file claims
@@ -50,6 +51,25 @@ _MAGIC = b"SQLite format 3\0"
 _EVENT = "SELECT id, kind, name, compile_id, attempt, payload_size, time FROM event"
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """An event with the bytes of the log that it takes: its header line, and then its payload."""
+
+    event: Event
+    start: int
+    header_size: int
+
+    @property
+    def payload(self) -> int:
+        """Where its payload begins."""
+        return self.start + self.header_size
+
+    @property
+    def end(self) -> int:
+        """The byte after it."""
+        return self.payload + self.event.payload_size
 
 
 class Recording:
@@ -122,6 +142,13 @@ class Recording:
         """Generated and called kernels."""
         return self._records(Kernel, "ORDER BY id")
 
+    def links(self, module: int | None = None) -> tuple[Link, ...]:
+        """How lines belong together, of every generated module or of one; empty in recordings from before links."""
+        if self._version < RECORD_TABLES[Link].since:
+            return ()
+        rest = "" if module is None else "WHERE module = ? "
+        return self._records(Link, f"{rest}ORDER BY rowid", *(() if module is None else (module,)))
+
     def trials(self) -> tuple[Trial, ...]:
         """The trials of a search, in the order in which they ended."""
         return self._records(Trial, "ORDER BY id")
@@ -132,7 +159,30 @@ class Recording:
         found = self._records(NodeOf, rest, graph, start, -1 if limit is None else limit)
         return tuple(row.node for row in found)
 
+    def page(self, record: type[R], start: int, limit: int) -> tuple[R, ...]:
+        """Up to `limit` rows of a table whose rows have an id, from this id on: what a search holds at once."""
+        return self._records(record, "WHERE id >= ? ORDER BY id LIMIT ?", start, limit)
+
     # The log
+
+    @property
+    def log_size(self) -> int:
+        """Bytes of the log that the recording was made from: what `raw` yields in all."""
+        return self._size
+
+    def located(self, offset: int, limit: int) -> list[Located]:
+        """Up to `limit` events, the first of them the one that takes the byte at `offset` of the log."""
+        first, last = 0, self._one("SELECT COALESCE(MAX(id), 0) FROM event")
+        while first < last:  # the order of the ids is that of the bytes, so no index on the bytes is needed
+            middle = (first + last + 1) // 2
+            if self._one("SELECT start FROM event WHERE id >= ? ORDER BY id LIMIT 1", middle) <= offset:
+                first = middle
+            else:
+                last = middle - 1
+        query = _EVENT.replace(" FROM", ", start, header_size FROM") + " WHERE id >= ? ORDER BY id LIMIT ?"
+        with self._reading():
+            rows = self._database.execute(query, (first, limit)).fetchall()
+            return [Located(_event(row[:-2]), _typed(row[-2], int), _typed(row[-1], int)) for row in rows]
 
     def events(
         self,
@@ -142,13 +192,6 @@ class Recording:
         start: int = 0,
         limit: int | None = None,
     ) -> Iterator[Event]:
-    def links(self, module: int | None = None) -> tuple[Link, ...]:
-        """How lines belong together, of every generated module or of one; empty in recordings from before links."""
-        if self._version < RECORD_TABLES[Link].since:
-            return ()
-        rest = "" if module is None else "WHERE module = ? "
-        return self._records(Link, f"{rest}ORDER BY rowid", *(() if module is None else (module,)))
-
         """The events that fit, in the order of the log, from the `start`-th of them, read as they are consumed."""
         where, values = _filter(name=name, compile_id=compile_id, kind=kind)
         query = f"{_EVENT} {where} ORDER BY id LIMIT ? OFFSET ?"
@@ -212,6 +255,10 @@ class Recording:
             read = mapping(record).read
             return tuple([read(row) for row in rows])
 
+    def _one(self, query: str, *values: object) -> int:
+        with self._reading():
+            return _typed(self._only(tuple(self._database.execute(query, values).fetchall()), "event")[0], int)
+
     def _of_compile(self, record: type[R], compile_id: str | None) -> tuple[R, ...]:
         if compile_id is None:
             return self._records(record, "ORDER BY id")
@@ -233,6 +280,7 @@ class Recording:
             (size,) = self._database.execute(
                 "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
             ).fetchone()
+        self._version: int = version
         if application != APPLICATION_ID:
             raise UnreadableInput(f"{self.path}: an SQLite file, but not a recording of dynadiag's")
         if version > VERSION:
@@ -280,7 +328,6 @@ class Recording:
             return b""
         whole = b"".join([self._block(index) for index in range(first, last + 1)])
         offset = start - first * self._block_size
-        self._version: int = version
         return whole[offset : offset + size]
 
     def _block(self, index: int) -> bytes:

@@ -14,7 +14,7 @@ import zstandard
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording import import_log, schema
 from dynadiag.recording import open as open_recording
-from dynadiag.recording.records import Event
+from dynadiag.recording.records import Event, Guard
 from tests.recording.read_all import read_all
 
 CASES = 2000
@@ -66,6 +66,25 @@ def test_events_are_found_by_kind_name_and_compile(recording: Path) -> None:
                     ]
         assert list(opened.events(start=3, limit=4)) == everything[3:7]
         assert list(opened.events(kind="artifact", start=9)) == everything[9:10] + everything[11:]
+
+
+def test_an_event_is_found_by_any_byte_of_it(recording: Path) -> None:
+    with open_recording(recording) as opened:
+        everything = opened.located(0, 100)
+        assert [one.event for one in everything] == list(opened.events())
+        assert everything[0].start == 0
+        assert [one.end for one in everything] == [*[one.start for one in everything[1:]], opened.log_size]
+        for one in everything:
+            for offset in (one.start, one.payload, one.end - 1):
+                assert opened.located(offset, 1) == [one]
+
+
+def test_a_table_is_read_in_pages(torch_recording: Path) -> None:
+    with open_recording(torch_recording) as opened:
+        every = opened.guards()
+        pages = [opened.page(Guard, start, 3) for start in range(0, len(every), 3)]
+    assert len(every) > 3
+    assert tuple(one for page in pages for one in page) == every
 
 
 def test_payloads_within_and_across_blocks(recording: Path) -> None:
