@@ -235,7 +235,8 @@ class _Alignment:
 
     def _unspelled(self, names: Iterable[str]) -> set[str]:
         """Those of some nodes that take statements of any spelling."""
-        return {name for name in names if name in self._parents and not is_plain(self._graph.nodes[name].operator)}
+        found = {name for name in names if name in self._parents and not is_plain(self._graph.nodes[name].operator)}
+        return {name for name in found if not leaves_no_trace(self._graph.nodes[name].operator)} or found
 
     def _possible(self, place: int) -> frozenset[str]:
         """The nodes that lead to the buffers that a statement's value is stored to; all, where that is not known."""

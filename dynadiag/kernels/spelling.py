@@ -17,6 +17,8 @@ _NAMED = (
     "sigmoid",
 )  # fmt: skip
 _OTHERWISE = {
+    "rsqrt": r"rsqrt|1 / std::sqrt",
+    "sigmoid": r"sigmoid|neg\(\)\.exp|std::exp\(-",
     "add": r" \+ ",
     "sub": r" - ",
     "rsub": r" - ",

@@ -19,6 +19,7 @@ _POINTER = re.compile(r"\b(?:(?:in_out|in|out)_ptr\d+|local_buffer_data\w*)\b")
 _ALIAS = re.compile(r"^\s*auto (\w+_ptr\d+) = (\w+_ptr\d+);")
 _STORED = re.compile(r"\.store\(|\btl\.store\(|\batomic_\w+[<(]|^\s*\w+_ptr\d+\[.*\] \+?= ")
 _TRANSPOSED = re.compile(r"^\s*(?:at::vec::)?transpose_mxn<.*\b(tmp\d+)\b")  # into an array, or out of one
+_COPIED = re.compile(r"^\s*(tmp\w*)\.store\((tmp\w*)\b")  # into an array of the kernel's own
 _RETURNED = re.compile(r"^\s*return (.*);$")
 _LAMBDA = re.compile(r"=\s*\[&\]")
 _NUMBER = re.compile(
@@ -83,6 +84,8 @@ def _read(lines: Sequence[str]) -> Iterator[Statement]:
                 if into
                 else Statement(number, "load", line, (found[1],), (), pointers[:1])
             )
+        elif found := _COPIED.match(line):
+            yield Statement(number, "compute", line, (found[2],), (found[1],), ())
         elif _STORED.search(line) and _POINTER.search(line):
             yield _store(number, line, aliases)
 

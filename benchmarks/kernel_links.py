@@ -1,0 +1,183 @@
+"""How much of the generated code leads to a user's line, and how much of the user's code leads to a kernel.
+
+    python benchmarks/kernel_links.py [--keep FOLDER]
+
+Records `fused_ops`, the training step of `vit_amp`, and a transformer block forward and backward, by C++ and, without a
+GPU, by Inductor's Triton code generator, and counts on what is in the recording: the table `link`, and the texts.
+
+- *lines*: those of generated kernels that assign a value or store one, told from the text alone; *led*: that a row of
+  `link` leads to a node, and on to a line of the user's. *sharp*: led to one node.
+- *nodes*: of Dynamo's graphs, that compute; *reached*: from whose line a kernel or a library's call is reached.
+"""
+
+from __future__ import annotations
+
+import _paths  # noqa: F401 - for what it does to sys.path
+
+# isort: split
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynadiag.kernels import Thread, Unit, open_any, units
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, width=64, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        b, s, w = x.shape
+        q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
+        q, k, v = (t.view(b, s, self.heads, -1).transpose(1, 2) for t in (q, k, v))
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(a.transpose(1, 2).reshape(b, s, w))
+        h = F.gelu(self.up(self.norm2(x)))
+        return x + self.down(h)
+
+
+torch.manual_seed(0)
+block = torch.compile(Block())
+block(torch.randn(2, 16, 64, requires_grad=True)).square().mean().backward()
+"""
+TRITON = """
+import torch
+from torch._inductor import config
+from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+
+
+class Absent(DriverBase):
+    def __init__(self): pass
+    @classmethod
+    def is_active(cls): return True
+    def get_current_target(self): return GPUTarget("cuda", 90, 32)
+    def get_active_torch_device(self): return torch.device("cpu")
+    def get_benchmarker(self): return lambda *args, **kwargs: [0.0]
+    def map_python_to_cpp_type(self, kind): return kind
+    def get_current_device(self): return 0
+    def get_current_stream(self, device=None): return 0
+
+
+triton.runtime.driver.set_active(Absent())
+config.cpu_backend = "triton"
+CachingAutotuner.run = lambda self, *args, **kwargs: None  # generated, not run: there is nothing to run it on
+CachingAutotuner.precompile = lambda self, *args, **kwargs: None
+"""
+_COMPUTING = re.compile(r"^\s*(?:auto )?\w*tmp\w*(?:, \w*tmp\w*)*,? = |\.store\(|\batomic_\w+[<(]|^\s*\w+_ptr\d+\[")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What was counted in one recording."""
+
+    kernels: int = 0
+    lines: int = 0
+    led: int = 0
+    sharp: int = 0
+    nodes: int = 0
+    reached: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+def count(path: Path) -> Count:
+    """Count one recording, which has links."""
+    with open_any(path) as recording:
+        found = units(recording)
+        threads = [Thread(recording.links(unit.event)) for unit in found]
+    parts = [_count(unit, thread) for unit, thread in zip(found, threads, strict=True)]
+    return sum(parts, _reached(found, threads))
+
+
+def _count(unit: Unit, thread: Thread) -> Count:
+    found = Count()
+    for definition in unit.module.definitions.values():
+        if not any(call.kernel == definition.name for call in unit.module.calls):
+            continue
+        found += Count(kernels=1)
+        for number, line in enumerate(definition.source.splitlines(), definition.first):
+            if _COMPUTING.search(line):
+                related = thread.related("module", number)
+                sharp = bool(related.places) and len(related.nodes) == 1
+                found += Count(lines=1, led=bool(related.places), sharp=sharp)
+    return found
+
+
+def _reached(found: tuple[Unit, ...], threads: list[Thread]) -> Count:
+    """Dynamo's nodes, each once however many modules (forward and backward) were made of its graph."""
+    computing: dict[tuple[int | None, str], bool] = {}
+    for unit, thread in zip(found, threads, strict=True):
+        for node in unit.dynamo.nodes.values():
+            if node.computes and node.place:
+                related = thread.related("source", node.place.line, node.place.file)
+                key = unit.dynamo_event, node.name
+                computing[key] = computing.get(key, False) or bool(related.lines or related.calls)
+    return Count(nodes=len(computing), reached=sum(computing.values()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", type=Path, help="a folder for the recordings; those that are there are not made anew")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = given.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        print(f"{'program':16} {'kernels':>7} {'lines':>6} {'led':>13} {'sharp':>13} {'nodes':>6} {'reached':>13}")
+        for name, command in _programs(folder):
+            print(_row(name, count(_recorded(folder / f"{name}.dynadiag", command))), flush=True)
+
+
+def _programs(folder: Path) -> list[tuple[str, list[str]]]:
+    for name, text in (("block", BLOCK), ("block-triton", TRITON + BLOCK)):
+        Path(folder, f"{name}.py").write_text(text)
+    samples = ROOT / "samples"
+    return [
+        ("fused_ops", [str(samples / "fused_ops.py")]),
+        ("block", [str(folder / "block.py")]),
+        ("block-triton", [str(folder / "block-triton.py")]),
+        ("vit_amp", [str(samples / "vit_amp.py"), "inductor"]),
+    ]
+
+
+def _recorded(recording: Path, command: list[str]) -> Path:
+    if not recording.exists():
+        dynadiag = [sys.executable, "-m", "dynadiag", "explain", "-o", str(recording), *command]
+        off = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+        done = subprocess.run(dynadiag, env=off, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}: {done.stderr[-2000:]}")
+    return recording
+
+
+def _row(name: str, found: Count) -> str:
+    def share(part: int, whole: int) -> str:
+        return f"{part} ({part / whole:.1%})" if whole else "-"
+
+    return (
+        f"{name:16} {found.kernels:7} {found.lines:6} {share(found.led, found.lines):>13} "
+        f"{share(found.sharp, found.lines):>13} {found.nodes:6} {share(found.reached, found.nodes):>13}"
+    )
+
+
+if __name__ == "__main__":
+    main()
