@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -61,7 +62,9 @@ def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings:
     """Measure the variants of a target; their recordings are made in ``folder``.
 
     ``tell(number, label, status, seconds)`` is called as it goes on. On Ctrl-C what was measured until then is
-    returned. Raises `TargetError` where the target gives no call.
+    returned; variants that have made their first calls are measured once where they were not yet.
+
+    Raises `TargetError` where the target gives no call.
     """
     with _Race(program, folder, settings, tell) as race:
         try:
@@ -75,6 +78,8 @@ def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings:
             race.warm()
         except KeyboardInterrupt:
             race.interrupted = True
+            with suppress(KeyboardInterrupt):  # asked twice: what there is
+                race.finish()
     rows = (_read(race.rows.get(variant, Row(variant, _NOT_RUN))) for variant in chosen)
     return Comparison(tuple(_cut_short(row) for row in rows), race.interrupted)
 
@@ -142,15 +147,21 @@ class _Race:
         began = time.monotonic()
         order = list(self._running)
         for variant in order if number % 2 == 0 else reversed(order):
-            answer = self._ask(variant, "round", seconds=self._settings.seconds)
-            if answer is not None:
-                row = self.rows[variant]
-                self.rows[variant] = replace(
-                    row,
-                    rounds=(*row.rounds, tuple(answer["times"])),
-                    warm_peak=Peak(**answer["memory"]),
-                )
+            self._measure(variant)
         self._said(f"round {number + 1} of {self._settings.rounds}", "measured", time.monotonic() - began)
+
+    def _measure(self, variant: Variant) -> None:
+        answer = self._ask(variant, "round", seconds=self._settings.seconds)
+        if answer is not None:
+            row = self.rows[variant]
+            rounds = (*row.rounds, tuple(answer["times"]))
+            self.rows[variant] = replace(row, rounds=rounds, warm_peak=Peak(**answer["memory"]))
+
+    def finish(self) -> None:
+        """Give those that are ready and were not measured the one round that makes them a row."""
+        ready = [variant for variant in self._running if self.rows[variant].first and not self.rows[variant].rounds]
+        for variant in ready:
+            self._measure(variant)
 
     def inputs(self) -> None:
         """Call each with other arguments, after it was timed: new shapes may make for slower code."""
@@ -184,6 +195,9 @@ class _Race:
             self.rows[variant] = replace(self.rows[variant], failure=failed.signature)
             self._said(f"{variant.name}: {variant.label}", f"failed: {failed.signature.type}", time.monotonic() - began)
             return None
+        except KeyboardInterrupt:  # it is gone: nobody waits for the end of what it was doing
+            del self._running[variant]
+            raise
 
     def _said(self, label: str, status: str, seconds: float) -> None:
         self._told += 1

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import dynadiag
+from dynadiag.explain import explain
+from dynadiag.render import explanation_text
 
 DYNADIAG = Path(sys.executable).with_name("dynadiag")
 
@@ -40,6 +42,20 @@ def hungry():
     def fn(x):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 TiB")
     return fn, (torch.randn(8),)
+
+def hungry_uncompiled():
+    def fn(x):
+        if torch.compiler.is_compiling():
+            return x.sin()
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 TiB")
+    return fn, (torch.randn(8),)
+
+def interrupted_while_it_compiles():
+    def backend(gm, inputs):
+        os.kill(os.getppid(), signal.SIGINT)
+        signal.pause()
+    torch._dynamo.register_backend(backend, "endless")
+    return (lambda x: x.sin()), (torch.randn(8),)
 
 def compiles_itself():
     return torch.compile(torch.nn.Linear(8, 8), backend="aot_eager"), (torch.randn(4, 8),)
@@ -100,8 +116,10 @@ def test_variants_are_timed_and_recorded_and_one_that_fails_is_a_row(tmp_path: P
     assert (eager["rounds"], compiled["rounds"]) == (2, 2)
     assert compiled["kernels"] is None  # this backend generates none
     check_parts(compiled)
+    check_costs(compiled, tmp_path / "program.py")
     check_recording(compiled["recording"])
     assert "between" not in text
+    assert "what the breaks cost in a warm call: backend eager" in text
 
 
 def check_parts(row: dict[str, Any]) -> None:
@@ -112,12 +130,26 @@ def check_parts(row: dict[str, Any]) -> None:
     assert 0 < total < sum(row["first_calls"])
 
 
+def check_costs(row: dict[str, Any], program: Path) -> None:
+    """The one break has its cost, and both pieces of code run in each call."""
+    (cost,) = row["break_costs"]
+    assert program.read_text().splitlines()[cost["line"] - 1].strip() == 'print("between", flush=True)'
+    assert (cost["graphs"], cost["entries"], cost["operators"]) == (1, 1, 0)
+    assert 0 < cost["guard"] < cost["seconds"] < row["profiled_call"]["seconds"]
+    assert [(entry["calls"], entry["run_again"]) for entry in row["entries"]] == [(1, True), (1, True)]
+    assert all(entry["guard_seconds"] > 0 < entry["guards"] for entry in row["entries"])
+
+
 def check_recording(path: str) -> None:
     """It ends well, and holds what the program printed."""
     with dynadiag.open(path) as recording:
         assert (recording.run.exit_code, recording.run.complete) == (0, True)
         (event,) = recording.events("dynadiag_output")
         assert "between" in recording.payload(event.index)
+        explanation = explain(recording)
+    assert [item.cost is not None for item in explanation.impacts] == [True]
+    assert " = costs: " in explanation_text(explanation)
+    assert "warm: compiled code in" in explanation_text(explanation)
 
 
 def test_a_crash_is_a_row_and_what_has_nothing_to_stand_against_is_timed_all_the_same(tmp_path: Path) -> None:
@@ -161,6 +193,26 @@ def test_out_of_memory_in_every_variant_is_exit_code_1(tmp_path: Path) -> None:
     document, text = compared(tmp_path, "hungry", "--modes", "eager", code=1)
     assert document["rows"][0]["failure"]["type"].endswith("OutOfMemoryError")
     assert "Tried to allocate" in text
+
+
+def test_out_of_memory_in_one_variant_is_its_row_and_the_others_run(tmp_path: Path) -> None:
+    options = ("--modes", "eager", "--backends", "eager", "--repeat", "1")
+    document, text = compared(tmp_path, "hungry_uncompiled", *options)
+    hungry, compiled = document["rows"]
+    assert hungry["failure"]["type"].endswith("OutOfMemoryError")
+    assert (compiled["failure"], compiled["warm_call"] is None) == (None, False)
+    assert "eager: torch.OutOfMemoryError: CUDA out of memory" in text
+
+
+def test_an_interruption_while_one_compiles_keeps_the_rows_of_those_that_are_ready(tmp_path: Path) -> None:
+    options = ("--modes", "eager", "--backends", "eager,endless,aot_eager")
+    document, text = compared(tmp_path, "interrupted_while_it_compiles", *options, code=130)
+    eager, ready, endless, never = document["rows"]
+    assert [row["rounds"] for row in (eager, ready)] == [1, 1]
+    assert (eager["failure"], ready["failure"], ready["graphs"]) == (None, None, 1)
+    assert ready["against_eager"] is not None
+    assert {row["failure"]["kind"] for row in (endless, never)} == {"interrupted"}
+    assert "interrupted after 1 round" in text
 
 
 def test_an_interrupted_comparison_keeps_what_it_has(tmp_path: Path) -> None:
