@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dynadiag.kernels.module import Call, Module, base
 from dynadiag.kernels.printed import PrintedGraph, PrintedNode, Tensor
 from dynadiag.kernels.roles import roles
-from dynadiag.kernels.text import size
+from dynadiag.kernels.text import arguments, size
 
 __all__ = ["BALANCE", "Cost", "bound", "cost_of", "is_product"]
 
@@ -146,7 +146,8 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 def _flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> int | None:
     """The operations of one node."""
-    inputs = [graph.nodes[name].tensor for name in node.inputs]
+    given = [base(one) for one in arguments(node.text, node.text.find("(") + 1)]  # one may stand there twice
+    inputs = [graph.nodes[name].tensor for name in given if name in graph.nodes]
     tensors = [tensor for tensor in inputs if tensor is not None]
     name = node.operator
     if name in _PRODUCTS:
@@ -155,6 +156,8 @@ def _flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> 
         return _attention(tensors, hints, backward="backward" in name)
     if name == "convolution":
         return _convolution(node, tensors, hints)
+    if name == "convolution_backward":
+        return _convolution_backward(node, tensors, hints)
     if name in _REDUCTIONS:
         return tensors[0].elements(hints) if tensors else None
     return _own(node, graph, hints)
@@ -191,6 +194,17 @@ def _attention(tensors: Sequence[Tensor], hints: Mapping[str, int], *, backward:
         return None
     queries, keys = query.elements(hints), size(key.sizes[2], hints)
     return None if queries is None or keys is None else (10 if backward else 4) * queries * keys
+
+
+def _convolution_backward(node: PrintedNode, tensors: Sequence[Tensor], hints: Mapping[str, int]) -> int | None:
+    """As many as forward for each of the two gradients that are asked for: of the input, and of the filters."""
+    if len(tensors) < 3 or not tensors[2].sizes:
+        return None
+    asked = arguments(node.text, node.text.find("(") + 1)[-1].strip("[]").split(",")
+    outer, weights, channels = (*(one.elements(hints) for one in tensors[::2]), size(tensors[2].sizes[0], hints))
+    if not outer or not weights or not channels:
+        return None
+    return sum(one.strip() == "True" for one in asked[:2]) * 2 * outer * (weights // channels)
 
 
 def _convolution(node: PrintedNode, tensors: Sequence[Tensor], hints: Mapping[str, int]) -> int | None:

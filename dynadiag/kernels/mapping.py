@@ -15,6 +15,8 @@ def mapping(
     module: Module, graph: PrintedGraph, call: Call, exact: tuple[str, ...], inferred: tuple[str, ...]
 ) -> tuple[tuple[str, ...], str]:
     """The nodes of a call, and where that is known from (`KernelCall.how`)."""
+    if call.subgraph is not None:  # its nodes are those of a graph of its own, which the lowered one only names
+        return tuple(graph.users.get(call.subgraph, ())), "comment"
     if exact:
         return exact, "scheduler"
     definition = module.definitions.get(call.kernel)

@@ -31,6 +31,7 @@ _REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)\b[^=]*?;\s+del
 _ALIASED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\((\w+)\b|(\w+)$|alloc_from_pool\((\w+)\b)")
 _ITEM = re.compile(r"^\s+(\w+) = (\w+)\[(\d+)\]$")
 _BENCHMARK = re.compile(r"^def (?:get_args|benchmark_compiled_module)\(")
+_SUBGRAPH = re.compile(r"def (\w+_graph_\d+)\(")
 _PARTITION = re.compile(r"^\s*def (partition_\d+)\(")
 _CPP_PARAMETERS = re.compile(r"extern \"C\"[^(]*\(([^)]*)\)")
 _MUTATED = re.compile(r"'mutated_arg_names': \[([^\]]*)\]")
@@ -65,6 +66,7 @@ class Call:
     outputs: tuple[str, ...]
     comment: Comment | None
     partition: str | None  # of a CUDA graph, where the module is cut into several
+    subgraph: str | None = None  # the branch or the loop's body that it is in (`torch.cond`, `while_loop`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class _Reader:
         self._module = Module()
         self._comments = Comments()
         self._partition: str | None = None
+        self._subgraph: str | None = None
         self._benchmark = False
 
     def read(self) -> Module:
@@ -151,6 +154,7 @@ class _Reader:
             self._partition = found[1]
         elif line.startswith(("def ", "    def ")):
             self._partition, self._benchmark = None, bool(_BENCHMARK.match(line))
+            self._subgraph = found[1] if (found := _SUBGRAPH.match(line)) else None
         if self._benchmark:
             self._allocated(line)
         elif not self._memory(line):
@@ -219,6 +223,7 @@ class _Reader:
                 outputs=out + tuple(names_in(one)[-1] for one in given if one.startswith("out=")),
                 comment=self._comments.end(),
                 partition=self._partition,
+                subgraph=self._subgraph,
             )
         )
 

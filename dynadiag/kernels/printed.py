@@ -82,8 +82,8 @@ class PrintedNode:
 
     @property
     def computes(self) -> bool:
-        """Whether it makes a new value: neither a placeholder nor a view."""
-        return bool(self.target) and self.operator not in VIEWS
+        """Whether it makes a new value: neither a placeholder, nor an attribute, nor a view."""
+        return bool(self.target) and self.operator not in VIEWS and not self.text.startswith("self.")
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ class _Survey:
             cost=cost_of(
                 unit.module,
                 call,
-                names,
+                () if call.subgraph else names,
                 unit.graph,
                 self._hints.get(unit.compile_id, {}),
                 products=definition is None or _is_template(definition, operations),
