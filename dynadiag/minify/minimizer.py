@@ -90,6 +90,8 @@ class _Minimizer:
         base = Result("reduced", rung=rung, failure=located.first.signature)
         if rung == "eager":
             return replace(base, verdict="dynamo")
+        if rung == "triton" and self.search.runner.interpret:
+            return replace(base, verdict="interpreted")
         place = self._place(rung)
         if place is None:
             own = failure is not None and failure.kind in _OWN

@@ -24,6 +24,7 @@ EXIT_CODES = {
     "not_shown": 6,
     "refused": 6,
     "dynamo": 7,
+    "interpreted": 7,
 }
 _HEADS = {
     "passes": "it does not fail",
@@ -34,9 +35,11 @@ _HEADS = {
     "not_shown": "the failing graph does not fail outside the program",
     "refused": "the failing graph cannot be taken out of the program",
     "dynamo": "it fails in Dynamo, before there is a graph that could be reduced",
+    "interpreted": "it fails in Triton's interpreter only: a file that shows that without a GPU would not be small",
 }
 _CURES = {
     "dynamo": "`dynadiag bisect` names the frame; shorten that function by hand, with backend='eager'",
+    "interpreted": "`dynadiag bisect --rungs triton` names what is at fault; on a GPU minify reduces it at `inductor`",
     "flaky": "`--repeat 3` tries each candidate up to three times",
     "fails_uncompiled": "mend that first: the compiler has no part in it",
 }
