@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.bisect.descent import Finding, descend
 from dynadiag.bisect.ladder import Climb, climb, ladder, plan_at, top_rung
-from dynadiag.bisect.operators import FAKES, is_custom
+from dynadiag.bisect.operators import FAKES
 from dynadiag.bisect.search import Search
 from dynadiag.bisect.triton import TRITON, idle, unavailable
 from dynadiag.bisect.verdict import Verdict
@@ -153,8 +153,8 @@ def _first_run(bisection: _Bisection) -> Outcome:
 
 def _warning(first: Outcome) -> str:
     return (
-        f"it fails; more runs of up to {first.seconds:.0f} s follow, and each repeats what the program does outside "
-        "(files, uploads). FILE.py:NAME runs one function instead."
+        f"it fails; usually 15 to 30 more runs follow, of up to {first.seconds:.0f} s each, and each repeats what the "
+        "program does outside (files, uploads). FILE.py:NAME runs one function instead."
     )
 
 
@@ -228,7 +228,7 @@ def _found(bisection: _Bisection, first: Outcome, result: Climb, finding: Findin
 def _words_on_fake_kernels(bisection: _Bisection, result: Climb) -> tuple[str, ...]:
     """Where the program has operators of its own: those whose fake kernel lies."""
     assert result.outcome is not None
-    if not any(is_custom(point.target or "") for point in result.outcome.points):
+    if not (result.outcome.facts or {}).get("operators"):
         return ()
     plan = replace(bisection.base, rung="uncompiled", caches=False, accuracy=False, record=(FAKES,))
     return bisection.search.trial(plan, "uncompiled, with fake kernels compared").notes
@@ -238,7 +238,8 @@ def _word_on_random_numbers(bisection: _Bisection, result: Climb) -> list[str]:
     """With one seed Inductor draws other numbers than eager: what goes away with eager's is no wrong result."""
     assert result.first is not None
     assert result.outcome is not None
-    drawn = any(_RANDOM.search(f"{point.name} {point.target}") for point in result.outcome.points)
+    operators = (p for p in result.outcome.points if p.group in ("lowering", "decomposition"))
+    drawn = any(_RANDOM.search(f"{operator.name} {operator.target}") for operator in operators)
     if bisection.base.accuracy or not drawn:
         return []
     plan = replace(plan_at(bisection.base, result.first), fallback_random=True)

@@ -1,4 +1,4 @@
-"""Which operators are torch's own, by name: the search asks too, and its process has no torch."""
+"""Which operators are torch's own, by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["FAKES", "is_custom"]
 
 FAKES = "fakes"  # in a plan's `record`: hold the fake kernels of custom operators against what these return
 
-_OVERLOAD = re.compile(r"([a-z]\w*)\.\w+\.\w+")  # a namespace with a leading underscore is torch's
+_OVERLOAD = re.compile(r"([a-z]\w*)\.\w+(\.\w+)?")  # a namespace with a leading underscore is torch's
 _OF_TORCH = {
     *("aten", "prims", "prim", "inductor", "inductor_prims", "higher_order", "rngprims", "sparse", "torch", "triton"),
     *("c10d", "dtensor", "fsdp", "symm_mem", "mkl", "mkldnn", "onednn", "xnnpack", "quantized", "quantized_decomposed"),
@@ -16,7 +16,7 @@ _OF_TORCH = {
 
 
 def is_custom(name: str) -> bool:
-    """Whether ``name`` (`namespace.operator.overload`) is an operator that somebody else registered.
+    """Whether ``name`` (`namespace.operator` or `namespace.operator.overload`) was registered by somebody else.
 
     >>> is_custom("corpus.twice.default"), is_custom("aten.relu.default"), is_custom("<built-in function add>")
     (True, False, False)

@@ -52,10 +52,14 @@ def _witness(seen: Watched, code: int) -> tuple[str, ...]:
 
 
 def _merged_facts(seen: Watched, end: dict[str, Any]) -> dict[str, Any]:
-    backends = [str(e["name"]) for e in seen.events if e["event"] == "backend"]
-    launches = [str(e["name"]) for e in seen.events if e["event"] == "launch"]
     facts = dict(end.get("facts") or {})
-    return {**facts, "backends": [*facts.get("backends", ()), *backends], "launches": launches}
+    backends = [*facts.get("backends", ()), *_told(seen, "backend")]
+    operators = list(dict.fromkeys(_told(seen, "operator")))
+    return {**facts, "backends": backends, "launches": _told(seen, "launch"), "operators": operators}
+
+
+def _told(seen: Watched, event: str) -> list[str]:
+    return [str(e["name"]) for e in seen.events if e["event"] == event]
 
 
 def _notes(seen: Watched, end: dict[str, Any], plan: Plan) -> tuple[str, ...]:
