@@ -11,12 +11,18 @@ __all__ = ["run"]
 
 
 def run(path: Path) -> int:
-    """Open the recording at `path` and browse it until the user quits; the exit code.
+    """Open the recording at `path`, or those of a folder, and browse until the user quits; the exit code.
 
-    Raises `dynadiag.errors.DynadiagError` before the terminal is touched, where the recording cannot be read.
+    Raises `dynadiag.errors.DynadiagError` before the terminal is touched, where no recording can be read.
     """
     from tui.app import Browser
     from tui.session import Session
 
+    if path.is_dir():
+        from tui.folders import open_folder
+
+        opened = open_folder(path)
+        with opened.session as session:
+            return Browser(session, opened.paths, opened.rank).run() or 0
     with Session.open(path) as session:
         return Browser(session).run() or 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -11,11 +11,14 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.dom import DOMNode
 
 from tui.help import key_of
+from tui.views import SCREENS
 
 if TYPE_CHECKING:
     from tui.app import Browser
 
 __all__ = ["Actions", "bindings_of"]
+
+Run = Callable[[], Awaitable[object]]
 
 _MOVING = ("down", "up", "half-down", "half-up", "page-down", "page-up", "first", "last", "left", "right")
 
@@ -29,30 +32,48 @@ def bindings_of(node: DOMNode) -> Iterator[Binding]:
 
 
 class Actions(Provider):
-    """The actions of the focused widget, of its screen and of the app."""
+    """The actions of the focused widget, of its screen and of the app; then those of the other screens."""
 
     async def discover(self) -> Hits:
         """All but the moves of the cursor, which nobody looks for here."""
-        for title, binding, node in self._actions():
-            if (binding.id or "").removeprefix("lines.") not in _MOVING:
-                yield DiscoveryHit(title, partial(self._run, binding, node), help=binding.id)
+        for title, name, run in self._actions():
+            if name.removeprefix("lines.") not in _MOVING:
+                yield DiscoveryHit(title, run, help=name)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for title, binding, node in self._actions():
+        for title, name, run in self._actions():
             score = matcher.match(title)
             if score > 0:
-                yield Hit(score, matcher.highlight(title), partial(self._run, binding, node), help=binding.id)
+                yield Hit(score, matcher.highlight(title), run, help=name)
 
-    def _actions(self) -> Iterator[tuple[str, Binding, DOMNode]]:
+    def _actions(self) -> Iterator[tuple[str, str, Run]]:
+        """Each with its words, its name, and what does it."""
         seen: set[str] = set()
         node: DOMNode | None = self.focused or cast("Browser", self.app).current
         while node is not None:
             for binding in bindings_of(node):
                 if binding.id and binding.id not in seen:
                     seen.add(binding.id)
-                    yield f"{binding.description}  ({key_of(binding)})", binding, node
+                    yield _title(binding), binding.id, partial(self.app.run_action, binding.action, node)
             node = node.parent
+        yield from self._elsewhere()
 
-    async def _run(self, binding: Binding, node: DOMNode) -> None:
-        await self.app.run_action(binding.action, node)
+    def _elsewhere(self) -> Iterator[tuple[str, str, Run]]:
+        """What can be done on a screen that is not shown: it is gone to first."""
+        browser = cast("Browser", self.app)
+        for screen in SCREENS:
+            if screen.name != browser.current.NAME:
+                for binding in screen.made_by().__dict__.get("BINDINGS", ()):
+                    if isinstance(binding, Binding) and binding.id:
+                        run = partial(self._there, screen.name, binding.action)
+                        yield f"{screen.title}: {_title(binding)}", binding.id, run
+
+    async def _there(self, screen: str, action: str) -> None:
+        browser = cast("Browser", self.app)
+        await browser.action_view(screen)
+        await browser.run_action(action, browser.current)
+
+
+def _title(binding: Binding) -> str:
+    return f"{binding.description}  ({key_of(binding)})"

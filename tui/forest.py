@@ -89,7 +89,7 @@ def _call(call: _Call, path: str, made: Forest) -> Branch:
     name = one_line(last.function) if last else "?"
     parts: list[Fragment] = [(at, ""), (f" in {name}", "dim")]
     if len(frames) > 1:
-        parts.append((f"  ({len(frames) - 1} calls above)", "dim"))
+        parts.append((f"  ({count(len(frames) - 1, 'call')} above)", "dim"))
     target = Location("code", document=f"source:{last.file}", line=last.line) if last else None
     return Branch(f"call{path}", tuple(parts), target, lambda: _branches(call, path, made), open=True)
 
@@ -179,8 +179,8 @@ def _seconds(item: Compile) -> list[Line]:
         ("Inductor and below", spent.inductor),
         ("code generation", spent.codegen),
     )
-    known = [f"{name} {duration(value)}" for name, value in parts if value is not None]
-    return [line(", ".join(known) or "no time was recorded")]
+    known = [line(f"{duration(value):>8}  {name}") for name, value in parts if value is not None]
+    return known or [line(("no time was recorded", "dim"))]
 
 
 def _section(title: str, lines: Sequence[Line]) -> list[Line]:

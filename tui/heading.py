@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynadiag.recording.records import Run
-from tui.roles import Line, line
+from tui.roles import Fragment, Line, line
 
 __all__ = ["run_lines"]
 
@@ -18,17 +18,17 @@ def run_lines(run: Run, *, live: bool) -> list[Line]:
     facts += [f"rank {run.rank}"] if run.rank is not None else []
     facts += [f"ran {run.seconds:.1f} s"] if run.seconds is not None else []
     lines.append(line((", ".join(facts), "dim")))
-    return [*lines, _ending(run, live=live)]
+    return [*lines, line(_ending(run, live=live))]
 
 
-def _ending(run: Run, *, live: bool) -> Line:
+def _ending(run: Run, *, live: bool) -> Fragment:
+    """How it ended, with its role."""
     if live:
-        return line(("● still running: this is what was recorded so far", "good"))
+        return "● still running: this is what was recorded so far", "good"
     if run.exit_code == 0:
-        return line(("✓ ended with exit code 0", "good"))
+        return "✓ ended with exit code 0", "good"
     if run.exit_code is None:
-        text = "nobody saw it end" if run.complete else "the recording was cut short"
-        return line((f"? {text}", "break"))
+        return f"? {'nobody saw it end' if run.complete else 'the recording was cut short'}", "break"
     if run.exit_code < 0:
-        return line((f"✗ ended by signal {-run.exit_code}", "error"))
-    return line((f"✗ ended with exit code {run.exit_code}", "error"))
+        return f"✗ ended by signal {-run.exit_code}", "error"
+    return f"✗ ended with exit code {run.exit_code}", "error"

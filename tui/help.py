@@ -24,6 +24,8 @@ _NAMES = {
     "ampersand": "&",
     "right_square_bracket": "]",
     "left_square_bracket": "[",
+    "greater_than_sign": ">",
+    "less_than_sign": "<",
     "plus": "+",
     "minus": "-",
     "colon": ":",
@@ -47,7 +49,7 @@ def help_lines(sections: Iterable[tuple[str, Iterable[BindingType]]]) -> list[Li
 
 
 def _binding(item: Binding) -> Line:
-    return line((f"  {key_of(item):<22}", "key"), item.description)
+    return line((f"  {key_of(item):<18}", "key"), item.description)
 
 
 class HelpScreen(ModalScreen[None]):

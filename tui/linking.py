@@ -32,6 +32,7 @@ class Board:
     links: dict[str, Links] = field(default_factory=dict)  # by key
     colours: dict[Place, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
+    line: int | None = None  # of the function that was compiled, in the first source
     known: dict[str, Links] = field(default_factory=dict)  # of generated modules, as `dynadiag.kernels` tells them
 
     def ref(self, pane: str) -> Ref | None:
@@ -59,7 +60,7 @@ def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Bo
     else:
         refs = refs_of(item, graphs, kernels)
     refs["stage"] = []  # filled when the stages of a kernel were asked for
-    board = Board(compile_id, refs, dict.fromkeys(PANES, 0))
+    board = Board(compile_id, refs, dict.fromkeys(PANES, 0), line=item.line if item else None)
     board.index["later"] = preferred(refs["later"])
     if wanted and board.find(wanted) is None:
         _add(board, wanted)

@@ -18,6 +18,7 @@ class Location:
     item: int | None = None  # the index of a break, a guard, a kernel, an event ...
     document: str | None = None  # the key of a document (`tui.documents.Ref`)
     line: int | None = None  # of that document, 1-based
+    rank: int | None = None  # of the recordings of a folder, from 0
 
 
 class History:

@@ -11,11 +11,12 @@ from dynadiag.render.paths import place
 from dynadiag.render.words import count, duration
 from tui.heading import run_lines
 from tui.location import Location
-from tui.roles import Fragment, Line, line, one_line
+from tui.roles import Fragment, Line, line, one_line, tail
 
 __all__ = ["change_of", "overview"]
 
 _FIRST = 8  # of each kind that the overview lists
+_PLACE = 32  # columns of a place: more would push what follows off a screen of 80
 _BAR = 40  # columns of a bar for all of the time
 _PARTS = {
     "dynamo": ("Dynamo", "bar"),
@@ -87,7 +88,7 @@ def _compile(item: Compile, cwd: str | None) -> list[Fragment]:
     return [
         (f"{one_line(item.compile_id):<6} ", "key"),
         (one_line(item.function), ""),
-        (f"  {place(item.file, item.line, None, cwd)}", "dim"),
+        (f"  {_near(place(item.file, item.line, None, cwd))}", "dim"),
     ]
 
 
@@ -98,7 +99,7 @@ def _breaks(explanation: Explanation) -> Iterator[Line]:
     yield _title("Graph breaks, the worst first", len(found))
     for impact in found[:_FIRST]:
         root = impact.root
-        at = place(root.span.file, root.span.line, None, explanation.run.cwd)
+        at = _near(place(root.span.file, root.span.line, None, explanation.run.cwd))
         led = f"{count(impact.graphs, 'graph')} ended" if impact.graphs else "no graph ended"
         parts: list[str | Fragment] = [
             (f"{root.gb_id or 'break':<7} ", "error" if root.fatal else "break"),
@@ -176,6 +177,11 @@ def _bar(shares: Iterable[Share], whole: float, width: int = _BAR, *, pad: bool 
     if pad:
         pieces.append((" " * (width - sum(len(text) for text, _ in pieces)), ""))
     return pieces
+
+
+def _near(at: str) -> str:
+    """A place, of a long path the end."""
+    return tail(at, _PLACE) if len(at) > _PLACE else at
 
 
 def _title(text: str, number: int) -> Line:

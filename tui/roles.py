@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rich.cells import cell_len, set_cell_size
+
 from dynadiag.render.clean import clean, clean_line
 from tui.location import Location
 
-__all__ = ["Fragment", "Line", "line", "one_line", "shown"]
+__all__ = ["Fragment", "Line", "line", "one_line", "shown", "tail"]
 
 Fragment = tuple[str, str]
 
@@ -42,6 +44,16 @@ def shown(text: str) -> str:
 def _flat(text: str) -> str:
     """Cleaned and on one line, its blanks kept: columns are laid out with them."""
     return clean(text).replace("\n", " ").replace("\t", " ") if not text.isprintable() else text
+
+
+def tail(text: str, width: int) -> str:
+    """A cleaned text in so many columns; of a longer one its end, as of a path."""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    kept = text[-width + 1 :]
+    while cell_len(kept) > width - 1:
+        kept = kept[1:]
+    return set_cell_size(f"…{kept}", width)
 
 
 def one_line(text: str) -> str:

@@ -94,6 +94,7 @@ class Search:
     report: list[str] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)  # the JSON of the verdict, once it is there
     code: int | None = None  # the exit code, once it has ended
+    over: bool = False  # it has ended, and its verdict was read
     _process: asyncio.subprocess.Process | None = None
 
     @property
@@ -129,6 +130,7 @@ class Search:
             finally:
                 self.stop()
             self.document = _document(document)
+        self.over = True
         self.changed()
 
     def stop(self) -> None:

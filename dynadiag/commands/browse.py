@@ -1,7 +1,8 @@
 """Browse a recording in the terminal: what torch.compile did, from your lines to the generated code.
 
-RECORDING is a recording (*.dynadiag), also one that is still being written. Alone, the newest one in the state folder
-is opened. Inside, ? shows every key and ctrl+p every action.
+RECORDING is a recording (*.dynadiag), also one that is still being written, or a folder of them: the ranks of a
+distributed run, shown side by side. Alone, the newest one in the state folder is opened. Inside, ? shows every key and
+ctrl+p every action.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dynadiag.errors import DynadiagError, UnreadableInput
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "recording", nargs="?", type=Path, metavar="RECORDING", help="what to open (default: the newest)"
+        "recording", nargs="?", type=Path, metavar="RECORDING", help="what to open, a folder too (default: the newest)"
     )
 
 

@@ -52,9 +52,11 @@ async def test_enter_goes_from_the_overview_to_the_break_and_to_its_line_and_bac
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 async def test_every_screen_opens_by_its_number(program: Path, size: tuple[int, int]) -> None:
     async with browsing(program, size) as pilot:
-        for number, one in enumerate(SCREENS, 1):
-            await press(pilot, str(number))
+        for one in SCREENS:
+            await press(pilot, one.key)
             assert one.name == _app(pilot).current.NAME
+            if one.name == "search":  # it asks what for
+                await press(pilot, "escape")
             assert _app(pilot).focused is not None
             assert len(screen(pilot).strip().splitlines()) > 3
 
@@ -111,7 +113,7 @@ async def test_filter_keeps_matching_rows_and_escape_brings_all_back(program: Pa
     async with browsing(program) as pilot:
         await press(pilot, "7", "f", *"relu", "enter")
         table = _app(pilot).focused
-        assert [row.cells[3] for row in table.rows] == ["cpp_fused_relu_1", "cpp_fused_relu_1"]  # type: ignore[union-attr]
+        assert [row.cells[-1] for row in table.rows] == ["cpp_fused_relu_1", "cpp_fused_relu_1"]  # type: ignore[union-attr]
         await press(pilot, "escape")
         assert len(table.rows) == 6  # type: ignore[union-attr]
 

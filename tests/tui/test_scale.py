@@ -10,8 +10,11 @@ from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.documents import split
+from tui.hunt import MOST
+from tui.views.search import SearchView
 from tui.widgets.code import CodePane
 from tui.widgets.lines import Lines
+from tui.widgets.table import Table
 from tui.widgets.tree import Tree
 
 KEYS = ("2", "j", "G", "3", "j", "tab", "G", "4", "5", "6", "G", "7", "j", "9", "tab", "G", "k")
@@ -110,3 +113,34 @@ async def test_10000_guards_on_one_frame(tmp_path: Path) -> None:
         assert "10,000 guards" in screen(pilot)
         await press(pilot, "g", "l", "j", "l", "j")
         assert "100 guards" in screen(pilot)
+
+
+@pytest.mark.slow
+async def test_10000_compiles_are_searched_and_their_30000_kernels_sorted(tmp_path: Path) -> None:
+    events = [*build.run_events(), *build.source_events()]
+    for number in range(10_000):
+        events += build.compile_events(f"{number}/0")
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        await press(pilot, "0", *"torch.relu", "enter")
+        view = app.current
+        assert isinstance(view, SearchView)
+        assert "all searched · of graph the first 500" in str(view.table.border_title)
+        assert len(view.table.rows) < 4 * MOST
+        before = app.session.rows_read
+        await press(pilot, "7", "G", "s", "f", *"cpp", "enter")
+        assert app.session.rows_read - before < 10
+        assert app.query_one("#kernels-list", Table).count == 10_000
+
+
+@pytest.mark.slow
+async def test_a_line_far_down_in_100000_is_searched_and_gone_to(tmp_path: Path) -> None:
+    body = "\n".join(f"    auto tmp{number} = 0;" for number in range(100_000))
+    module = build.MODULE.replace("    auto tmp0 = in_ptr0[0];", body)
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0", module=module)]
+    async with browsing(build.recording(tmp_path, events), (160, 40)) as pilot:
+        await press(pilot, "0", *"tmp98765 ", "enter", "enter")
+        pane = pilot.app.focused
+        assert isinstance(pane, CodePane)
+        assert pane.text_of(pane.cursor) == "    auto tmp98765 = 0;"

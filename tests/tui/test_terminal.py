@@ -29,9 +29,9 @@ class Terminal:
         self.master, self.slave, self.process = master, slave, process
         self.seen = b""
 
-    def read_until(self, text: str) -> str:
+    def read_until(self, text: str, wait: float = _WAIT) -> str:
         """Read what the browser draws until a text is there."""
-        limit = time.monotonic() + _WAIT
+        limit = time.monotonic() + wait
         while text.encode() not in self.seen:
             ready, _, _ = select.select([self.master], [], [], 1.0)
             if ready:
@@ -128,9 +128,11 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[Path, str]]:
     empty.touch()
     text = folder / "text.dynadiag"
     text.write_text("hello\n" * 100)
+    nothing = folder / "nothing"
+    nothing.mkdir()
     return {
         "missing": (folder / "no.dynadiag", "No such file"),
-        "folder": (folder, "irectory"),
+        "folder": (nothing, "no recording in this folder"),
         "cut": (cut, "damaged"),
         "newer": (newer, "newer dynadiag"),
         "empty": (empty, "not a recording"),

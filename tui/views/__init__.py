@@ -10,34 +10,58 @@ from importlib import import_module
 
 from tui.views.base import View
 
-__all__ = ["SCREENS", "Screen", "View"]
+__all__ = ["RANKS", "SCREENS", "Screen", "View", "screen_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
     """What is known of a screen before it is opened."""
 
+    key: str
     name: str
     title: str
     purpose: str
     kind: str  # the class, in the module of the screen's name
+    narrow: str = ""  # the title where there is little room
+
+    @property
+    def short(self) -> str:
+        return self.narrow or self.title
+
+    def made_by(self) -> type[View]:
+        """The class of the screen."""
+        found = getattr(import_module(f"tui.views.{self.name}"), self.kind)
+        assert issubclass(found, View)
+        return found
 
     def make(self) -> View:
         """The screen itself."""
-        view = getattr(import_module(f"tui.views.{self.name}"), self.kind)()
-        assert isinstance(view, View)
-        return view
+        return self.made_by()()
 
 
-# In the order of their keys, 1 to 9.
+# In the order of their keys.
 SCREENS = (
-    Screen("overview", "Overview", "what happened, and what to look at first", "OverviewView"),
-    Screen("compiles", "Compiles", "every compile, by the calls that led to it", "CompilesView"),
-    Screen("code", "Code", "source, graphs and kernels side by side, linked", "CodeView"),
-    Screen("breaks", "Breaks", "graph breaks, the worst first", "BreaksView"),
-    Screen("recompiles", "Recompiles", "frames compiled again, with the guard's old and new value", "RecompilesView"),
-    Screen("guards", "Guards", "the guards of a compile, with the lines that made them", "GuardsView"),
-    Screen("kernels", "Kernels", "generated and called kernels", "KernelsView"),
-    Screen("trials", "Trials", "the trials of a bisection or a minification", "TrialsView"),
-    Screen("events", "Events", "the raw log, event by event", "EventsView"),
+    Screen("1", "overview", "Overview", "what happened, and what to look at first", "OverviewView"),
+    Screen("2", "compiles", "Compiles", "every compile, by the calls that led to it", "CompilesView"),
+    Screen("3", "code", "Code", "source, graphs and kernels side by side, linked", "CodeView"),
+    Screen("4", "breaks", "Breaks", "graph breaks, the worst first", "BreaksView"),
+    Screen(
+        "5",
+        "recompiles",
+        "Recompiles",
+        "frames compiled again, with the guard's old and new value",
+        "RecompilesView",
+        "Recomp",
+    ),
+    Screen("6", "guards", "Guards", "the guards of a compile, with the lines that made them", "GuardsView"),
+    Screen("7", "kernels", "Kernels", "generated and called kernels", "KernelsView"),
+    Screen("8", "trials", "Trials", "the trials of a bisection or a minification", "TrialsView"),
+    Screen("9", "events", "Events", "the raw log, event by event", "EventsView"),
+    Screen("0", "search", "Search", "a text anywhere in the recording", "SearchView", "Find"),
 )
+RANKS = Screen("R", "ranks", "Ranks", "the recordings of a folder, and where they differ", "RanksView")
+
+
+def screen_of(name: str) -> Screen:
+    """The screen of this name."""
+    return next(one for one in (*SCREENS, RANKS) if one.name == name)

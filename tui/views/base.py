@@ -66,6 +66,13 @@ class View(Container):
         """Where the user is on it."""
         return Location(self.NAME)
 
+    async def arrived(self) -> None:
+        """The screen is shown, again or for the first time."""
+
+    async def ask(self) -> bool:
+        """Ask for a search of its own in place of that within the lines; whether it has one."""
+        return False
+
     def first_focus(self) -> Widget | None:
         """The widget that gets the keys when the screen is opened."""
         return None
@@ -74,6 +81,10 @@ class View(Container):
     def busy(self) -> bool:
         """Whether something is still to come."""
         return bool(self._out) or self._resting is not None
+
+    def awaits(self, group: str) -> bool:
+        """Whether a worker of this group is out."""
+        return group in self._out
 
     def fetch(self, group: str, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Do `work` in a thread, and `then` something with its result here, unless the group has a newer fetch."""

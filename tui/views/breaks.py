@@ -19,7 +19,7 @@ from tui.widgets.table import Column, Row
 __all__ = ["BreaksView"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Only(Explanation):
     """An explanation of which one break is shown."""
 
@@ -39,7 +39,7 @@ class BreaksView(ListingView):
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("id"),
         Column("what", widest=44),
-        Column("where", widest=40),
+        Column("where", widest=40, path=True),
         Column("in", widest=30),
         Column("graphs", number=True),
         Column("met", number=True),
@@ -52,7 +52,9 @@ class BreaksView(ListingView):
 
     def detail(self, key: int | str) -> Sequence[Line]:
         explanation = self.session.explanation()
-        impact = next(item for item in explanation.impacts if item.root.index == key)
+        impact = next((item for item in explanation.impacts if item.root.index == key), None)
+        if impact is None:
+            return []
         values = {field.name: getattr(explanation, field.name) for field in fields(Explanation)}
         width = self.details.scrollable_content_region.width
         return lines_of(breaks_section(_Only(**values, chosen=impact), RoleStyle(width), True))

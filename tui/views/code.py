@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widget import Widget
 
 from tui.documents import Document
 from tui.linking import PANES, Board, board_of, diff_of, fill, take_stages
@@ -19,6 +17,7 @@ from tui.nodeview import node_lines
 from tui.panewords import EMPTY, said_of, where_of
 from tui.roles import one_line
 from tui.stages import Made
+from tui.views.paned import PanedView
 from tui.views.stages import MakesStages
 from tui.widgets.code import CodePane
 from tui.widgets.lines import Lines
@@ -26,19 +25,16 @@ from tui.widgets.styled import StyledLines
 
 __all__ = ["CodeView"]
 
-_PANE = 38  # columns below which a pane is of no use beside others
 
-
-class CodeView(MakesStages):
+class CodeView(PanedView, MakesStages):
     """Up to four panes; as many as there is room for."""
 
     NAME: ClassVar[str] = "code"
     TITLE: ClassVar[str] = "Code"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right_square_bracket", "document(1)", "next stage", key_display="]", id="code.next"),
+        Binding("right_square_bracket", "document(1)", "stage", key_display="]", id="code.next"),
         Binding("left_square_bracket", "document(-1)", "stage before", show=False, key_display="[", id="code.previous"),
         Binding("d", "diff", "diff", id="code.diff"),
-        Binding("z", "zoom", "zoom", id="code.zoom"),
         Binding("J", "compile(1)", "the next compile", show=False, id="code.next-compile"),
         Binding("K", "compile(-1)", "the compile before", show=False, id="code.previous-compile"),
     ]
@@ -47,28 +43,12 @@ class CodeView(MakesStages):
         super().__init__()
         self._board: Board | None = None
         self._place: Location | None = None  # to be gone to once the board is there
-        self._zoomed = False
-        self._at = "source"  # the pane that was last in
 
     def compose(self) -> ComposeResult:
         with Horizontal():
             for name in PANES:
                 yield CodePane(id=f"pane-{name}")
         yield StyledLines(id="code-node", classes="detail")
-
-    def pane(self, name: str) -> CodePane:
-        return self.query_one(f"#pane-{name}", CodePane)
-
-    @property
-    def facts(self) -> StyledLines:
-        return self.query_one("#code-node", StyledLines)
-
-    def panes(self) -> dict[str, CodePane]:
-        """Every pane by its name."""
-        return {name: self.pane(name) for name in PANES}
-
-    def first_focus(self) -> Widget:
-        return self.pane(self._at)
 
     # Reading
 
@@ -82,10 +62,11 @@ class CodeView(MakesStages):
     def _read(self, place: Location) -> Board | None:
         compile_id = place.compile_id or (self._board.compile_id if self._board else None)
         if compile_id is None:
-            compiles = self.session.explanation().compiles
-            if not compiles:
+            explanation = self.session.explanation()
+            ids = [item.compile_id for item in (explanation.graphs[:1] or explanation.compiles[:1])]
+            if not ids:
                 return None
-            compile_id = compiles[0].compile_id
+            compile_id = ids[0]  # one with something to see
         return board_of(self.session, compile_id, place.document)
 
     def open(self, place: Location) -> None:
@@ -138,15 +119,16 @@ class CodeView(MakesStages):
         name = (board.find(place.document) if place.document else None) or self._at
         pane = self.pane(name)
         line = place.line
-        if line is None and pane.cursor == 0 and pane.links.places:
-            line = min(pane.links.places) + 1
+        if line is None and pane.cursor == 0:
+            own = board.line if name == "source" and not board.index[name] else None
+            line = min(pane.links.places) + 1 if pane.links.places else own
         if line is not None:
             pane.go(line - 1)
         self._at = name
-        self._arrange()
+        self.lay_out()
         if self.browser.current is self:
             pane.focus()
-        self._light()
+        self.light()
 
     # Where
 
@@ -161,47 +143,10 @@ class CodeView(MakesStages):
 
     # Panes
 
-    def on_resize(self, _: events.Resize) -> None:
-        self._arrange()
-
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        if isinstance(event.widget, CodePane) and event.widget.id:
-            self._at = event.widget.id.removeprefix("pane-")
-            self._arrange()
-            self._light()
-
     @property
-    def _order(self) -> tuple[str, ...]:
+    def order(self) -> tuple[str, ...]:
         """The panes from left to right; the last one only once there is something in it."""
         return PANES if self._board and self._board.refs["stage"] else PANES[:-1]
-
-    def _arrange(self) -> None:
-        """Show as many panes as there is room for, the one that is in among them."""
-        order = self._order
-        room = 1 if self._zoomed else max(1, min(len(order), self.size.width // _PANE))
-        here = order.index(self._at) if self._at in order else 0
-        first = max(0, here - room + 1)
-        for name in PANES:
-            self.pane(name).set_class(name not in order[first : first + room], "hidden")
-
-    def action_zoom(self) -> None:
-        self._zoomed = not self._zoomed
-        self._arrange()
-
-    def step(self, way: int) -> bool:
-        """Move to the next pane; tab, where panes that there is no room for count too, and last the node's facts."""
-        order = self._order
-        here = order.index(self._at) + way
-        if self.facts.has_focus:
-            self._at = order[0 if way > 0 else -1]
-        elif self.facts.display and not 0 <= here < len(order):
-            self.facts.focus()
-            return True
-        else:
-            self._at = order[here % len(order)]
-        self._arrange()
-        self.pane(self._at).focus()
-        return True
 
     def action_document(self, by: int) -> None:
         board = self._board
@@ -215,7 +160,7 @@ class CodeView(MakesStages):
     def _changed(self, name: str) -> None:
         self._fill(name)
         self._fill("source")
-        self._light()
+        self.light()
 
     def action_diff(self) -> None:
         board, at = self._board, self._at
@@ -234,7 +179,7 @@ class CodeView(MakesStages):
             self.notify(found.note)
         else:
             self.pane(name).show(found)
-            self._light()
+            self.light()
 
     def kernel_line(self) -> tuple[str, str, int] | None:
         board = self._board
@@ -251,9 +196,9 @@ class CodeView(MakesStages):
         self._fill("stage")
         self._fill("kernel")
         self._at = "stage"
-        self._arrange()
+        self.lay_out()
         self._at = "kernel"
-        self._light()
+        self.light()
         for note in made.stages.notes:
             self.notify(one_line(note), markup=False)
 
@@ -267,9 +212,9 @@ class CodeView(MakesStages):
 
     def moved(self, lines: Lines) -> None:
         if lines.has_focus and lines is not self.facts:
-            self.rest(self._light)
+            self.rest(self.light)
 
-    def _light(self) -> None:
+    def light(self) -> None:
         here = self.pane(self._at)
         places = here.links.of(here.cursor)
         for name in PANES:
@@ -300,7 +245,7 @@ class CodeView(MakesStages):
             if target is not None:
                 self.browser.goto(target)
             return
-        order = self._order
+        order = self.order
         here = order.index(self._at)
         places = self.pane(self._at).links.of(lines.cursor)
         for step in range(1, len(order)):

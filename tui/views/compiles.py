@@ -85,9 +85,9 @@ class CompilesView(View):
                 self._go_to(place.compile_id)
 
     def _go_to(self, compile_id: str) -> None:
-        self._wanted = None
         found = [item.index for item in self._compiles if item.compile_id == compile_id]
         if found:
+            self._wanted = None
             self.tree_.go_to_key(f"compile/{found[-1]}")
 
     @property

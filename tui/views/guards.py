@@ -36,12 +36,12 @@ class GuardsView(ListingView):
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("kind", widest=32),
         Column("value", widest=60),
-        Column("where", widest=32),
+        Column("where", widest=32, path=True),
         Column("condition", widest=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "form", "tree or list", id="guards.form"),
-        Binding("right_square_bracket", "compile(1)", "next compile", key_display="]", id="guards.next"),
+        Binding("v", "form", "tree, list", id="guards.form"),
+        Binding("right_square_bracket", "compile(1)", "compile", key_display="]", id="guards.next"),
         Binding("left_square_bracket", "compile(-1)", "compile before", show=False, id="guards.previous"),
     ]
 

@@ -23,6 +23,7 @@ class ListingView(View):
 
     COLUMNS: ClassVar[Sequence[Column]] = ()
     NOTHING: ClassVar[str] = "nothing of the kind was recorded"
+    DETAIL: ClassVar[str] = "detail"
     LAZY: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class ListingView(View):
 
     def on_mount(self) -> None:
         self.table.border_title = self.TITLE
-        self.details.border_title = "detail"
+        self.details.border_title = self.DETAIL
 
     @property
     def table(self) -> Table:
@@ -47,6 +48,11 @@ class ListingView(View):
 
     def first_focus(self) -> Widget:
         return self.table
+
+    @property
+    def reading(self) -> bool:
+        """Whether other rows are on their way: those that are shown may be of another recording."""
+        return self.awaits("rows")
 
     def load(self) -> None:
         self.fetch("rows", self.rows, self._show)
@@ -89,13 +95,13 @@ class ListingView(View):
 
     def _read(self) -> None:
         key = self.table.key
-        if key is not None:
+        if key is not None and not self.reading:
             self.fetch("detail", lambda: self.detail(key), self.details.show)
 
     def chosen(self, lines: Lines) -> None:
         if lines is self.table:
             key = self.table.key
-            target = self.enter(key) if key is not None else None
+            target = self.enter(key) if key is not None and not self.reading else None
         else:
             target = self.details.lines[lines.cursor].target
         if target is not None:

@@ -28,7 +28,7 @@ class RecompilesView(ListingView):
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("compile"),
         Column("function", widest=30),
-        Column("where", widest=36),
+        Column("where", widest=36, path=True),
         Column("guards", number=True),
         Column("what changed", widest=120),
     )
@@ -40,7 +40,10 @@ class RecompilesView(ListingView):
     def detail(self, key: int | str) -> Sequence[Line]:
         explanation = self.session.explanation()
         pairs = zip(explanation.recompiles, explanation.advice, strict=True)
-        item, advice = next(pair for pair in pairs if pair[0].index == key)
+        found = next((pair for pair in pairs if pair[0].index == key), None)
+        if found is None:
+            return []
+        item, advice = found
         only = replace(explanation, recompiles=(item,), advice=(advice,))
         style = RoleStyle(self.details.scrollable_content_region.width)
         given_up, others = recompiles_sections(only, style, True)

@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.timer import Timer
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.records import Trial
 from tui.confirm import Confirm
+from tui.lexing import Highlighter
 from tui.roles import Line, line, one_line
 from tui.searching import Progress, Search, plan_for
 from tui.searchlines import search_lines
@@ -24,6 +26,7 @@ from tui.widgets.table import Column, Row
 
 __all__ = ["TrialsView"]
 
+_OFTEN = 0.05  # seconds between two drawings of a search that runs
 _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
 
 
@@ -50,6 +53,8 @@ class TrialsView(ListingView):
         super().__init__()
         self.search: Search | None = None
         self._found: Session | None = None  # the recording of the search that was started here
+        self._told = False  # whether its end was told
+        self._due: Timer | None = None  # until what has changed is shown
         self._trials: Sequence[Trial] = ()
 
     def compose(self) -> ComposeResult:
@@ -66,8 +71,12 @@ class TrialsView(ListingView):
     def on_unmount(self) -> None:
         if self.search is not None:
             self.search.stop()
-        if self._found is not None:
-            self._found.close()
+        self._close_found()
+
+    def _close_found(self) -> None:
+        found, self._found = self._found, None
+        if found is not None:
+            found.close()
 
     # Starting and stopping
 
@@ -87,11 +96,12 @@ class TrialsView(ListingView):
             line("This runs the program that the recording names, many times."),
             line("What it does outside (uploads, files it writes) happens each time."),
         ]
-        search = Search(plan, lambda: self.rest(self._changed))
+        search = Search(plan, self._soon)
         self.app.push_screen(Confirm(lines), lambda yes: self._start(search) if yes else None)
 
     def _start(self, search: Search) -> None:
-        self.search = search
+        self.search, self._told = search, False
+        self._close_found()
         self.run_worker(search.run(), group="search", exclusive=True, exit_on_error=False)
         self._changed()
 
@@ -101,11 +111,35 @@ class TrialsView(ListingView):
         else:
             self.search.stop()
 
+    def _soon(self) -> None:
+        """Trials may end faster than anybody reads: not each is drawn."""
+        if self._due is None:
+            self._due = self.set_timer(_OFTEN, self._changed)
+
+    @property
+    def busy(self) -> bool:
+        return super().busy or self._due is not None
+
     def _changed(self) -> None:
+        self._due = None
         search = self.search
+        if search is not None and search.over and not self._told:
+            self._told = True
+            self._tell(search)
         if search is not None and search.recording is not None and self._found is None:
             self.fetch("found", lambda: self._opened(search.recording), self._take)
         self.load()
+
+    def _tell(self, search: Search) -> None:
+        """The search has ended: the cursor goes to what it found, one enter away from it."""
+        lines = search_lines(search, len(search.trials))
+        self.head.show(lines)
+        found = next((number for number, item in enumerate(lines) if item.target), None)
+        if self.browser.current is not self:
+            self.notify(f"the search has ended: {lines[2].text.strip()}" if len(lines) > 2 else "", markup=False)
+        elif found is not None:
+            self.head.focus()
+            self.head.go(found)
 
     def _opened(self, path: Path | None) -> Session | None:
         return Session.open(path) if path is not None else None
@@ -145,6 +179,15 @@ class TrialsView(ListingView):
             *_pretty(trial.outcome),
         ]
 
+    def moved(self, lines: Lines) -> None:
+        if lines is self.head and lines.has_focus:
+            target = self.head.lines[lines.cursor].target if lines.count else None
+            if target is not None and target.view == "file" and target.document is not None:
+                path = Path(target.document)
+                self.fetch("detail", lambda: _text_of(path), self.details.show)
+            return
+        super().moved(lines)
+
     def chosen(self, lines: Lines) -> None:
         if lines is not self.head:
             super().chosen(lines)
@@ -154,6 +197,16 @@ class TrialsView(ListingView):
             self.browser.edit_file(Path(target.document))
         elif target is not None:
             self.browser.goto(target)
+
+
+def _text_of(path: Path) -> list[Line]:
+    """The repro, as it was written. Raises `DynadiagError` where it is gone."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        raise DynadiagError(f"{path}: {error.strerror}") from error
+    coloured = Highlighter(lines, ((0, "python"),))
+    return [line(*coloured.line(number)) for number in range(len(lines))]
 
 
 def _running_row(item: Progress) -> Row:

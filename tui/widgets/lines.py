@@ -50,7 +50,7 @@ class Lines(ScrollView, can_focus=True):
         Binding("G,end", "last", "last line", show=False, id="lines.last"),
         Binding("h,left", "side(-1)", "scroll left", show=False, id="lines.left"),
         Binding("l,right", "side(1)", "scroll right", show=False, id="lines.right"),
-        Binding("enter", "choose", "go into it", show=True, id="lines.choose"),
+        Binding("enter", "choose", "go", show=True, id="lines.choose"),
         Binding("slash", "app.search", "search", key_display="/", show=True, id="lines.search"),
         Binding("n", "find(1)", "next match", show=False, id="lines.next"),
         Binding("N", "find(-1)", "match before", show=False, id="lines.previous"),

@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from tui.palette import role_style
+from tui.roles import tail
 from tui.widgets.lines import Filtered, Lines
 
 __all__ = ["Column", "Row", "Table"]
@@ -21,15 +22,18 @@ _GAP = 2
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 _LOOKED_AT = 200  # rows that a column's width is taken from
 _WIDEST = 60
+_LEAST = 14  # columns of the screen that a column keeps when there is not room for all
+_LAST = 24  # the same for the last one, which is not cut
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. Numbers stand at the right."""
+    """A column. Numbers stand at the right. The last column takes what room is left."""
 
     title: str
     number: bool = False
     widest: int = _WIDEST
+    path: bool = False  # where there is no room for all of it, its end is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,8 @@ class Table(Filtered):
         self._columns, self._lazy = columns, lazy
         self._all: Sequence[Row] = ()
         self._rows: Sequence[Row] = ()
-        self._widths = [cell_len(column.title) for column in columns]
+        self._natural = [cell_len(column.title) for column in columns]
+        self._widths = self._natural
         self._sort: int | None = None
         self._down = False
 
@@ -99,6 +104,12 @@ class Table(Filtered):
         self._down = self._columns[self._sort].number
         self._arrange(self.key)
 
+    def sort_by(self, column: int, *, down: bool) -> None:
+        """Sort by a column, unless the user has chosen one."""
+        if self._sort is None:
+            self._sort, self._down = column, down
+            self._arrange(self.key)
+
     def action_reverse(self) -> None:
         self._down = not self._down
         self._arrange(self.key)
@@ -120,7 +131,7 @@ class Table(Filtered):
             rows = [row for row in rows if any(small in cell.lower() for cell in row.cells)]
         if self._sort is not None and not self._lazy:
             place, number = self._sort, self._columns[self._sort].number
-            rows = sorted(rows, key=lambda row: _order(row.cells[place], number), reverse=self._down)
+            rows = _sorted(rows, place, number=number, down=self._down)
         self._rows = rows
         self.resize_content(sum(self._widths) + _GAP * len(self._widths))
         if key is not None and not self._lazy:
@@ -132,12 +143,32 @@ class Table(Filtered):
         """Widths from the first rows; where rows are read as they are shown, from the last one and what is allowed."""
         places = [len(rows) - 1] if self._lazy and rows else range(min(len(rows), _LOOKED_AT))
         seen = [rows[index] for index in places]
-        self._widths = [
+        self._natural = [
             column.widest
             if self._lazy and not column.number
             else min(column.widest, max([cell_len(column.title) + 1, *(cell_len(row.cells[place]) for row in seen)]))
             for place, column in enumerate(self._columns)
         ]
+        self._fit()
+
+    def _fit(self) -> None:
+        """Take room from the widest columns until the last one is seen."""
+        widths = list(self._natural)
+        room = self.scrollable_content_region.width - _GAP * (len(widths) - 1)
+        over = sum(widths[:-1]) + min(widths[-1], _LAST) - room
+        while over > 0 and (place := self._widest(widths)) is not None:
+            widths[place] -= 1
+            over -= 1
+        self._widths = widths
+
+    def _widest(self, widths: Sequence[int]) -> int | None:
+        """The column that can best spare room."""
+        places = [i for i, column in enumerate(self._columns[:-1]) if not column.number and widths[i] > _LEAST]
+        return max(places, key=lambda place: widths[place], default=None)
+
+    def on_resize(self) -> None:
+        self._fit()
+        self.refresh()
 
     @property
     def count(self) -> int:
@@ -166,15 +197,16 @@ class Table(Filtered):
             elif place == last:
                 parts.append(cell)
             elif cell_len(cell) > width:
-                parts.append(set_cell_size(cell, width - 1) + "…")
+                parts.append(tail(cell, width) if column.path else set_cell_size(cell, width - 1) + "…")
             else:
                 parts.append(set_cell_size(cell, width))
         return (" " * _GAP).join(parts)
 
 
-def _order(cell: str, number: bool) -> tuple[int, float, str]:
-    """A number by its value, anything else by its letters; what is not there comes last."""
-    found = _NUMBER.match(cell.strip()) if number else None
-    if found:
-        return (0, float(found[0].replace(",", "")), cell)
-    return (1, 0.0, cell.lower())
+def _sorted(rows: Sequence[Row], place: int, *, number: bool, down: bool) -> list[Row]:
+    """Numbers by their value, anything else by its letters; what is not there comes last, either way round."""
+    if not number:
+        return sorted(rows, key=lambda row: row.cells[place].lower(), reverse=down)
+    known = [(found, row) for row in rows if (found := _NUMBER.match(row.cells[place].strip()))]
+    ranked = sorted(known, key=lambda pair: float(pair[0][0].replace(",", "")), reverse=down)
+    return [*(row for _, row in ranked), *(row for row in rows if not _NUMBER.match(row.cells[place].strip()))]

@@ -1,0 +1,148 @@
+"""The recordings of a folder: one view over the ranks, where they differ, going from one to the other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui import build
+from tests.tui.conftest import press, screen, settle
+from tests.tui.test_terminal import terminal
+from tui.app import Browser
+from tui.folders import open_folder
+from tui.ranks import differences, read_rank
+
+
+def _rank(folder: Path, rank: int, *, again: bool = False, seconds: float = 1.0, code: int = 0) -> Path:
+    events = build.run_events("train.py")
+    events[0][0]["dynadiag_run"]["rank"] = rank
+    events += [*build.source_events(), *build.break_events("0/0"), *build.compile_events("0/0", seconds=seconds)]
+    if again:
+        events += [*build.recompile_events("0/1", "4", "5"), *build.compile_events("0/1", seconds=seconds)]
+    return build.recording(folder, [*events, *build.end_events(code)], f"train-rank{rank}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Four ranks, of which the third compiles again and takes longer, and the last fails."""
+    for rank in range(4):
+        _rank(tmp_path, rank, again=rank == 2, seconds=9.0 if rank == 2 else 1.0, code=int(rank == 3))
+    return tmp_path
+
+
+@asynccontextmanager
+async def _browsing(folder: Path) -> AsyncIterator[Pilot[int]]:
+    opened = open_folder(folder)
+    with opened.session as session:
+        app = Browser(session, opened.paths, opened.rank)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await settle(pilot)
+            yield pilot
+
+
+def _texts(folder: Path) -> list[str]:
+    ranks = [read_rank(index, path) for index, path in enumerate(sorted(folder.glob("*.dynadiag")))]
+    return [line.text for line in differences(ranks)]
+
+
+def test_where_they_differ_is_said_by_rank(folder: Path) -> None:
+    text = "\n".join(_texts(folder))
+    assert "exit code 1  rank 3" in text
+    assert "exit code 0  ranks 0-2" in text
+    assert "rank 2  18.0 s" in text
+    assert "L['x'].size()[0]: 4 → 5  prog.py:5  1 time on rank 2, not on ranks 0-1, 3" in text
+    assert "Breaks that differ" not in text
+    assert "f ok  prog.py:5  1 time on rank 2, not on ranks 0-1, 3" in text
+
+
+def test_ranks_that_do_the_same_are_said_to(tmp_path: Path) -> None:
+    _rank(tmp_path, 0)
+    _rank(tmp_path, 1)
+    assert _texts(tmp_path) == [
+        "The same compiles, breaks and recompiles on every rank, and none compiled much longer than the others."
+    ]
+
+
+async def test_enter_goes_to_a_rank_and_back_returns(folder: Path) -> None:
+    async with _browsing(folder) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        assert "rank 3" in screen(pilot)
+        await press(pilot, "j", "j", "enter")
+        assert app.session.run.rank == 2
+        assert app.current.NAME == "overview"
+        assert "4 → 5" in screen(pilot)
+        await press(pilot, "backspace")
+        assert app.current.NAME == "ranks"
+        assert app.session.run.rank == 0
+
+
+async def test_a_difference_leads_to_the_thing_in_its_rank(folder: Path) -> None:
+    async with _browsing(folder) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        details = app.current.details  # type: ignore[attr-defined]
+        details.focus()
+        details.go(next(i for i, one in enumerate(details.lines) if one.target and one.target.view == "recompiles"))
+        await press(pilot, "enter")
+        assert app.session.run.rank == 2
+        assert app.current.NAME == "recompiles"
+        assert "0/1" in screen(pilot)
+
+
+async def test_the_next_rank_is_shown_on_the_same_screen(folder: Path) -> None:
+    async with _browsing(folder) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        for key in "123456790":
+            await press(pilot, key, "escape", "greater_than_sign")
+        assert app.session.run.rank == 1
+        await press(pilot, "5", "greater_than_sign")
+        assert app.session.run.rank == 2
+        assert "4 → 5" in screen(pilot)
+        await press(pilot, "less_than_sign")
+        assert app.session.run.rank == 1
+        assert "nothing was compiled again" in screen(pilot)
+
+
+async def test_a_rank_that_cannot_be_read_is_a_row_with_the_reason(folder: Path) -> None:
+    broken = sorted(folder.glob("*.dynadiag"))[0]
+    broken.write_bytes(broken.read_bytes()[:5000])
+    async with _browsing(folder) as pilot:
+        assert isinstance(pilot.app, Browser)
+        assert pilot.app.rank == 1
+        assert "damaged" in screen(pilot)
+        await press(pilot, "g", "enter")
+        assert pilot.app.current.NAME == "ranks"
+
+
+async def test_one_recording_has_no_ranks(program: Path) -> None:
+    opened = open_folder(program.parent)
+    with opened.session:
+        assert not opened.paths
+
+
+def test_a_folder_in_a_real_terminal(folder: Path) -> None:
+    with terminal(str(folder)) as shown:
+        shown.read_until("where they differ")
+        shown.read_until("ranks 0-1, 3")
+        shown.type("q")
+        assert shown.ended() == 0
+
+
+async def test_hostile_names_are_shown_as_text(tmp_path: Path) -> None:
+    for rank in range(2):
+        events = build.program()
+        events[0][0]["dynadiag_run"].update(rank=rank)
+        for data, _ in events:
+            if "dynadiag_recompile" in data:
+                data["dynadiag_recompile"]["failures"][0]["now"] = f"[red]\x1b[31m\u202e{rank}"
+        build.recording(tmp_path, events, f"r{rank}")
+    async with _browsing(tmp_path) as pilot:
+        text = screen(pilot)
+        assert "[red]" in text
+        assert not {"\x1b", "\u202e"} & set(text)

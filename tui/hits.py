@@ -1,0 +1,116 @@
+"""What a search over the whole recording finds: a line, what it is, and where to go for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dynadiag.recording.digest.graphs import stage_of
+from dynadiag.recording.records import Break, Compile, Guard, Kernel, Recompile, Trial
+from dynadiag.render.paths import place
+from tui.location import Location
+from tui.logscan import Seen
+from tui.roles import one_line
+from tui.search import Finder
+from tui.session import Session
+
+__all__ = ["RECORDS", "Hit", "log_hit", "record_hit"]
+
+# What is searched as records, in this order; the log comes after them.
+RECORDS: dict[str, type[Any]] = {
+    "compile": Compile,
+    "break": Break,
+    "recompile": Recompile,
+    "kernel": Kernel,
+    "trial": Trial,
+    "guard": Guard,
+}
+_BEFORE, _SHOWN = 20, 240  # characters of a long text that are shown before what was found, and in all
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing that was found. The texts are cleaned."""
+
+    kind: str  # of `RECORDS`, or "source", "graph", "code", "event"
+    compile_id: str
+    where: str
+    text: str
+    target: Location
+
+
+def record_hit(kind: str, record: Any, finder: Finder, cwd: str | None) -> Hit | None:
+    """The hit that a record is, where one of its texts holds what is looked for."""
+    found = next((text for text in _texts(record) if finder.matches(text)), None)
+    if found is None:
+        return None
+    number = getattr(record, "compile_id", "-")
+    return Hit(kind, one_line(number), _where(record, cwd), _around(found, finder), _target(kind, record))
+
+
+def log_hit(seen: Seen, session: Session) -> Hit:
+    """The hit that a line of the log is."""
+    event = seen.located.event
+    name = event.name if event.kind == "artifact" and event.name else event.kind
+    stage = stage_of(name)
+    kind, where, document = "event", name, f"event:{event.index}"
+    if seen.line and event.kind == "dynadiag_source":
+        file = _file(session, event.index)
+        kind, where, document = "source", place(file, seen.line, None, session.run.cwd), f"source:{file}"
+    elif seen.line and stage is not None:
+        kind, where = "graph", f"{stage}:{seen.line}"
+    elif seen.line and event.kind == "inductor_output_code":
+        kind, where = "code", f"generated code:{seen.line}"
+    elif seen.line:
+        where = f"{name}:{seen.line}"
+    if seen.line:
+        target = Location("code", None if kind == "source" else event.compile_id, document=document, line=seen.line)
+    else:
+        target = Location("events", item=event.index)
+    return Hit(kind, one_line(event.compile_id), one_line(where), one_line(seen.text), target)
+
+
+def _file(session: Session, event: int) -> str:
+    data = session.recording.metadata(event).get("dynadiag_source")
+    file = data.get("file") if isinstance(data, dict) else None
+    return file if isinstance(file, str) else "?"
+
+
+def _texts(record: Any) -> Iterator[str]:
+    """Every text of a record, the short and telling ones first."""
+    for name in ("compile_id", "name", "gb_id", "gb_type", "function", "kind", "source", "file", "error", "language"):
+        if isinstance(value := getattr(record, name, None), str):
+            yield value
+    for name in ("reason", "explanation", "expression", "outcome", "candidate"):
+        if isinstance(value := getattr(record, name, None), str):
+            yield from value.split("\n")
+    yield from getattr(record, "hints", ())
+    if isinstance(record, Break) and record.span.file:
+        yield record.span.file
+    if isinstance(record, Recompile):
+        yield from (text for one in record.reasons for text in (one.guard, one.was, one.now) if text)
+
+
+def _where(record: Any, cwd: str | None) -> str:
+    span = getattr(record, "span", record)
+    file = getattr(span, "file", None)
+    if file:
+        return place(file, span.line, None, cwd)
+    return one_line(getattr(record, "language", ""))
+
+
+def _around(text: str, finder: Finder) -> str:
+    """The piece of a text that holds what was found."""
+    first = max(0, finder.spans(text)[0][0] - _BEFORE)
+    piece = one_line(text[first : first + _SHOWN])
+    return f"…{piece}" if first else piece
+
+
+def _target(kind: str, record: Any) -> Location:
+    if isinstance(record, Compile):
+        return Location("compiles", compile_id=record.compile_id)
+    if isinstance(record, Guard):
+        return Location("guards", compile_id=record.compile_id, item=record.index)
+    cause = getattr(record, "cause", None)
+    return Location(f"{kind}s", item=record.index if cause is None else cause)

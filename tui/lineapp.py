@@ -1,0 +1,82 @@
+"""What the app does with the lines that have the focus: search, filter, write to a file, open in an editor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual.app import App
+
+from tui.roles import one_line
+from tui.widgets.lines import Filtered, Lines
+from tui.widgets.prompt import Prompt
+
+__all__ = ["LineApp"]
+
+
+class LineApp(App[int]):
+    """The actions that any list or text of a screen answers to."""
+
+    @property
+    def focused_lines(self) -> Lines | None:
+        """The list or text that has the focus."""
+        return self.focused if isinstance(self.focused, Lines) else None
+
+    async def action_search(self) -> None:
+        if (lines := self.focused_lines) is not None:
+            await self.query_one(Prompt).ask("/", lines.finder.pattern, lambda text: self._search(lines, text))
+
+    def _search(self, lines: Lines, text: str) -> None:
+        lines.focus()
+        if not lines.search(text):
+            self.notify(f"not found here: {text} (0 searches everywhere)", severity="warning", markup=False)
+
+    async def action_filter(self) -> None:
+        lines = self.focused_lines
+        if isinstance(lines, Filtered):
+            await self.query_one(Prompt).ask("filter: ", lines.filter, lambda text: self._filter(lines, text))
+
+    def _filter(self, lines: Filtered, text: str) -> None:
+        lines.focus()
+        lines.set_filter(text)
+        lines.border_subtitle = f"{lines.count:,} with {one_line(text)}" if text else f"{lines.count:,}"
+
+    async def action_write(self) -> None:
+        if (lines := self.focused_lines) is not None:
+            await self.query_one(Prompt).ask("write to: ", "", lambda text: self._write(lines, text))
+
+    def _write(self, lines: Lines, name: str) -> None:
+        lines.focus()
+        if not name:
+            return
+        path = Path(name).expanduser()
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(lines.whole())
+        except FileExistsError:
+            self.notify(f"{path} exists: give another name", severity="error", markup=False)
+        except OSError as error:
+            self.notify(f"cannot write {path}: {error.strerror}", severity="error", markup=False)
+        else:
+            self.notify(f"{lines.count:,} lines written to {path}", markup=False)
+
+    def action_edit(self) -> None:
+        if (lines := self.focused_lines) is not None and (document := lines.document) is not None:
+            from tui.editor import edit
+
+            self._say_editor(edit(self, document, lines.cursor + 1))
+
+    def edit_file(self, path: Path) -> None:
+        """Open a file of the user's own."""
+        from tui.editor import edit_path
+
+        self._say_editor(edit_path(self, path, 1))
+
+    def _say_editor(self, problem: str | None) -> None:
+        if problem:
+            self.notify(problem, severity="error", markup=False)
+
+    def action_escape(self) -> None:
+        if (lines := self.focused_lines) is not None:
+            lines.search("")
+            if isinstance(lines, Filtered) and lines.filter:
+                self._filter(lines, "")

@@ -1,0 +1,178 @@
+"""Several recordings of one run, a rank each: what each did, and where they differ. Runs in a worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from dynadiag.errors import DynadiagError
+from dynadiag.explain import Explanation
+from dynadiag.recording.records import Run
+from dynadiag.render.paths import place
+from dynadiag.render.words import count, duration
+from tui.location import Location
+from tui.overview import change_of
+from tui.roles import Fragment, Line, line, one_line
+from tui.session import Session
+
+__all__ = ["Rank", "differences", "read_rank"]
+
+_SHOWN = 200  # differences of each kind that are listed
+_SLOWER = 1.5  # times the median that a rank compiles before that is told
+_LEAST = 0.5  # seconds more than the median, likewise
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """Something that a rank may have met, whichever its compile was: what is compared between the ranks."""
+
+    kind: str  # "compile", "break" or "recompile"
+    what: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One recording of the folder. ``problem`` says why it could not be read; then there is nothing else."""
+
+    index: int
+    name: str
+    run: Run | None = None
+    graphs: int = 0
+    kernels: int = 0
+    seconds: float | None = None
+    things: Counter[Thing] | None = None
+    targets: dict[Thing, Location] | None = None  # where the first of each is seen, in this rank
+    problem: str | None = None
+
+    def number(self, kind: str) -> int:
+        """How many of a kind it has."""
+        return sum(number for thing, number in (self.things or {}).items() if thing.kind == kind)
+
+
+def read_rank(index: int, path: Path, session: Session | None = None) -> Rank:
+    """Read one recording; `session` where it is open already."""
+    try:
+        if session is not None:
+            return _rank(index, session)
+        with Session.open(path) as opened:
+            return _rank(index, opened)
+    except DynadiagError as error:
+        return Rank(index, one_line(path.stem), problem=one_line(str(error).removeprefix(f"{path}: ")))
+
+
+def _rank(index: int, session: Session) -> Rank:
+    explanation = session.explanation()
+    run = session.run
+    things: Counter[Thing] = Counter()
+    targets: dict[Thing, Location] = {}
+    for thing, target in _things(explanation, index):
+        things[thing] += 1
+        targets.setdefault(thing, target)
+    name = f"rank {run.rank}" if run.rank is not None else one_line(session.path.stem)
+    seconds = explanation.timing.total if explanation.timing else None
+    return Rank(index, name, run, explanation.graph_count, len(explanation.kernels), seconds, things, targets)
+
+
+def _things(explanation: Explanation, rank: int) -> Iterator[tuple[Thing, Location]]:
+    cwd = explanation.run.cwd
+    for item in explanation.compiles:
+        what = one_line(f"{item.function} {item.outcome}")
+        target = Location("compiles", compile_id=item.compile_id, rank=rank)
+        yield Thing("compile", what, place(item.file, item.line, None, cwd)), target
+    for impact in explanation.impacts:
+        root = impact.root
+        what = one_line(f"{root.gb_id or 'break'} {root.gb_type or 'of unknown type'}")
+        at = place(root.span.file, root.span.line, None, cwd)
+        yield Thing("break", what, at), Location("breaks", item=root.index, rank=rank)
+    for again in explanation.recompiles:
+        what = one_line(f"{again.function}: {''.join(text for text, _ in change_of(again))}")
+        at = place(again.file, again.line, None, cwd)
+        yield Thing("recompile", what, at), Location("recompiles", item=again.index, rank=rank)
+
+
+def differences(ranks: Sequence[Rank]) -> list[Line]:
+    """Where the ranks differ: each thing that not all of them met equally often, and who was slow."""
+    read = [rank for rank in ranks if rank.things is not None]
+    if len(read) < 2:
+        return [line(("one recording could be read: there is nothing to compare", "dim"))]
+    made = [*_endings(read), *_slow(read)]
+    for kind in ("break", "recompile", "compile"):
+        made += _unequal(kind, read)
+    if not made:
+        same = "The same compiles, breaks and recompiles on every rank, and none compiled much longer than the others."
+        return [line((same, "good"))]
+    return made[:-1] if not made[-1].fragments else made
+
+
+def _endings(ranks: Sequence[Rank]) -> Iterator[Line]:
+    codes = {rank.run.exit_code for rank in ranks if rank.run is not None}
+    if len(codes) < 2:
+        return
+    yield line(("They ended differently", "title"))
+    for code in sorted(codes, key=lambda one: (one is None, one or 0)):
+        names = _names([rank for rank in ranks if rank.run is not None and rank.run.exit_code == code])
+        said = "nobody saw it end" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+        yield line((f"  {said}", "error" if code else "good" if code == 0 else "break"), (f"  {names}", ""))
+    yield Line()
+
+
+def _slow(ranks: Sequence[Rank]) -> Iterator[Line]:
+    times = [rank.seconds for rank in ranks if rank.seconds is not None]
+    if len(times) < 2:
+        return
+    usual = median(times)
+    slow = [r for r in ranks if r.seconds is not None and r.seconds > max(_SLOWER * usual, usual + _LEAST)]
+    if not slow:
+        return
+    yield line(("Compiled longer than the others", "title"), (f"  median {duration(usual)}", "dim"))
+    for rank in sorted(slow, key=lambda one: -(one.seconds or 0.0)):
+        target = Location("overview", rank=rank.index)
+        yield line((f"{rank.name}  ", "strong"), (duration(rank.seconds or 0.0), "break"), to=target)
+    yield Line()
+
+
+def _unequal(kind: str, ranks: Sequence[Rank]) -> list[Line]:
+    every = {thing for rank in ranks for thing in rank.things or {} if thing.kind == kind}
+    found = [(thing, [(rank.things or Counter())[thing] for rank in ranks]) for thing in every]
+    unequal = sorted(
+        ((thing, numbers) for thing, numbers in found if len(set(numbers)) > 1),
+        key=lambda pair: (-(max(pair[1]) - min(pair[1])), pair[0].where, pair[0].what),
+    )
+    if not unequal:
+        return []
+    same = len(found) - len(unequal)
+    head = line((f"{kind.capitalize()}s that differ", "title"), (f"  {len(unequal):,}, {same:,} the same", "dim"))
+    more = [line((f"and {len(unequal) - _SHOWN:,} more", "dim"))] if len(unequal) > _SHOWN else []
+    return [head, *(_difference(thing, numbers, ranks) for thing, numbers in unequal[:_SHOWN]), *more, Line()]
+
+
+def _difference(thing: Thing, numbers: Sequence[int], ranks: Sequence[Rank]) -> Line:
+    groups: dict[int, list[Rank]] = {}
+    for rank, number in zip(ranks, numbers, strict=True):
+        groups.setdefault(number, []).append(rank)
+    first = next(rank for rank, number in zip(ranks, numbers, strict=True) if number)
+    parts: list[str | Fragment] = [thing.what, (f"  {thing.where}  ", "dim")]
+    said = [
+        f"{'not' if not number else count(number, 'time')} on {_names(group)}"
+        for number, group in sorted(groups.items(), key=lambda pair: -pair[0])
+    ]
+    return line(*parts, (", ".join(said), "break"), to=(first.targets or {}).get(thing))
+
+
+def _names(ranks: Sequence[Rank]) -> str:
+    """``ranks 0-3, 6``: what they are called, in few words."""
+    numbers = [rank.run.rank for rank in ranks if rank.run is not None and rank.run.rank is not None]
+    if len(numbers) != len(ranks):
+        return ", ".join(rank.name for rank in ranks)
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    said = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    return f"rank{'s' if len(numbers) > 1 else ''} {said}"

@@ -1,0 +1,89 @@
+"""Panes side by side: as many as there is room for, the one that is in among them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from tui.linking import PANES
+from tui.views.base import View
+from tui.widgets.code import CodePane
+from tui.widgets.styled import StyledLines
+
+__all__ = ["PanedView"]
+
+_PANE = 38  # columns below which a pane is of no use beside others
+
+
+class PanedView(View):
+    """Lays the panes out and goes from one to the next. Subclasses fill them, and say which there are."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("z", "zoom", "zoom", id="code.zoom")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._zoomed = False
+        self._at = "source"  # the pane that was last in
+
+    def pane(self, name: str) -> CodePane:
+        return self.query_one(f"#pane-{name}", CodePane)
+
+    def panes(self) -> dict[str, CodePane]:
+        """Every pane by its name."""
+        return {name: self.pane(name) for name in PANES}
+
+    @property
+    def facts(self) -> StyledLines:
+        """The lines below the panes."""
+        return self.query_one("#code-node", StyledLines)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The panes from left to right."""
+        return PANES
+
+    def light(self) -> None:
+        """Light what belongs to the cursor's line."""
+
+    def first_focus(self) -> Widget:
+        return self.pane(self._at)
+
+    def on_resize(self, _: events.Resize) -> None:
+        self.lay_out()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if isinstance(event.widget, CodePane) and event.widget.id:
+            self._at = event.widget.id.removeprefix("pane-")
+            self.lay_out()
+            self.light()
+
+    def lay_out(self) -> None:
+        """Show as many panes as there is room for, the one that is in among them."""
+        order = self.order
+        room = 1 if self._zoomed else max(1, min(len(order), self.size.width // _PANE))
+        here = order.index(self._at) if self._at in order else 0
+        first = max(0, here - room + 1)
+        for name in PANES:
+            self.pane(name).set_class(name not in order[first : first + room], "hidden")
+
+    def action_zoom(self) -> None:
+        self._zoomed = not self._zoomed
+        self.lay_out()
+
+    def step(self, way: int) -> bool:
+        """Move to the next pane; tab, where panes that there is no room for count too, and last the node's facts."""
+        order = self.order
+        here = order.index(self._at) + way
+        if self.facts.has_focus:
+            self._at = order[0 if way > 0 else -1]
+        elif self.facts.display and not 0 <= here < len(order):
+            self.facts.focus()
+            return True
+        else:
+            self._at = order[here % len(order)]
+        self.lay_out()
+        self.pane(self._at).focus()
+        return True
