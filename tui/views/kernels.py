@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual.binding import Binding, BindingType
+
+from dynadiag.recording.records import Kernel
 from tui.documents import kernel_regions, split
+from tui.kernelcosts import KernelCost, costs_of
 from tui.lexing import Highlighter
 from tui.location import Location
 from tui.roles import Line, line, one_line
+from tui.session import Session
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
 
 __all__ = ["KernelsView"]
 
+_AT_ONCE = 60  # kernels up to which the costs are read without being asked for
+_FEW = 8  # compiles whose costs are read at once
+_BYTES = 4  # the column
 _SHOWN = 400  # lines of a kernel in the detail; enter shows the whole
 
 
 class KernelsView(ListingView):
-    """In the order in which they were generated."""
+    """What moves the most first, once that is known: in the order in which they were generated before."""
 
     NAME: ClassVar[str] = "kernels"
     TITLE: ClassVar[str] = "Kernels"
@@ -27,18 +35,65 @@ class KernelsView(ListingView):
         Column("#", number=True),
         Column("compile"),
         Column("language"),
+        Column("calls", number=True),
+        Column("bytes", number=True),
         Column("name", widest=200),
     )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "costs", "bytes", id="kernels.costs"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._costs: dict[tuple[int | None, str], KernelCost] = {}
+        self._costed: Session | None = None  # the recording whose kernels' costs are being read, or were
 
     def rows(self) -> Sequence[Row]:
+        return [_row(item, self._costs.get((item.event, item.name))) for item in self.session.explanation().kernels]
+
+    def _show(self, rows: Sequence[Row]) -> None:
+        super()._show(rows)
+        if self._costed is not self.session and 0 < len(rows) <= _AT_ONCE:
+            self._begin()
+
+    def action_costs(self) -> None:
+        """Read what each kernel moves, and sort by it: of many kernels only when it is asked for."""
+        if self._costed is not self.session:
+            self._begin()
+        else:
+            self.table.sort_by(_BYTES, down=True)
+
+    def _begin(self) -> None:
+        self._costed, self._costs = self.session, {}
+        self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.explanation().kernels)))
+
+    def _read_costs(self, ids: list[str]) -> None:
+        """A few compiles at a time: what is known already is on the screen meanwhile."""
+        session = self.session
+        if not ids or session is not self._costed:
+            top = self.table.cursor == 0
+            self.table.sort_by(_BYTES, down=True)
+            if top:
+                self.table.go(0)
+            return
+
+        def take(found: dict[tuple[int | None, str], KernelCost]) -> None:
+            self._costs.update(found)
+            self.table.show(self.rows())
+            left = len(ids) - _FEW
+            self.table.border_subtitle = f"{self.table.count:,}{f' · reading {left:,} compiles' if left > 0 else ''}"
+            self._read_costs(ids[_FEW:])
+
+        self.fetch("costs", lambda: costs_of(session, ids[:_FEW]), take)
+
+    def _kernel(self, key: int | str) -> Kernel | None:
         kernels = self.session.explanation().kernels
-        return [
-            Row((str(item.index), one_line(item.compile_id), item.language, one_line(item.name)), item.index)
-            for item in kernels
-        ]
+        return kernels[int(key)] if int(key) < len(kernels) else None
 
     def detail(self, key: int | str) -> Sequence[Line]:
-        kernel = self.session.explanation().kernels[int(key)]
+        kernel = self._kernel(key)
+        if kernel is None:
+            return []
         if kernel.event is None:
             return [line(("the source of this kernel was not recorded", "dim"))]
         lines = split(self.session.payload(kernel.event))
@@ -49,14 +104,23 @@ class KernelsView(ListingView):
         cut = (
             [line((f"{last - first - _SHOWN:,} more lines: enter shows them", "dim"))] if last - first > _SHOWN else []
         )
-        return [*made, *cut]
+        cost = self._costs.get((kernel.event, kernel.name))
+        lines_of = [line((at, "key")) for at in map(one_line, cost.lines)] if cost is not None else []
+        return [*lines_of, *made, *cut]
 
     def enter(self, key: int | str) -> Location | None:
-        kernel = self.session.explanation().kernels[int(key)]
-        if kernel.event is None:
+        kernel = self._kernel(key)
+        if kernel is None or kernel.event is None:
             return None
         first, _ = bounds(split(self.session.payload(kernel.event)), kernel.name)
         return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=first + 1)
+
+
+def _row(item: Kernel, cost: KernelCost | None) -> Row:
+    moved = "-" if cost is None or cost.moved is None else f"{cost.moved:,}"
+    calls = "-" if cost is None else str(cost.calls)
+    cells = (str(item.index), one_line(item.compile_id), item.language, calls, moved, one_line(item.name))
+    return Row(cells, item.index)
 
 
 def bounds(lines: Sequence[str], name: str) -> tuple[int, int]:

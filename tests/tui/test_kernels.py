@@ -1,0 +1,66 @@
+"""The kernels: sorted by what they move once that is known, filtered, and found again after that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen
+from tui.app import Browser
+from tui.kernelcosts import KernelCost
+from tui.session import Session
+from tui.views.kernels import KernelsView
+
+
+def _costs(session: Session, compile_ids: object) -> dict[tuple[int | None, str], KernelCost]:
+    """As if the kernels of the second compile moved more, and nobody knew of the library's."""
+    found = {}
+    for item in session.explanation().kernels:
+        if item.compile_id in list(compile_ids):  # type: ignore[call-overload]
+            moved = None if item.language == "extern" else (item.compile_id == "0/1") * 1_000_000 + item.index
+            found[item.event, item.name] = KernelCost(2, moved, (f"{build.FILE}:6",))
+    return found
+
+
+def _view(app: object) -> KernelsView:
+    assert isinstance(app, Browser)
+    assert isinstance(app.current, KernelsView)
+    return app.current
+
+
+async def test_what_moves_most_comes_first_and_the_unknown_last(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.views.kernels.costs_of", _costs)
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        table = _view(pilot.app).table
+        moved = [row.cells[4] for row in table.rows]
+        assert moved == sorted(moved, key=lambda text: int(text.replace(",", "").replace("-", "-1")), reverse=True)
+        assert moved[0].startswith("1,000,")
+        assert moved[-1] == "-"
+        assert table.cursor == 0
+        assert "prog.py:6" in screen(pilot)
+        await press(pilot, "f", *"0/1", "enter")
+        assert {row.cells[1] for row in table.rows} == {"0/1"}
+
+
+async def test_of_many_kernels_the_costs_are_read_when_they_are_asked_for(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.views.kernels.costs_of", _costs)
+    monkeypatch.setattr("tui.views.kernels._AT_ONCE", 2)
+    monkeypatch.setattr("tui.views.kernels._FEW", 1)
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        table = _view(pilot.app).table
+        assert {row.cells[4] for row in table.rows} == {"-"}
+        await press(pilot, "c")
+        assert table.rows[0].cells[4].startswith("1,000,")
+
+
+async def test_costs_are_those_of_the_generated_code(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "7")
+        rows = {row.cells[-1]: row.cells for row in _view(pilot.app).table.rows}
+    assert rows["cpp_fused_relu_1"][3] == "1"
