@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dynadiag.explain.explanation import Explanation
 from dynadiag.explain.impact import Impact
-from dynadiag.explain.ownership import way_in
+from dynadiag.explain.ownership import is_pythons, way_in
 from dynadiag.explain.registry import telling
 from dynadiag.recording.records import Break
 from dynadiag.render.clean import clean_line
@@ -79,12 +79,13 @@ def _diagnostic(impact: Impact, explanation: Explanation, style: Style) -> list[
 
 
 def _helps(impact: Impact, explanation: Explanation) -> tuple[str, ...]:
-    """torch's hints, and before them who can act on them where the line is torch's own."""
-    hints, frame = telling(impact.root.hints), way_in(impact.root)
-    if not impact.is_torchs or frame is None:
+    """torch's hints, and before them who can act on them where the line is torch's or Python's own."""
+    hints, frame, file = telling(impact.root.hints), way_in(impact.root), impact.root.span.file
+    whose = "torch's own" if impact.is_torchs else "of Python's own library" if is_pythons(file) else None
+    if whose is None or frame is None:
         return hints
     at = place(frame.file, frame.line, None, explanation.run.cwd)
-    return (f"This line is torch's own: what you can change is the call that leads to it, at {at}.", *hints)
+    return (f"This line is {whose}: what you can change is the call that leads to it, at {at}.", *hints)
 
 
 def _head(impact: Impact, style: Style) -> list[str]:

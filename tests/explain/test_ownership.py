@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import pytest
 import torch
 
 from dynadiag.explain import explain
-from dynadiag.explain.ownership import is_torchs, modules, way_in
-from dynadiag.recording.records import Frame, Guard
+from dynadiag.explain.ownership import is_pythons, is_torchs, modules, way_in
+from dynadiag.recording.records import Frame, Guard, Span
+from dynadiag.render.json import document
+from dynadiag.render.text import explanation_text
 from tests.explain.build import FILE, FakeRecording, a_break
 
 OPTIMIZER = "/env/lib/python3.11/site-packages/torch/optim/optimizer.py"
@@ -30,6 +33,24 @@ def test_the_way_in_is_the_last_line_outside_torch() -> None:
     frames = (Frame(FILE, 9, "<module>"), Frame(FILE, 4, "step"), Frame(OPTIMIZER, 79, "_use_grad"))
     assert way_in(a_break(user_stack=frames)) == frames[1]
     assert way_in(a_break(user_stack=frames[2:])) is None
+
+
+def test_pythons_own_library_is_told_from_what_is_installed_into_it() -> None:
+    assert is_pythons(copy.__file__)
+    assert is_pythons("<frozen runpy>")
+    for file in (FILE, OPTIMIZER, pytest.__file__, "/home/user/lib/tools/copy.py", None):
+        assert not is_pythons(file)
+
+
+def test_the_way_in_to_pythons_library_is_the_users_line() -> None:
+    frames = (Frame(FILE, 4, "f"), Frame(copy.__file__, 153, "deepcopy"))
+    item = a_break(span=Span(copy.__file__, 153), user_stack=frames)
+    assert way_in(item) == frames[0]
+    made = explain(FakeRecording(break_records=(item,)))
+    (told,) = document(made)["breaks"]
+    assert (told["called_at"]["file"], told["called_at"]["line"]) == (FILE, 4)
+    assert "This line is of Python's own library" in explanation_text(made)
+    assert document(explain(FakeRecording(break_records=(a_break(),))))["breaks"][0]["called_at"] is None
 
 
 def type_guard(source: str, class_: str, compile_id: str = "0/0") -> Guard:
