@@ -42,16 +42,18 @@ class Recorder(logging.Handler):
         self._journal: Journal | None = None
         self._pid = 0
         self._opening: dict[int, threading.Lock] = {}  # by process: a fork may copy a lock that is held
+        self._skips = _SkippedCudaGraphs(self)
         self._files: set[str] = set()
         self._reopened = 0
 
     def start(self) -> None:
         """Listen."""
         torch_private.listen(self)
+        logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._skips)
 
     def stop(self) -> None:
         """Stop listening, and close the journal."""
-        torch_private.release(self)
+        self._release()
         if self._journal is not None:
             self._journal.close()
 
@@ -94,9 +96,13 @@ class Recorder(logging.Handler):
     def close(self) -> None:
         """Nothing: ``logging.config`` closes handlers that it did not make, and the journal must stay open."""
 
+    def _release(self) -> None:
+        torch_private.release(self)
+        logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._skips)
+
     def _give_up(self, error: Exception) -> None:
         """Record this process no further, and say so once."""
-        torch_private.release(self)
+        self._release()
         print(f"dynadiag: process {os.getpid()} is not recorded further: {error}", file=sys.stderr)  # noqa: T201 - there is no journal to say it in
 
     def append(self, kind: str, data: Any, context: Mapping[str, Any], payload: str | None = None) -> None:
@@ -142,6 +148,24 @@ class Recorder(logging.Handler):
         text = "".join(linecache.getlines(file)) or _read(file)
         if text is not None:
             self.append("source", {"file": file}, metadata, text[:_SOURCE_LIMIT])
+
+
+class _SkippedCudaGraphs(logging.Handler):
+    """Appends what Inductor says where it makes no CUDA graph: the trace does not hold all of it."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(logging.WARNING)
+        self._recorder = recorder
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Append one reason, with the compile that it came up in. Never raises."""
+        if record.levelno >= self.level:
+            try:
+                data = {"reason": record.getMessage(), "compile_id": torch_private.current_compile_id()}
+                self._recorder.append("cuda_graph_skip", data, {})
+            except Exception as error:  # noqa: BLE001 - it would come up in the user's program
+                self._recorder._give_up(error)
+        return True
 
 
 def _is_theirs(file: str) -> bool:

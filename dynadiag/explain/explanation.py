@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.explain.advice import advise
 from dynadiag.explain.causes import group, roots
+from dynadiag.explain.cuda_graphs import CudaGraph, read_cuda_graphs
 from dynadiag.explain.guards import complete
 from dynadiag.explain.impact import Impact, impacts
 from dynadiag.explain.ownership import modules
@@ -60,6 +61,7 @@ class Explanation:
     verdict: Verdict
     modules: Mapping[str, str]  # compile id -> class of the object that the function is a method of
     warm: WarmCalls | None = None
+    cuda_graphs: tuple[CudaGraph, ...] = ()
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -119,6 +121,7 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
             recording.run, compiles, graphs, roots(breaks), skipped, recording.counts(), _given_up(recompiles)
         ),
         warm=read_warm(recording) if isinstance(recording, Recording) else None,
+        cuda_graphs=read_cuda_graphs(recording) if isinstance(recording, Recording) else (),
     )
 
 

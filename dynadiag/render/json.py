@@ -10,6 +10,7 @@ import orjson
 
 from dynadiag import __version__
 from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.ownership import is_pythons, is_torchs, way_in
 from dynadiag.explain.warm import Cost, costs
 from dynadiag.recording.records import (
     Break,
@@ -70,6 +71,7 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> dict
         "break_count": explanation.break_count,
         "recompile_count": explanation.recompile_count,
         "notes": list(explanation.notes),
+        "cuda_graphs": [asdict(item) for item in explanation.cuda_graphs],
         "warm": None if explanation.warm is None else explanation.warm.to_json(),
     }
 
@@ -88,11 +90,19 @@ def _break(item: Break, break_at: Mapping[int, int], cost: Cost | None) -> dict[
         "end_column": item.span.end_column,
         "function": item.function,
         "user_stack": [_frame(frame) for frame in item.user_stack],
+        "called_at": _called_at(item),
         "compile_id": item.compile_id,
         "cause": None if item.cause is None else break_at[item.cause],
         "fatal": item.fatal,
         "cost": None if cost is None else asdict(cost),
     }
+
+
+def _called_at(item: Break) -> dict[str, Any] | None:
+    """The user's line that led to a site in torch's or Python's own code; null where the site is no such."""
+    frame = way_in(item)
+    theirs = not is_torchs(item.span.file) and not is_pythons(item.span.file)
+    return None if theirs or frame is None else _frame(frame)
 
 
 def _frame(frame: Frame) -> dict[str, Any]:

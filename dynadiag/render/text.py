@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dynadiag.explain.explanation import Explanation
 from dynadiag.render.breaks import breaks_section
 from dynadiag.render.clean import clean_line
+from dynadiag.render.cuda_graphs import cuda_graphs_section
 from dynadiag.render.launches import launches_section
 from dynadiag.render.recompiles import recompiles_sections
 from dynadiag.render.skipped import skipped_section
@@ -50,6 +51,7 @@ def explanation_text(
         *recompiles,
         *skipped_section(explanation, style, all_),
         *launches_section(explanation, calls, style, all_),
+        *cuda_graphs_section(explanation, style, all_),
         *warm_section(explanation, style),
         *_next(explanation, recording, style),
     ]

@@ -84,6 +84,18 @@ def _left_by(failure: BaseException | None) -> Iterator[Any]:
             trace = trace.tb_next
 
 
+# Where Inductor says that it makes no CUDA graph (cudagraph_utils.py): once the program runs, it says so nowhere else.
+CUDA_GRAPH_LOGGER = "torch._inductor.cudagraph_utils.__cudagraphs"
+
+
+def current_compile_id() -> str | None:
+    """torch's name of the compile that this thread is at, None outside any."""
+    from torch._guards import CompileContext
+
+    found = CompileContext.current_compile_id()
+    return None if found is None else str(found)
+
+
 def is_raised(failure: BaseException, *, one_graph: bool) -> bool:
     """Whether a failed compile ends in an exception; otherwise torch leaves the frame to Python and goes on.
 
