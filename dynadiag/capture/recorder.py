@@ -96,14 +96,14 @@ class Recorder(logging.Handler):
     def close(self) -> None:
         """Nothing: ``logging.config`` closes handlers that it did not make, and the journal must stay open."""
 
-    def _release(self) -> None:
-        torch_private.release(self)
-        logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._skips)
-
     def _give_up(self, error: Exception) -> None:
         """Record this process no further, and say so once."""
         self._release()
         print(f"dynadiag: process {os.getpid()} is not recorded further: {error}", file=sys.stderr)  # noqa: T201 - there is no journal to say it in
+
+    def _release(self) -> None:
+        torch_private.release(self)
+        logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._skips)
 
     def append(self, kind: str, data: Any, context: Mapping[str, Any], payload: str | None = None) -> None:
         """Append an event of ours, ``dynadiag_<kind>``, in the context of torch's event."""
