@@ -13,7 +13,7 @@ from dynadiag.kernels.links import Related, Thread, links_of
 from dynadiag.kernels.printed import Place
 from dynadiag.kernels.source import kernel_source
 from dynadiag.kernels.stages import Stage, Stages, make_stages
-from dynadiag.kernels.survey import KernelCall, Unit, kernel_calls, units
+from dynadiag.kernels.survey import KernelCall, Unit, kernel_calls, places_of, units
 
 __all__ = [
     "Change",
@@ -35,6 +35,7 @@ __all__ = [
     "links_of",
     "make_stages",
     "open_any",
+    "places_of",
     "source_diff",
     "units",
 ]

@@ -5,12 +5,13 @@ A *unit* is one generated module with the graph that it was made of. The unit of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from dynadiag.kernels.align import Line
 from dynadiag.kernels.cost import Cost, cost_of
+from dynadiag.kernels.cppwrapper import is_wrapper, read_wrapper
 from dynadiag.kernels.dataflow import infer
 from dynadiag.kernels.holdings import lines_of
 from dynadiag.kernels.mapping import mapping
@@ -21,7 +22,7 @@ from dynadiag.kernels.replaced import with_places
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Kernel
 
-__all__ = ["KernelCall", "Known", "Unit", "kernel_calls", "sources_of", "unit_of", "units"]
+__all__ = ["KernelCall", "Known", "Unit", "kernel_calls", "places_of", "sources_of", "unit_of", "units"]
 
 MAX_TEXT = 64 << 20  # bytes of one graph's text that are read; the largest met so far is a tenth of it
 
@@ -127,7 +128,7 @@ class _Survey:
 
     def unit(self, event: Event) -> Unit:
         """The unit of one generated module."""
-        module = parse_module(self._recording.payload(event.index))
+        module = _module(self._recording.payload(event.index))
         compile_id = self._ids.get(event.index, event.compile_id)
         lowered = self._lowered(event, compile_id, module.stage)
         earlier = self._nearest(event, compile_id, ("before_post_grad",), 0) if lowered else None
@@ -220,7 +221,7 @@ class _Survey:
             views=tuple(node.name for node in views),
             ops=tuple(dict.fromkeys(node.operator for node in nodes)),
             dynamo=tuple(dict.fromkeys(one for node in nodes for one in sources_of(unit, node))),
-            places=_places(unit, nodes) or _places(unit, _users(unit, nodes)),
+            places=places_of(unit, [node.name for node in nodes]),
             view_places=_places(unit, views),
             how=how,
             grid=_grid(call, definition),
@@ -248,6 +249,10 @@ class _Survey:
         return min(later)[1] if later else max(words)[1] if words else None
 
 
+def _module(text: str) -> Module:
+    return read_wrapper(text) if is_wrapper(text) else parse_module(text)
+
+
 def _same(one: Event, other: Event) -> bool:
     return one.compile_id == other.compile_id
 
@@ -268,6 +273,12 @@ def sources_of(unit: Unit, node: PrintedNode) -> tuple[str, ...]:
     if node.place is None:
         return ()
     return tuple(one.name for one in unit.dynamo.nodes.values() if one.place == node.place and one.target)
+
+
+def places_of(unit: Unit, names: Iterable[str]) -> tuple[Place, ...]:
+    """The user's lines of some nodes of the lowered graph; of what reads them, where they have none of their own."""
+    nodes = [unit.graph.nodes[name] for name in names if name in unit.graph.nodes]
+    return _places(unit, nodes) or _places(unit, _users(unit, nodes))
 
 
 def _places(unit: Unit, nodes: list[PrintedNode]) -> tuple[Place, ...]:

@@ -13,6 +13,9 @@ _DEFINED = re.compile(r"(?m)^(\w+) = async_compile\.(\w+)\(")
 _CALLED = re.compile(
     r"(?m)^ +(?:\w+(?:, \w+)* = )?(?:extern_kernels\.(\w+)|torch\.ops\.([\w.]+)|((?:aten|_quantized)\.[\w.]+))\("
 )
+# The same in a module of the C++ wrapper.
+_WRAPPED = re.compile(r"(?m)^extern \"C\"\s+void\s+(\w+)\([^;{}]*\)\s*\{")
+_LINKED = re.compile(r"aoti_torch_(?:cpu|cuda|proxy_executor)_(\w+?)(?:_out)?\(")
 _LANGUAGES = {"cpp_pybinding": "cpp"}  # how Inductor names it; other backends keep their names
 
 
@@ -28,5 +31,8 @@ def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Cal
 def _names(module: str) -> Iterator[tuple[str, str]]:
     for name, kind in _DEFINED.findall(module):
         yield name, _LANGUAGES.get(kind, kind)
+    if "inductor_entry_impl(" in module:
+        yield from ((name, "cpp") for name in _WRAPPED.findall(module))
+        yield from ((name, "extern") for name in _LINKED.findall(module))
     for extern, op, aten in _CALLED.findall(module):
         yield extern or op or aten, "extern"

@@ -1,0 +1,122 @@
+"""A module of the C++ wrapper (``cpp_wrapper``), read back as `module` reads a Python one.
+
+Its kernels are C++ functions, ``extern "C" void NAME(...)``; `inductor_entry_impl` calls them with ``X.data_ptr()``,
+calls libraries as ``aoti_torch_cpu_mm_out(OUT, A, B)``, and makes buffers with ``aoti_torch_empty_strided``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dynadiag.kernels.comments import Comments
+from dynadiag.kernels.module import Buffer, Call, Definition, Module
+from dynadiag.kernels.text import arguments
+
+__all__ = ["is_wrapper", "read_wrapper"]
+
+_ENTRY = "void inductor_entry_impl("
+_KERNEL = re.compile(r"^extern \"C\"\s+void\s+(\w+)\(")
+_SIZES = re.compile(r"^\s*static constexpr int64_t (int_array_\d+)\[\] = \{([^}]*)\};")
+_MADE = re.compile(r"aoti_torch_empty_strided\w*\(\d+, (\w+), \w+, cached_torch_dtype_(\w+), .*&(\w+)_handle\)\);")
+_ASSERTED = re.compile(r"^\s*assert_size_stride\((\w+), \{([^}]*)\}")
+_REUSED = re.compile(r"^\s*auto (\w+) = std::move\((\w+)\);\s+// reuse")
+_LIBRARY = re.compile(r"aoti_torch_(?:cpu|cuda|proxy_executor|xpu)_?(\w+?)(_out)?\((.*)\)\);")
+_CALLED = re.compile(r"^\s*(\w+)\((.*)\);")
+_POINTER = re.compile(r"\((\w+)\.data_ptr\(\)\)")
+_RETURNED = re.compile(r"^\s*output_handles\[\d+\] = (\w+)\.release\(\);")
+
+
+def is_wrapper(text: str) -> bool:
+    """Whether a generated module is a C++ wrapper's."""
+    return _ENTRY in text
+
+
+def read_wrapper(text: str) -> Module:
+    """The kernels, the calls and the buffers of a C++ wrapper. What is not understood is left out."""
+    lines = text.splitlines()
+    module = Module()
+    for place, line in enumerate(lines):
+        if found := _KERNEL.match(line):
+            _define(module, lines, place, found[1])
+    begin = next((place for place, line in enumerate(lines) if line.startswith(_ENTRY)), len(lines))
+    end = next((place for place in range(begin, len(lines)) if lines[place].startswith("} //")), len(lines))
+    _Entry(module).read(lines[:end], begin)
+    return module
+
+
+def _define(module: Module, lines: Sequence[str], place: int, name: str) -> None:
+    """A definition has a body; a declaration ends its line in a semicolon."""
+    head = next((n for n in range(place, len(lines)) if lines[n].rstrip().endswith((")", ";", "{"))), place)
+    if not lines[head].rstrip().endswith((")", "{")):
+        return
+    last = next((n for n in range(head, len(lines)) if lines[n].startswith("}")), len(lines) - 1)
+    source = "\n".join(lines[place : last + 1]) + "\n"
+    declared = source.partition("(")[2].partition(")")[0]
+    parameters = tuple(" ".join(part.split()) for part in declared.split(",") if part.strip())
+    module.definitions[name] = Definition(name, "cpp", place + 1, place + 1, last + 1, source, parameters, (), None)
+
+
+class _Entry:
+    """Reads the function that calls the kernels."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._comments = Comments()
+        self._sizes: dict[str, tuple[str, ...]] = {}
+
+    def read(self, lines: Sequence[str], begin: int) -> None:
+        returned: list[str | None] = []
+        for number, line in enumerate(lines[begin:], begin + 1):
+            if self._comments.take(line.replace("//", "#", 1) if line.lstrip().startswith("//") else line, number):
+                continue
+            if found := _RETURNED.match(line):
+                returned.append(found[1])
+            elif not self._memory(line):
+                self._called(line, number)
+        self._module.returns = tuple(returned)
+
+    def _memory(self, line: str) -> bool:
+        buffers = self._module.buffers
+        if found := _SIZES.match(line):
+            self._sizes[found[1]] = _listed(found[2])
+        elif found := _MADE.search(line):
+            buffers[found[3]] = Buffer(self._sizes.get(found[1], ()), f"torch.{found[2]}")
+        elif found := _ASSERTED.match(line):
+            buffers.setdefault(found[1], Buffer(_listed(found[2]), None))
+        elif found := _REUSED.match(line):
+            self._module.reuses[found[2]] = found[1]
+            if found[2] in buffers:
+                buffers[found[1]] = buffers[found[2]]
+        else:
+            return False
+        return True
+
+    def _called(self, line: str, number: int) -> None:
+        if found := _LIBRARY.search(line):
+            given = arguments(found[3] + ")")
+            out = given[:1] if found[2] else []
+            self._add(found[1], number, line, False, [*given[len(out) :], *(f"out={one}" for one in out)], out)
+        elif (found := _CALLED.match(line)) and found[1] in self._module.definitions:
+            given = [_POINTER.search(one) for one in arguments(found[2] + ")")]
+            names = [one[1] if one else "" for one in given]
+            self._add(found[1], number, line, True, names, [])
+
+    def _add(self, name: str, number: int, line: str, generated: bool, given: list[str], out: list[str]) -> None:
+        self._module.calls.append(
+            Call(
+                kernel=name,
+                line=number,
+                text=line.strip(),
+                generated=generated,
+                arguments=tuple(given),
+                outputs=tuple(out),
+                comment=self._comments.end(),
+                partition=None,
+            )
+        )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """``64L, s0`` -> ``("64", "s0")``."""
+    return tuple(re.sub(r"(?<=\d)L\b", "", part.strip()) for part in text.split(",") if part.strip())

@@ -1,0 +1,72 @@
+"""A module of the C++ wrapper, in the form in which torch 2.13 writes it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.kernels.cppwrapper import is_wrapper, read_wrapper
+from dynadiag.kernels.module import Buffer
+
+_TEXT = '''
+cpp_wrapper_src = (
+r"""
+#include <torch/csrc/inductor/cpp_wrapper/cpu.h>
+extern "C"  void  cpp_fused_sin_0(const float* in_ptr0,
+                       float* out_ptr0);
+
+void inductor_entry_impl(
+    AtenTensorHandle*
+        input_handles,
+    AtenTensorHandle*
+        output_handles
+) {
+    assert_size_stride(arg0_1, {64L, s0}, {64L, 1L}, "input");
+    static constexpr int64_t int_array_0[] = {64L, 32L};
+    static constexpr int64_t int_array_1[] = {32L, 1L};
+    AtenTensorHandle buf0_handle;
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(2, int_array_0, int_array_1, cached_torch_dtype_float16, \
+cached_torch_device_type_cpu, 0, &buf0_handle));
+    cpp_fused_sin_0((const float*)(arg0_1.data_ptr()), (float*)(buf0.data_ptr()));
+    // Topologically Sorted Source Nodes: [z], Original ATen: [aten.mm]
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cpu_mm_out(buf1, buf0, arg1_1));
+    auto buf2 = std::move(buf1);  // reuse
+    output_handles[0] = buf2.release();
+} // inductor_entry_impl
+
+#include <torch/csrc/inductor/cpp_prefix.h>
+extern "C"  void  cpp_fused_sin_0(const float* in_ptr0,
+                       float* out_ptr0)
+{
+    auto tmp1 = tmp0.sin();
+}
+"""
+)
+'''
+
+
+def test_a_wrapper_is_read_as_a_module() -> None:
+    assert is_wrapper(_TEXT)
+    module = read_wrapper(_TEXT)
+    (definition,) = module.definitions.values()
+    lines = _TEXT.splitlines()
+    assert (definition.name, definition.language) == ("cpp_fused_sin_0", "cpp")
+    assert definition.parameters == ("const float* in_ptr0", "float* out_ptr0")
+    assert lines[definition.first - 1].startswith('extern "C"')
+    assert lines[definition.last - 1] == "}"
+    assert definition.source.splitlines()[3] == "    auto tmp1 = tmp0.sin();"
+    kernel, product = module.calls
+    assert (kernel.kernel, kernel.generated, kernel.arguments) == ("cpp_fused_sin_0", True, ("arg0_1", "buf0"))
+    assert (product.kernel, product.generated, product.outputs) == ("mm", False, ("buf1",))
+    assert product.arguments == ("buf0", "arg1_1", "out=buf1")
+    assert product.comment is not None
+    assert product.comment.sources == ("z",)
+    assert module.buffers["buf0"] == Buffer(("64", "32"), "torch.float16")
+    assert module.buffers["arg0_1"].sizes == ("64", "s0")
+    assert module.reuses == {"buf1": "buf2"}
+    assert module.returns == ("buf2",)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_a_wrapper(text: str) -> None:
+    read_wrapper("void inductor_entry_impl(\n" + text)
