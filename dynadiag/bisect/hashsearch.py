@@ -1,7 +1,9 @@
 """Finding which of many decisions cause a failure, with few trials.
 
-The decisions are put in the order of their hashes, read from the last digit, so that any stretch of them is a handful
-of hash suffixes whatever else turns up while others are off (the idea of Go's `bisect`). A minimal failing set is
+A decision is known by its hash, so that a set of them is a list of hash suffixes whatever else turns up while others
+are off (the idea of Go's `bisect`). Sets are stretches in the order that the compiler decides in: what it makes of a
+stretch from the beginning is what it made of all, so that a trial finds most of its kernels compiled already; the
+order of the hashes, which would need fewer suffixes, has it write new ones each time. A minimal failing set is
 found by binary search with pinning: the shortest prefix that still fails ends in a culprit; that one is pinned, and
 the search goes on in the prefix before it. This takes about k log2(n) trials for k culprits that only fail together;
 it assumes that adding decisions to a failing set does not hide the failure, and its answer is tried, so a wrong
@@ -10,7 +12,7 @@ assumption costs trials and never gives a wrong answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 
 from dynadiag.trial.plan import bits
 
@@ -20,7 +22,8 @@ Fails = Callable[[frozenset[str]], bool]  # whether it fails with only these dec
 
 
 def _ordered(keys: Collection[str]) -> list[str]:
-    return sorted(keys, key=lambda key: bits(key)[::-1])
+    """In the order given; what has none is put in one that is the same every time."""
+    return sorted(keys, key=bits) if isinstance(keys, Set) else list(keys)
 
 
 def suffixes(chosen: Collection[str], all_keys: Collection[str]) -> tuple[str, ...]:
@@ -99,10 +102,10 @@ def culprit_sets(keys: Collection[str], fails: Fails, limit: int = 16) -> list[f
     of two. Stops after ``limit`` sets: whoever asks then has to see whether the rest still fails.
     """
     found: list[frozenset[str]] = []
-    rest = frozenset(keys)
+    rest = _ordered(keys)
     while rest and len(found) < limit:
-        if found and not fails(rest):
+        if found and not fails(frozenset(rest)):
             break
         found.append(minimal_set(rest, fails))
-        rest -= found[-1]
+        rest = [key for key in rest if key not in found[-1]]
     return found

@@ -154,6 +154,7 @@ def _watched_node(inner: Callable[..., Any], lowering: Any, node: Node) -> Any:
 
 def _inner_graph(inner: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One graph after AOTAutograd, forward or backward: compiled by Inductor, or run as it is."""
+    TRIAL.reached_graph()
     with torch_private.graph_kind_is(torch_private.kind_of_inner(kwargs)):
         here = _here()
         occurrence = TRIAL.occurrence("graph", _key(here=here))

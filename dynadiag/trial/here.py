@@ -25,7 +25,8 @@ from dynadiag.trial import worker, zygote
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
-from dynadiag.trial.runner import _START_LIMIT, Runner, _environment, _forked_trial, _Server
+from dynadiag.trial.runner import _START_LIMIT, Runner, _environment, _forked_trial
+from dynadiag.trial.server import Server
 from dynadiag.trial.supervise import Limits
 
 __all__ = ["CallRunner"]
@@ -81,7 +82,7 @@ class CallRunner(Runner):
                 os.waitpid(server.leader, 0)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def _fork(self) -> _Server:
+    def _fork(self) -> Server:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = _environment(self, self.scratch)
         with warnings.catch_warnings():
@@ -91,7 +92,7 @@ class CallRunner(Runner):
             ours.close()
             _serve(theirs, self.call, self.hooks, environment)
         theirs.close()
-        server = _Server(ours, pid)
+        server = Server(ours, pid)
         if not server.wait(_START_LIMIT).get("ready"):
             server.stop()
             os.waitpid(pid, 0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 __all__ = ["AS_WRITTEN", "RUNGS", "Plan", "Switch", "bits"]
 
 RUNGS = ("uncompiled", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "triton", "custom")
 _BITS = 64
+_IN_INDUCTOR = frozenset({"kernel", "fusion", "lowering", "graph"})  # classes that are decided there and nowhere before
 
 
 def bits(key: str) -> str:
@@ -56,6 +57,16 @@ class Plan:
 
     def switch(self, group: str) -> Switch | None:
         return next((s for s in self.switches if s.group == group), None)
+
+    def before_inductor(self) -> Plan | None:
+        """What the plan says of the program up to its first graph in Inductor, or None where it does not come there.
+
+        All plans that agree in it go the same way until then.
+        """
+        asked = {*self.record, *(switch.group for switch in self.switches)}
+        if self.rung != "inductor" or self.task is not None or not asked <= _IN_INDUCTOR:
+            return None
+        return replace(self, record=(), switches=())
 
     def key(self) -> str:
         """The candidate's identity in a recording; a resumed search looks it up."""

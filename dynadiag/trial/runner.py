@@ -21,6 +21,7 @@ from dynadiag.trial.ending import outcome_of
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
+from dynadiag.trial.server import Server
 from dynadiag.trial.supervise import Limits, kill_session, tail, watch
 
 __all__ = ["Runner", "Started", "default_cache"]
@@ -45,9 +46,10 @@ class Runner:
     environment: Mapping[str, str] = field(default_factory=dict)  # beyond the program's own
     interpret: bool = True  # the triton rung; off where the device's own code generator is Triton's
     _threads: int = 1
-    _zygote: _Server | None = None
-    _warming: _Server | None = None
-    _checkpoint: _Server | None = None
+    _zygote: Server | None = None
+    _warming: Server | None = None
+    _checkpoint: Server | None = None
+    _graph: tuple[Plan, Server | None] | None = None  # the program stopped before Inductor, and its plan there
     _interpreter: Runner | None = None
     _gave_up: bool = False  # forks were to be had and showed something else, or died
     _scratch: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dynadiag-")))
@@ -86,13 +88,17 @@ class Runner:
             if not (other.forks or other._gave_up or self._gave_up):
                 other.start_forks(self._threads, checkpoint=self._checkpoint is not None)
             return other.run(plan)
-        server = self._checkpoint or self._zygote
+        server = self._at_graph(plan) or self._checkpoint or self._zygote
         if server is None:
             return self.fresh(plan)
-        request = {} if server is self._checkpoint else self._request()
+        request = self._request() if server is self._zygote else {}
         try:
             return _forked_trial(self, server, plan, request)
         except (ConnectionError, EOFError, TimeoutError) as error:
+            if self._graph is not None and server is self._graph[1]:
+                self._graph = (self._graph[0], None)
+                server.stop()
+                return self.run(plan)
             self.notes.append(f"the process that forks trials is gone ({error}); fresh interpreters go on")
             self.stop_forks()
             return self.fresh(plan)
@@ -154,9 +160,10 @@ class Runner:
                 server.stop()
             return "no process to fork trials from could be started"
         self._zygote = server
-        return self._start_checkpoint() if checkpoint else None
+        return self._start_checkpoint() if checkpoint and self._checkpoint is None else None
 
     def stop_forks(self) -> None:
+        self._stop_at_graph()
         for server in (self._checkpoint, self._zygote, self._warming):
             if server is not None:
                 server.stop()
@@ -166,6 +173,25 @@ class Runner:
             self._interpreter.__exit__(None, None, None)
             self._interpreter = None
 
+    def _at_graph(self, plan: Plan) -> Server | None:
+        """The program stopped where Inductor begins, for a plan that says nothing of what comes before."""
+        before = plan.before_inductor()
+        if self._checkpoint is None or before is None:
+            return None
+        if self._graph is None or self._graph[0] != before:
+            self._stop_at_graph()
+            server = Server.checkpoint(self._checkpoint, self._scratch, {}, before)
+            ready = server.wait(self.limits.seconds).get("ready")
+            if not ready:
+                server.stop()
+            self._graph = (before, server if ready else None)
+        return self._graph[1]
+
+    def _stop_at_graph(self) -> None:
+        if self._graph is not None and self._graph[1] is not None:
+            self._graph[1].stop()
+        self._graph = None
+
     def drop_checkpoint(self) -> bool:
         """Fork from before the program instead, where forking in its middle shows something else.
 
@@ -173,6 +199,7 @@ class Runner:
         """
         if self._checkpoint is None:
             return False
+        self._stop_at_graph()
         self._checkpoint.stop()
         self._checkpoint = None
         return True
@@ -182,7 +209,7 @@ class Runner:
 
     def _start_checkpoint(self) -> str | None:
         assert self._zygote is not None
-        server = _Server.checkpoint(self._zygote, self._scratch, self._request())
+        server = Server.checkpoint(self._zygote, self._scratch, self._request(), AS_WRITTEN)
         answer = server.wait(self.limits.seconds)
         if answer.get("ready"):
             self._checkpoint = server
@@ -199,49 +226,6 @@ class Started:
     ended: int
     report: int
     output: int
-
-
-@dataclass(slots=True)
-class _Server:
-    """A process that forks trials: the zygote, or the program stopped at its first compiled call."""
-
-    channel: socket.socket
-    leader: int
-    process: subprocess.Popen[bytes] | None = None
-
-    def stop(self) -> None:
-        self.channel.close()
-        kill_session(self.leader)
-        if self.process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(10)
-
-    def wait(self, seconds: float) -> dict[str, Any]:
-        self.channel.settimeout(seconds)
-        try:
-            return zygote.receive(self.channel)[0]
-        except TimeoutError:
-            return {}
-        finally:
-            self.channel.settimeout(None)
-
-    def expect(self, key: str) -> Any:
-        answer = zygote.receive(self.channel)[0]
-        if key not in answer:
-            raise EOFError("it ended unexpectedly")
-        return answer[key]
-
-    @classmethod
-    def checkpoint(cls, parent: _Server, scratch: Path, request: dict[str, Any]) -> _Server:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        report = os.open(os.devnull, os.O_WRONLY)
-        output = os.open(os.devnull, os.O_WRONLY)
-        message = {**request, "plan": AS_WRITTEN.to_json(), "scratch": str(scratch), "checkpoint": True}
-        zygote.send(parent.channel, message, [output, report, theirs.fileno()])
-        theirs.close()
-        os.close(report)
-        os.close(output)
-        return cls(ours, int(parent.expect("pid")))
 
 
 def _environment(runner: Runner, scratch: Path) -> dict[str, str]:
@@ -270,7 +254,7 @@ def default_cache() -> str:
     return str(Path(tempfile.gettempdir()) / f"torchinductor_{user}")
 
 
-def _start_zygote(runner: Runner) -> _Server:
+def _start_zygote(runner: Runner) -> Server:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = _environment(runner, runner._scratch)
     own = dict.fromkeys(zygote.OWN_ENVIRONMENT, "1")
@@ -286,7 +270,7 @@ def _start_zygote(runner: Runner) -> _Server:
         start_new_session=True,
     )
     theirs.close()
-    return _Server(ours, process.pid, process)
+    return Server(ours, process.pid, process)
 
 
 @contextmanager
@@ -340,7 +324,7 @@ def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
 
 @contextmanager
 def _forked_task(
-    runner: Runner, server: _Server, plan: Plan, scratch: Path, descriptors: tuple[int, int]
+    runner: Runner, server: Server, plan: Plan, scratch: Path, descriptors: tuple[int, int]
 ) -> Iterator[tuple[int, int]]:
     """(pid, descriptor that becomes readable at its end) of a fork of the zygote."""
     message = {**runner._request(), "threads": 1, "seed": _TASK_SEED, "plan": plan.to_json(), "scratch": str(scratch)}
@@ -354,7 +338,7 @@ def _forked_task(
         server.expect("ended")
 
 
-def _forked_trial(runner: Runner, server: _Server, plan: Plan, request: dict[str, Any]) -> Outcome:
+def _forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, Any]) -> Outcome:
     with _workplace(runner) as (scratch, output, reading, writing):
         message = {**request, "plan": plan.to_json(), "scratch": str(scratch)}
         zygote.send(server.channel, message, [output, writing])

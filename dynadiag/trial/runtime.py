@@ -23,6 +23,7 @@ class Trial:
         self.plan: Plan = AS_WRITTEN
         self.reporter: Reporter | None = None
         self.at_first_call: Callable[[], None] | None = None  # serves trials, and returns in each fork
+        self.at_first_graph: Callable[[], None] | None = None  # the same where Inductor is given its first graph
         # Asked for each call with fullgraph=True whether it is left to Python: torch raises where no frame of such
         # a call is compiled, so there the whole call has to be left out.
         self.bypass: Callable[[Callable[..., Any]], bool] | None = None
@@ -42,6 +43,12 @@ class Trial:
     def reached_compiled_call(self) -> None:
         """Called before each compiled call of the program; the first is where trials are forked off."""
         serve, self.at_first_call = self.at_first_call, None
+        if serve is not None:
+            serve()
+
+    def reached_graph(self) -> None:
+        """Called before Inductor compiles a graph."""
+        serve, self.at_first_graph = self.at_first_graph, None
         if serve is not None:
             serve()
 

@@ -35,15 +35,20 @@ BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.worker import fresh; fr
 
 
 def fresh(request: str, descriptor: int) -> NoReturn:
-    """The entry of a fresh interpreter. A program as written meets a torch that nobody touched."""
+    """The entry of a fresh interpreter. A program as written meets a torch that nobody touched, ours or others."""
     data = json.loads(request)
     plan = Plan.from_json(data["plan"])
     os.set_inheritable(descriptor, False)
     TRIAL.reporter = Reporter(descriptor)
-    if plan != AS_WRITTEN:
+    if plan != AS_WRITTEN or _bisection_was_left():
         _after_torch_import(tuple(data["hooks"]))
     TRIAL.plan = plan
     conduct(program.Program.from_json(data["program"]))
+
+
+def _bisection_was_left() -> bool:
+    """Whether torch's own bisector left its state behind: it would silently give each compile another backend."""
+    return Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", ""), "bisect", "bisect_status.txt").is_file()
 
 
 def prepare(hooks: Sequence[str]) -> None:

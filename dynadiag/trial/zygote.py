@@ -172,20 +172,46 @@ class _Checkpoint:
         self._threads = count
 
     def _serve(self) -> None:
-        import torch
+        self._say_ready()
+        request, descriptors = serve(self._channel)
+        further = descriptors.pop() if request.get("checkpoint") else None
+        become_trial(request, descriptors)
+        self._go_on()
+        if further is not None:
+            self._channel = socket.socket(fileno=further)
+            self._descriptors = _open_descriptors()
+            TRIAL.at_first_graph = self._serve_at_graph
 
+    def _serve_at_graph(self) -> None:
+        """With the program's own threads already, since Dynamo minds a change: refused where they have run."""
+        self._say_ready()
+        become_trial(*serve(self._channel))
+        self._own_random_numbers()
+
+    def _say_ready(self) -> None:
         reason = self._unsafe()
         send(self._channel, {"refused": reason} if reason else {"ready": True})
         if reason:
             os._exit(0)
-        become_trial(*serve(self._channel))
+
+    def _go_on(self) -> None:
+        """In a trial: with the program's own threads."""
+        import torch
+
         torch.get_num_threads = self._get_num_threads
         torch.set_num_threads = self._set_num_threads
         torch.set_num_threads(self._threads)
+        self._own_random_numbers()
+
+    def _own_random_numbers(self) -> None:
+        """Each trial has its own where the program has seeded none."""
+        import torch
+
         if random.getstate() == self._random:
             random.seed()
+            self._random = random.getstate()
         if torch.initial_seed() == self._seed:
-            torch.seed()
+            self._seed = torch.seed()
 
     def _unsafe(self) -> str | None:
         """Why this process must not be forked, where it must not."""
