@@ -133,6 +133,23 @@ async def test_a_small_terminal_gets_a_clear_word(program: Path) -> None:
         assert "too small" in screen(pilot)
 
 
+@pytest.mark.parametrize("name", ["[/]", "[/nope]", "[@click=app.quit]x[/]", "[bold]"])
+async def test_a_name_in_a_title_is_no_markup(name: str, tmp_path: Path) -> None:
+    events = build.program()
+    for data, _ in events:
+        if "dynadiag_frame" in data:
+            data["dynadiag_frame"].update(function=name, file=f"/x/{name}.py")
+        if "compilation_metrics" in data:
+            data["compilation_metrics"].update(co_name=name, co_filename=f"/x/{name}.py")
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "6")
+        assert f"Guards of 0/0 {name}" in screen(pilot)
+        await press(pilot, "3")
+        assert f"{name.rpartition('/')[2]}.py" in screen(pilot)
+        await press(pilot, "0", *name, "enter")
+        assert f"Search: {name}" in screen(pilot)
+
+
 async def test_text_of_a_recording_is_shown_as_text(tmp_path: Path) -> None:
     nasty = "[bold red]x[/] \x1b[31m\x9b31m\u202e $(rm)"
     events = build.program()

@@ -176,7 +176,7 @@ class CodeView(PanedView, MakesStages):
         if found is None:
             self.notify("there is no stage before this one")
         elif found.note:
-            self.notify(found.note)
+            self.notify(found.note, markup=False)
         else:
             self.pane(name).show(found)
             self.light()

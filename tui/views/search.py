@@ -118,9 +118,11 @@ class SearchView(ListingView):
             everything = "compiles, breaks, recompiles, guards, kernels, source, graphs, generated code, events"
             self.details.show([line(("/ asks for a text; it is looked for in", "dim")), line((everything, "dim"))])
             return
-        self.table.border_title = f"{self.TITLE}: {one_line(hunt.pattern)} · {self._progress(hunt)}"
+        title = f"{self.TITLE}: {one_line(hunt.pattern)} · {self._progress(hunt)}"
+        self.table.border_title = title
         self.table.border_subtitle = f"{len(hunt.hits):,}"
-        self.browser.say(self.table.border_title, "") if self.browser.current is self else None
+        if self.browser.current is self:
+            self.browser.say(title, "")
         if hunt.over and not hunt.hits:
             self.details.show([line((hunt.problem or f"not found: {hunt.pattern}", "dim"))])
 

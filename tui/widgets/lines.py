@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -19,6 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.search import Finder
+from tui.widgets.marking import marked
 
 if TYPE_CHECKING:
     from tui.documents import Document
@@ -84,6 +85,10 @@ class Lines(ScrollView, can_focus=True):
         """The document that is shown, where it is one."""
         return None
 
+    def render_str(self, text_content: str | Content) -> Content:
+        """Titles are texts too, of a recording's functions and files: none is markup."""
+        return Content(text_content) if isinstance(text_content, str) else text_content
+
     # What a subclass says
 
     @property
@@ -147,7 +152,8 @@ class Lines(ScrollView, can_focus=True):
         before = self.side(index)
         room = width - (before.cell_length if before else 0)
         left = int(self.scroll_x)
-        body = self._marked(self.draw(index)).crop_extend(left, left + max(room, 0), None)
+        found = self.get_component_rich_style("lines--match")
+        body = marked(self.draw(index), self.finder, found).crop_extend(left, left + max(room, 0), None)
         strip = Strip.join([before, body]) if before else body
         return strip.apply_style(self._ground(index)).crop_extend(0, width, None)
 
@@ -157,23 +163,6 @@ class Lines(ScrollView, can_focus=True):
         if index == self.cursor:
             style += self.get_component_rich_style("lines--cursor")
         return style
-
-    def _marked(self, strip: Strip) -> Strip:
-        """The strip with the matches of the search marked."""
-        text = strip.text
-        spans = self.finder.spans(text)
-        if not spans:
-            return strip
-        if not text.isascii():
-            spans = [(strip.index_to_cell_position(first), strip.index_to_cell_position(last)) for first, last in spans]
-        style = self.get_component_rich_style("lines--match")
-        cuts = sorted({place for span in spans for place in span} | {strip.cell_length})
-        pieces, start = [], 0
-        for end, piece in zip(cuts, strip.divide(cuts), strict=False):
-            inside = any(first <= start < last for first, last in spans)
-            pieces.append(Strip([Segment(s.text, (s.style or Style()) + style) for s in piece]) if inside else piece)
-            start = end
-        return Strip.join(pieces)
 
     # Moving
 

@@ -1,0 +1,28 @@
+"""Marking what a search has found on a line."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from tui.search import Finder
+
+__all__ = ["marked"]
+
+
+def marked(strip: Strip, finder: Finder, style: Style) -> Strip:
+    """The strip with the matches of the search in a style of their own."""
+    text = strip.text
+    spans = finder.spans(text)
+    if not spans:
+        return strip
+    if not text.isascii():
+        spans = [(strip.index_to_cell_position(first), strip.index_to_cell_position(last)) for first, last in spans]
+    cuts = sorted({place for span in spans for place in span} | {strip.cell_length})
+    pieces, start = [], 0
+    for end, piece in zip(cuts, strip.divide(cuts), strict=False):
+        inside = any(first <= start < last for first, last in spans)
+        pieces.append(Strip([Segment(s.text, (s.style or Style()) + style) for s in piece]) if inside else piece)
+        start = end
+    return Strip.join(pieces)
