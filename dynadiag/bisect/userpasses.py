@@ -47,7 +47,14 @@ def _reachable(backend: Any) -> list[tuple[dict[str, Any], str, Callable[..., An
 def _may_be_pass(value: Any, backend: Callable[..., Any]) -> bool:
     if not inspect.isfunction(value) or value is backend or hasattr(value, "_torchdynamo_orig_callable"):
         return False
-    return not value.__code__.co_filename.startswith(_TORCH)
+    return not value.__code__.co_filename.startswith(_TORCH) and _may_give_graph(value)
+
+
+def _may_give_graph(function: Callable[..., Any]) -> bool:
+    """Not where it says that it gives something else (a printer of graphs, a count): no graph can stand for that."""
+    given = function.__annotations__.get("return", "")
+    text = given if isinstance(given, str) else getattr(given, "__name__", "") or str(given)
+    return text in ("", "None", "Any") or "Graph" in text
 
 
 def _switched(function: Callable[..., Any]) -> Callable[..., Any]:
