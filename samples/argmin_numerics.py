@@ -1,0 +1,40 @@
+"""The best of several choices, found wrong by compiled code: a difference that no tolerance explains.
+
+A history of costs is moved on by one step in place, each row taking the row before it, and `argmin` picks the choice
+with the least sum over the history. Nothing fails and nothing is rounded: compiled code overwrites rows before they are
+read, so that other choices are best. The program says for how many tasks the compiled choice differs, and ends well, as
+a training run would. (Whether it does depends on torch's version and device: on torch 2.13 and a CPU it does, after
+pytorch#197829.)
+
+    dynadiag bisect --accuracy samples/argmin_numerics.py
+    dynadiag minify --accuracy -o repro.py samples/argmin_numerics.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+STEPS, TASKS, CHOICES = 3, 16, 16
+
+
+def best(history: torch.Tensor) -> torch.Tensor:
+    """(STEPS, TASKS, CHOICES), moved on in place -> the best choice of each task."""
+    history[1:] = history[:-1].clone()
+    return history.sum(dim=0).argmin(dim=1)
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    history = torch.rand(STEPS, TASKS, CHOICES, device=DEVICE)
+    expected = best(history.clone())
+    result = torch.compile(best)(history.clone())
+    wrong = int((result != expected).sum())
+    print(f"another choice than without compiling: {wrong} of {TASKS}")
+    print("result", hashlib.sha256(result.cpu().numpy().tobytes()).hexdigest()[:16])
+
+
+if __name__ == "__main__":
+    main()
