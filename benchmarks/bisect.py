@@ -1,11 +1,16 @@
 """dynadiag's bisection against torch's CompilerBisector: the same planted faults, in the same run.
 
-    python benchmarks/bisect.py [--only NAME] [--json FILE]
+    python benchmarks/bisect.py [faults] [--only NAME] [--run] [--rounds N] [--json FILE]
+    python benchmarks/bisect.py trials [--rounds N]
 
-Each fault is planted in a block of a transformer (layer norm, attention, an MLP with relu, sigmoid, tanh). For both
-tools: what they name, how many times the program ran, and the wall time; for CompilerBisector in process
-(`do_bisect`) and, with `--cli`, by `python -m torch._inductor.compiler_bisector run`. It needs a machine that
-does nothing else.
+`faults`: each is planted in three blocks of a transformer (layer norm, attention, an MLP with relu, sigmoid, tanh). For
+both tools: what they name, how many times the program ran, wall time, and the CPU time of everything they started (a
+machine that does other things too stretches the first, hardly the second). CompilerBisector in process (`do_bisect`)
+and, with `--run`, by `python -m torch._inductor.compiler_bisector run`. Each begins with a copy of the compiler caches
+that one run of the program leaves, since whoever bisects has seen it fail.
+
+`trials`: what a trial costs. A tiny graph compiled by Inductor in a forked trial against the same in a process that
+has it all loaded, and at the rung aot_eager in a forked trial against a fresh interpreter, in turn.
 """
 
 from __future__ import annotations
@@ -15,14 +20,21 @@ import _paths  # noqa: F401 - for what it does to sys.path
 # isort: split
 
 import argparse
+import ctypes
 import json
 import os
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+_LIMIT = 1800.0  # seconds for one tool and one fault
+_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>: what a tool leaves behind is ours to wait for, and to count
 
 _MODEL = '''
 import sys, torch
@@ -90,17 +102,20 @@ plant(aten.tanh.default, "tanh_1", second)
 """,
     "a fusion": """
 from torch._inductor.codegen import cpp
-inner = cpp.KernelGroup.finalize_kernel
-def finalize_kernel(self, kernel, nodes):
-    out = inner(self, kernel, nodes)
+wrong = []
+inner = cpp.CppKernelProxy.codegen_nodes
+def codegen_nodes(self, nodes):
     names = {n.name for s in nodes for n in s.node.get_origins()}
-    if len(nodes) > 1 and {"var_mean_3", "rsqrt_3"} <= names:
-        lines = self.loops_code._lines
-        for i, line in enumerate(lines):
-            if isinstance(line, str):
-                lines[i] = line.replace(".rsqrt()", ".rsqrt() * 1.5").replace("/ std::sqrt(", "* 1.5 / std::sqrt(")
-    return out
-cpp.KernelGroup.finalize_kernel = finalize_kernel
+    wrong.append(len(nodes) > 1 and {"var_mean_3", "rsqrt_3"} <= names)
+    try:
+        return inner(self, nodes)
+    finally:
+        wrong.pop()
+cpp.CppKernelProxy.codegen_nodes = codegen_nodes
+for overrides, factor in ((cpp.CppOverrides, "1.5f"), (cpp.CppVecOverrides, "at::vec::Vectorized<float>(1.5f)")):
+    def rsqrt(x, inner=overrides.rsqrt, factor=factor):
+        return f"({inner(x)} * {factor})" if wrong and wrong[-1] else inner(x)
+    overrides.rsqrt = staticmethod(rsqrt)
 """,
     "a lowering that raises": """
 def raises(out):
@@ -120,25 +135,57 @@ class Result:
     runs: int | None
     below: int | None
     seconds: float
+    cpu: float
 
 
-def _timed(command: list[str], folder: Path) -> tuple[subprocess.CompletedProcess[str], float]:
-    began = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=3600, check=False)
-    return done, time.perf_counter() - began
+@dataclass(frozen=True, slots=True)
+class Ended:
+    text: str
+    seconds: float
+    cpu: float
 
 
-def ours(fault: str, program: Path) -> Result:
+def _timed(command: list[str], folder: Path, cache: Path) -> Ended:
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
+    began, used = time.perf_counter(), _cpu()
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+    try:
+        text = process.communicate(timeout=_LIMIT)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        text = f"no end in {_LIMIT:.0f} s"
+    seconds = time.perf_counter() - began
+    _reap()
+    return Ended(text, seconds, _cpu() - used)
+
+
+def _reap() -> None:
+    """Waits for what the command left behind: it is ours now, and its time counts when it is waited for."""
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _cpu() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def ours(fault: str, program: Path, cache: Path) -> Result:
     """dynadiag, from the command line, all of it counted."""
-    document = program.with_suffix(".json")
-    recording = program.with_suffix(".dynadiag")
+    document, recording = program.with_suffix(".json"), program.with_suffix(".dynadiag")
+    document.unlink(missing_ok=True)
     command = [sys.executable, "-P", "-m", "dynadiag", "bisect", "--force", "--json", str(document)]
-    done, seconds = _timed([*command, "-o", str(recording), str(program)], program.parent)
+    done = _timed([*command, "-o", str(recording), str(program)], program.parent, cache)
     if not document.exists():
-        return Result(fault, "dynadiag", f"failed: {done.stderr[-200:]}", None, None, seconds)
+        return Result(fault, "dynadiag", f"failed: {done.text[-200:]}", None, None, done.seconds, done.cpu)
     verdict = json.loads(document.read_text())
     names = ", ".join(f"{c['class']} {c['name']}" for c in verdict["culprits"]) or verdict["verdict"]
-    return Result(fault, "dynadiag", names, verdict["trials"], _below(recording), seconds)
+    return Result(fault, "dynadiag", names, verdict["trials"], _below(recording), done.seconds, done.cpu)
 
 
 def _below(recording: Path) -> int:
@@ -149,44 +196,45 @@ def _below(recording: Path) -> int:
         return sum('"switches":[{' in trial.candidate for trial in search.trials())
 
 
-def theirs(fault: str, program: Path) -> Result:
+def theirs(fault: str, program: Path, cache: Path) -> Result:
     """CompilerBisector in one process."""
-    done, seconds = _timed([sys.executable, str(program), "--bisector"], program.parent)
-    line = next((line for line in done.stdout.splitlines() if line.startswith("RESULT")), None)
+    done = _timed([sys.executable, str(program), "--bisector"], program.parent, cache)
+    line = next((line for line in done.text.splitlines() if line.startswith("RESULT")), None)
     if line is None:
-        return Result(fault, "CompilerBisector", f"failed: {done.stderr[-200:]}", None, None, seconds)
+        return Result(fault, "do_bisect", f"failed: {done.text[-200:]}", None, None, done.seconds, done.cpu)
     _, runs, names = line.split(" ", 2)
-    return Result(fault, "CompilerBisector", names, int(runs), None, seconds)
+    return Result(fault, "do_bisect", names, int(runs), None, done.seconds, done.cpu)
 
 
-def theirs_cli(fault: str, program: Path) -> Result:
-    """CompilerBisector's ``run``: an interpreter a step. It deletes Inductor's cache, so it gets one of its own."""
+def theirs_run(fault: str, program: Path, cache: Path) -> Result:
+    """CompilerBisector's ``run``: an interpreter a step. It deletes the cache folder, so each has one of its own."""
     command = [sys.executable, "-m", "torch._inductor.compiler_bisector", "run", sys.executable, str(program)]
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
-        try:
-            done, seconds = _timed(command, program.parent)
-        finally:
-            del os.environ["TORCHINDUCTOR_CACHE_DIR"]
-    last = (done.stdout + done.stderr).strip().splitlines()[-1:]
-    return Result(fault, "CompilerBisector run", "".join(last)[:200], None, None, seconds)
+    done = _timed(command, program.parent, cache)
+    last = "".join(done.text.strip().splitlines()[-1:])
+    return Result(fault, "run", last[:200], None, None, done.seconds, done.cpu)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help="faults whose name holds this")
-    parser.add_argument("--cli", action="store_true", help="CompilerBisector's `run` too: minutes a fault")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    results = []
+Tool = Callable[[str, Path, Path], Result]
+
+
+def compare_faults(args: argparse.Namespace) -> int:
+    """Each fault with each tool, in turn."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    tools: tuple[Tool, ...] = (ours, theirs, *([theirs_run] if args.run else []))
+    results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
         for fault in (name for name in FAULTS if args.only is None or args.only in name):
             program = Path(folder, fault.replace(" ", "_") + ".py")
             program.write_text(_MODEL + FAULTS[fault] + _RUN)
-            for tool in (ours, theirs, *([theirs_cli] if args.cli else [])):
-                result = tool(fault, program)
-                results.append(result)
-                print(_line(result), flush=True)
+            cache = Path(folder, "cache")
+            _timed([sys.executable, str(program)], program.parent, cache)
+            for _ in range(args.rounds):
+                for tool in tools:
+                    copy = Path(shutil.copytree(cache, Path(folder, "copy")))
+                    results.append(tool(fault, program, copy))
+                    print(_line(results[-1]), flush=True)
+                    shutil.rmtree(copy, ignore_errors=True)
+            _print_ratios([r for r in results if r.fault == fault])
     if args.json:
         args.json.write_text(json.dumps([asdict(r) for r in results], indent=2))
     return 0
@@ -195,7 +243,102 @@ def main() -> int:
 def _line(result: Result) -> str:
     runs = "?" if result.runs is None else str(result.runs)
     below = "" if result.below is None else f" ({result.below} below the ladder)"
-    return f"{result.fault:24} {result.tool:22} {runs + ' runs' + below:32} {result.seconds:6.1f} s  {result.names}"
+    times = f"{result.seconds:6.1f} s {result.cpu:6.1f} s CPU"
+    return f"{result.fault:24} {result.tool:10} {runs + ' runs' + below:32} {times}  {result.names}"
+
+
+def _print_ratios(results: list[Result]) -> None:
+    """Ours over each of theirs, medians of the rounds."""
+    median = lambda tool, what: statistics.median(getattr(r, what) for r in results if r.tool == tool)  # noqa: E731
+    for tool in dict.fromkeys(r.tool for r in results if r.tool != "dynadiag"):
+        wall, cpu = (median("dynadiag", what) / median(tool, what) for what in ("seconds", "cpu"))
+        print(f"  dynadiag / {tool}: {wall:.2f} of the wall time, {cpu:.2f} of the CPU time", flush=True)
+
+
+_TINY = """
+import torch
+
+def f(x):
+    return (x.sin() * 2).sum()
+
+def tiny():
+    return f, (torch.ones(64),)
+"""
+
+
+def compare_trials(args: argparse.Namespace) -> int:
+    """A trial against what it stands for, in turn."""
+    from dynadiag.bisect.bisector import HOOKS
+    from dynadiag.trial.plan import Plan
+    from dynadiag.trial.program import Program
+    from dynadiag.trial.runner import Runner
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "tiny.py")
+        file.write_text(_TINY)
+        with Runner(Program.parse(f"{file}:tiny"), HOOKS) as runner:
+            refused = runner.start_forks(threads=len(os.sched_getaffinity(0)))
+            if refused:
+                print(f"no forks: {refused}")
+                return 1
+            inductor, aot = Plan("inductor", caches=False), Plan("aot_eager", caches=False)
+            here = _compiled_here()
+            ways: dict[str, Callable[[], object]] = {
+                "Inductor, forked trial": lambda: runner.run(inductor),
+                "Inductor, in process": here,
+                "aot_eager, forked trial": lambda: runner.run(aot),
+                "aot_eager, fresh interpreter": lambda: runner.fresh(aot),
+            }
+            _print_trials(_in_turn(ways, args.rounds))
+    return 0
+
+
+def _compiled_here() -> Callable[[], None]:
+    """The same compile in this process, with no compiler cache but that of C++ code, as the trials have it."""
+    import torch
+
+    from dynadiag.torch_private.trial import bypass_caches, reset
+
+    space: dict[str, Callable[[], tuple[Callable[..., object], tuple[object, ...]]]] = {}
+    exec(_TINY, space)  # noqa: S102 - the text above
+    bypass_caches()
+
+    def once() -> None:
+        reset()
+        fn, arguments = space["tiny"]()
+        torch.compile(fn)(*arguments)
+
+    return once
+
+
+def _in_turn(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name, way in ways.items():
+            began = time.perf_counter()
+            way()
+            if number:  # the first of each is warm-up
+                times[name].append(time.perf_counter() - began)
+    return times
+
+
+def _print_trials(times: dict[str, list[float]]) -> None:
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    for name, values in times.items():
+        print(f"{name:30} {medians[name]:6.2f} s  ({min(values):.2f} to {max(values):.2f})")
+    forked, here, aot, fresh = medians.values()
+    print(f"Inductor: a trial is {forked / here:.2f} of the compile; aot_eager: {aot / fresh:.3f} of an interpreter")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("faults", "trials"), default="faults")
+    parser.add_argument("--only", help="faults whose name holds this")
+    parser.add_argument("--run", action="store_true", help="CompilerBisector's `run` too: minutes a fault")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    return compare_trials(args) if args.what == "trials" else compare_faults(args)
 
 
 if __name__ == "__main__":
