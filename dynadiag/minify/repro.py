@@ -181,5 +181,7 @@ def _wide(shown: Shown) -> str:
     if not shown.inputs:
         return ""
     floating = all(isinstance(v, torch.Tensor) and v.is_floating_point() for v in shown.inputs)
+    if len(shown.inputs) == 1 and floating:
+        return "$arguments.double()"
     each = "t.double()" if floating else "t.double() if t.is_floating_point() else t"
     return f"*[{each} for t in ($arguments,)]"

@@ -78,3 +78,16 @@ def test_an_existing_file_is_refused_at_once(tmp_path: Path) -> None:
 def test_what_cannot_be_reduced_is_said_by_the_exit_code(tmp_path: Path, program: str, code: int) -> None:
     assert minify(tmp_path, program)[0] == code
     assert not (tmp_path / "repro.py").exists()
+
+
+@pytest.mark.slow
+def test_a_search_is_resumed_without_repeating_a_trial(tmp_path: Path) -> None:
+    code, _, first, told = minify(tmp_path, NO_LOWERING)
+    assert code == 0, told
+    words = ["--resume", str(tmp_path / "m.dynadiag"), "--recording", str(tmp_path / "again.dynadiag"), "--force"]
+    code, _, again, told = minify(tmp_path, NO_LOWERING, *words)
+    assert code == 0, told
+    assert (again["nodes_after"], again["proved"]) == (first["nodes_after"], True)
+    assert "trial " not in told.replace(str(tmp_path), "")
+    assert again["trials"] == first["trials"]
+    assert again["cached"] >= first["trials"]  # type: ignore[operator]  # numbers of a document

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -199,6 +201,14 @@ def test_programs(tmp_path: Path, program: str, kind: str, nodes: int, words: tu
     assert data["nodes_after"] == nodes, repro.read_text()
     assert data["minimal"]
     assert [word for word in words if word not in repro.read_text()] == []
+    _assert_minimal(repro)
+
+
+def _assert_minimal(repro: Path) -> None:
+    """Every single removal, by a program that knows nothing of the reducer: none still fails."""
+    script = Path(__file__).parents[2] / "benchmarks" / "minimal.py"
+    done = subprocess.run([sys.executable, str(script), str(repro)], capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_tensor_subclass_is_refused_by_name(tmp_path: Path) -> None:
