@@ -6,6 +6,7 @@ environment had ``TRITON_INTERPRET=1`` before Triton was imported, which is ours
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 from collections.abc import Callable
@@ -125,9 +126,9 @@ def route_libdevice(function: Callable[[str], Callable[..., np.ndarray[Any, Any]
 def same_numbers_as_a_gpu() -> None:
     """Mend where the interpreter computes something else than the compiled kernel would.
 
-    Assertions in kernels are checked. float32 is rounded to bfloat16 to the nearest, not cut off, and a NaN stays one.
-    Reductions and scans by a function of Inductor's own go by halves, as a GPU's do, not element by element: besides,
-    that takes seconds out of each.
+    Assertions in kernels are checked. ``not`` is of each element of a block, as compiled. float32 is rounded to
+    bfloat16 to the nearest, not cut off, and a NaN stays one. Reductions and scans by a function of Inductor's own go
+    by halves, as a GPU's do, not element by element: besides, that takes seconds out of each.
     """
     options = interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
     interpreter.interpreter_builder.options = options
@@ -142,8 +143,22 @@ def same_numbers_as_a_gpu() -> None:
         return cast(self, source, kind)
 
     interpreter.InterpreterBuilder.cast_impl = cast_impl
+    interpreter.ASTTransformer.visit_UnaryOp = _visit_unary
+    interpreter._elementwise_not = _elementwise_not  # rewritten functions see the names of this module
     interpreter.ReduceOps.generic_reduce = _reduce
     interpreter.ScanOps.generic_scan = _scan
+
+
+def _visit_unary(self: Any, node: ast.UnaryOp) -> ast.expr:
+    self.generic_visit(node)
+    if not isinstance(node.op, ast.Not):
+        return node
+    call = ast.Call(ast.Name("_elementwise_not", ast.Load()), [node.operand], [])
+    return ast.copy_location(call, node)
+
+
+def _elementwise_not(value: Any) -> Any:
+    return value == 0 if isinstance(value, tl.tensor) else not value
 
 
 def _to_bfloat16(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -186,7 +201,7 @@ def _combined(self: Any, left: list[Any], right: list[Any], kinds: list[Any]) ->
     """The combining function of a reduction or a scan, on whole arrays of left and of right operands."""
     pairs = zip((*left, *right), (*kinds, *kinds), strict=True)
     operands = [self.to_tensor(array, kind) for array, kind in pairs]
-    made = self.combine_fn.fn(*operands)
+    made = self.combine_fn.rewrite()(*operands)
     made = made if isinstance(made, tuple) else (made,)
     return [
         np.broadcast_to(one.handle.data, array.shape).astype(array.dtype) for one, array in zip(made, left, strict=True)
