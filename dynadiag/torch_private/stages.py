@@ -23,8 +23,9 @@ def only_compiling(backend: str, arch: int | str, warp_size: int) -> None:
     from torch._inductor.runtime import hints, triton_helpers
 
     original = hints.DeviceProperties
+    make = original.__new__
 
-    def properties(**given: Any) -> Any:
+    def properties(kind: type[Any], **given: Any) -> Any:
         """The properties that the module was generated with; where that was no GPU, those of the target."""
         if given.get("type") in ("cpu", None):
             known = {name: value for name, value in _PROPERTIES.items() if name in original._fields}
@@ -33,9 +34,9 @@ def only_compiling(backend: str, arch: int | str, warp_size: int) -> None:
                 given["warp_size"] = warp_size
             if "major" in original._fields:
                 given["major"] = arch // 10 if isinstance(arch, int) else None
-        return original(**given)
+        return make(kind, **given)
 
-    hints.DeviceProperties = properties  # generated modules call it, nothing else
+    original.__new__ = staticmethod(properties)  # the class itself stays: torch asks whether things are of it
     for name in ("set_driver_to_gpu", "set_driver_to_cpu"):
         setattr(triton_helpers, name, _nothing)
 
