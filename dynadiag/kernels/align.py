@@ -21,6 +21,9 @@ __all__ = ["Buffers", "Line", "align", "producer"]
 _NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?![\w.])")
 
 
+_FEW = 12  # nodes: what is shown of a line has to be read by somebody
+
+
 @dataclass(frozen=True, slots=True)
 class Buffers:
     """The nodes that the parameters of a kernel hold when it begins, and those that it writes to them."""
@@ -98,9 +101,14 @@ class _Alignment:
         for place, makers in enumerate(self._makers):  # what is only checked belongs to what it was made for
             self._nodes[place] = self._nodes[place] or {name for one in makers for name in self._nodes[one]}
         return tuple(
-            Line(one.line, one.kind, self._ordered(self._nodes[place] or self._possible(place)))
+            Line(one.line, one.kind, self._ordered(self._nodes[place] or self._vague(place)))
             for place, one in enumerate(self._statements)
         )
+
+    def _vague(self, place: int) -> frozenset[str]:
+        """Where nothing fits: the few nodes that are possible. Many would be no answer."""
+        found = self._possible(place)
+        return found if len(found) <= _FEW else frozenset()
 
     def _ordered(self, names: Iterable[str]) -> tuple[str, ...]:
         chosen = set(names)

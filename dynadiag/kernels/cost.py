@@ -201,7 +201,7 @@ def _convolution_backward(node: PrintedNode, tensors: Sequence[Tensor], hints: M
     if len(tensors) < 3 or not tensors[2].sizes:
         return None
     asked = arguments(node.text, node.text.find("(") + 1)[-1].strip("[]").split(",")
-    outer, weights, channels = (*(one.elements(hints) for one in tensors[::2]), size(tensors[2].sizes[0], hints))
+    outer, weights, channels = tensors[0].elements(hints), tensors[2].elements(hints), size(tensors[2].sizes[0], hints)
     if not outer or not weights or not channels:
         return None
     return sum(one.strip() == "True" for one in asked[:2]) * 2 * outer * (weights // channels)

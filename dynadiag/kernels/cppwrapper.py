@@ -98,9 +98,8 @@ class _Entry:
             out = given[:1] if found[2] else []
             self._add(found[1], number, line, False, [*given[len(out) :], *(f"out={one}" for one in out)], out)
         elif (found := _CALLED.match(line)) and found[1] in self._module.definitions:
-            given = [_POINTER.search(one) for one in arguments(found[2] + ")")]
-            names = [one[1] if one else "" for one in given]
-            self._add(found[1], number, line, True, names, [])
+            pointers = [_POINTER.search(one) for one in arguments(found[2] + ")")]
+            self._add(found[1], number, line, True, [one[1] if one else "" for one in pointers], [])
 
     def _add(self, name: str, number: int, line: str, generated: bool, given: list[str], out: list[str]) -> None:
         self._module.calls.append(

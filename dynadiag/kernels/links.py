@@ -1,5 +1,7 @@
 """Links between the lines of a unit's documents, many to many, both ways: the rows of the table ``link``.
 
+A node whose origin torch did not say (a log that is not ours) has no row to Dynamo's nodes: they are those of its line.
+
 Four documents belong to a unit: the user's "source", "dynamo"'s graph, the "graph" that was lowered, and the generated
 "module" with its kernels. A `Thread` is made of the rows alone. Whatever line is asked for, the answer is the same kind
 of thing: what belongs to it in each document. No answer means that there is no mapping.
@@ -81,8 +83,10 @@ class _Rows:
             start = ("graph", event, node.line, node.name)
             sources = [unit.dynamo.nodes[name] for name in sources_of(unit, node)]
             yield from self._of_node(start, node.place or next((one.place for one in sources if one.place), None))
-            ends: list[End | None] = [self._node("dynamo", one) for one in sources]
-            yield from (self._link(start, "node", "dynamo", end, "graph") for end in ends or [None])
+            told = [self._node("dynamo", one) for one in sources if one.name in unit.sources.get(node.name, ())]
+            yield from (self._link(start, "node", "dynamo", end, "graph") for end in told)
+            if not sources:
+                yield self._link(start, "node", "dynamo", None, "none")
             if node.computes and node.name not in called:
                 yield self._link(start, "node", "module", None, "none")
 
@@ -188,11 +192,22 @@ class Thread:
         return self._answer(nodes | self._made_of(dynamo), dynamo, {place} if found else set())
 
     def _made_of(self, dynamo: Iterable[str]) -> set[str]:
-        return {made for name in dynamo for made in self._made.get(name, ())}
+        """The nodes that were made of Dynamo's; where torch did not say, those of the same line."""
+        found = {made for name in dynamo for made in self._made.get(name, ())}
+        beside = (name for one in dynamo for name in self._beside("dynamo", one, "graph"))
+        return found.union(name for name in beside if name not in self._sources)
+
+    def _sources_of(self, node: str) -> set[str]:
+        return self._sources.get(node) or self._beside("graph", node, "dynamo")
+
+    def _beside(self, document: str, name: str, other: str) -> set[str]:
+        """The nodes of another graph that are of the same line of the user's."""
+        place = self._places.get((document, name))
+        return {one for owner, one in self._from.get(place, ()) if owner == other} if place else set()
 
     def _answer(self, nodes: set[str], dynamo: set[str] | None = None, places: set[Place] | None = None) -> Related:
         if dynamo is None:
-            dynamo = {source for name in nodes for source in self._sources.get(name, ())}
+            dynamo = {source for name in nodes for source in self._sources_of(name)}
         if places is None:
             owners = [("graph", name) for name in nodes] or [("dynamo", name) for name in dynamo]
             places = {self._places[owner] for owner in owners if owner in self._places}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from dynadiag.kernels.align import Line
@@ -76,6 +77,15 @@ class Unit:
     dynamo_event: int | None
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     calls: tuple[KernelCall, ...] = ()
+
+    @cached_property
+    def dynamo_at(self) -> Mapping[Place, tuple[str, ...]]:
+        """Dynamo's nodes of each line."""
+        found: dict[Place, list[str]] = {}
+        for node in self.dynamo.nodes.values():
+            if node.place is not None and node.target:
+                found.setdefault(node.place, []).append(node.name)
+        return {place: tuple(names) for place, names in found.items()}
 
 
 def kernel_calls(recording: Recording) -> tuple[KernelCall, ...]:
@@ -270,9 +280,7 @@ def sources_of(unit: Unit, node: PrintedNode) -> tuple[str, ...]:
     """Dynamo's nodes that a node was made from: as recorded, or those of the same user line."""
     if said := tuple(name for name in unit.sources.get(node.name, ()) if name in unit.dynamo.nodes):
         return said
-    if node.place is None:
-        return ()
-    return tuple(one.name for one in unit.dynamo.nodes.values() if one.place == node.place and one.target)
+    return unit.dynamo_at.get(node.place, ()) if node.place else ()
 
 
 def places_of(unit: Unit, names: Iterable[str]) -> tuple[Place, ...]:
