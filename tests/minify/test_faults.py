@@ -188,7 +188,7 @@ model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
         (ALIAS, "wrong_result", 2, ("rows = x[1:]",)),
         (CHANGES_ITS_GRAPH, "wrong_result", 1, ("def lossy(", "torch.tanh(", "backend=lossy")),
         (LIBRARY, "exception", 1, ('register_fake("faults::half", half_fake)',)),
-        (HEAD.replace("{fault}", RAISE) + FLEX, "exception", 1, ("flex_attention(", "torch.tanh(")),
+        (HEAD.replace("{fault}", RAISE) + FLEX, "exception", 2, ("flex_attention(", "torch.tanh(")),
     ],
     ids=["aliased inputs", "a backend that changes its graph", "an operator of a library", "flex attention"],
 )
