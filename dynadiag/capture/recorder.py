@@ -17,11 +17,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, guards
+from dynadiag.capture import breaks, guards, skips
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import capture as torch_private
+from dynadiag.torch_private import skips as torch_skips
 
 _PATIENCE = 3  # times that a journal is opened again: a disk that is full stays full
 _SOURCE_LIMIT = 2_000_000  # bytes of one source file that are kept
@@ -49,6 +50,7 @@ class Recorder(logging.Handler):
     def start(self) -> None:
         """Listen."""
         torch_private.listen(self)
+        torch_skips.listen(self._left)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._skips)
 
     def stop(self) -> None:
@@ -103,7 +105,17 @@ class Recorder(logging.Handler):
 
     def _release(self) -> None:
         torch_private.release(self)
+        torch_skips.release(self._left)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._skips)
+
+    def _left(self, code: CodeType, reason: str) -> None:
+        """Append a frame that Dynamo left to Python untraced. Never raises."""
+        try:
+            if found := skips.describe(code, reason):
+                self.append("skipped", found, {})
+                self.keep_source(code.co_filename, {})
+        except Exception as error:  # noqa: BLE001 - as in `handle`
+            self._give_up(error)
 
     def append(self, kind: str, data: Any, context: Mapping[str, Any], payload: str | None = None) -> None:
         """Append an event of ours, ``dynadiag_<kind>``, in the context of torch's event."""

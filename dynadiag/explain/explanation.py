@@ -71,7 +71,7 @@ class Explanation:
     @property
     def impacts(self) -> tuple[Impact, ...]:
         """What each root led to, the worst first."""
-        return impacts(self.breaks, self.graphs, self.recompiles, self.warm)
+        return impacts(self.breaks, self.graphs, self.recompiles, self.warm, self.skipped)
 
     def named(self, function: str, compile_ids: Iterable[str]) -> str:
         """A function's name; of a decorator's inner function also whose method it wraps, as one of the compiles knows

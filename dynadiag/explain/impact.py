@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from dynadiag.explain.ownership import is_torchs
 from dynadiag.explain.warm import Cost, WarmCalls, costs
-from dynadiag.recording.records import Break, Graph, Recompile
+from dynadiag.recording.names import is_rest
+from dynadiag.recording.records import Break, Graph, Recompile, SkippedFrame
 
 __all__ = ["Impact", "impacts"]
 
@@ -22,6 +23,7 @@ class Impact:
     functions: tuple[str, ...]  # of the frames it split, as the user named them
     graphs: int  # graphs that ended at it
     recompiles: tuple[str, ...]  # compile ids of recompiles that met it again
+    left: tuple[SkippedFrame, ...] = ()  # what follows it and was not compiled at all
     cost: Cost | None = None  # in a warm call, where that was measured and meets it
 
     @property
@@ -38,16 +40,17 @@ def impacts(
     graphs: Sequence[Graph],
     recompiles: Sequence[Recompile],
     warm: WarmCalls | None = None,
+    skipped: Sequence[SkippedFrame] = (),
 ) -> tuple[Impact, ...]:
     """The impact of each root, the worst first.
 
     That is: fatal ones, then by what they cost where that was measured, then by graphs ended, then by reports, then in
     order. Those in torch's own code stand last.
     """
-    cut = _dynamo_graphs(graphs)
+    cut, rests = _dynamo_graphs(graphs), [item for item in skipped if is_rest(item.function)]
     again = {item.compile_id for item in recompiles}
     paid = costs(breaks, warm)
-    found = [replace(_impact(*each, cut, again), cost=paid.get(each[0].index)) for each in _by_root(breaks)]
+    found = [replace(_impact(*each, cut, again, rests), cost=paid.get(each[0].index)) for each in _by_root(breaks)]
     return tuple(sorted(found, key=_worst_first))
 
 
@@ -66,7 +69,7 @@ def _by_root(breaks: Sequence[Break]) -> list[tuple[Break, list[Break]]]:
     return list(entries.values())
 
 
-def _impact(root: Break, entries: list[Break], cut: set[str], again: set[str]) -> Impact:
+def _impact(root: Break, entries: list[Break], cut: set[str], again: set[str], rests: Sequence[SkippedFrame]) -> Impact:
     ids = tuple(dict.fromkeys(item.compile_id for item in entries))
     return Impact(
         root=root,
@@ -75,7 +78,14 @@ def _impact(root: Break, entries: list[Break], cut: set[str], again: set[str]) -
         functions=tuple(dict.fromkeys(item.function for item in entries)),
         graphs=sum(compile_id in cut for compile_id in ids),
         recompiles=tuple(compile_id for compile_id in ids if compile_id in again),
+        left=_left(entries, rests),
     )
+
+
+def _left(entries: Sequence[Break], rests: Sequence[SkippedFrame]) -> tuple[SkippedFrame, ...]:
+    """The functions that go on uncompiled where one of these breaks split them: outermost first, without repeats."""
+    split = {(frame.file, frame.line) for item in entries for frame in item.user_stack}
+    return tuple(dict.fromkeys(rest for rest in reversed(rests) if (rest.file, rest.line) in split))
 
 
 def _dynamo_graphs(graphs: Sequence[Graph]) -> set[str]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["original_name"]
+__all__ = ["is_rest", "original_name"]
 
 # torch names the rest of a split function "torch_dynamo_resume_in_NAME_at_LINE" (2.11 to 2.15).
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<name>.+?)_at_\d+")
+
+
+def is_rest(function: str) -> bool:
+    """Whether torch made this function of what follows a graph break."""
+    return _RESUME.search(function) is not None
 
 
 def original_name(function: str) -> str:

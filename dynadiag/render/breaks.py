@@ -9,6 +9,7 @@ from dynadiag.explain.explanation import Explanation
 from dynadiag.explain.impact import Impact
 from dynadiag.explain.ownership import is_pythons, way_in
 from dynadiag.explain.registry import telling
+from dynadiag.recording.names import original_name
 from dynadiag.recording.records import Break
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place, stack
@@ -25,6 +26,12 @@ _ID = 16  # columns of an id; torch's have six
 _IN_TORCH = re.compile(r"^.*?(site|dist)-packages/torch/")
 _LISTED = re.compile(r'# File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9}), in [^,\n]{1,200}, code: ')
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
+_NO_TENSOR = "no tensor-related objects found in frame"  # convert_frame.py, 2.13 to 2.15
+_UNSEEN = (
+    "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple or "
+    "dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows into a "
+    "function that takes their tensors."
+)
 WORST = 10  # breaks that a report shows without --all
 
 
@@ -81,6 +88,8 @@ def _diagnostic(impact: Impact, explanation: Explanation, style: Style) -> list[
 def _helps(impact: Impact, explanation: Explanation) -> tuple[str, ...]:
     """torch's hints, and before them who can act on them where the line is torch's or Python's own."""
     hints, frame, file = telling(impact.root.hints), way_in(impact.root), impact.root.span.file
+    if any(frame.reason == _NO_TENSOR for frame in impact.left):
+        hints = (*hints, _UNSEEN)
     whose = "torch's own" if impact.is_torchs else "of Python's own library" if is_pythons(file) else None
     if whose is None or frame is None:
         return hints
@@ -144,6 +153,9 @@ def _consequences(impact: Impact) -> str:
         parts.append(f"met {count(impact.met, 'time')}, in compiles {some(impact.compile_ids)}")
     if len(impact.functions) > 1:
         parts.append(f"it split the frames of {some(impact.functions)}")
+    if impact.left:
+        names = tuple(dict.fromkeys(original_name(frame.function) for frame in impact.left))
+        parts.append(f"what follows in {some(names)} ran uncompiled ({impact.left[0].reason})")
     if impact.recompiles:
         parts.append(f"recompiles among them: {some(impact.recompiles)}")
     return "; ".join(parts)

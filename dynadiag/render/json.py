@@ -12,6 +12,7 @@ from dynadiag import __version__
 from dynadiag.explain.explanation import Explanation
 from dynadiag.explain.ownership import is_pythons, is_torchs, way_in
 from dynadiag.explain.warm import Cost, costs
+from dynadiag.recording.names import original_name
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -110,7 +111,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
 
 
 def _skipped(item: SkippedFrame) -> dict[str, Any]:
-    return {"file": item.file, "line": item.line, "function": item.function, "reason": item.reason}
+    return {"file": item.file, "line": item.line, "function": original_name(item.function), "reason": item.reason}
 
 
 def _recompile(item: Recompile, advice: Sequence[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dynadiag.explain.explanation import Explanation
-from dynadiag.recording.names import original_name
+from dynadiag.recording.names import is_rest, original_name
 from dynadiag.recording.records import SkippedFrame
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place
@@ -16,7 +16,7 @@ from dynadiag.render.wrap import cut, hanging, width
 __all__ = ["skipped_section"]
 
 _FRAMES = 10  # frames that are shown without --all
-_REASON = 44  # columns of a reason
+_REASON = 60  # columns of a reason
 
 
 def skipped_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
@@ -60,6 +60,8 @@ def _frame(frame: SkippedFrame, told: str | None, cwd: str | None, style: Style,
     """``    prog.py:37 in train: see break GB0008 at line 43``."""
     at = f"{place(frame.file, frame.line, None, cwd)} in {clean_line(original_name(frame.function))}"
     reason = clean_line(frame.reason or "no reason was recorded")
+    if is_rest(frame.function):
+        reason = f"what follows here, {reason}"
     why = f"see {cut(clean_line(told), _REASON)}" if told else _type(reason)
     lines = [f"    {fit(at, style.columns - width(why) - 6)}: {why}"]
     return [*lines, *hanging("        ", reason, style.columns)] if all_ else lines

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from dynadiag.recording.digest import breaks, graphs, guards, kernels, recompiles, symbols
+from dynadiag.recording.digest import breaks, graphs, guards, kernels, recompiles, skips, symbols
 from dynadiag.recording.digest.compiles import Compiles
 from dynadiag.recording.digest.context import Context, Record
 from dynadiag.recording.digest.runs import Runs
@@ -71,6 +71,10 @@ class Digest:
             yield from self._context.source(data, event.index)
         elif kind == "trial":
             yield from self._context.trial(data)
+        elif kind == "skipped":
+            frame = skips.read(data)
+            if not self._compiles.traced(frame):
+                yield frame
         elif kind == "graph":
             self._context.note("graph", event.compile_id, payload())
         else:

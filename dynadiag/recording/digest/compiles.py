@@ -79,6 +79,13 @@ class Compiles:
     def _of(self, compile_id: str) -> _Open:
         return self._open.setdefault(compile_id, _Open(compile_id))
 
+    def traced(self, frame: SkippedFrame) -> bool:
+        """Whether a compile tells of this frame: Dynamo left it after a look at it."""
+        name = original_name(frame.function)
+        return any(
+            (each.file, each.line, each.function) == (frame.file, frame.line, name) for each in self._open.values()
+        )
+
     def over(self, compile_id: str) -> bool:
         """Whether the compile of this id has been measured, and so has ended."""
         return compile_id in self._open and self._open[compile_id].measured

@@ -1,0 +1,16 @@
+"""Frames that Dynamo left to Python untraced. A foreign log has none of them: no event of torch's says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynadiag.recording.digest.context import integer
+from dynadiag.recording.records import SkippedFrame
+
+__all__ = ["read"]
+
+
+def read(data: dict[str, Any]) -> SkippedFrame:
+    """The frame of one event; what follows a break has torch's own name for it, and the line where it goes on."""
+    name, reason = str(data.get("function", "?")), str(data.get("reason", ""))
+    return SkippedFrame(str(data.get("file", "?")), integer(data.get("line")), name, reason)
