@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from dynadiag.kernels import KernelCall, Unit, units
+from dynadiag.kernels import KernelCall, Unit, places_of, units
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Kernel, Run, Symbol
 from tui.links import Links, Place, links_of
@@ -42,7 +42,17 @@ def _links(unit: Unit) -> Links:
             places[line] = places.get(line, frozenset()) | own
             if call.how == "dataflow":
                 guessed.add(line)
-    return links_of(places, frozenset(guessed))
+    return links_of({**places, **_exact(unit)}, frozenset(guessed))
+
+
+def _exact(unit: Unit) -> dict[int, frozenset[Place]]:
+    """The places of the lines of kernels that are known to be part of certain nodes."""
+    found: dict[int, frozenset[Place]] = {}
+    for line in [line for call in unit.calls for line in call.lines]:
+        own = frozenset((place.file, place.line) for place in places_of(unit, line.nodes))
+        if own:
+            found[line.line - 1] = found.get(line.line - 1, frozenset()) | own
+    return found
 
 
 def _lines(call: KernelCall) -> Iterator[int]:
