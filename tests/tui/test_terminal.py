@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from dynadiag.__main__ import main
 from tests.tui import build
 
 COMMAND = [sys.executable, "-m", "dynadiag", "browse"]
+_COLOURS = re.compile(rb"\x1b\[[\d;]*m")
 _WAIT = 60.0  # seconds that a busy machine may need
 
 
@@ -30,9 +32,9 @@ class Terminal:
         self.seen = b""
 
     def read_until(self, text: str, wait: float = _WAIT) -> str:
-        """Read what the browser draws until a text is there."""
+        """Read what the browser draws until a text is there, in whatever colours."""
         limit = time.monotonic() + wait
-        while text.encode() not in self.seen:
+        while text.encode() not in _COLOURS.sub(b"", self.seen):
             ready, _, _ = select.select([self.master], [], [], 1.0)
             if ready:
                 self.seen += os.read(self.master, 65536)
