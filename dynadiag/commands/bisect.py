@@ -120,6 +120,8 @@ def _one_trial(program: Program, args: argparse.Namespace) -> int:
     """Repeats one candidate in a fresh interpreter; its output comes through, and how it ended."""
     try:
         plan = Plan.from_json({**Plan().to_json(), **json.loads(args.candidate)})
+        if plan.rung not in (None, *RUNGS):
+            raise ValueError(f"no rung {plan.rung!r}")
     except (ValueError, KeyError, TypeError) as error:
         raise DynadiagError(f"--candidate: not a candidate ({error}); copy it from a report of bisect") from error
     with runner_for(program, args) as runner:
