@@ -21,8 +21,9 @@ from dynadiag.commands import common
 from dynadiag.commands.program import add_program, add_recorder, program_of, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.explain import Registry
-from dynadiag.kernels.linked import fold_in_place, import_log, open_any
+from dynadiag.kernels.linked import fold_in_place, open_any
 from dynadiag.recording.opening import SUFFIX, beginning, recordings_in
+from dynadiag.recording.transfer import import_log
 from dynadiag.render import document, encode, explanation_text
 from dynadiag.render.report import Report, report
 

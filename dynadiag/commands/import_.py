@@ -10,11 +10,17 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import UnreadableInput
-from dynadiag.kernels.linked import import_log
+from dynadiag.kernels.linked import import_log as import_with_links
+from dynadiag.recording.transfer import import_log
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_output(parser, "the recording to write")
+    parser.add_argument(
+        "--links",
+        action="store_true",
+        help="also write how lines of kernels belong to yours, for SQL (several times slower; no view needs it)",
+    )
     parser.add_argument("log", type=Path, metavar="LOG", help="a log file, or a folder of logs")
 
 
@@ -25,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:  # a name that no file can have
         raise UnreadableInput(f"{str(args.log)[:200]}: {getattr(error, 'strerror', None) or error}") from error
     output = common.new_recording(args.output, args.log.name, force=args.force)
-    for path in import_log(args.log, output, force=args.force).recordings:
+    make = import_with_links if args.links else import_log
+    for path in make(args.log, output, force=args.force).recordings:
         common.say_where(path)
     return 0

@@ -146,7 +146,7 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 def _flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> int | None:
     """The operations of one node."""
-    given = [base(one) for one in arguments(node.text, node.text.find("(") + 1)]  # one may stand there twice
+    given = [name for one in arguments(node.text, node.text.find("(") + 1) if (name := base(one))]  # may be twice
     inputs = [graph.nodes[name].tensor for name in given if name in graph.nodes]
     tensors = [tensor for tensor in inputs if tensor is not None]
     name = node.operator

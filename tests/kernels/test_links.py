@@ -1,4 +1,4 @@
-"""The table `link`: written when a recording is made, also of others' logs, and the same as what is read from it."""
+"""The table `link`: written with a recording, of others' logs on demand, and the same as what is read from it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_recording_has_the_links_of_each_of_its_modules(language: str) -> None
         assert recording.links() == tuple(link for unit in found for link in links_of(unit))
 
 
-def test_a_log_from_elsewhere_gets_links_on_import(tmp_path: Path) -> None:
+def test_a_log_from_elsewhere_gets_links_where_they_are_asked_for(tmp_path: Path) -> None:
     log, made = tmp_path / "a.log", tmp_path / "a.dynadiag"
     export_log(recorded("cpp"), log)
     log.write_bytes(b"\n".join(line for line in log.read_bytes().split(b"\n") if b'"dynadiag_origins"' not in line))
