@@ -59,6 +59,9 @@ class Table:
         return f'SELECT {columns} FROM "{self.name}" {rest}'
 
 
+_MAPPINGS: dict[type, Mapping[Any]] = {}  # filled with the tables
+
+
 def _typed(
     record: type,
     name: str,
@@ -70,7 +73,8 @@ def _typed(
 ) -> Table:
     """The table of a record: its columns follow from the annotations, their meanings from `columns`."""
     made = []
-    for column, kind, optional in Mapping(record, name).columns:
+    _MAPPINGS[record] = Mapping(record, name)
+    for column, kind, optional in _MAPPINGS[record].columns:
         rule = " PRIMARY KEY" if column == "id" else "" if optional else " NOT NULL"
         made.append(Column(column, kind + rule, columns.pop(column)))
     if columns:
@@ -355,9 +359,6 @@ _TYPED = (
 
 TABLES = _STORE + _TYPED
 RECORD_TABLES: dict[type, Table] = {table.record: table for table in _TYPED if table.record is not None}
-
-
-_MAPPINGS: dict[type, Mapping[Any]] = {record: Mapping(record, table.name) for record, table in RECORD_TABLES.items()}
 
 
 def mapping(record: type) -> Mapping[Any]:
