@@ -6,8 +6,9 @@ nobody.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "backend_name",
     "backends_used",
     "bypass_caches",
+    "caches_bypassed",
     "compile_in_this_process",
     "lookup_backend",
     "made_again",
@@ -104,6 +106,19 @@ def bypass_caches() -> None:
     inductor_config.fx_graph_cache = False
     inductor_config.fx_graph_remote_cache = False
     functorch_config.enable_autograd_cache = False
+
+
+@contextlib.contextmanager
+def caches_bypassed() -> Iterator[None]:
+    """As `bypass_caches`, for a while."""
+    import torch._functorch.config as functorch_config
+    import torch._inductor.config as inductor_config
+
+    with (
+        inductor_config.patch(fx_graph_cache=False, fx_graph_remote_cache=False),
+        functorch_config.patch(enable_autograd_cache=False),
+    ):
+        yield
 
 
 def compile_in_this_process() -> None:
