@@ -1,18 +1,14 @@
-"""Reading a recording: lazily, read-only, and on the assumption that a stranger made the file.
+"""Reading a recording, lazily: the typed tables, and the log that they were made from.
 
-Nothing in the file can run: extensions are off, the schema is held to be exactly ours before anything is read from
-it (no views, triggers or virtual tables), and every size that the file claims is checked before it is believed.
-Whatever is wrong with a file comes out as one `UnreadableInput`.
+The file may be a stranger's: see `database` for what is checked when it is opened. Every size that it claims is
+checked before it is believed.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import stat
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,8 +16,9 @@ from typing import Any, TypeVar
 import zstandard
 
 from dynadiag.errors import UnreadableInput
+from dynadiag.recording.database import Database, typed
 from dynadiag.recording.log import metadata_of, payload_text
-from dynadiag.recording.mapping import MAX_VALUE, FieldError
+from dynadiag.recording.mapping import FieldError
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -39,7 +36,7 @@ from dynadiag.recording.records import (
     Symbol,
     Trial,
 )
-from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VERSION, mapping
+from dynadiag.recording.schema import RECORD_TABLES, mapping
 
 __all__ = ["MAX_PAYLOAD", "Located", "Recording"]
 
@@ -47,7 +44,6 @@ MAX_PAYLOAD = 256 << 20  # bytes; the largest payload met so far is a tenth of i
 _MAX_BLOCK = 8 << 20  # bytes of log in a block, whatever the file claims
 _MAX_BLOCKS_KEPT = 4
 _PAGE = 500  # rows fetched at a time
-_MAGIC = b"SQLite format 3\0"
 _EVENT = "SELECT id, kind, name, compile_id, attempt, payload_size, time FROM event"
 
 R = TypeVar("R")
@@ -85,15 +81,11 @@ class Recording:
     def __init__(self, path: Path) -> None:
         """Open the recording at `path`. Raises `UnreadableInput`."""
         self.path = path
-        self._lock = threading.RLock()
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
-        _check_file(path)
-        with self._reading():
-            self._database = _connect(path)
+        self._database = Database(path)
         try:
-            self._check_schema()
             self._size, self._block_size, self.unparsed_lines = self._log()
-            self.run = self._only(self._records(Run), "run")
+            self.run = self._database.only(self._records(Run), "run")
         except BaseException:
             self._database.close()
             raise
@@ -144,7 +136,7 @@ class Recording:
 
     def links(self, module: int | None = None) -> tuple[Link, ...]:
         """How lines belong together, of every generated module or of one; empty in recordings from before links."""
-        if self._version < RECORD_TABLES[Link].since:
+        if self._database.version < RECORD_TABLES[Link].since:
             return ()
         rest = "" if module is None else "WHERE module = ? "
         return self._records(Link, f"{rest}ORDER BY rowid", *(() if module is None else (module,)))
@@ -180,9 +172,9 @@ class Recording:
             else:
                 last = middle - 1
         query = _EVENT.replace(" FROM", ", start, header_size FROM") + " WHERE id >= ? ORDER BY id LIMIT ?"
-        with self._reading():
+        with self._database.reading():
             rows = self._database.execute(query, (first, limit)).fetchall()
-            return [Located(_event(row[:-2]), _typed(row[-2], int), _typed(row[-1], int)) for row in rows]
+            return [Located(_event(row[:-2]), typed(row[-2], int), typed(row[-1], int)) for row in rows]
 
     def events(
         self,
@@ -195,16 +187,16 @@ class Recording:
         """The events that fit, in the order of the log, from the `start`-th of them, read as they are consumed."""
         where, values = _filter(name=name, compile_id=compile_id, kind=kind)
         query = f"{_EVENT} {where} ORDER BY id LIMIT ? OFFSET ?"
-        with self._reading():
+        with self._database.reading():
             cursor = self._database.execute(query, (*values, -1 if limit is None else limit, start))
         while rows := self._fetch(cursor):
             yield from rows
 
     def event(self, index: int) -> Event:
         """The event with this index. Raises `UnreadableInput` where there is none."""
-        with self._reading():
+        with self._database.reading():
             rows = self._database.execute(f"{_EVENT} WHERE id = ?", (index,)).fetchall()
-            return _event(self._only(tuple(rows), f"event {index}"))
+            return _event(self._database.only(tuple(rows), f"event {index}"))
 
     def metadata(self, event: int) -> dict[str, Any]:
         """The JSON object of an event's header; empty for noise."""
@@ -223,15 +215,15 @@ class Recording:
 
     def counts(self) -> dict[str, int]:
         """How many events there are of each kind."""
-        with self._reading():
+        with self._database.reading():
             rows = self._database.execute("SELECT kind, events FROM count ORDER BY kind").fetchall()
-            return {_typed(kind, str): _typed(events, int) for kind, events in rows}
+            return {typed(kind, str): typed(events, int) for kind, events in rows}
 
     def totals(self) -> dict[str, int]:
         """How many records there are in each table, tables without any left out."""
-        with self._reading():
+        with self._database.reading():
             rows = self._database.execute("SELECT name, records FROM total ORDER BY name").fetchall()
-            return {_typed(name, str): _typed(records, int) for name, records in rows}
+            return {typed(name, str): typed(records, int) for name, records in rows}
 
     def raw(self) -> Iterator[bytes]:
         """The log that the recording was made from, byte for byte, in pieces."""
@@ -240,24 +232,15 @@ class Recording:
 
     # How it is done
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """The one place where whatever a damaged file brings about becomes `UnreadableInput`."""
-        try:
-            with self._lock:
-                yield
-        except (sqlite3.Error, zstandard.ZstdError, FieldError, UnicodeError, OverflowError) as error:
-            raise UnreadableInput(f"{self.path}: a damaged recording ({_one_line(error)})") from error
-
     def _records(self, record: type[R], rest: str = "", *values: object) -> tuple[R, ...]:
-        with self._reading():
+        with self._database.reading():
             rows = self._database.execute(RECORD_TABLES[record].select(rest), values)
             read = mapping(record).read
             return tuple([read(row) for row in rows])
 
     def _one(self, query: str, *values: object) -> int:
-        with self._reading():
-            return _typed(self._only(tuple(self._database.execute(query, values).fetchall()), "event")[0], int)
+        with self._database.reading():
+            return typed(self._database.only(tuple(self._database.execute(query, values).fetchall()), "event")[0], int)
 
     def _of_compile(self, record: type[R], compile_id: str | None) -> tuple[R, ...]:
         if compile_id is None:
@@ -265,47 +248,13 @@ class Recording:
         return self._records(record, "WHERE compile_id = ? ORDER BY id", compile_id)
 
     def _fetch(self, cursor: sqlite3.Cursor) -> list[Event]:
-        with self._reading():
+        with self._database.reading():
             return [_event(row) for row in cursor.fetchmany(_PAGE)]
 
-    def _only(self, found: tuple[R, ...], what: str) -> R:
-        if len(found) != 1:
-            raise UnreadableInput(f"{self.path}: a damaged recording ({len(found)} rows of {what}, not 1)")
-        return found[0]
-
-    def _check_schema(self) -> None:
-        with self._reading():
-            (application,) = self._database.execute("PRAGMA application_id").fetchone()
-            (version,) = self._database.execute("PRAGMA user_version").fetchone()
-            (size,) = self._database.execute(
-                "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-            ).fetchone()
-        self._version: int = version
-        if application != APPLICATION_ID:
-            raise UnreadableInput(f"{self.path}: an SQLite file, but not a recording of dynadiag's")
-        if version > VERSION:
-            raise UnreadableInput(
-                f"{self.path}: made by a newer dynadiag (schema {version}, this one reads up to {VERSION}): upgrade it"
-            )
-        if size != self.path.stat().st_size:
-            raise UnreadableInput(f"{self.path}: a damaged recording (cut short or added to: {size} bytes expected)")
-        self._check_tables()
-
-    def _check_tables(self) -> None:
-        """Hold the schema to be ours, word for word: a view or a generated column would run what its maker wrote."""
-        with self._reading():
-            rows = self._database.execute("SELECT type, name, rootpage, sql FROM sqlite_schema").fetchall()
-        made = {name: sql for kind, name, root, sql in rows if kind == "table" and root}
-        foreign = [name for kind, name, root, _ in rows if kind not in ("table", "index") or not root]
-        wrong = [one.name for one in TABLES if one.since <= self._version and made.get(one.name) != one.ddl()]
-        if foreign or wrong:
-            names = _one_line(", ".join(map(str, foreign + wrong)))
-            raise UnreadableInput(f"{self.path}: a damaged recording (its schema differs in {names})")
-
     def _log(self) -> tuple[int, int, int]:
-        with self._reading():
+        with self._database.reading():
             rows = self._database.execute("SELECT size, block_size, unparsed_lines FROM log").fetchall()
-            size, block, lines = (_typed(cell, int) for cell in self._only(tuple(rows), "log"))
+            size, block, lines = (typed(cell, int) for cell in self._database.only(tuple(rows), "log"))
         if not (0 < block <= _MAX_BLOCK and size >= 0):
             raise UnreadableInput(f"{self.path}: a damaged recording (a log of {size} bytes in blocks of {block})")
         return size, block, lines
@@ -313,9 +262,9 @@ class Recording:
     def _place(self, event: int) -> tuple[int, int, int]:
         """Where an event lies: start, bytes of the header, bytes of the payload."""
         query = "SELECT start, header_size, payload_size FROM event WHERE id = ?"
-        with self._reading():
+        with self._database.reading():
             rows = self._database.execute(query, (event,)).fetchall()
-            start, header, payload = (_typed(cell, int) for cell in self._only(tuple(rows), f"event {event}"))
+            start, header, payload = (typed(cell, int) for cell in self._database.only(tuple(rows), f"event {event}"))
         if min(start, header, payload) < 0 or start + header + payload > self._size:
             raise UnreadableInput(f"{self.path}: a damaged recording (event {event} lies outside the log)")
         return start, header, payload
@@ -331,7 +280,7 @@ class Recording:
         return whole[offset : offset + size]
 
     def _block(self, index: int) -> bytes:
-        with self._reading():
+        with self._database.reading():
             known = self._blocks.get(index)
             if known is None:
                 known = self._blocks[index] = self._decompressed(index)
@@ -342,34 +291,11 @@ class Recording:
     def _decompressed(self, index: int) -> bytes:
         """A block of the log. What it will decompress to is known, so a bomb is refused before it goes off."""
         rows = self._database.execute("SELECT data FROM block WHERE id = ?", (index,)).fetchall()
-        (data,) = self._only(tuple(rows), f"block {index}")
+        (data,) = self._database.only(tuple(rows), f"block {index}")
         size = min(self._block_size, self._size - index * self._block_size)
-        if zstandard.frame_content_size(_typed(data, bytes)) != size:
+        if zstandard.frame_content_size(typed(data, bytes)) != size:
             raise FieldError(f"block {index} does not hold {size} bytes")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=size, allow_extra_data=False)
-
-
-def _check_file(path: Path) -> None:
-    """Refuse what is no SQLite file before SQLite sees it (a pipe would hang)."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UnreadableInput(f"{path}: not a file")
-        with path.open("rb") as file:
-            magic = file.read(len(_MAGIC))
-    except OSError as error:
-        raise UnreadableInput(f"{path}: {error.strerror}") from error
-    if magic != _MAGIC:
-        raise UnreadableInput(f"{path}: not a recording (a TORCH_TRACE log is made one by `dynadiag import`)")
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(
-        path.absolute().as_uri() + "?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-    )
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
-    for statement in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
-        database.execute(f"PRAGMA {statement}")
-    return database
 
 
 def _filter(**columns: str | None) -> tuple[str, list[str]]:
@@ -385,22 +311,11 @@ def _filter(**columns: str | None) -> tuple[str, list[str]]:
 def _event(row: tuple[Any, ...]) -> Event:
     index, kind, name, compile_id, attempt, size, time = row
     return Event(
-        _typed(index, int),
-        _typed(kind, str),
-        None if name is None else _typed(name, str),
-        _typed(compile_id, str),
-        None if attempt is None else _typed(attempt, int),
-        _typed(size, int),
-        None if time is None else _typed(time, str),
+        typed(index, int),
+        typed(kind, str),
+        None if name is None else typed(name, str),
+        typed(compile_id, str),
+        None if attempt is None else typed(attempt, int),
+        typed(size, int),
+        None if time is None else typed(time, str),
     )
-
-
-def _typed(value: Any, kind: type[R]) -> R:
-    if type(value) is not kind:
-        raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")
-    return value
-
-
-def _one_line(error: object) -> str:
-    """An error's words, fit for a terminal: SQLite quotes what it could not read."""
-    return "".join([char if char.isprintable() else "?" for char in str(error)])[:200]

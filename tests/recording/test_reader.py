@@ -175,7 +175,7 @@ def test_one_payload_reads_its_blocks_only(tmp_path: Path) -> None:
     import_log(tmp_path / "a.log", tmp_path / "a.dynadiag")
     with open_recording(tmp_path / "a.dynadiag") as opened:
         statements: list[str] = []
-        opened._database.set_trace_callback(statements.append)
+        opened._database.connection.set_trace_callback(statements.append)
         assert opened.payload(1500) == "z" * 10_000
         blocks = [statement for statement in statements if "FROM block" in statement]
         assert 1 <= len(blocks) <= 2

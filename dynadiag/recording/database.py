@@ -1,0 +1,134 @@
+"""The SQLite file of a recording, opened read-only on the assumption that a stranger made it.
+
+Nothing in the file can run: extensions are off, and the schema is held to be exactly ours before anything is read from
+it (no views, triggers or virtual tables). Whatever is wrong with a file comes out as one `UnreadableInput`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import zstandard
+
+from dynadiag.errors import UnreadableInput
+from dynadiag.recording.mapping import MAX_VALUE, FieldError
+from dynadiag.recording.schema import APPLICATION_ID, TABLES, VERSION
+
+__all__ = ["Database", "typed"]
+
+_MAGIC = b"SQLite format 3\0"
+R = TypeVar("R")
+
+
+class Database:
+    """An open file with our tables in it. Any thread may read from it."""
+
+    path: Path
+    connection: sqlite3.Connection
+    version: int  # of the schema that the file was made with
+
+    def __init__(self, path: Path) -> None:
+        """Open the file at `path`. Raises `UnreadableInput`."""
+        self.path = path
+        self._lock = threading.RLock()
+        _check_file(path)
+        with self.reading():
+            self.connection = _connect(path)
+        try:
+            self._check_schema()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    def execute(self, query: str, values: tuple[object, ...] | list[str] = ()) -> sqlite3.Cursor:
+        """Run a query, `reading` around it."""
+        return self.connection.execute(query, values)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """The one place where whatever a damaged file brings about becomes `UnreadableInput`."""
+        try:
+            with self._lock:
+                yield
+        except (sqlite3.Error, zstandard.ZstdError, FieldError, UnicodeError, OverflowError) as error:
+            raise UnreadableInput(f"{self.path}: a damaged recording ({_one_line(error)})") from error
+
+    def only(self, found: tuple[R, ...], what: str) -> R:
+        """The one row that there must be of `what`."""
+        if len(found) != 1:
+            raise UnreadableInput(f"{self.path}: a damaged recording ({len(found)} rows of {what}, not 1)")
+        return found[0]
+
+    def _check_schema(self) -> None:
+        with self.reading():
+            (application,) = self.connection.execute("PRAGMA application_id").fetchone()
+            (version,) = self.connection.execute("PRAGMA user_version").fetchone()
+            (size,) = self.connection.execute(
+                "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            ).fetchone()
+        self.version: int = version
+        if application != APPLICATION_ID:
+            raise UnreadableInput(f"{self.path}: an SQLite file, but not a recording of dynadiag's")
+        if version > VERSION:
+            raise UnreadableInput(
+                f"{self.path}: made by a newer dynadiag (schema {version}, this one reads up to {VERSION}): upgrade it"
+            )
+        if size != self.path.stat().st_size:
+            raise UnreadableInput(f"{self.path}: a damaged recording (cut short or added to: {size} bytes expected)")
+        self._check_tables()
+
+    def _check_tables(self) -> None:
+        """Hold the schema to be ours, word for word: a view or a generated column would run what its maker wrote."""
+        with self.reading():
+            rows = self.connection.execute("SELECT type, name, rootpage, sql FROM sqlite_schema").fetchall()
+        made = {name: sql for kind, name, root, sql in rows if kind == "table" and root}
+        foreign = [name for kind, name, root, _ in rows if kind not in ("table", "index") or not root]
+        wrong = [one.name for one in TABLES if one.since <= self.version and made.get(one.name) != one.ddl()]
+        if foreign or wrong:
+            names = _one_line(", ".join(map(str, foreign + wrong)))
+            raise UnreadableInput(f"{self.path}: a damaged recording (its schema differs in {names})")
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what is no SQLite file before SQLite sees it (a pipe would hang)."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UnreadableInput(f"{path}: not a file")
+        with path.open("rb") as file:
+            magic = file.read(len(_MAGIC))
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror}") from error
+    if magic != _MAGIC:
+        raise UnreadableInput(f"{path}: not a recording (a TORCH_TRACE log is made one by `dynadiag import`)")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(
+        path.absolute().as_uri() + "?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
+    for statement in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
+        database.execute(f"PRAGMA {statement}")
+    return database
+
+
+def typed(value: Any, kind: type[R]) -> R:
+    """A cell of the type that the column has: SQLite holds no column to it. Raises `FieldError`."""
+    if type(value) is not kind:
+        raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")
+    return value
+
+
+def _one_line(error: object) -> str:
+    """An error's words, fit for a terminal: SQLite quotes what it could not read."""
+    return "".join([char if char.isprintable() else "?" for char in str(error)])[:200]
