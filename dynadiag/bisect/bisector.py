@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from dynadiag.bisect.descent import Finding, descend
 from dynadiag.bisect.ladder import Climb, climb, ladder, plan_at, top_rung
-from dynadiag.bisect.operators import FAKES
 from dynadiag.bisect.search import Search
 from dynadiag.bisect.triton import TRITON, idle, unavailable
 from dynadiag.bisect.verdict import Verdict
@@ -209,7 +208,7 @@ def _descend(bisection: _Bisection, result: Climb) -> Finding:
 
 
 def _found(bisection: _Bisection, first: Outcome, result: Climb, finding: Finding) -> Verdict:
-    bisection.notes += [*_words_on_fake_kernels(bisection, result), *_word_on_random_numbers(bisection, result)]
+    bisection.notes += _word_on_random_numbers(bisection, result)
     flaky = _flaky(bisection, finding)
     if flaky:
         return Verdict("flaky", result.rungs, result.first, first.signature, notes=(flaky,))
@@ -223,15 +222,6 @@ def _found(bisection: _Bisection, first: Outcome, result: Climb, finding: Findin
         confirmed=finding.confirmed,
         reproduce=tuple(plan.key() for plan in finding.plans),
     )
-
-
-def _words_on_fake_kernels(bisection: _Bisection, result: Climb) -> tuple[str, ...]:
-    """Where the program has operators of its own: those whose fake kernel lies."""
-    assert result.outcome is not None
-    if not (result.outcome.facts or {}).get("operators"):
-        return ()
-    plan = replace(bisection.base, rung="uncompiled", caches=False, accuracy=False, record=(FAKES,))
-    return bisection.search.trial(plan, "uncompiled, with fake kernels compared").notes
 
 
 def _word_on_random_numbers(bisection: _Bisection, result: Climb) -> list[str]:

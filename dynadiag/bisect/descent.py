@@ -46,7 +46,10 @@ class Finding:
 
 def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
     """What explains the failure at ``rung``. ``seen`` is a trial there that recorded every class."""
-    notes: list[str] = []
+    lies = _fake_kernels(search, base, seen)
+    if lies.confirmed:
+        return lies
+    notes = list(lies.notes)
     part = needed_graphs(search, base, seen)
     classes = [c for c in _CLASSES.get(rung, ()) if any(p.group == c for p in seen.points)]
     for name, helped in _candidates(search, part.plan, classes):
@@ -58,6 +61,23 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
             return replace(finding, culprits=_blamed(finding.culprits, seen), notes=(*notes, *finding.notes))
         notes.extend(finding.notes)
     return Finding(notes=tuple(notes))
+
+
+def _fake_kernels(search: Search, base: Plan, seen: Outcome) -> Finding:
+    """Where the program has operators of its own: the fake kernels that the failure comes from.
+
+    A trial in which none is believed tells of those that promise something else than comes. Where it passes nothing
+    else need be searched: the decisions on what reads the results only stand where the lie shows.
+    """
+    if not (seen.facts or {}).get("operators"):
+        return Finding()
+    outcome = _off_altogether(search, base, ("operator",))
+    points = {p.key: p for p in outcome.points if p.group == "operator"}
+    if not points or not outcome.passed:
+        return Finding(notes=outcome.notes)
+    these = Decisions(search, base, "operator", points)
+    finding = _confirmed(these, by_bisection(these))
+    return replace(finding, notes=(*outcome.notes, *finding.notes))
 
 
 def _blamed(culprits: tuple[Culprit, ...], seen: Outcome) -> tuple[Culprit, ...]:

@@ -1,70 +1,120 @@
 """Custom operators whose fake kernel promises something else than the operator returns.
 
 The compiler believes a fake kernel: it writes its kernels for the shape and dtype that was promised. What goes wrong
-then goes wrong in the operators that read the result, and no decision of the compiler is at fault. So where a program
-has operators of its own, one more trial runs it uncompiled and holds what they return against what was promised.
+then goes wrong in the operators that read the result, and no decision of the compiler is at fault but the one to
+believe it. Off, that decision falls the other way: the operator itself is run on zeros, and what comes is taken for
+the form of its result.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynadiag.bisect.operators import FAKES, is_custom
-from dynadiag.torch_private.fakes import faked
+from dynadiag.bisect.operators import is_custom
+from dynadiag.torch_private import bisect as torch_private
+from dynadiag.torch_private.fakes import hints, returned, traced_line, wrap_fake_dispatch
 from dynadiag.trial.runtime import TRIAL
 
-__all__ = ["watch_fakes"]
+__all__ = ["OPERATOR", "install"]
+
+OPERATOR = "operator"  # the class of these decisions
+_told: set[str] = set()  # operators that this process told of, and those whose lie it told
 
 
-def watch_fakes() -> None:
-    """From now on in this process, where its plan asks for it."""
-    if FAKES in TRIAL.plan.record:
-        _Compared().__enter__()
+def install() -> None:
+    """Puts the hook into torch, once a process."""
+    wrap_fake_dispatch(_promise)
 
 
-class _Compared(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self._known: set[Any] = set()
+def _promise(inner: Callable[..., Any], mode: Any, operator: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """The fake result of an operator: what its fake kernel promises, or what it returns."""
+    if not TRIAL.asks(OPERATOR) or not _custom(operator):
+        return inner(mode, operator, types, args, kwargs)
+    name = str(operator)
+    if _once(name):
+        TRIAL.send("operator", name=name)
+    promised = inner(mode, operator, types, args, kwargs)
+    switch = TRIAL.plan.switch(OPERATOR)
+    if switch is None or switch.on(name):
+        return promised
+    return _set_right(mode, operator, args, kwargs, promised)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if is_custom(str(func)) and func not in self._known:
-            self._known.add(func)
-            text = _difference(func, args, kwargs or {}, result)
-            if text:
-                TRIAL.send("note", text=text)
-        return result
+
+@functools.lru_cache(maxsize=4096)
+def _custom(operator: Any) -> bool:
+    return is_custom(str(operator))
 
 
-def _difference(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> str | None:
+def _once(text: str) -> bool:
+    new = text not in _told
+    _told.add(text)
+    return new
+
+
+def _set_right(mode: Any, operator: Any, args: Any, kwargs: Any, promised: Any) -> Any:
     try:
-        promised = faked(func, args, kwargs)
-    except Exception as error:  # noqa: BLE001 - a stranger's fake kernel raises what it likes
-        return f"the fake kernel of {func} raises {type(error).__name__}: {str(error)[:200]}"
-    real, fake = pytree.tree_leaves(result), pytree.tree_leaves(promised)
-    if len(real) != len(fake):
-        return f"{func} returns {len(real)} values; its fake kernel promises {len(fake)}"
-    for returned, promise in zip(real, fake, strict=True):
-        text = _form(returned, promise)
-        if text:
-            return f"{func} returns {text}: the fake kernel is wrong, and the compiler believes it"
-    return None
+        real = pytree.tree_leaves(returned(operator, args, kwargs))
+    except Exception:  # noqa: BLE001 - a stranger's operator raises what it likes, and on zeros it may
+        return promised
+    fake, form = pytree.tree_flatten(promised)
+    texts = [] if len(real) != len(fake) else [t for t in map(_difference, real, fake) if t]
+    if not texts:
+        return promised
+    _tell(str(operator), texts[0])
+    return pytree.tree_unflatten([_in_form(mode, r, p) for r, p in zip(real, fake, strict=True)], form)
 
 
-def _form(returned: Any, promised: Any) -> str | None:
-    if not isinstance(returned, torch.Tensor) or not isinstance(promised, torch.Tensor):
+def _tell(name: str, text: str) -> None:
+    if not _once(f"{name} lies"):
+        return
+    line = traced_line()
+    lines = [line] if line else torch_private.traced_lines()
+    here = {"compile_id": torch_private.compile_id(), "graph": torch_private.graph_kind()}
+    TRIAL.send("point", group=OPERATOR, key=name, name=name, target=name, lines=lines, **here)
+    TRIAL.send("note", text=f"{name} returns {text}: the fake kernel is wrong, and the compiler believes it")
+
+
+def _difference(real: Any, promised: Any) -> str | None:
+    if not isinstance(real, torch.Tensor) or not isinstance(promised, torch.Tensor):
         return None
-    if returned.dtype != promised.dtype:
-        return f"{returned.dtype} where its fake kernel promises {promised.dtype}"
-    if not all(isinstance(size, int) for size in promised.shape):
+    if real.dtype != promised.dtype:
+        return f"{real.dtype} where its fake kernel promises {promised.dtype}"
+    sizes, strides = hints(promised.shape), hints(promised.stride())
+    if None in sizes:
         return None  # a size that depends on data: any may be right
-    if returned.shape != promised.shape:
-        return f"the shape {list(returned.shape)} where its fake kernel promises {list(promised.shape)}"
-    if returned.layout is torch.strided and returned.numel() > 1 and returned.stride() != promised.stride():
-        return f"the strides {list(returned.stride())} where its fake kernel promises {list(promised.stride())}"
+    if list(real.shape) != sizes:
+        return f"the shape {list(real.shape)} where its fake kernel promises {sizes}"
+    if real.layout is torch.strided and real.numel() > 1 and list(real.stride()) != strides:
+        return f"the strides {list(real.stride())} where its fake kernel promises {strides}"
     return None
+
+
+def _in_form(mode: Any, real: Any, promised: Any) -> Any:
+    """A fake tensor in the form of the real one; sizes stay symbolic where the promise has the right number."""
+    if _difference(real, promised) is None:
+        return promised
+    with mode:
+        sizes = _sizes(real, promised)
+        return torch.empty_strided(sizes, _strides(real, sizes), dtype=real.dtype, device=promised.device)
+
+
+def _sizes(real: torch.Tensor, promised: torch.Tensor) -> list[Any]:
+    if real.dim() != promised.dim():
+        return list(real.shape)
+    known = zip(promised.shape, hints(promised.shape), real.shape, strict=True)
+    return [size if hint in (None, number) else number for size, hint, number in known]
+
+
+def _strides(real: torch.Tensor, sizes: Sequence[Any]) -> list[Any]:
+    """Dense, in the order of the real tensor's."""
+    strides: list[Any] = [1] * len(sizes)
+    step: Any = 1
+    for dimension in sorted(range(len(sizes)), key=lambda d: (real.stride(d), -d)):
+        strides[dimension] = step
+        step = step * sizes[dimension]
+    return strides

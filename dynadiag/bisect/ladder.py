@@ -23,6 +23,7 @@ CLASSES = (
     "graph",
     "dynamo_graph",
     "frame",
+    "operator",
 )  # of decisions, latest first
 
 

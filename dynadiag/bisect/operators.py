@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["FAKES", "is_custom"]
-
-FAKES = "fakes"  # in a plan's `record`: hold the fake kernels of custom operators against what these return
+__all__ = ["is_custom"]
 
 _OVERLOAD = re.compile(r"([a-z]\w*)\.\w+(\.\w+)?")  # a namespace with a leading underscore is torch's
 _OF_TORCH = {

@@ -13,8 +13,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from dynadiag.bisect.fakes import watch_fakes
-from dynadiag.bisect.operators import is_custom
+from dynadiag.bisect import fakes
 from dynadiag.bisect.userpasses import with_switched_passes
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.runtime import TRIAL
@@ -37,7 +36,7 @@ def install() -> None:
     torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_frame(_frame)
     TRIAL.bypass = _left_to_python
-    TRIAL.on_start(watch_fakes)
+    fakes.install()
     torch_private.wrap_call_user_compiler(_graph_of_dynamo)
     torch_private.wrap_subsystem(_subsystem)
     torch_private.wrap_observed_pass(_pass)
@@ -171,9 +170,6 @@ def _graph_name(here: dict[str, Any]) -> str:
 def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
     """One graph that Dynamo captured: compiled at the rung under trial, or at the one below."""
     rung = TRIAL.plan.rung
-    for operator in torch_private.operators(gm.graph):
-        if is_custom(operator):
-            TRIAL.send("operator", name=operator)
     with with_switched_passes(output_graph.compiler_fn):
         if rung not in _LOWER or not TRIAL.asks("dynamo_graph"):
             return inner(output_graph, gm, *args, **kwargs)

@@ -32,7 +32,6 @@ __all__ = [
     "innermost_function",
     "kind_of_inner",
     "operator_name",
-    "operators",
     "ordinal",
     "origins",
     "pattern_name",
@@ -144,12 +143,6 @@ def origins(scheduler_node: Any) -> list[Node]:
     parts = (part.node for part in scheduler_node.get_nodes())
     found = {node for part in parts if part is not None for node in part.get_origins()}
     return sorted(found)
-
-
-def operators(graph: torch.fx.Graph) -> list[str]:
-    """The names of the registered operators that a graph calls, with or without their overload, each once."""
-    kinds = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-    return list(dict.fromkeys(str(node.target) for node in graph.nodes if isinstance(node.target, kinds)))
 
 
 def innermost_function(backend: Any) -> Callable[..., Any] | None:

@@ -1,24 +1,70 @@
-"""What torch believes that an operator returns: its fake kernel. Seen in torch 2.11.0, 2.13.0, 2.15.0."""
+"""What torch believes that an operator returns: its fake kernel. Read in torch 2.11.0, 2.13.0, 2.15.0."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
+from torch.utils._mode_utils import no_dispatch
 
-__all__ = ["faked"]
+__all__ = ["hints", "returned", "traced_line", "wrap_fake_dispatch"]
+
+_TORCH = torch.__file__.removesuffix("__init__.py")
 
 
-def faked(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The outputs of ``operator`` as tensors without data. What its fake kernel raises, it raises."""
-    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+def wrap_fake_dispatch(hook: Callable[..., Any]) -> None:
+    """Have ``hook(inner, mode, operator, types, args, kwargs)`` give the fake result of every operator.
 
-    def fake(leaf: Any) -> Any:
-        return mode.from_tensor(leaf, static_shapes=True) if isinstance(leaf, torch.Tensor) else leaf
+    All of the compiler asks there: Dynamo, AOTAutograd, Inductor. Fake results that torch kept are asked for behind it.
+    """
+    inner = FakeTensorMode.dispatch
 
-    args, kwargs = pytree.tree_map(fake, (args, kwargs))
-    with mode:
+    @functools.wraps(inner)
+    def dispatch(mode: Any, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return hook(inner, mode, operator, types, args, kwargs or {})
+
+    FakeTensorMode.dispatch = dispatch
+
+
+def hints(sizes: Sequence[int | torch.SymInt]) -> list[int | None]:
+    """The number behind each symbolic size, without a guard on it; None where it depends on data."""
+    return [size if isinstance(size, int) else size.node.hint for size in sizes]
+
+
+def returned(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What ``operator`` itself returns for tensors of zeros in place of these fake ones.
+
+    What it raises, it raises; and `ValueError` where a size of an input depends on data.
+    """
+    with no_dispatch():
+        args, kwargs = pytree.tree_map(_real, (args, kwargs))
         return operator(*args, **kwargs)
+
+
+def _real(leaf: Any) -> Any:
+    if isinstance(leaf, torch.SymInt):
+        return _known([leaf])[0]
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    sizes, strides = _known(leaf.shape), _known(leaf.stride())
+    return torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device).zero_()
+
+
+def _known(sizes: Sequence[int | torch.SymInt]) -> list[int]:
+    found = hints(sizes)
+    if None in found:
+        raise ValueError("a size that depends on data")
+    return [size for size in found if size is not None]
+
+
+def traced_line() -> tuple[str, int] | None:
+    """The user's line that Dynamo is tracing, where it is."""
+    if TracingContext.try_get() is None:
+        return None
+    outside = [frame for frame in TracingContext.extract_stack() if not frame.filename.startswith(_TORCH)]
+    return (outside[-1].filename, outside[-1].lineno or 0) if outside else None

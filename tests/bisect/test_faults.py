@@ -269,26 +269,3 @@ def test_what_fails_three_times_of_ten_is_pinned_on_nothing_else(bisected: Bisec
     named = [(c.group, c.name) for c in verdict.culprits]
     assert (verdict.verdict, named) in [("flaky", []), ("passes", []), ("found", [("lowering", "tanh")])]
     assert verdict.verdict != "found" or any("of a candidate show it" in note for note in verdict.notes)
-
-
-LYING = """
-@torch.library.custom_op("planted::halve", mutates_args=())
-def halve(x: torch.Tensor) -> torch.Tensor:
-    return x.double() / 2
-
-@halve.register_fake
-def _(x):
-    return torch.empty_like(x)
-
-def f(x):
-    return halve(torch.sin(x)).relu() * 3
-
-x = torch.ones(64)
-torch.testing.assert_close(torch.compile(f)(x).double(), f(x))
-"""
-
-
-def test_a_fake_kernel_that_lies_is_told_of(bisected: Bisected) -> None:
-    verdict = bisected(HEAD + LYING)
-    assert (verdict.verdict, verdict.rung) == ("found", "inductor")
-    assert any("planted.halve.default returns torch.float64" in note for note in verdict.notes), verdict.notes
