@@ -20,10 +20,11 @@ _VARIABLE = (
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
     (re.compile(r"\b(?=[a-z]*\d)[0-9a-z]{24,}\b"), "<hash>"),
     (re.compile(r"\b(tmp|c)[a-z0-9_]{8,}\b(?=\.|\b)"), "<name>"),
-    (re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"), "#"),
+    (re.compile(r"[-+]?\d+(?:\.\d+|\.(?=[],]))?(?:[eE][-+]?\d+)?"), "#"),
     (re.compile(r"_#"), "#"),
-    (re.compile(r"\b(?:nan|inf)\b"), "#"),
+    (re.compile(r"[-+]?\b(?:nan|inf)\b"), "#"),
     (re.compile(r"(?:#[ ,x*]*){2,}"), "# "),
+    (re.compile(r"(?<=[\[(])\s+|\s+(?=[\])])"), ""),  # a tensor is printed with room for a sign
     (re.compile(r"\s+"), " "),
 )
 _MESSAGE_LIMIT = 400  # characters that are compared; the rest of a message is dumps of arguments

@@ -20,6 +20,9 @@ def _signature(message: str, **changes: object) -> Signature:
         ("Mismatched elements: 3 / 64 (4.7%)", "Mismatched elements: 12 / 64 (18.8%)"),
         ("buf12 is not a buffer", "buf7 is not a buffer"),
         ("size mismatch [2, 3, 4]", "size mismatch [8, 16]"),
+        ("returned tensor([-1.9172,  0.1927])", "returned tensor([ 0.8798, -0.3397])"),
+        ("returned tensor([[1, -2],", "returned tensor([[ 3,  2],"),
+        ("returned tensor([ inf, nan])", "returned tensor([-inf, 1.])"),
         ("backend='inductor' raised:\nValueError: no", "backend='aot_eager' raised:\nValueError: no"),
     ],
 )
