@@ -31,7 +31,11 @@ _SETTINGS: dict[str, Callable[[], object]] = {
     "grad_mode": torch.is_grad_enabled,
     "num_threads": torch.get_num_threads,
     "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+    "default_dtype": torch.get_default_dtype,
 }
+# Dtypes that can be the default, by their number in c10::ScalarType, which is what the guard on it prints.
+_DEFAULT_DTYPES = {"5": "torch.float16", "6": "torch.float32", "7": "torch.float64", "15": "torch.bfloat16"}
+_DICT_LENGTH = re.compile(r"len\((?P<source>.*)\) != (?P<was>\d+)")
 _ITEM = "_dynadiag_item"
 _TEXT_LIMIT = 200  # characters of a value that are kept
 
@@ -58,7 +62,8 @@ def failures(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return
     scope = {**wrapper.closure_vars, "L": f_locals, "G": wrapper.global_scope["G"]}
     lookup = _Lookup(dict(wrapper.global_scope), scope)
-    for failure in [*_leaf_failures(root, lookup, f_locals), *_shape_failures(root, lookup, f_locals)]:
+    found = [*_leaf_failures(root, lookup, f_locals), *_shape_failures(root, lookup, f_locals)]
+    for failure in found or _lengths(root, lookup, f_locals):
         yield {**failure, "against": str(entry.compile_id)}
 
 
@@ -183,6 +188,8 @@ def _by_id(number: int) -> str | None:
 def _tensor_differences(match: re.Match[str], source: str, value: torch.Tensor) -> Iterator[dict[str, Any]]:
     """What differs between the tensor that was guarded on and the one that came."""
     was_size, was_stride = _sizes(match["size"]), _sizes(match["stride"])
+    if type(value).__name__ != match["type"]:
+        yield {"source": f"{source}.__class__", "was": match["type"], "now": type(value).__name__}
     if str(value.dtype) != match["dtype"]:
         yield {"source": f"{source}.dtype", "was": match["dtype"], "now": str(value.dtype)}
     if match["requires_grad"] != str(value.requires_grad):
@@ -229,8 +236,23 @@ def _setting(code: str, name: str) -> tuple[str | None, str | None]:
         enabled = torch.is_autocast_enabled(device[1])
         return str(not enabled), str(enabled)
     match = re.search(rf'"{re.escape(name)}":(true|false|\d+)', code)
-    was = {"true": "True", "false": "False"}.get(match[1], match[1]) if match else None
+    words = _DEFAULT_DTYPES if name == "default_dtype" else {"true": "True", "false": "False"}
+    was = words.get(match[1], match[1]) if match else None
     return was, str(_SETTINGS[name]()) if name in _SETTINGS else None
+
+
+def _lengths(root: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The length of a dict, which its manager keeps to itself: torch tells it when asked why the entry does not fit."""
+    for part in root.check_verbose(f_locals).verbose_code_parts:
+        if match := _DICT_LENGTH.match(part):
+            source = match["source"]
+            now = f"length {len(lookup.value(source))}"
+            yield {
+                "guard": f"len({source}) == {match['was']}",
+                "source": source,
+                "was": f"length {match['was']}",
+                "now": now,
+            }
 
 
 def _shape_failures(root: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:

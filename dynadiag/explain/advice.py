@@ -66,18 +66,21 @@ def advise(recompile: Recompile) -> tuple[str, ...]:
 def _causes(kinds: dict[str, list[Reading]]) -> dict[str, list[Reading]]:
     """The kinds without what only follows from others.
 
-    What a tensor dispatches to follows from the global state; items of a container, from its length; and a size that
-    an older, static entry could not take is told by the shapes that the newest, dynamic one could not.
+    What a tensor dispatches to follows from the global state, a dtype from the default one; items of a container, from
+    its length or keys; and a size that an older, static entry could not take is told by the shapes that the newest,
+    dynamic one could not.
     """
     kept = dict(kinds)
     if kept.get("global_state"):
         kept["dispatch_keys"] = []
+    if any(item.index == "default_dtype" or item.subject == "default_dtype" for item in kept.get("global_state", [])):
+        kept["dtype"] = []
     if kept.get("shape"):
         special = [item for item in kept.get("size", []) if advice_tensors.is_special(item)]
         kept["size"] = special or [item for item in kept.get("size", []) if not _is_told(item, kept["shape"])]
         if special:
             kept["shape"] = [item for item in kept["shape"] if not _LOWER_BOUND.match(item.index or "")]
-    for container in kept.get("length", []):
+    for container in (*kept.get("length", []), *kept.get("keys", [])):
         for kind in ("value", "presence", "type", "size"):
             items = kept.get(kind, [])
             kept[kind] = [item for item in items if not (item.subject or "").startswith(f"{container.subject}[")]

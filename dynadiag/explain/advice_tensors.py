@@ -24,6 +24,10 @@ __all__ = [
 _MOST_DIMENSIONS = 4  # of sizes that are named one by one; with more, dynamic=True says it shorter
 _MOST_GROUPS = 3  # of guards on shapes that are advised on
 _SPECIAL_SIZES = ("0", "1")  # torch always compiles for these apart
+# What every dynamic size must be, as torch writes it: what fails it is 0 or 1.
+_NOT_SMALL = re.compile(
+    r"2 <= (?P<tensor>[^\s()]+)\.size\(\)\[(?P<dim>\d+)\]|(?P<the>[^\s()]+)\.size\(\)\[(?P<d>\d+)\] >= 2"
+)
 _BY_ITSELF = (
     "(By itself torch makes a size a symbol when it first changes, at the price of this recompile; with "
     "`dynamic=False`, never.)"
@@ -40,12 +44,15 @@ def size(found: Sequence[Reading]) -> list[str]:
     changed = [item for item in found if item not in special]
     advice = [_changed_size(changed)] if changed else []
     if special:
-        item = special[0]
-        advice.append(
-            "torch always compiles sizes 0 and 1 apart from all others: avoid them (drop the last short batch, "
-            f"pad), or `torch._dynamo.decorators.mark_unbacked({shown(item.subject)}, {item.index})`."
-        )
+        advice.append(_zero_or_one(special[0].subject, special[0].index))
     return advice
+
+
+def _zero_or_one(tensor: str | None, dimension: str | None) -> str:
+    return (
+        "torch always compiles sizes 0 and 1 apart from all others: avoid them (drop the last short batch, "
+        f"pad), or `torch._dynamo.decorators.mark_unbacked({shown(tensor)}, {dimension})`."
+    )
 
 
 def is_special(item: Reading) -> bool:
@@ -80,15 +87,19 @@ def _who(found: Sequence[Reading]) -> str:
 
 def shape(found: Sequence[Reading]) -> list[str]:
     """One advice for the guards on the same sizes: the first that failed is what torch went by."""
+    small = [match for item in found if (match := _NOT_SMALL.fullmatch(item.index or ""))]
     groups: dict[tuple[str, ...], list[str]] = {}
     for item in found:
+        if _NOT_SMALL.fullmatch(item.index or ""):
+            continue
         expression = item.index or "a condition that was not recorded"
         expressions = groups.setdefault(sizes_in(expression) or (expression,), [])
         if expression not in expressions:
             expressions.append(expression)
     first = list(groups.items())[:_MOST_GROUPS]
     left = sum(len(expressions) for expressions in groups.values()) - sum(len(each) for _, each in first)
-    advice = [_shape_of(shown(each[0]), len(each) - 1, sizes) for sizes, each in first]
+    advice = [_zero_or_one(match["tensor"] or match["the"], match["dim"] or match["d"]) for match in small[:1]]
+    advice += [_shape_of(shown(each[0]), len(each) - 1, sizes) for sizes, each in first]
     return [*advice, f"And {left} more guards on sizes failed."] if left else advice
 
 

@@ -1,4 +1,9 @@
-"""Advice where a Python value or object changed: numbers, flags, containers, functions."""
+"""Advice where a Python value or object changed: numbers, flags, containers, functions.
+
+Counted on torch 2.13 with four values in turn (compiles): a float, wherever it is kept, and an integer that is an
+argument, an item or an attribute of a plain object 2, with ``dynamic=True`` 1, with ``dynamic=False`` 4; an integer
+that is a global, a closure's variable or a module's attribute 4, whatever ``dynamic`` is.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ from dynadiag.explain.naming import is_global, names, shown
 __all__ = ["freed", "identity", "keys", "left_over", "length", "membership", "presence", "type_", "value"]
 
 _INTEGER = re.compile(r"-?\d+")
+_CELL = re.compile(r"\.__closure__\[\d+\]\.cell_contents$")
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
 
 
@@ -31,10 +37,12 @@ def _value_of(item: Reading, again: bool) -> list[str]:
             f"{name} switched (`model.train()`, `model.eval()`): one compile for each mode is expected, and "
             "both are kept. Warm up both; do not switch inside a loop."
         ]
+    if _CELL.search(subject):
+        return [_closed_over(f"`{shown(_CELL.sub('', subject))}`", was, again)]
     if _is_attribute(subject):
-        return [_attribute(name, was)]
+        return [_attribute(name, was, again)]
     if is_global(subject):
-        return [f"The global {name} changed, and its value is part of the code: pass it as an argument, as a tensor."]
+        return [_global(name, was, again)]
     return [_argument(name, was, again)]
 
 
@@ -48,17 +56,31 @@ def _is_attribute(subject: str) -> bool:
     return "." in re.sub(r"\[.*?\]", "", subject)
 
 
-def _attribute(name: str, was: str) -> str:
+def _closed_over(function: str, was: str, again: bool) -> str:
     if _FLOAT.fullmatch(was):
-        return (
-            f"The float attribute {name} changed. Keep it in a tensor (`register_buffer`), or pass it as an "
-            "argument: torch then makes it an input of the graph."
-        )
+        return _float(f"A float that the function {function} closes over", again)
+    return (
+        f"A variable that the function {function} closes over changed, and its value is part of the code: one compile "
+        "for each. Pass it as an argument."
+    )
+
+
+def _global(name: str, was: str, again: bool) -> str:
+    if _FLOAT.fullmatch(was):
+        return _float(f"The global {name}, a float,", again)
+    cure = "pass it as an argument" if _INTEGER.fullmatch(was) else "set it once, before the first call"
+    return f"The global {name} changed, and its value is part of the code: {cure}."
+
+
+def _attribute(name: str, was: str, again: bool) -> str:
+    if _FLOAT.fullmatch(was):
+        return _float(f"The float attribute {name}", again)
     if _INTEGER.fullmatch(was):
+        plain = "" if again else " On an object that is no module torch makes it a symbol from now on."
         return (
             f"The integer attribute {name} changed, and its value is part of the code: one compile for each. "
             "Keep it in a tensor (`register_buffer`), pass it as an argument, or, on a module, set "
-            "`torch._dynamo.config.allow_unspec_int_on_nn_module = True`."
+            f"`torch._dynamo.config.allow_unspec_int_on_nn_module = True`.{plain}"
         )
     return f"The attribute {name} changed, and its value is part of the code: set it once, before the first call."
 
@@ -72,18 +94,28 @@ def _argument(name: str, was: str, again: bool) -> str:
         )
     if _INTEGER.fullmatch(was):
         return (
-            f"The integer {name} changed. From now on torch makes it a symbol; `torch.compile(..., "
-            "dynamic=True)` does so from the first call on. (0 and 1 remain constants, and so does an integer "
-            "that Python code needs to know.)"
+            f"The integer {name} changed. From now on torch makes it a symbol (with `dynamic=False`, never); "
+            "`torch.compile(..., dynamic=True)` does so from the first call on. (0 and 1 remain constants, and so "
+            "does an integer that Python code needs to know.)"
         )
     if _FLOAT.fullmatch(was):
-        return (
-            f"The float {name} changed. From now on torch makes it an input; `torch.compile(..., dynamic=True)`, or "
-            "passing a tensor, does so from the first call on."
-        )
+        return _float(f"The float {name}", again)
     return (
         f"{name} is a constant of the code: each value of it is compiled apart. With few values call each once "
         "to warm up; with many, take the choice out of the compiled function."
+    )
+
+
+def _float(what: str, again: bool) -> str:
+    if again:
+        return (
+            f"{what} changed before and is still a constant: it was compiled with `dynamic=False`, or Python code "
+            "needs to know it (a branch, a conversion). Keep it in a tensor, or take that code out of the function."
+        )
+    return (
+        f"{what} changed. From now on torch makes it an input of the graph (with `dynamic=False`, never); "
+        "`torch.compile(..., dynamic=True)`, or a tensor instead (`register_buffer` on a module), does so from the "
+        "first call on."
     )
 
 

@@ -25,6 +25,7 @@ _PARTS = (
     (re.compile(r"\.device$"), "device"),
     (re.compile(r"\.requires_grad$"), "requires_grad"),
     (re.compile(r"\.dim\(\)$"), "rank"),
+    (re.compile(r"\.__class__$"), "type"),
     (re.compile(r" \(dispatch keys\)$"), "dispatch_keys"),
 )
 

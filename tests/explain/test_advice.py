@@ -31,7 +31,13 @@ SENTENCES = {
     "0/0: self.k == 1     # x * self.k (HINT: torch.compile considers ...)": "allow_unspec_int_on_nn_module",
     "0/0: self.f == 1.0   # x * self.f": "float attribute `self.f`",
     "0/0: self._modules['d'].training == True  # F.dropout(...)": "`self.d.training` switched",
-    "0/0: G['SCALE'] == 1  # x + SCALE": "global `SCALE`",
+    "0/0: G['SCALE'] == 1  # x + SCALE": "global `SCALE` changed, and its value is part of the code: pass it",
+    "0/0: G['SCALE'] == 1.5  # x + SCALE": "torch makes it an input of the graph",
+    "0/0: G['MODE'] == 'fast'  # x + len(MODE)": "set it once",
+    "0/0: G['h'].__closure__[0].cell_contents == 2  # h(x)": "A variable that the function `h` closes over",
+    "0/0: G['h'].__closure__[0].cell_contents == 2.5  # h(x)": "A float that the function `h` closes over",
+    "0/0: 2 <= x.size()[1]  # x * 2": "mark_unbacked(x, 1)",
+    "0/0: x.size()[1] >= 2  # x * 2": "mark_unbacked(x, 1)",
     '0/0: Duplicate tensors found: ["x", "y"]': "same tensor",
     "0/0: x is y          # x + y": "same tensor",
     "0/0: set.__contains__(d, 3)  # 3 in d": "contains changed",
@@ -240,3 +246,36 @@ def test_the_arguments_of_a_wrapper_are_named_as_its_caller_would(source: str, w
 def test_a_condition_of_unknown_text_is_survived() -> None:
     (advice,) = advise(a_recompile(reasons=(a_failure("", was=""),)))
     assert "a condition that was not recorded" in advice
+
+
+def test_what_an_item_lacks_follows_from_the_keys() -> None:
+    reasons = (
+        a_failure("list(dict.keys(L['d']))[0] == 'a'", source="list(dict.keys(L['d']))[0]", was="'a'", now="'c'"),
+        a_failure("L['d']['a'] exists", source="L['d']['a']", was="present", now="gone (KeyError)"),
+    )
+    (advice,) = advise(a_recompile(reasons=reasons))
+    assert "`d` has other keys" in advice
+
+
+def test_a_dtype_that_follows_from_the_default_one_gives_no_advice_of_its_own() -> None:
+    changed = {"was": "torch.float32", "now": "torch.float64"}
+    reasons = (
+        a_failure("GLOBAL_STATE changed: default_dtype", source="default_dtype", **changed),
+        a_failure("g", source="L['x'].dtype", **changed),
+    )
+    (advice,) = advise(a_recompile(reasons=reasons))
+    assert advice == "The default dtype changed after the first compile: set it at the start."
+
+
+def test_an_integer_attribute_that_changed_again_is_a_modules() -> None:
+    (first,) = advise(a_recompile("0/0: self.k == 1"))
+    (again,) = advise(a_recompile("0/1: self.k == 2", "0/0: self.k == 1"))
+    assert "no module torch makes it a symbol" in first
+    assert "symbol" not in again
+
+
+@pytest.mark.parametrize("name", ["s", "self.s", "G['S']", "G['h'].__closure__[0].cell_contents"])
+def test_a_float_that_changed_before_is_not_said_to_become_an_input(name: str) -> None:
+    (again,) = advise(a_recompile(f"0/1: {name} == 2.5", f"0/0: {name} == 1.5"))
+    assert "still a constant" in again
+    assert "input" not in again

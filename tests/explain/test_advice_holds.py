@@ -29,6 +29,19 @@ class _Scaled(torch.nn.Module):
         return x * self.factor
 
 
+class _ByFloat(_Scaled):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = 0.5  # type: ignore[assignment]  # as programs do
+
+
+class _Settings:
+    """An object that is no module."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+
 def _double(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
@@ -71,6 +84,29 @@ def _unbacked_size_one() -> None:
         compiled(x)
 
 
+def _float_attribute() -> None:
+    module = _ByFloat()
+    compiled = torch.compile(module, backend="eager", dynamic=True)
+    for factor in (0.5, 0.6, 0.7):
+        module.factor = factor  # type: ignore[assignment]
+        compiled(torch.ones(4))
+
+
+def _integer_of_a_plain_object() -> None:
+    compiled = torch.compile(lambda x, settings: x * settings.factor, backend="eager", dynamic=True)
+    for factor in (3, 4, 5):
+        compiled(torch.ones(4), _Settings(factor))
+
+
+def _closed_over_float() -> None:
+    def closing(factor: float) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda x: x * factor
+
+    compiled = torch.compile(lambda x, function: function(x), backend="eager", dynamic=True)
+    for function in map(closing, (0.5, 0.6, 0.7)):
+        compiled(torch.ones(4), function)
+
+
 def _integer_attribute() -> None:
     module = _Scaled()
     compiled = torch.compile(module, backend="eager", dynamic=True)
@@ -82,7 +118,17 @@ def _integer_attribute() -> None:
 
 @pytest.mark.parametrize(
     "followed",
-    [_marked_dynamic, _compiled_dynamic, _dynamic_integer, _dynamic_float, _unbacked_size_one, _integer_attribute],
+    [
+        _marked_dynamic,
+        _compiled_dynamic,
+        _dynamic_integer,
+        _dynamic_float,
+        _unbacked_size_one,
+        _integer_attribute,
+        _float_attribute,
+        _integer_of_a_plain_object,
+        _closed_over_float,
+    ],
 )
 def test_following_the_advice_ends_the_recompiles(followed: Callable[[], None]) -> None:
     with torch._dynamo.config.patch(error_on_recompile=True):

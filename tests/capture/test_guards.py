@@ -1,0 +1,62 @@
+"""Every guard that failed is named with what was and what is now, also where torch has no guard object for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+
+from dynadiag.capture.guards import failures
+
+
+class Named(torch.Tensor):
+    pass
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def total(d: dict[str, torch.Tensor]) -> Any:
+    return sum(d.values())
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+    torch.set_default_dtype(torch.float32)
+
+
+def failed(function: Callable[..., Any], first: dict[str, Any], then: dict[str, Any]) -> list[tuple[Any, ...]]:
+    torch.compile(function, backend="eager")(**first)
+    (entry,) = _debug_get_cache_entry_list(function.__code__)
+    return [(each["source"], each["was"], each["now"]) for each in failures(entry, then)]
+
+
+def test_a_subclass_is_told_by_its_type() -> None:
+    then = torch.ones(3).as_subclass(Named)
+    assert failed(double, {"x": torch.ones(3)}, {"x": then}) == [("L['x'].__class__", "Tensor", "Named")]
+
+
+def test_a_sparse_tensor_by_what_it_dispatches_to() -> None:
+    (found,) = failed(double, {"x": torch.ones(3)}, {"x": torch.ones(3).to_sparse()})
+    assert "SparseCPU" in found[2]
+
+
+def test_a_dict_with_one_more_item_by_its_length() -> None:
+    one = torch.ones(3)
+    assert failed(total, {"d": {"a": one}}, {"d": {"a": one, "b": one}}) == [("L['d']", "length 1", "length 2")]
+
+
+def test_the_default_dtype_by_its_name() -> None:
+    torch.compile(double, backend="eager")(torch.ones(3))
+    (entry,) = _debug_get_cache_entry_list(double.__code__)
+    x = torch.ones(3)
+    torch.set_default_dtype(torch.float64)
+    found = [(each["source"], each["was"], each["now"]) for each in failures(entry, {"x": x})]
+    assert found == [("default_dtype", "torch.float32", "torch.float64")]
