@@ -23,6 +23,7 @@ _PARTS = {
     "aot": ("AOTAutograd", "bar2"),
     "inductor": ("Inductor", "bar3"),
     "codegen": ("code generation", "bar4"),
+    "cached": ("code from the cache", "bar4"),  # in place of code generation
     "other": ("other", "bar5"),
 }
 

@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from dynadiag.explain.guards import read
 from dynadiag.recording.records import Compile, GuardFailure, Recompile, Seconds
 
-__all__ = ["Share", "Spent", "Timing", "shares", "timing"]
+__all__ = ["PARTS", "Share", "Spent", "Timing", "shares", "timing"]
+
+
+PARTS = ("dynamo", "aot", "inductor", "codegen", "cached", "other")
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
     """A part of the compiler and the seconds spent in it alone."""
 
-    part: str  # "dynamo" | "aot" | "inductor" | "codegen" | "cached" | "other"
+    part: str  # of PARTS
     seconds: float
 
 
