@@ -333,7 +333,8 @@ def test_a_profile_has_marks_of_compiled_code_of_look_ups_and_of_graphs() -> Non
     codes = [name for name in spans if name.startswith(warm.CODE)]
     assert len(codes) == 2
     assert all(name.removeprefix(warm.CODE).endswith("/0") for name in codes)
-    assert (names.count(warm.LOOKUP), names.count("our mark")) == (2, 2)
+    ours = 1 if torch.__version__ < "2.13" else 0  # warm.LOOKUP: of the mark's own function
+    assert (names.count(warm.LOOKUP) - ours, names.count("our mark")) == (2, 2)
     with torch.profiler.profile() as profile:
         fn(torch.ones(3))
     assert "our mark" not in [event.name for event in profile.events()]

@@ -2,7 +2,8 @@
 
 torch's profiler marks each look-up of compiled code (the guards are checked in it) and each run of what was found.
 Where a graph is called and where it is done is not marked: the bytecode that Dynamo made calls it by a global name, and
-for as long as a profile is taken a mark is put around what hangs there. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+for as long as a profile is taken a mark is put around what hangs there. Read in torch 2.11.0, 2.13.0 and 2.15.0; 2.11
+also marks one look-up, which finds nothing, for the function that we put there.
 """
 
 from __future__ import annotations

@@ -34,13 +34,15 @@ def _parts(data: bytes, raw: Raw) -> tuple[dict[str, object], str]:
 
 
 def test_writes_what_torch_would_write(tmp_path: Path) -> None:
+    import torch
     from torch._logging._internal import TorchLogsFormatter
 
+    odd = [1, 2] if torch.__version__ < "2.13" else {1, 2}  # what 2.11 cannot write as JSON ends its logging
     journal = Journal.create(tmp_path / "journal.log")
     formatter = TorchLogsFormatter(trace=True)
     expected = []
     cases = [
-        ({"artifact": {"name": "é", "odd": {1, 2}}, "frame_id": 0, "has_payload": "0"}, "a\n\n\tb\n"),
+        ({"artifact": {"name": "é", "odd": odd}, "frame_id": 0, "has_payload": "0"}, "a\n\n\tb\n"),
         ({"str": [torch_file(), 0]}, None),
         ({"dynamo_start": {"stack": []}, "rank": 3, "has_payload": "0"}, ""),
     ]

@@ -10,6 +10,7 @@ import orjson
 from dynadiag.recording.digest.context import Context, integer, seconds, text_or_none
 from dynadiag.recording.records import Run
 
+_METRICS = ("compilation_metrics", "bwd_compilation_metrics")  # all that names the version in logs of torch 2.11
 _CUT = "the recording ends before the program did: it was cut short"
 _FOREIGN = "imported from a TORCH_TRACE log: columns, the values in failing guards and graphs as data are not in it"
 
@@ -32,6 +33,8 @@ class Runs:
             self._rank = integer(metadata.get("rank"))
         if name == "torch_version":
             self._torch = self._version(payload())
+        elif name in _METRICS and self._torch is None and isinstance(data := metadata.get(name), dict):
+            self._torch = text_or_none(data.get("pytorch_version"))
         elif name == "dynadiag_missed" and isinstance(data := metadata.get(name), dict):
             self._missed.setdefault(str(data.get("probe")), str(data.get("error")))
         elif name == "dynadiag_limit":
