@@ -15,7 +15,7 @@ from dynadiag.explain.guards import Reading, read
 from dynadiag.explain.naming import is_condition
 from dynadiag.recording.records import GuardFailure
 
-__all__ = ["Change", "changes", "nearest", "of_their_own"]
+__all__ = ["Change", "changes", "fingerprint", "nearest", "of_their_own"]
 
 _MOST_SIZES = 8  # of one tensor that are tried as factors of a stride: 255 products
 
@@ -40,6 +40,22 @@ def changes(reasons: Sequence[GuardFailure]) -> tuple[Change, ...]:
     for reason in reasons:
         found.setdefault(_key(reason), []).append(reason)
     return tuple(_joined(same) for same in found.values())
+
+
+def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
+    """What changed from what to what, whatever each function calls it: one size that changed is `x`, `y`, `hidden` in
+    the functions that it goes through. Empty where that cannot be told: a condition, a value that is not known.
+
+    True and False are too common for that: of those the last part of the name counts (``training``).
+    """
+    each = changes(of_their_own(nearest(reasons)))
+    if any(not change.was or change.now is None or is_condition(change.reading) for change in each):
+        return frozenset()
+    return frozenset((change.reading.kind, _flag(change), *change.was, change.now or "") for change in each)
+
+
+def _flag(change: Change) -> str:
+    return (change.source or "").rpartition(".")[2] if change.now in ("True", "False") else ""
 
 
 def _key(reason: GuardFailure) -> tuple[object, ...]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from dynadiag.explain.changes import Change, changes, of_their_own
+from dynadiag.explain.changes import Change, changes, fingerprint, of_their_own
 from dynadiag.explain.explanation import Explanation
-from dynadiag.recording.records import Recompile
+from dynadiag.recording.records import Frame, Recompile
 from dynadiag.render.changes import in_words, sizes_at
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit, place
@@ -34,25 +34,50 @@ class _Group:
     later: tuple[tuple[Recompile, tuple[Change, ...]], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What was advised so far, and at which recompile: each text, and each set of changes that one call made."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    changes: list[tuple[tuple[Frame, ...], frozenset[tuple[str, ...]], str]] = field(default_factory=list)
+
+    def for_the_same(self, stack: Sequence[Frame], what: frozenset[tuple[str, ...]]) -> str | None:
+        """The recompile, earlier in the same call of the program, for these changes or more."""
+        if not what:
+            return None
+        return next((label for site, known, label in self.changes if what <= known and _one_call(site, stack)), None)
+
+
+def _one_call(outer: Sequence[Frame], inner: Sequence[Frame]) -> bool:
+    """Whether two compiles, by their stacks, were for one call: torch has no callers of the function that the call
+    begins with, for all others it has them from the program's own frame on."""
+    if len(outer) == 1:
+        return any((each.file, each.function) == (outer[0].file, outer[0].function) for each in inner[:-1])
+    return outer[:1] == inner[:1]
+
+
 def recompiles_sections(explanation: Explanation, style: Style, all_: bool) -> tuple[list[str], list[str]]:
     """The recompiles that torch gave up on, and the others, with their failing guards and what to do about it.
 
-    Advice already given is not repeated.
+    Advice already given is not repeated; nor is any given where an outer function recompiled in the same call for the
+    same change, as all functions do that a size goes through.
     """
-    given: dict[str, str] = {}
+    given = _Given()
     groups = _groups(explanation, all_)
     worst = [group for group in groups if group.first.limit_reached]
     others = [group for group in groups if not group.first.limit_reached]
     return tuple(_section(each, explanation, style, all_, given) for each in (worst, others))  # type: ignore[return-value]
 
 
-def _section(
-    groups: Sequence[_Group], explanation: Explanation, style: Style, all_: bool, given: dict[str, str]
-) -> list[str]:
+def _section(groups: Sequence[_Group], explanation: Explanation, style: Style, all_: bool, given: _Given) -> list[str]:
     shown = groups if all_ else groups[:FIRST]
     lines: list[str] = []
     for group in shown:
-        lines += [*_recompile(group, explanation, style, all_), *_advice(group, given, style), ""]
+        lines += [
+            *_recompile(group, explanation, style, all_),
+            *_advice(group, given, _stack(group, explanation), style),
+            "",
+        ]
     hidden = sum(1 + len(group.later) for group in groups[len(shown) :])
     if hidden:
         lines += [style.paint(f"... and {count(hidden, 'more recompile')}; --all shows them", "dim"), ""]
@@ -75,12 +100,25 @@ def _groups(explanation: Explanation, all_: bool) -> list[_Group]:
     return list(found.values())
 
 
-def _advice(group: _Group, given: dict[str, str], style: Style) -> list[str]:
-    lines = [line for text in group.advice if text not in given for line in help_(text, style)]
-    again = sorted({given[text] for text in group.advice if text in given})
+def _stack(group: _Group, explanation: Explanation) -> tuple[Frame, ...]:
+    stacks = (each.user_stack for each in explanation.compiles if each.compile_id == group.first.compile_id)
+    return next(stacks, ())
+
+
+def _advice(group: _Group, given: _Given, stack: tuple[Frame, ...], style: Style) -> list[str]:
+    item = group.first
+    what, label = fingerprint(item.reasons), f"{_word(item)}[{item.compile_id}], {item.function}"
+    before = None if item.limit_reached or not stack else given.for_the_same(stack, what)
+    if before is not None:
+        return help_(f"as for {before}: it is the same change", style)
+    if stack and not item.limit_reached:
+        given.changes.append((stack, what, label))
+    texts = given.texts
+    lines = [line for text in group.advice if text not in texts for line in help_(text, style)]
+    again = sorted({texts[text] for text in group.advice if text in texts})
     for text in group.advice:
-        given.setdefault(text, f"{_word(group.first)}[{group.first.compile_id}], {group.first.function}")
-    return [*lines, *(line for before in again for line in help_(f"as for {before}", style))]
+        texts.setdefault(text, label)
+    return [*lines, *(line for earlier in again for line in help_(f"as for {earlier}", style))]
 
 
 def _word(item: Recompile) -> str:

@@ -110,6 +110,55 @@ def test_recompiles_of_one_function_for_one_change_are_told_together() -> None:
     assert re.findall(r"(?m)^recompile\[(.*)\]", explanation_text(made, all_=True)) == ["0/2", "0/3", "0/4", "0/5"]
 
 
+@pytest.mark.parametrize(
+    ("name", "was", "now", "told"),
+    [("y.size()[1]", "4", "5", True), ("y.size()[1]", "4", "6", False), ("y.dtype", "4", "5", False)],
+)
+def test_one_change_in_one_call_is_advised_on_once(name: str, was: str, now: str, told: bool) -> None:
+    text = changed_twice((Frame(FILE, 9, "<module>"), Frame(FILE, 3, "inner")), name, was, now)
+    assert ("help: as for recompile[0/1], outer: it is the same change" in text) == told
+    assert text.count("help: ") == 2
+
+
+@pytest.mark.parametrize(
+    ("stack", "told"),
+    [
+        ((Frame(FILE, 9, "<module>"), Frame(FILE, 3, "inner")), True),
+        ((Frame(FILE, 10, "<module>"), Frame(FILE, 3, "inner")), False),
+        ((Frame(FILE, 3, "inner"),), False),
+        ((), False),
+    ],
+)
+def test_the_same_change_in_another_call_has_its_own_advice(stack: tuple[Frame, ...], told: bool) -> None:
+    assert ("it is the same change" in changed_twice(stack)) == told
+
+
+def test_the_function_that_a_call_begins_with_has_no_callers() -> None:
+    inner = (Frame(FILE, 9, "<module>"), Frame(FILE, 2, "outer"), Frame(FILE, 3, "inner"))
+    assert "it is the same change" in changed_twice(inner, outer=(Frame(FILE, 1, "outer"),))
+    assert "it is the same change" not in changed_twice(inner, outer=(Frame(FILE, 1, "another"),))
+
+
+def changed_twice(
+    inner: tuple[Frame, ...],
+    name: str = "y.size()[1]",
+    was: str = "4",
+    now: str = "5",
+    outer: tuple[Frame, ...] = (Frame(FILE, 9, "<module>"), Frame(FILE, 1, "outer")),
+) -> str:
+    """The report on two recompiles: a size of ``outer`` from 4 to 5, then something of ``inner``."""
+    first = a_failure("g", source="L['x'].size()[0]", was="4", now="5")
+    then = a_failure("g", source=f"L['{name[0]}']{name[1:]}", was=was, now=now, against="1/0")
+    recording = FakeRecording(
+        compile_records=(a_compile(0, "0/1", user_stack=outer), a_compile(1, "1/1", user_stack=inner)),
+        recompile_records=(
+            a_recompile(reasons=(first,), function="outer"),
+            a_recompile(index=1, compile_id="1/1", reasons=(then,), function="inner"),
+        ),
+    )
+    return explanation_text(explain(recording))
+
+
 def test_what_torch_gave_up_stands_first_and_is_not_called_a_recompile() -> None:
     last = a_recompile("n == 3", compile_id="1/8", limit_reached=True, function="static")
     made = explain(FakeRecording(break_records=(a_break(),), recompile_records=(a_recompile("n == 3"), last)))
