@@ -27,6 +27,7 @@ _OTHER_NUMBERS = (
     "it passes with torch._inductor.config.fallback_random = True: with one seed Inductor draws other random numbers "
     "than eager, by design"
 )
+_DISABLED = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,9 @@ def _warning(first: Outcome) -> str:
 
 
 def _passes(first: Outcome, rungs: dict[str, str]) -> Verdict:
-    notes = [] if (first.facts or {}).get("backends") else ["nothing was compiled: no torch.compile call was reached"]
+    facts = first.facts or {}
+    why = _DISABLED if facts.get("disabled") else "no torch.compile call was reached"
+    notes = [] if facts.get("backends") else [f"nothing was compiled: {why}"]
     return Verdict("passes", rungs, notes=tuple(notes))
 
 

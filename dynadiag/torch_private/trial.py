@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ __all__ = [
     "bypass_caches",
     "caches_bypassed",
     "compile_in_this_process",
+    "is_disabled",
     "lookup_backend",
     "made_again",
     "reset",
@@ -88,6 +90,11 @@ def _is_registered(name: str, backend: Any) -> bool:
 def backends_used() -> list[str]:
     """The names of the backends of all `torch.compile` calls so far."""
     return [backend_name(b) for b in eval_frame.cached_backends.values() if callable(b)]
+
+
+def is_disabled() -> bool:
+    """Whether the program or its environment turned Dynamo off: then `torch.compile` gives back what it is given."""
+    return bool(torch._dynamo.config.disable) or os.environ.get("TORCHDYNAMO_DISABLE") == "1"
 
 
 def lookup_backend(name: str) -> Any:

@@ -156,6 +156,7 @@ def _facts() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "backends": private.backends_used() if "torch._dynamo.eval_frame" in sys.modules else [],
         "cuda": torch.cuda.is_initialized(),
+        "disabled": private.is_disabled(),
     }
 
 

@@ -79,6 +79,13 @@ def test_a_program_that_compiles_nothing_passes(bisected: Bisected) -> None:
     assert any("nothing was compiled" in note for note in verdict.notes)
 
 
+def test_a_program_that_turns_the_compiler_off_is_told_so(bisected: Bisected) -> None:
+    off = "import os\nos.environ['TORCHDYNAMO_DISABLE'] = '1'\n"
+    verdict = bisected(off + "import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n")
+    assert (verdict.verdict, verdict.exit_code) == ("passes", 3)
+    assert any("TORCHDYNAMO_DISABLE" in note for note in verdict.notes)
+
+
 def test_a_resumed_search_repeats_no_trial(bisected: Bisected, tmp_path: Path) -> None:
     source = "import torch\ntorch.compile(lambda x: x.reshape(7))(torch.ones(4))\n"
     first = bisected(source)
