@@ -147,6 +147,13 @@ def same_numbers_as_a_gpu() -> None:
     interpreter._elementwise_not = _elementwise_not  # rewritten functions see the names of this module
     interpreter.ReduceOps.generic_reduce = _reduce
     interpreter.ScanOps.generic_scan = _scan
+    patch = interpreter._patch_lang_tensor
+
+    def patch_tensor(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))  # NumPy 2.4 refuses Triton 3.6's
+
+    interpreter._patch_lang_tensor = patch_tensor
 
 
 def _visit_unary(self: Any, node: ast.UnaryOp) -> ast.expr:
