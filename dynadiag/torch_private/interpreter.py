@@ -24,7 +24,13 @@ from triton.language.extra import libdevice as stubs
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
 
-__all__ = ["generate_triton_for_cpu", "route_libdevice", "same_numbers_as_a_gpu", "watch_launches"]
+__all__ = [
+    "generate_triton_for_cpu",
+    "patch_once_a_launch",
+    "route_libdevice",
+    "same_numbers_as_a_gpu",
+    "watch_launches",
+]
 
 _ARCH, _WARP = 90, 32  # an H100 or H200: what kernels are generated for; the interpreter itself has no warps
 

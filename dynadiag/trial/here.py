@@ -25,7 +25,7 @@ from dynadiag.trial import worker, zygote
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
-from dynadiag.trial.runner import _START_LIMIT, Runner, _environment, _forked_trial
+from dynadiag.trial.runner import START_LIMIT, Runner, environment_of, forked_trial
 from dynadiag.trial.server import Server
 from dynadiag.trial.supervise import Limits
 
@@ -60,7 +60,7 @@ class CallRunner(Runner):
         if self._zygote is None:
             self._zygote = self._fork()
         try:
-            return _forked_trial(self, self._zygote, plan, {})
+            return forked_trial(self, self._zygote, plan, {})
         except (ConnectionError, EOFError) as error:
             raise DynadiagError(f"{self.program.text}: the process that forks trials is gone ({error})") from error
 
@@ -84,7 +84,7 @@ class CallRunner(Runner):
 
     def _fork(self) -> Server:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = _environment(self, self.scratch)
+        environment = environment_of(self, self.scratch)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads: see above
             pid = os.fork()
@@ -93,7 +93,7 @@ class CallRunner(Runner):
             _serve(theirs, self.call, self.hooks, environment)
         theirs.close()
         server = Server(ours, pid)
-        if not server.wait(_START_LIMIT).get("ready"):
+        if not server.wait(START_LIMIT).get("ready"):
             server.stop()
             os.waitpid(pid, 0)
             raise DynadiagError(
@@ -136,9 +136,9 @@ def _compiled_and_called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
     from dynadiag.torch_private.capture import is_compiled
     from dynadiag.torch_private.trial import made_again
-    from dynadiag.trial.rungs import _late
+    from dynadiag.trial.rungs import compiled_at_rung
 
-    compiled = made_again(fn, _late) if is_compiled(fn) else torch.compile(fn)
+    compiled = made_again(fn, compiled_at_rung) if is_compiled(fn) else torch.compile(fn)
     compiled(*args, **kwargs)
 
 

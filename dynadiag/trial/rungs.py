@@ -15,7 +15,7 @@ from dynadiag.trial import accuracy
 from dynadiag.trial.plan import RUNGS
 from dynadiag.trial.runtime import TRIAL
 
-__all__ = ["install", "own_rung"]
+__all__ = ["compiled_at_rung", "install", "own_rung"]
 
 
 def own_rung(backend: Any) -> str:
@@ -27,7 +27,7 @@ def own_rung(backend: Any) -> str:
 def install() -> None:
     """Puts the hooks into torch, once a process. They act by the plan that is current when they are asked."""
     torch_private.skip_in_dynamo(__file__)
-    torch_private.wrap_compiled_callables(_late)
+    torch_private.wrap_compiled_callables(compiled_at_rung)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
     TRIAL.on_start(_prepare)
 
@@ -39,7 +39,7 @@ def _prepare() -> None:
         torch_private.same_random_numbers()
 
 
-def _late(compiled: Callable[..., Any], original: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
+def compiled_at_rung(compiled: Callable[..., Any], original: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
     """A compiled callable that asks for the plan at each call."""
 
     @functools.wraps(compiled)

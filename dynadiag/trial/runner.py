@@ -24,12 +24,12 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.server import Server
 from dynadiag.trial.supervise import Limits, kill_session, tail, watch
 
-__all__ = ["Runner", "Started", "default_cache"]
+__all__ = ["START_LIMIT", "Runner", "Started", "default_cache", "environment_of", "forked_trial"]
 
 # Triton asks for the variable when it is imported: its rung needs processes that had it from the start.
 _INTERPRETED = ("dynadiag.trial.interpreted", {"TRITON_INTERPRET": "1"})
 _TASK_SEED = 0  # a task that is taken up again meets the same numbers, where the program seeds nothing
-_START_LIMIT = 120.0  # seconds for a zygote to load torch and warm Inductor; 16 were the most seen (empty cache)
+START_LIMIT = 120.0  # seconds for a zygote to load torch and warm Inductor; 16 were the most seen (empty cache)
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Runner:
             return self.fresh(plan)
         request = self._request() if server is self._zygote else {}
         try:
-            return _forked_trial(self, server, plan, request)
+            return forked_trial(self, server, plan, request)
         except (ConnectionError, EOFError, TimeoutError) as error:
             if self._graph is not None and server is self._graph[1]:
                 self._graph = (self._graph[0], None)
@@ -155,7 +155,7 @@ class Runner:
         self._threads = threads
         self.warm_up()
         server, self._warming = self._zygote or self._warming, None
-        if server is None or (server is not self._zygote and not server.wait(_START_LIMIT).get("ready")):
+        if server is None or (server is not self._zygote and not server.wait(START_LIMIT).get("ready")):
             if server is not None:
                 server.stop()
             return "no process to fork trials from could be started"
@@ -228,7 +228,7 @@ class Started:
     output: int
 
 
-def _environment(runner: Runner, scratch: Path) -> dict[str, str]:
+def environment_of(runner: Runner, scratch: Path) -> dict[str, str]:
     """The program's own environment, with what a trial adds: a mark, and a temporary folder of its own.
 
     Inductor's cache folder hangs off the temporary folder unless it is named; it stays where the program has it.
@@ -256,7 +256,7 @@ def default_cache() -> str:
 
 def _start_zygote(runner: Runner) -> Server:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = _environment(runner, runner._scratch)
+    environment = environment_of(runner, runner._scratch)
     own = dict.fromkeys(zygote.OWN_ENVIRONMENT, "1")
     before = {name: os.environ.get(name) for name in own}
     settings = {"hooks": list(runner.hooks), "environment": before}
@@ -298,7 +298,7 @@ def _interpreter(
     request = {"program": runner.program.to_json(), "plan": plan.to_json(), "hooks": list(runner.hooks)}
     process = subprocess.Popen(
         [sys.executable, "-c", worker.BOOT, json.dumps(request), str(writing)],
-        env=_environment(runner, scratch) | extra,
+        env=environment_of(runner, scratch) | extra,
         pass_fds=[writing],
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -338,7 +338,8 @@ def _forked_task(
         server.expect("ended")
 
 
-def _forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, Any]) -> Outcome:
+def forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, Any]) -> Outcome:
+    """One trial in a fork of a server's process. Raises `OSError` or `EOFError` where that is gone."""
     with _workplace(runner) as (scratch, output, reading, writing):
         message = {**request, "plan": plan.to_json(), "scratch": str(scratch)}
         zygote.send(server.channel, message, [output, writing])
