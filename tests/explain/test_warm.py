@@ -13,7 +13,7 @@ from dynadiag.explain.impact import impacts
 from dynadiag.explain.warm import WARM, Use, WarmCalls, costs, entries, read_warm
 from dynadiag.recording.records import Break, Compile, Event, Seconds, Span
 
-FILE = "/work/prog.py"
+FILE = "/home/user/prog.py"
 
 
 def a_break(index: int, compile_id: str, cause: int | None = None, *, fatal: bool = False) -> Break:
