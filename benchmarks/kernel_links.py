@@ -57,28 +57,10 @@ block = torch.compile(Block())
 block(torch.randn(2, 16, 64, requires_grad=True)).square().mean().backward()
 """
 TRITON = """
-import torch
-from torch._inductor import config
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.backends.driver import DriverBase
+from dynadiag.torch_private.interpreter import generate_triton_for_cpu
 
-
-class Absent(DriverBase):
-    def __init__(self): pass
-    @classmethod
-    def is_active(cls): return True
-    def get_current_target(self): return GPUTarget("cuda", 90, 32)
-    def get_active_torch_device(self): return torch.device("cpu")
-    def get_benchmarker(self): return lambda *args, **kwargs: [0.0]
-    def map_python_to_cpp_type(self, kind): return kind
-    def get_current_device(self): return 0
-    def get_current_stream(self, device=None): return 0
-
-
-triton.runtime.driver.set_active(Absent())
-config.cpu_backend = "triton"
+generate_triton_for_cpu()
 CachingAutotuner.run = lambda self, *args, **kwargs: None  # generated, not run: there is nothing to run it on
 CachingAutotuner.precompile = lambda self, *args, **kwargs: None
 """
