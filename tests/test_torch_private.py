@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import logging.config
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ import torch
 
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import warm
+from dynadiag.trial.zygote import OWN_ENVIRONMENT
 
 Look = Callable[[FrameType], Any]
 
@@ -338,3 +341,16 @@ def test_a_profile_has_marks_of_compiled_code_of_look_ups_and_of_graphs() -> Non
     with torch.profiler.profile() as profile:
         fn(torch.ones(3))
     assert "our mark" not in [event.name for event in profile.events()]
+
+
+def test_the_compiler_is_loaded_without_a_thread_or_a_gpu_in_use() -> None:
+    """A process that forks trials may have neither."""
+    program = (
+        "import os, torch\n"
+        "from dynadiag.torch_private import trial\n"
+        "trial.load_compiler()\n"
+        "print(len(os.listdir('/proc/self/task')), torch.cuda.is_initialized())\n"
+    )
+    alone = dict.fromkeys(OWN_ENVIRONMENT, "1")
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | alone, capture_output=True, text=True)
+    assert done.stdout.split() == ["1", "False"], done.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = [
     "caches_bypassed",
     "compile_in_this_process",
     "is_disabled",
+    "load_compiler",
     "lookup_backend",
     "made_again",
     "reset",
@@ -95,6 +97,25 @@ def backends_used() -> list[str]:
 def is_disabled() -> bool:
     """Whether the program or its environment turned Dynamo off: then `torch.compile` gives back what it is given."""
     return bool(torch._dynamo.config.disable) or os.environ.get("TORCHDYNAMO_DISABLE") == "1"
+
+
+def load_compiler() -> None:
+    """Load what a compile for a GPU needs, and use no GPU."""
+    for module in _COMPILER:
+        importlib.import_module(module)
+
+
+_COMPILER = (
+    "torch._inductor.compile_fx",
+    "torch._inductor.async_compile",
+    "torch._inductor.codegen.triton",
+    "torch._inductor.codegen.wrapper",
+    "torch._inductor.kernel",
+    "torch._inductor.runtime.triton_heuristics",
+    "torch._inductor.fx_passes.joint_graph",
+    "torch._inductor.fx_passes.post_grad",
+    "torch._inductor.fx_passes.fuse_attention",
+)
 
 
 def lookup_backend(name: str) -> Any:

@@ -30,7 +30,12 @@ BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; mai
 _MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes takes some kilobytes
 _PR_SET_PDEATHSIG = 1
 # What `Zygote` puts into the environment for this process alone; the program must not see it.
-OWN_ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
+OWN_ENVIRONMENT = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "TORCHINDUCTOR_COMPILE_THREADS",
+    "PYTORCH_NVML_BASED_CUDA_CHECK",  # else asking whether there is a GPU begins to use it, and no fork can any more
+)
 
 
 def send(channel: socket.socket, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
@@ -72,12 +77,16 @@ def _restore_environment(environment: dict[str, str | None]) -> None:
 def _warm() -> None:
     """One tiny compile: the first pays seconds for probing the machine, loading Inductor and tracing its patterns.
 
-    Not out of a cache: what a hit skips would be paid for in each fork.
+    Not out of a cache: what a hit skips would be paid for in each fork. Where there is a GPU, any compile begins to use
+    it (Dynamo keeps its random state), and Inductor traces its patterns for it: there the compiler is loaded only.
     """
     import torch
 
     from dynadiag.torch_private import trial as torch_private
 
+    if torch.cuda.is_available():
+        torch_private.load_compiler()
+        return
     x = torch.ones(8, requires_grad=True)
     with torch_private.caches_bypassed():
         torch.compile(lambda t: t.relu().sum(), backend="inductor")(x).backward()
@@ -219,6 +228,8 @@ class _Checkpoint:
 
     def _unsafe(self) -> str | None:
         """Why this process must not be forked, where it must not."""
+        if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
+            return "the program uses a GPU"
         if len(list(Path("/proc/self/task").iterdir())) > 1:
             return "the program has threads"
         extra = sorted(_open_descriptors() - self._descriptors)
