@@ -162,6 +162,10 @@ def _passes(first: Outcome, rungs: dict[str, str]) -> Verdict:
     facts = first.facts or {}
     why = _DISABLED if facts.get("disabled") else "no torch.compile call was reached"
     notes = [] if facts.get("backends") else [f"nothing was compiled: {why}"]
+    notes += [
+        f"the program goes on after {text}: --accuracy counts that as its failure"
+        for text in dict.fromkeys(facts.get("failed_compiles", ()))
+    ]
     return Verdict("passes", rungs, notes=tuple(notes))
 
 

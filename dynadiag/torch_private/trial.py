@@ -25,6 +25,7 @@ __all__ = [
     "bypass_caches",
     "caches_bypassed",
     "compile_in_this_process",
+    "failed_compiles",
     "is_disabled",
     "load_compiler",
     "lookup_backend",
@@ -97,6 +98,17 @@ def backends_used() -> list[str]:
 def is_disabled() -> bool:
     """Whether the program or its environment turned Dynamo off: then `torch.compile` gives back what it is given."""
     return bool(torch._dynamo.config.disable) or os.environ.get("TORCHDYNAMO_DISABLE") == "1"
+
+
+def failed_compiles() -> list[str]:
+    """The exceptions of backends so far, also those that the program caught, in one line each."""
+    from torch._dynamo.utils import get_compilation_metrics
+
+    failed = [m for m in get_compilation_metrics() if m.fail_type in _OF_BACKENDS]
+    return [f"{m.fail_type}: {''.join((m.fail_reason or '').splitlines()[:1])[:200]}" for m in failed]
+
+
+_OF_BACKENDS = ("BackendCompilerFailed", "InductorError")
 
 
 def load_compiler() -> None:

@@ -151,10 +151,12 @@ def _facts() -> dict[str, Any]:
     if torch is None or not hasattr(torch, "get_num_threads"):
         return {"torch": None, "backends": []}
     private = importlib.import_module("dynadiag.torch_private.trial")
+    compiles = "torch._dynamo.eval_frame" in sys.modules
     return {
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
-        "backends": private.backends_used() if "torch._dynamo.eval_frame" in sys.modules else [],
+        "backends": private.backends_used() if compiles else [],
+        "failed_compiles": private.failed_compiles() if compiles else [],
         "cuda": torch.cuda.is_initialized(),
         "disabled": private.is_disabled(),
     }
