@@ -1,7 +1,8 @@
 """Watches the compiled graphs of a program in the process of a trial: which is compiled or called when it fails.
 
-A plan that records `CALLS` has each begin and end told. A plan with a task has the program run up to one call of one
-graph; there the reduction begins, and the program goes no further.
+A plan that records `CALLS` has each begin and end told, and what was raised instead, also where the program catches it.
+A plan with a task has the program run up to one call of one graph; there the reduction begins, and the program goes no
+further.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _TOLD = 2000  # begins and ends; a failure after more calls than that is taken f
 class _State:
     graphs: itertools.count[int] = field(default_factory=itertools.count)
     told: int = 0
+    comparing: str | None = None  # the call, by graph and number, that is compared just now
+    differentiated: list[_Told] = field(default_factory=list)  # the calls whose backward pass has begun
     task: Task | None = None
     before: Snapshot | None = None
 
@@ -46,6 +49,7 @@ def install() -> None:
     """Puts the hooks into torch, once a process."""
     torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
+    torch_private.wrap_run_backward(_run_backward)
     torch_private.wrap_run_node(_not_lowered)
     torch_private.note_libraries()
     TRIAL.on_start(_start)
@@ -107,29 +111,48 @@ def _called(graph: _Graph, *args: Any) -> Any:
         assert _state.before is not None
         reduce_here(Capture(graph.module, args, graph.backend, _state.before), task)
     with _told("run", graph.number, call):
-        if COMPARED_CALLS in TRIAL.plan.record:
-            result = compared_call(graph.compiled, graph.module, args, {})
-        else:
-            result = graph.compiled(*args)
+        result = _compared(graph, call, args) if COMPARED_CALLS in TRIAL.plan.record else graph.compiled(*args)
     if _watched():
         _watch_backward(graph.number, call, result)
     return result
 
 
+def _compared(graph: _Graph, call: int, args: tuple[Any, ...]) -> Any:
+    _state.comparing = f"{graph.number} {call}"
+    try:
+        return compared_call(graph.compiled, graph.module, args, {})
+    finally:
+        _state.comparing = None
+
+
 def _watch_backward(number: int, call: int, result: Any) -> None:
-    begun: list[_Told] = []
+    told = _told("backward", number, call)
 
     def begin(_: Any) -> None:
-        begun.append(_told("backward", number, call))
-        begun[-1].__enter__()
+        _state.differentiated.append(told)
+        told.__enter__()
 
     def end(*_: Any) -> None:
-        if begun:
-            begun.pop().__exit__()
+        if told in _state.differentiated:
+            _state.differentiated.remove(told)
+            told.__exit__()
 
     for node in torch_private.backward_nodes(pytree.tree_leaves(result)):
         node.register_prehook(begin)
         node.register_hook(end)
+
+
+def _run_backward(inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A backward pass of the program's, or of a comparison. Its nodes tell that they began, not what they raised."""
+    before = len(_state.differentiated)
+    try:
+        return inner(*args, **kwargs)
+    except Exception as error:
+        if _state.comparing is not None:
+            _Told(f"backward {_state.comparing}").__enter__()
+        while len(_state.differentiated) > before:
+            _state.differentiated.pop().__exit__(type(error), error)
+        raise
 
 
 def _watched() -> bool:
@@ -139,20 +162,27 @@ def _watched() -> bool:
 class _Told:
     """Tells the begin, and the end, or what was raised instead."""
 
-    def __init__(self, phase: str, number: int, call: int) -> None:
-        self._text = f"{phase} {number} {call}"
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __enter__(self) -> None:
         self._send("begin")
 
     def __exit__(self, kind: Any = None, error: Any = None, *_: Any) -> None:
-        self._send("end" if kind is None else "raise", error)
+        if error is None:
+            self._send("end")
+        else:
+            self._send("raise" if torch_private.is_failure(error) else "break", json.dumps(_signature(error)))
 
-    def _send(self, mark: str, error: BaseException | None = None) -> None:
+    def _send(self, mark: str, signature: str | None = None) -> None:
         if _watched() and _state.told < _TOLD:
             _state.told += 1
-            cause = of_exception(error, None).cause if error is not None else None
-            TRIAL.send("point", group=CALLS, key=f"{mark} {self._text}", name=self._text, target=cause)
+            TRIAL.send("point", group=CALLS, key=f"{mark} {self._name}", name=self._name, target=signature)
 
 
-_told = _Told
+def _signature(error: BaseException) -> dict[str, Any]:
+    return of_exception(error, TRIAL.plan.rung).to_json()
+
+
+def _told(phase: str, number: int, call: int) -> _Told:
+    return _Told(f"{phase} {number} {call}")

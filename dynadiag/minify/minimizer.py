@@ -12,10 +12,9 @@ from dynadiag.bisect.bisector import HOOKS as BISECT_HOOKS
 from dynadiag.bisect.bisector import Located, Options, locate
 from dynadiag.bisect.rows import outcome_from_json
 from dynadiag.bisect.search import Search
+from dynadiag.minify.place import OWN, Place, find_place
 from dynadiag.minify.proof import prove
 from dynadiag.minify.result import Result
-from dynadiag.minify.signs import CALLS, COMPARED_CALLS
-from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature, normalise
 from dynadiag.trial.task import run_task
@@ -24,8 +23,6 @@ __all__ = ["HOOKS", "Interrupted", "Request", "minify"]
 
 HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
 _GRAPH = "graph "  # leads the candidate of a trial of a graph by itself, in a search's rows
-_OWN = ("exception", "exit")  # kinds of failure that a program's own comparison may have
-_LATER = (*_OWN, "signal")  # kinds that a wrong result may come to after the call: memory written out of bounds is one
 
 
 class Interrupted(KeyboardInterrupt):
@@ -43,17 +40,6 @@ class Request:
     options: Options
     output: Path
     budget: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The failing call of a graph, by numbers, and the failure as it shows there."""
-
-    graph: int
-    call: int
-    phase: str
-    signature: Signature
-    accuracy: bool
 
 
 def minify(search: Search, request: Request) -> Result:
@@ -92,40 +78,15 @@ class _Minimizer:
             return replace(base, verdict="dynamo")
         if rung == "triton" and self.search.runner.interpret:
             return replace(base, verdict="interpreted")
-        place = self._place(rung)
+        assert failure is not None
+        place = find_place(self.search, self.request.options, rung, failure, self.notes)
         if place is None:
-            own = failure is not None and failure.kind in _OWN
-            return replace(base, verdict="no_difference" if own else "no_call")
-        if place.accuracy:
+            return replace(base, verdict="no_difference" if failure.kind in OWN else "no_call")
+        if place.accuracy or place.caught:
             base = replace(base, failure=place.signature)
         return self._reduced(base, place, located)
 
-    def _plan(self, rung: str, *record: str) -> Plan:
-        options = self.request.options
-        return Plan(rung=rung, caches=False, record=record, tolerance=options.tolerance)
-
-    def _place(self, rung: str) -> _Place | None:
-        """Which call of which graph fails: one that began and did not end, or one whose results are wrong."""
-        if not self.request.options.accuracy:
-            outcome = self.search.trial(self._plan(rung, CALLS), "which graph fails")
-            found = _unfinished(outcome)
-            if found is not None and outcome.signature is not None:
-                return _Place(*found, outcome.signature, accuracy=False)
-            if outcome.signature is None or outcome.signature.kind not in _LATER:
-                return None
-            if outcome.signature.kind not in _OWN:
-                self.notes.append("the program crashes after its compiled calls have ended: their results are compared")
-            self.search.announce("no compiled graph fails by itself: looking for the one whose results are wrong")
-        self.search.reference = None  # what is looked for is another failure than the one that the program told
-        outcome = self.search.trial(self._plan(rung, COMPARED_CALLS), "which graph is wrong")
-        self.notes += outcome.notes
-        found = _unfinished(outcome)
-        if found is None or outcome.signature is None:
-            return None
-        self.search.reference = outcome.signature
-        return _Place(*found, outcome.signature, accuracy=outcome.signature.kind in ("wrong_result", "nan"))
-
-    def _reduced(self, base: Result, place: _Place, located: Located) -> Result:
+    def _reduced(self, base: Result, place: Place, located: Located) -> Result:
         listener = _Listener(self.search)
         plan = Plan(rung="eager", task=self._task(base, place, located, listener))
         try:
@@ -142,7 +103,7 @@ class _Minimizer:
         result = self._result(base, listener)
         return prove(self.search, self.request.output, result) if result.text else result
 
-    def _task(self, base: Result, place: _Place, located: Located, listener: _Listener) -> str:
+    def _task(self, base: Result, place: Place, located: Located, listener: _Listener) -> str:
         limits = self.search.runner.limits
         memo = listener.memo()
         file = self.search.runner.scratch / "memo.json"
@@ -186,26 +147,6 @@ class _Minimizer:
             cached=int(data["cached"]),
             reduced=Signature.from_json(data["signature"]),
         )
-
-
-def _unfinished(outcome: Outcome) -> tuple[int, int, str] | None:
-    """(graph, call, phase) of the last begin without an end: where it crashed, or raised what ended the program."""
-    cause = outcome.signature.cause if outcome.signature is not None else None
-    open_: list[str] = []
-    raised: str | None = None
-    for point in outcome.points:
-        mark, _, name = point.key.partition(" ")
-        if mark == "begin":
-            open_.append(name)
-        elif name in open_:
-            open_.remove(name)
-        if mark == "raise" and point.target == cause:
-            raised = name
-    found = open_[-1] if open_ else raised
-    if found is None:
-        return None
-    phase, graph, call = found.split()
-    return int(graph), int(call), phase
 
 
 class _Listener:

@@ -28,6 +28,7 @@ __all__ = [
     "foreign_functions",
     "inductor_options",
     "innermost",
+    "is_failure",
     "library_operator",
     "lowering_tables",
     "names_in_graph",
@@ -39,6 +40,7 @@ __all__ = [
     "registered_name",
     "skip_in_dynamo",
     "wrap_call_user_compiler",
+    "wrap_run_backward",
     "wrap_run_node",
 ]
 
@@ -119,6 +121,18 @@ def wrap_run_node(failed: Callable[[Any], None]) -> None:
             raise
 
     GraphLowering.run_node = run_node
+
+
+def wrap_run_backward(hook: Callable[..., Any]) -> None:
+    """Have ``hook(inner, *args, **kwargs)`` called wherever a backward pass is started from Python."""
+    torch.autograd._engine_run_backward = functools.partial(hook, torch.autograd._engine_run_backward)
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether an exception of a backend reaches the program; of others Dynamo may make a graph break, or start anew."""
+    from torch._dynamo.exc import ShortenTraceback, TorchDynamoException
+
+    return isinstance(error, ShortenTraceback) or not isinstance(error, TorchDynamoException)
 
 
 def names_in_graph(node: Any) -> list[str]:

@@ -53,6 +53,16 @@ def test_a_lowering_that_raises_becomes_a_few_lines_that_fail_the_same_way(tmp_p
         assert len(search.trials()) == data["trials"]
 
 
+def test_a_program_that_goes_on_after_a_failed_compile_passes_and_is_told_what_counts_it(tmp_path: Path) -> None:
+    program = NO_LOWERING.replace("\nmodel(", "\ntry:\n    model(") + "except Exception:\n    pass\n"
+    code, repro, data, told = minify(tmp_path, program)
+    assert code == 3, told
+    assert not repro.exists()
+    [note] = data["notes"]  # type: ignore[misc]  # a list of texts
+    assert "no lowering of mine" in note
+    assert "--accuracy" in note
+
+
 def test_an_existing_file_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "repro.py").write_text("mine")
     code, repro, _, told = minify(tmp_path, "raise SystemExit(1)")

@@ -88,6 +88,28 @@ from torch._inductor.decomposition import decompositions
 decompositions.pop(torch.ops.aten.sigmoid_backward.default)
 model(torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)).backward()
 """
+CAUGHT = """
+good = torch.compile(torch.cos)(torch.randn(3))
+results = []
+try:
+    results.append(model(torch.randn(8, 8), torch.randn(8, 8)))
+except Exception as error:
+    print("FAIL", type(error))
+assert results, "nothing came back"
+"""
+CAUGHT_BACKWARD = """
+x = torch.randn(4, 4, requires_grad=True)
+loss = model(x, torch.randn(4, 4))
+try:
+    loss.backward()
+except Exception as error:
+    print("FAIL", type(error))
+raise SystemExit(3 if x.grad is None else 0)
+"""
+
+
+def without_call(program: str) -> str:
+    return program[: program.rindex("\nmodel(")]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +122,22 @@ model(torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)).backward()
         (RAISE, CHECKPOINT, "exception", 2, ()),
         (ONLY_SYMBOLIC, DYNAMIC, "exception", 1, ()),
         (RAISE, BACKWARD, "exception", 1, ()),
+        (RAISE, BACKWARD, "exception", 1, ("--accuracy",)),
+        (RAISE, without_call(CHAIN) + CAUGHT, "exception", 1, ()),
+        (RAISE, without_call(BACKWARD) + CAUGHT_BACKWARD, "exception", 1, ()),
     ],
-    ids=["segfault", "hang", "second graph", "branch", "checkpoint", "dynamic shapes", "backward"],
+    ids=[
+        "segfault",
+        "hang",
+        "second graph",
+        "branch",
+        "checkpoint",
+        "dynamic shapes",
+        "backward",
+        "backward, compared",
+        "caught",
+        "caught in backward",
+    ],
 )
 def test_faults(tmp_path: Path, fault: str, program: str, kind: str, nodes: int, options: tuple[str, ...]) -> None:
     code, repro, data, told = minify(tmp_path, HEAD.replace("{fault}", fault) + program, *options)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from dynadiag.minify.minimizer import _unfinished
+from dynadiag.minify.place import _caught, _unfinished
 from dynadiag.trial.outcome import Outcome, Point
 from dynadiag.trial.signature import Signature
 
@@ -16,7 +18,8 @@ def told(*marks: str, signature: Signature | None = VALUE_ERROR) -> Outcome:
     for mark in marks:
         word, phase, graph, call, *cause = mark.split()
         name = f"{phase} {graph} {call}"
-        points.append(Point("call", f"{word} {name}", name, target=cause[0] if cause else None))
+        raised = json.dumps(Signature("exception", *cause, "no", cause=cause[0]).to_json()) if cause else None
+        points.append(Point("call", f"{word} {name}", name, target=raised))
     return Outcome(signature, 1.0, points=tuple(points))
 
 
@@ -42,3 +45,21 @@ def test_an_exception_that_the_program_caught_is_not_its_failure() -> None:
 def test_a_crash_is_where_it_began() -> None:
     marks = ("begin run 0 0", "raise run 0 0 KeyError", "begin compile 1 0")
     assert _unfinished(told(*marks, signature=CRASH)) == (1, 0, "compile")
+
+
+@pytest.mark.parametrize(
+    ("marks", "found"),
+    [
+        (("begin run 0 0", "end run 0 0"), None),
+        (("begin compile 1 0", "raise compile 1 0 KeyError"), (1, 0, "compile")),
+        (("begin run 0 0", "end run 0 0", "begin backward 0 0", "raise backward 0 0 KeyError"), (0, 0, "backward")),
+        (("raise compile 1 0 KeyError", "raise compile 2 0 ValueError"), (1, 0, "compile")),
+        (("begin compile 0 0", "break compile 0 0 Unsupported"), None),
+        (("begin run 0 0", "raise run 0 0 KeyError"), None),
+    ],
+    ids=["none", "compile", "backward", "the first", "a graph break", "a call, which may raise uncompiled too"],
+)
+def test_what_the_program_caught_of_a_backend(marks: tuple[str, ...], found: tuple[int, int, str] | None) -> None:
+    place = _caught(told(*marks, signature=Signature("exit", "1", "exit code 1")))
+    assert (place and (place.graph, place.call, place.phase)) == found
+    assert place is None or place.signature.cause == "KeyError"
