@@ -2,13 +2,13 @@
 
 A compiler may round elsewhere than eager does: a kernel that keeps float32 where eager stores float16 is nearer to the
 truth, not wrong. So where two results differ by more than the tolerance, the function is run again with every floating
-number in float64, and with inputs moved by one unit in the last place. A compiled value is wrong where it is further
-from the float64 result than the tolerance, than eager's own error, and than that nudge of the inputs account for.
+number in float64, and a few times with every operator rounding by chance. A compiled value is wrong where it is further
+from the float64 result than the tolerance, than eager's own error, and than such rounding accounts for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynadiag.trial.arms import Arm, Call, run_arm
+from dynadiag.trial.rounding import Rounding, wide_argument
 
 __all__ = ["Difference", "differences"]
 
@@ -30,8 +31,9 @@ _TOLERANCE = {
     torch.complex128: (1e-7, 1e-7),
     torch.complex64: (1.3e-6, 1e-5),
 }
-_ALLOWANCE = 10.0  # times eager's own error, and times what one unit in the last place of the inputs changes
-_NUDGES = 2
+_ALLOWANCE = 4.0  # times the most that eager and the samples of its rounding are off
+_SAMPLES = 4  # of rounding, at the least
+_MOST_SAMPLES = 64  # as long as they go on accounting for something: which side of a threshold one falls on is chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ def _judged(pair: _Pair, referee: _Referee, tolerance: tuple[float, float] | Non
     truth = referee.value(pair.find)
     if truth is None:
         return Difference(_words(pair.name, *wide, atol, rtol) + "; float64 could not be asked", rounding=False)
-    bad = _against(wide, truth, referee.nudged(pair.find), (rtol, atol))
+    bad = _unaccounted(wide, truth, referee.samples(pair.find), (rtol, atol))
     text = _words(pair.name, *wide, atol, rtol)
     if not bool(bad.any()):
         return Difference(text + "; float64 does not side against it: rounding", rounding=True)
@@ -187,24 +189,41 @@ def _only_compiled_is_not_finite(e: torch.Tensor, a: torch.Tensor, truth: torch.
     return bool((~a.isfinite() & e.isfinite() & truth.isfinite()).any())
 
 
-def _against(
+def _unaccounted(
     arms: tuple[torch.Tensor, torch.Tensor],
     truth: torch.Tensor,
-    nudged: list[torch.Tensor],
+    samples: Iterator[torch.Tensor],
     tolerance: tuple[float, float],
 ) -> torch.Tensor:
-    """Where the compiled value is further from the truth than rounding accounts for."""
+    """Where the compiled value is further from the truth than rounding accounts for.
+
+    Samples are drawn until as many again accounted for nothing more: a wrong value stays wrong in all of them.
+    """
+    off = _off(arms[0], truth)
+    bad = _suspect(arms, truth, off, tolerance)
+    count = useful = 0
+    while bool(bad.any()) and count < _SAMPLES + 2 * useful and (sample := next(samples, None)) is not None:
+        count += 1
+        off = torch.maximum(off, _off(sample, truth))
+        before, bad = int(bad.sum()), _suspect(arms, truth, off, tolerance)
+        useful = count if int(bad.sum()) < before else useful
+    return bad
+
+
+def _off(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """How far a value is from the truth: not at all where both are NaN or the same infinity, else without bounds."""
+    agrees = (value == truth) | (value.isnan() & truth.isnan())
+    return torch.where(agrees, 0.0, (value - truth).abs().nan_to_num(float("inf")))
+
+
+def _suspect(
+    arms: tuple[torch.Tensor, torch.Tensor], truth: torch.Tensor, off: torch.Tensor, tolerance: tuple[float, float]
+) -> torch.Tensor:
     expected, actual = arms
     rtol, atol = tolerance
     apart = ~torch.isclose(actual, expected, rtol, atol, equal_nan=True)
-    own = (expected - truth).abs()
-    sway = torch.zeros_like(own)
-    for other in nudged:
-        sway = torch.maximum(sway, (other - truth).abs().nan_to_num(float("inf")))
-    allowed = atol + rtol * truth.abs() + _ALLOWANCE * torch.maximum(own.nan_to_num(0.0), sway)
-    far = ~((actual - truth).abs() <= allowed)
-    agrees = (actual == truth) | (actual.isnan() & truth.isnan())
-    return apart & far & ~agrees
+    allowed = atol + rtol * truth.abs().nan_to_num(0.0) + _ALLOWANCE * off
+    return apart & ~(_off(actual, truth) <= allowed)
 
 
 def _words(name: str, expected: torch.Tensor, actual: torch.Tensor, atol: float, rtol: float) -> str:
@@ -215,32 +234,37 @@ def _words(name: str, expected: torch.Tensor, actual: torch.Tensor, atol: float,
 
 
 class _Referee:
-    """The same call in float64, run when it is first asked for."""
+    """The same call in float64, and samples of what rounding may make of it, each run when it is first asked for."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._arms: list[Arm] | None = None
+        self._true: Arm | None = None
+        self._sampled: list[Arm] = []
 
     def value(self, find: Callable[[Arm], Any]) -> torch.Tensor | None:
         """The true value, or None where the function does not run in float64."""
-        arm = self._run()[0]
-        return _found(arm, find)
+        if self._true is None:
+            self._true = self._in_float64()
+        return _found(self._true, find)
 
-    def nudged(self, find: Callable[[Arm], Any]) -> list[torch.Tensor]:
-        """The values with inputs moved by a unit in their last place."""
-        found = (_found(arm, find) for arm in self._run()[1:])
-        return [value for value in found if value is not None]
+    def samples(self, find: Callable[[Arm], Any]) -> Iterator[torch.Tensor]:
+        """The value as it comes when rounding falls otherwise, up to so many times."""
+        for position in range(_MOST_SAMPLES):
+            if position == len(self._sampled):
+                self._sampled.append(self._sample(position))
+            found = _found(self._sampled[position], find)
+            if found is not None:
+                yield found
 
-    def _run(self) -> list[Arm]:
-        if self._arms is None:
-            self._arms = [self._in_float64(seed) for seed in range(_NUDGES + 1)]
-        return self._arms
-
-    def _in_float64(self, seed: int) -> Arm:
-        generator = torch.Generator().manual_seed(seed) if seed else None
-        arguments = pytree.tree_map(_Widener(generator), self._call.copies())
-        with _float64_state(self._call, generator):
+    def _in_float64(self) -> Arm:
+        arguments = pytree.tree_map(_Widener(), self._call.copies())
+        with _float64_state(self._call):
             return run_arm(self._call, _float64(self._call.function), arguments)
+
+    def _sample(self, seed: int) -> Arm:
+        arguments = self._call.copies()
+        with Rounding(seed):  # the backward pass rounds too
+            return run_arm(self._call, self._call.function, arguments)
 
 
 def _found(arm: Arm, find: Callable[[Arm], Any]) -> torch.Tensor | None:
@@ -256,15 +280,14 @@ def _found(arm: Arm, find: Callable[[Arm], Any]) -> torch.Tensor | None:
 class _Widener:
     """Inputs in float64. Those that share storage go on sharing it: what is written to one is seen through another."""
 
-    def __init__(self, generator: torch.Generator | None) -> None:
-        self._generator = generator
+    def __init__(self) -> None:
         self._storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
     def __call__(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
             return leaf
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_conj():
-            return _widened(leaf, self._generator)
+            return _widened(leaf)
         flat = self._flat(leaf.detach())
         with torch.no_grad():
             wide = torch.empty(0, dtype=flat.dtype, device=flat.device)
@@ -278,25 +301,21 @@ class _Widener:
             count = leaf.untyped_storage().nbytes() // leaf.element_size()
             whole = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
             whole.set_(leaf.untyped_storage(), 0, (count,), (1,))
-            self._storages[key] = _widened(whole, self._generator).clone()
+            self._storages[key] = _widened(whole).clone()
         return self._storages[key]
 
 
-def _widened(leaf: Any, generator: torch.Generator | None) -> Any:
-    if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+def _widened(leaf: torch.Tensor) -> torch.Tensor:
+    if not (leaf.is_floating_point() or leaf.is_complex()):
         return leaf
-    wide = _wide(leaf.detach())
-    if generator is not None:
-        signs = torch.randint(0, 2, leaf.shape, generator=generator).to(leaf.device) * 2 - 1
-        wide = wide * (1 + signs * torch.finfo(leaf.dtype).eps)
-    return wide.requires_grad_(leaf.requires_grad)
+    return _wide(leaf.detach()).requires_grad_(leaf.requires_grad)
 
 
 @contextmanager
-def _float64_state(call: Call, generator: torch.Generator | None) -> Any:
+def _float64_state(call: Call) -> Any:
     """Parameters and buffers in float64 for a while."""
     narrow = [t.data for t in call.state]
-    saved, call._saved = call._saved, [_widened(t, generator).detach() for t in call._saved]
+    saved, call._saved = call._saved, [_widened(t).detach() for t in call._saved]
     try:
         for tensor, wide in zip(call.state, call._saved, strict=True):
             tensor.data = wide.clone()
@@ -325,22 +344,5 @@ class _Widen(TorchDispatchMode):
     """Every operator in float64, also where the program asks for less: a cast is where rounding happens."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = pytree.tree_map(_wide_argument, (args, kwargs or {}))
+        args, kwargs = pytree.tree_map(wide_argument, (args, kwargs or {}))
         return func(*args, **kwargs)
-
-
-_WIDE = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.complex64: torch.complex128,
-    torch.complex32: torch.complex128,
-}
-
-
-def _wide_argument(value: Any) -> Any:
-    if isinstance(value, torch.dtype):
-        return _WIDE.get(value, value)
-    if isinstance(value, torch.Tensor) and value.dtype in _WIDE:
-        return value.to(_WIDE[value.dtype])
-    return value

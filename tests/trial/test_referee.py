@@ -39,3 +39,57 @@ def test_an_input_nudged_within_its_precision_is_no_proof() -> None:
     found = _judged(function, otherwise, torch.linspace(0.1, 1.0, 64))
     assert found
     assert all(difference.rounding for difference in found)
+
+
+def _above_one(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.softmax(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
+
+
+def test_the_side_of_a_threshold_that_rounding_decides_is_no_proof() -> None:
+    def otherwise(x: torch.Tensor) -> torch.Tensor:
+        e = torch.exp(x - x.amax(-1, keepdim=True))
+        return torch.where((e / e.sum(-1, keepdim=True)).flip(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
+
+    found = _judged(_above_one, otherwise, torch.randn(64, 64, generator=torch.Generator().manual_seed(0)))
+    assert found
+    assert all(difference.rounding for difference in found)
+
+
+def test_a_wrong_value_beside_such_a_threshold_is_wrong() -> None:
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        out = torch.where(x.softmax(-1).flip(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
+        return out + 30 * (x == x.amax())
+
+    found = _judged(_above_one, wrong, torch.randn(64, 64, generator=torch.Generator().manual_seed(0)))
+    assert [difference.rounding for difference in found] == [False]
+    assert "1 of them wrong" in found[0].text
+
+
+def test_a_cast_that_is_left_out_is_no_proof_forward_or_backward() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * x.half().float()).cumsum(0)
+
+    def otherwise(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * x).cumsum(0)
+
+    found = _judged(function, otherwise, torch.linspace(0.1, 3.0, 2000).requires_grad_())
+    assert {difference.text.partition(" differs")[0] for difference in found} == {"output 0", "gradient of input 0"}
+    assert all(difference.rounding for difference in found)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_what_is_exact_is_not_excused(dtype: torch.dtype) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.floor(x * 2)
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        return torch.ceil(x * 2) - 1
+
+    found = _judged(function, wrong, torch.arange(32, dtype=dtype))
+    assert [difference.rounding for difference in found] == [False]
+    assert "32 of them wrong" in found[0].text
+
+
+def test_infinity_where_the_truth_is_infinite_is_not_any_large_number() -> None:
+    found = _judged(torch.log, lambda x: torch.log(x.clamp(min=1e-30)), torch.tensor([0.0, 1.0]))
+    assert [difference.rounding for difference in found] == [False]

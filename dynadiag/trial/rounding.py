@@ -1,0 +1,155 @@
+"""What rounding may do to a program's results: samples of it, as in Monte Carlo arithmetic.
+
+Rounding inside a function is not seen from outside: a sum in another order falls on the other side of a threshold, a
+value that is stored in float16 half way moves by a part in two thousand. So the function is run again in its own types,
+with each operator's result worked out in float64, moved by the few units that its arithmetic may be off, and rounded up
+or down by chance (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997). A result that came exactly stays:
+a comparison of whole numbers has no rounding to blame.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["Rounding", "wide_argument"]
+
+_WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+    torch.complex32: torch.complex128,
+}
+# Units in the last place of the type that an operator computes in, which is float32 for the types of 16 bits: an
+# elementary function of a vector library is off by up to one or two, a sum taken in another order by a few.
+_POINTWISE_UNITS = 2.0
+_REDUCTION_UNITS = 4.0
+
+
+def wide_argument(value: Any) -> Any:
+    """An argument of an operator in float64 (complex128), also where it is a dtype."""
+    if isinstance(value, torch.dtype):
+        return _WIDE.get(value, value)
+    if isinstance(value, torch.Tensor) and value.dtype in _WIDE:
+        return value.to(_WIDE[value.dtype])
+    return value
+
+
+class Rounding(TorchDispatchMode):
+    """While it is active each operator rounds by chance. ``seed`` makes two runs differ."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        arguments = args, kwargs or {}
+        if not _computes(func, arguments):
+            return func(*args, **arguments[1])
+        before = pytree.tree_map(_wide_copy, arguments)
+        result = func(*args, **arguments[1])
+        written = _written(func, result, arguments)
+        if any(map(_may_round, written)):
+            self._round_all(func, written, before)
+        return result
+
+    def _round_all(self, func: Any, written: list[Any], before: Any) -> None:
+        pointwise = torch.Tag.pointwise in func.tags
+        eps = next(_computing_eps(own.dtype) for own in written if _may_round(own))
+        others = None if pointwise else pytree.tree_map(lambda value: self._operand(value, eps), before)
+        true = _in_float64(func, before)
+        moved = true if others is None else _in_float64(func, others)
+        units = _POINTWISE_UNITS if pointwise else _REDUCTION_UNITS
+        for own, exact, other in zip(written, true or (), moved or (), strict=False):
+            if _may_round(own) and own.shape == exact.shape:
+                self._round(own, exact, other, units)
+
+    def _operand(self, value: Any, eps: float) -> Any:
+        """An operand a unit off: for a sum, to take it in another order is as if its operands were."""
+        if not isinstance(value, torch.Tensor) or not _is_number(value):
+            return value
+        return value * (1 + self._chance(value, -1.0, 1.0) * eps)
+
+    def _round(self, own: torch.Tensor, exact: torch.Tensor, other: torch.Tensor, units: float) -> None:
+        """Puts a result that might have come in the place of the one that came."""
+        if own.is_complex():
+            own, exact, other = map(torch.view_as_real, (own, exact, other))
+        value = other * (1 + self._chance(other, -units, units) * _computing_eps(own.dtype))
+        dithered = value + self._chance(value, -0.5, 0.5) * _unit(value, own.dtype)
+        own.copy_(torch.where(_held(own, exact), exact, dithered))
+
+    def _chance(self, like: torch.Tensor, low: float, high: float) -> torch.Tensor:
+        values = torch.rand(like.shape, generator=self._generator, dtype=torch.float64)
+        return (values * (high - low) + low).to(like.device)
+
+
+def _computes(func: Any, arguments: Any) -> bool:
+    """Whether an operator works out new values from tensors: a view shares them, and random ones are drawn once."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or torch.Tag.nondeterministic_seeded in func.tags:
+        return False
+    views = any(value.alias_info is not None and not value.alias_info.is_write for value in schema.returns)
+    return not views and any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(arguments))
+
+
+def _wide_copy(value: Any) -> Any:
+    """What an operator is given, in float64 and in memory of its own: operators write to what they are given too."""
+    wide = wide_argument(value)
+    return wide.clone() if isinstance(wide, torch.Tensor) and wide is value else wide
+
+
+def _in_float64(func: Any, arguments: Any) -> list[Any] | None:
+    """What the operator gives and writes; None where there is none of it for float64."""
+    args, kwargs = arguments
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        result = func(*args, **kwargs)
+    except (RuntimeError, TypeError, ValueError):  # this operator has no float64: its own result stands
+        return None
+    finally:
+        torch.set_default_dtype(before)
+    return _written(func, result, arguments)
+
+
+def _written(func: Any, result: Any, arguments: Any) -> list[Any]:
+    """The tensors that an operator put values into, in one order for all calls of it."""
+    schema = func._schema
+    if not schema.is_mutable:
+        return pytree.tree_leaves(result)
+    args, kwargs = arguments
+    given = {**dict(zip((a.name for a in schema.arguments), args, strict=False)), **kwargs}
+    targets = [given.get(a.name) for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    new = [r for r, returned in zip(results, schema.returns, strict=False) if returned.alias_info is None]
+    return pytree.tree_leaves((targets, new))
+
+
+def _is_number(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _may_round(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and _is_number(value)
+
+
+def _computing_eps(dtype: torch.dtype) -> float:
+    """Of the type that an operator works in: a type of 16 bits is only stored."""
+    return torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+
+
+def _unit(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The distance of neighbours in ``dtype`` around each value."""
+    exponent = torch.frexp(value).exponent - 1
+    return torch.ldexp(torch.full_like(value, torch.finfo(dtype).eps), exponent)
+
+
+def _held(own: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """Where the operator's own result is the true one. For float64, which is its own judge, that is a whole number."""
+    return exact == (exact.round() if own.dtype is torch.float64 else own)

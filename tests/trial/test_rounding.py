@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.trial.rounding import Rounding
+
+TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def _sampled(function: Callable[..., torch.Tensor], *args: torch.Tensor, count: int = 8) -> torch.Tensor:
+    """(count, ...) results of a function, each on copies of its arguments."""
+    samples = []
+    for seed in range(count):
+        copies = [a.detach().clone().requires_grad_(a.requires_grad) for a in args]
+        with Rounding(seed):
+            samples.append(function(*copies).detach())
+    return torch.stack(samples)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_an_inexact_result_moves_by_a_few_units(dtype: torch.dtype) -> None:
+    x = torch.linspace(0.5, 1.0, 256, dtype=dtype)
+    sampled = _sampled(torch.sin, x)
+    assert sampled.dtype is dtype
+    assert (sampled != sampled[0]).any()
+    assert ((sampled - x.sin()).abs() <= 4 * torch.finfo(dtype).eps).all()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * 2 - 1,
+        lambda x: (x @ x.T).sum(),
+        lambda x: x.add_(1),
+        lambda x: x.view(-1)[1:].mul_(3),
+        torch.relu,
+        lambda x: x.cumsum(0),
+        lambda x: x.sort().values,
+    ],
+)
+def test_what_is_exact_does_not_move(dtype: torch.dtype, function: Callable[..., torch.Tensor]) -> None:
+    x = torch.arange(-4.0, 4.0, dtype=dtype).reshape(2, 4)
+    sampled = _sampled(function, x)
+    assert (sampled == function(x.clone())).all()
+
+
+def test_what_is_written_in_place_rounds_and_is_seen_through_views() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        view = x[1:]
+        view.mul_(0.1)
+        return x + 0 * view.sum()
+
+    x = torch.ones(64, dtype=torch.bfloat16)
+    sampled = _sampled(function, x)
+    assert (sampled[:, 0] == 1).all()
+    assert (sampled[:, 1:] != sampled[0, 1]).any()
+    assert ((sampled[:, 1:] - 0.1).abs() < 0.001).all()
+
+
+def test_a_sum_is_taken_in_another_order() -> None:
+    """Its operands nearly cancel: what is left of them is rounding, as with any order of adding them."""
+    x = torch.randn(1 << 14, generator=torch.Generator().manual_seed(0))
+    x = torch.cat([x, -x.flip(0)])
+    x[0] += 1e-3
+    sampled = _sampled(torch.sum, x)
+    assert sampled.std() > 1e-7
+
+
+def test_random_numbers_are_the_programs() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(3)
+        return torch.nn.functional.dropout(x, 0.5) * torch.rand(16).round()
+
+    x = torch.ones(16)
+    assert (_sampled(function, x) == function(x)).all()
+
+
+def test_a_backward_pass_rounds_too() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad((x.sin() * 0.1).sum(), x)[0]
+
+    x = torch.linspace(0, 1, 64, requires_grad=True)
+    sampled = _sampled(function, x)
+    assert (sampled != sampled[0]).any()
+
+
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation")
+def test_an_operator_without_float64_gives_what_it_gives() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
+
+    x = torch.linspace(0, 1, 11)
+    assert torch.allclose(_sampled(function, x, count=2), function(x), rtol=1e-6)
+
+
+@given(st.floats(2.0**-14, 60000.0), st.sampled_from(TYPES[:3]))
+def test_a_result_goes_to_a_neighbour(number: float, dtype: torch.dtype) -> None:
+    """A cast rounds up or down: by less than the distance of two neighbours, and the few units of float32."""
+    x = torch.full((16,), number, dtype=torch.float64)
+    sampled = _sampled(lambda value: value.to(dtype), x, count=1).double()
+    assert ((sampled - x).abs() <= x * (torch.finfo(dtype).eps + 4 * torch.finfo(torch.float32).eps)).all()
