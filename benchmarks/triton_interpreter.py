@@ -108,21 +108,21 @@ def study(name: str, target: str, folder: Path) -> dict[str, Any]:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{name}: the process that interprets its kernels ended with {done.returncode}\n{done.stderr}")
-    return {**json.loads(done.stdout.splitlines()[-1]), "kernels": kernels(recording, target, folder)}
+    return {**json.loads(done.stdout.splitlines()[-1]), "kernels": kernels(recording, target)}
 
 
-def kernels(recording: Path, target: str, folder: Path) -> list[dict[str, Any]]:
+def kernels(recording: Path, target: str) -> list[dict[str, Any]]:
     """Each generated kernel of a recording once, with the lines of its stages for the target."""
     import dynadiag
     from dynadiag.kernels import kernel_calls, make_stages
 
+    found = []
     with dynadiag.open(recording) as opened:
         calls = {(call.stage, call.name): call for call in kernel_calls(opened) if call.language == "triton"}
-    found = []
-    for (graph, name), call in calls.items():
-        stages = make_stages(call, target, folder / "stages", trusted=True)
-        lines = {stage: len(stages.stages[stage].text.splitlines()) for stage in STAGES if stage in stages.stages}
-        found.append({"name": name, "graph": graph, **lines, "registers": stages.facts.get("registers")})
+        for (graph, name), call in calls.items():
+            stages = make_stages(opened, call, target, trusted=True)
+            lines = {stage: len(stages.stages[stage].text.splitlines()) for stage in STAGES if stage in stages.stages}
+            found.append({"name": name, "graph": graph, **lines, "registers": stages.facts.get("registers")})
     return found
 
 

@@ -70,6 +70,7 @@ def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> I
 
 
 def _end(recorder: Recorder, path: Path, began: float, how: dict[str, Any]) -> None:
+    recorder.keep_kernels()
     recorder.stop()
     end = Journal.reopen(path)
     end.append({"dynadiag_end": run_footer(began)})

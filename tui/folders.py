@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.opening import recordings_in
 from tui.session import Session
 
-__all__ = ["Folder", "open_folder", "stage_folder"]
+__all__ = ["Folder", "open_folder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,3 @@ def open_folder(folder: Path) -> Folder:
         else:
             return Folder(session, paths if len(paths) > 1 else (), rank)
     raise problems[0]
-
-
-def stage_folder() -> Path:
-    """Where the stages of kernels are kept: the folder that `dynadiag kernels --stage` keeps them in."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return Path(base or Path.home() / ".local" / "state") / "dynadiag" / "stages"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from dynadiag.kernels import KernelCall, Stage, Stages, make_stages
 from dynadiag.kernels.stages import is_ours
@@ -44,13 +43,13 @@ def call_at(session: Session, compile_id: str, module: str, line: int) -> Kernel
 
 
 def needs_consent(session: Session, call: KernelCall) -> bool:
-    """Whether making the stages compiles source that may be a stranger's."""
+    """Whether making the stages compiles source, or takes apart a binary, that may be a stranger's."""
     return not is_ours(session.recording, call)
 
 
-def made_of(call: KernelCall, folder: Path) -> Made:
-    """Compile a kernel that the user vouches for, in a process of its own. Raises `DynadiagError`."""
-    return Made(call, make_stages(call, None, folder, trusted=True))
+def made_of(session: Session, call: KernelCall) -> Made:
+    """The stages of a kernel that the user vouches for, made in a process of its own. Raises `DynadiagError`."""
+    return Made(call, make_stages(session.recording, call, trusted=True))
 
 
 def add_stages(made: Made, module: Links) -> list[tuple[Document, Links]]:

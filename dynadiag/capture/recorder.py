@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, guards, skips
+from dynadiag.capture import breaks, guards, names, skips
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
@@ -45,6 +45,7 @@ class Recorder(logging.Handler):
         self._opening: dict[int, threading.Lock] = {}  # by process: a fork may copy a lock that is held
         self._skips = _SkippedCudaGraphs(self)
         self._files: set[str] = set()
+        self._modules: dict[str, Mapping[str, Any]] = {}  # generated modules by their file, and the event of each
         self._reopened = 0
 
     def start(self) -> None:
@@ -59,6 +60,26 @@ class Recorder(logging.Handler):
         if self._journal is not None:
             self._journal.close()
 
+    def note_module(self, metadata: Mapping[str, Any]) -> None:
+        """Take note of a generated module, by torch's event of it, for `keep_kernels`."""
+        self.journal()  # first: a forked child, which begins its own here, forgets its parent's modules
+        if isinstance(file := (metadata["inductor_output_code"] or {}).get("file_path"), str):
+            self._modules[file] = metadata
+
+    def keep_kernels(self) -> None:
+        """Append what Triton made of the kernels of the generated modules so far. Never raises."""
+        if not self.opened:
+            return
+        from dynadiag.capture import built
+
+        for module, metadata in self._modules.items():
+            try:
+                for data, stages in built.describe(module):
+                    self.append("triton", data, metadata, stages)
+            except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
+                self.append("missed", {"probe": "triton", "error": f"{type(error).__name__}: {error}"[:500]}, metadata)
+        self._modules.clear()
+
     @property
     def opened(self) -> bool:
         """Whether this process has a journal."""
@@ -71,6 +92,7 @@ class Recorder(logging.Handler):
             with self._opening.setdefault(os.getpid(), threading.Lock()):
                 if self._journal is None or self._pid != os.getpid():
                     self._files.clear()
+                    self._modules.clear()
                     self._journal, self._pid = self._begin(), os.getpid()
                 journal = self._journal
         return journal
@@ -198,8 +220,14 @@ def _read(file: str) -> str | None:
 def _start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
         code = found["code"]
-        recorder.append("frame", _code(code), metadata)
+        recorder.append("frame", _named(code, emitter), metadata)
         recorder.keep_source(code.co_filename, metadata)
+
+
+def _named(code: CodeType, emitter: FrameType) -> dict[str, Any]:
+    """A function that is compiled, or what the user had compiled where torch put a function of its own around it."""
+    wrapped = torch_private.wrapped_callable(emitter)
+    return _code(code) if wrapped is None else names.describe(wrapped)
 
 
 def _code(code: CodeType) -> dict[str, Any]:
@@ -254,10 +282,11 @@ def _recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameTy
             for entry in torch_private.cached_entries(found, emitter)
             for failure in guards.failures(entry, frame.f_locals)
         ]
-        recorder.append("recompile", {**_code(frame.f_code), "failures": failures}, metadata)
+        recorder.append("recompile", {**_named(frame.f_code, emitter), "failures": failures}, metadata)
 
 
-def _origins(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+def _code_of(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    recorder.note_module(metadata)
     if (lowered := torch_private.lowered_graph(emitter)) is not None:
         from dynadiag.capture import origins
 
@@ -271,5 +300,5 @@ _PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "dynamo_output_graph": _graph,
     "dynamo_cpp_guards_str": _guards,
     "recompile_reasons": _recompile,
-    "inductor_output_code": _origins,
+    "inductor_output_code": _code_of,
 }

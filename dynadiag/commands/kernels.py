@@ -86,7 +86,7 @@ def _stages(args: argparse.Namespace, recording: Recording, call: KernelCall) ->
     if args.stage == "source":
         return None
     trusted = args.trust or is_ours(recording, call)
-    stages = make_stages(call, args.target, common.state_folder() / "stages", trusted=trusted)
+    stages = make_stages(recording, call, args.target, trusted=trusted)
     if args.stage not in stages.stages:
         said = f" ({'; '.join(stages.notes)})" if stages.notes else ""
         raise DynadiagError(

@@ -1,4 +1,4 @@
-"""The stages below a kernel's source, made when asked for, in a process of their own, and kept in a folder.
+"""The stages below a kernel's source: from the recorded run, or made when asked for in a process of their own.
 
 The source of a kernel comes out of a recording, perhaps a stranger's. Compiling a Triton kernel executes its source,
 and a compiler that reads hostile C++ is no sandbox. So nothing is compiled unless the user vouches for the recording,
@@ -21,7 +21,9 @@ from typing import Any
 import orjson
 
 from dynadiag.errors import DynadiagError
+from dynadiag.kernels.built import Built, cubin_of, stages_of
 from dynadiag.kernels.survey import KernelCall
+from dynadiag.recording.made import keep
 from dynadiag.recording.reader import Recording
 
 __all__ = ["STAGES", "Stage", "Stages", "check_stage", "is_ours", "make_stages"]
@@ -65,30 +67,74 @@ def check_stage(call: KernelCall, stage: str) -> None:
         raise DynadiagError(f"a {call.language} kernel has no stage {stage!r}: it has {', '.join(known)}")
 
 
-def make_stages(call: KernelCall, target: str | None, folder: Path, *, trusted: bool) -> Stages:
-    """Every stage of a kernel for a target, out of `folder` or made and put there.
+def make_stages(recording: Recording, call: KernelCall, target: str | None = None, *, trusted: bool) -> Stages:
+    """Every stage of a kernel for a target: as the recorded run built it, or made now and kept in the recording.
 
-    Raises `DynadiagError` where the source is not `trusted`, a tool is missing, or it does not compile.
+    Without a target: what the run built where it is known, else `DEFAULT_TARGET`. Raises `DynadiagError` where the
+    source is not `trusted`, a tool is missing, or it does not compile.
     """
+    if call.built is not None and target in (None, call.built.target):
+        return _as_built(recording, call, call.built, trusted=trusted)
     if call.definition is None or not call.definition.source:
         raise DynadiagError(f"the source of {call.name} is not in the recording")
     target = target or DEFAULT_TARGET[call.language]
     if call.language == "cpp" and target != "native":
         raise DynadiagError(f"a C++ kernel is compiled for the machine it runs on: no target {target!r}, leave it out")
-    kept = folder / f"{_key(call.language, call.name, call.definition.source, target)}.json"
-    if (known := _read(kept)) is not None:
-        return _stages(target, known)
-    if not trusted:
+    job = {"language": call.language, "name": call.name, "source": call.definition.source, "target": target}
+    made = _made(recording, job, trusted=trusted)
+    if made is None:
         raise DynadiagError(
             f"{call.name}: its stages are made by compiling source out of the recording, and that runs code"
             f"{' (Triton source is Python)' if call.language == 'triton' else ''}: "
             "give --trust if you know who made the recording"
         )
-    made = _compile(call.language, call.name, call.definition.source, target)
     if "error" in made:
         raise DynadiagError(f"{call.name} for {target}: {made['error']}")
-    _keep(kept, made)
     return _stages(target, made)
+
+
+def _as_built(recording: Recording, call: KernelCall, built: Built, *, trusted: bool) -> Stages:
+    """What the run itself built: texts out of the recording, and its machine code taken apart."""
+    stages, notes = stages_of(recording, built), ["as the recorded run built it"]
+    if (code := cubin_of(recording, built)) is not None:
+        job = {"language": "cubin", "name": call.name, "source": code, "target": built.source}
+        made = _made(recording, job, trusted=trusted)
+        if made is None:
+            notes.append(
+                "no SASS: it comes out of a binary in the recording; give --trust if you know who made that"
+            )
+        elif "error" in made:
+            notes.append(f"no SASS: {made['error']}")
+        else:
+            stages |= made["stages"]
+            notes += made["notes"]
+    return _stages(built.target or "?", {"stages": stages, "facts": _facts(built), "notes": notes})
+
+
+def _facts(built: Built) -> dict[str, str | int]:
+    facts = {
+        "configuration": ", ".join(f"{name}: {value}" for name, value in built.configuration.items()),
+        "registers": built.registers,
+        "spills": built.spills,
+        "shared": built.shared,
+        "warps": built.warps,
+        "occupancy": None if built.occupancy is None else f"{built.occupancy:.0%}",
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _made(recording: Recording, job: dict[str, str], *, trusted: bool) -> dict[str, Any] | None:
+    """The result of a job: kept in the recording, or done now and kept there; None where it may not be done."""
+    key = _key(*job.values())
+    known = recording.made(key)
+    if isinstance(known, dict) and isinstance(known.get("stages"), dict):
+        return known
+    if not trusted:
+        return None
+    made = _compile(job)
+    if "error" not in made:
+        keep(recording.path, key, made)
+    return made
 
 
 def is_ours(recording: Recording, call: KernelCall) -> bool:
@@ -128,24 +174,6 @@ def _version(name: str) -> str:
         return "none"
 
 
-def _read(kept: Path) -> dict[str, Any] | None:
-    try:
-        found = orjson.loads(kept.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) and isinstance(found.get("stages"), dict) else None
-
-
-def _keep(kept: Path, made: dict[str, Any]) -> None:
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        scratch = kept.with_suffix(f".{os.getpid()}")
-        scratch.write_bytes(orjson.dumps(made))
-        scratch.replace(kept)
-    except OSError as error:
-        raise DynadiagError(f"cannot keep the stages in {kept.parent}: {error.strerror}") from error
-
-
 def _stages(target: str, made: dict[str, Any]) -> Stages:
     stages = {
         name: Stage(name, stage["text"], tuple((shown, source) for shown, source in stage["lines"]))
@@ -154,21 +182,22 @@ def _stages(target: str, made: dict[str, Any]) -> Stages:
     return Stages(target, stages, made.get("facts", {}), tuple(made.get("notes", ())))
 
 
-def _compile(language: str, name: str, source: str, target: str) -> dict[str, Any]:
-    """Have the kernel compiled by ``dynadiag.trial.stages``, in a folder that is gone afterwards."""
+def _compile(wanted: dict[str, str]) -> dict[str, Any]:
+    """Have a job done by ``dynadiag.trial.stages``, in a folder that is gone afterwards."""
+    what = f"{wanted['name']} for {wanted['target']}"
     with tempfile.TemporaryDirectory(prefix="dynadiag-stages-") as scratch:
         job, result = Path(scratch, "job.json"), Path(scratch, "result.json")
-        job.write_bytes(orjson.dumps({"language": language, "name": name, "source": source, "target": target}))
+        job.write_bytes(orjson.dumps(wanted))
         command = [sys.executable, "-P", "-m", "dynadiag.trial.stages", str(job), str(result)]
         try:
             done = subprocess.run(
                 command, env=_environment(scratch), cwd=scratch, capture_output=True, text=True, timeout=_PATIENCE
             )
         except subprocess.TimeoutExpired as error:
-            raise DynadiagError(f"{name} for {target}: compiling it took more than {_PATIENCE} s") from error
+            raise DynadiagError(f"{what}: compiling it took more than {_PATIENCE} s") from error
         if not result.exists():
             said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise DynadiagError(f"{name} for {target}: the compiling process ended with {done.returncode}: {said}")
+            raise DynadiagError(f"{what}: the compiling process ended with {done.returncode}: {said}")
         return orjson.loads(result.read_bytes())
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Protocol
 
 from dynadiag.kernels.align import Line
+from dynadiag.kernels.built import Builds, Built
 from dynadiag.kernels.cost import Cost, cost_of
 from dynadiag.kernels.cppwrapper import is_wrapper, read_wrapper
 from dynadiag.kernels.dataflow import infer
@@ -62,6 +63,7 @@ class KernelCall:
     partition: str | None
     fallback: str | None  # why this is a library's call by way of a fallback, where it is one
     lines: tuple[Line, ...] = ()  # what each statement of a generated kernel is part of, by its line in the module
+    built: Built | None = None  # what the run made of it, where the recording has that
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def kernel_calls(recording: Recording) -> tuple[KernelCall, ...]:
 
 def units(recording: Recording) -> tuple[Unit, ...]:
     """Every generated module of a recording, read."""
-    reader = _Survey(recording, _hints(recording), recording.run.device)
+    reader = _Survey(recording, _hints(recording), recording.run.device, Builds(recording))
     return tuple(reader.units())
 
 
@@ -117,8 +119,14 @@ class Known(Protocol):
 class _Survey:
     """One reading of a recording."""
 
-    def __init__(self, recording: Known, hints: Mapping[str, Mapping[str, int]], device: str | None) -> None:
-        self._recording = recording
+    def __init__(
+        self,
+        recording: Known,
+        hints: Mapping[str, Mapping[str, int]],
+        device: str | None,
+        builds: Builds | None = None,
+    ) -> None:
+        self._recording, self._builds = recording, builds
         self._hints, self._recorded_device = hints, device
         self._graphs = recording.graphs()
         self._origins = list(recording.events("dynadiag_origins"))
@@ -248,6 +256,7 @@ class _Survey:
             partition=call.partition,
             fallback=next((one.reason for one in operations if one.reason), None),
             lines=lines,
+            built=self._builds.of(unit.event, call.kernel) if self._builds and definition else None,
         )
 
     def _cache(self, event: Event) -> str | None:

@@ -18,6 +18,7 @@ import zstandard
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.database import Database, typed
 from dynadiag.recording.log import metadata_of, payload_text
+from dynadiag.recording.made import MADE, unpacked
 from dynadiag.recording.mapping import FieldError
 from dynadiag.recording.records import (
     Break,
@@ -229,6 +230,14 @@ class Recording:
         """The log that the recording was made from, byte for byte, in pieces."""
         for index in range(-(-self._size // self._block_size)):
             yield self._block(index)
+
+    def made(self, key: str) -> Any:
+        """What was made of the recording afterwards and kept under `key` (see `made.keep`), or None."""
+        if self._database.version < MADE.since:
+            return None
+        with self._database.reading():
+            rows = self._database.execute(MADE.select("WHERE key = ?"), (key,)).fetchall()
+            return unpacked(typed(rows[0][1], bytes)) if rows else None
 
     # How it is done
 

@@ -15,7 +15,7 @@ from dynadiag.recording.mapping import Mapping
 __all__ = ["APPLICATION_ID", "BLOCK_SIZE", "RECORD_TABLES", "TABLES", "VERSION", "Column", "Table", "mapping", "page"]
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's own tools show it
-VERSION = 2  # a reader refuses what is newer; 2 has links
+VERSION = 3  # a reader refuses what is newer; 2 has links, 3 what was made afterwards
 BLOCK_SIZE = 1 << 20  # bytes of log in a block: see docs/notes/recording-compression.md for the figures
 
 
@@ -150,6 +150,15 @@ _STORE = (
             Column("records", "INTEGER NOT NULL", "how many"),
         ),
         suffix=" WITHOUT ROWID",
+    ),
+    Table(
+        "made",
+        "What was made of the recording afterwards, on request, and kept: stages of kernels, times.",
+        (
+            Column("key", "TEXT PRIMARY KEY NOT NULL", "a hash of what it was made from and by"),
+            Column("data", "BLOB NOT NULL", "one zstd frame with its content size: JSON"),
+        ),
+        since=3,
     ),
 )
 

@@ -8,7 +8,6 @@ from textual.binding import Binding, BindingType
 
 from dynadiag.kernels import KernelCall
 from tui.confirm import Confirm
-from tui.folders import stage_folder
 from tui.roles import Line, line, one_line
 from tui.stages import Made, call_at, made_of, needs_consent
 from tui.views.base import View
@@ -59,4 +58,4 @@ class MakesStages(View):
 
     def _make(self, call: KernelCall) -> None:
         self.notify(f"compiling {one_line(call.name)} ...", markup=False)
-        self.fetch("stages", lambda: made_of(call, stage_folder()), self.take_stages)
+        self.fetch("stages", lambda: made_of(self.session, call), self.take_stages)

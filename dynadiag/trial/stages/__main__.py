@@ -27,6 +27,10 @@ def main(job: Path, result: Path) -> None:
 
 
 def _compile(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
+    if wanted["language"] == "cubin":
+        from dynadiag.trial.stages import gpu
+
+        return gpu.disassemble(wanted["source"], wanted["target"], folder)
     if wanted["language"] == "triton":
         from dynadiag.trial.stages import gpu
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import re
 import subprocess
@@ -49,8 +50,25 @@ def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[st
     }
 
 
-def _with_lines(stage: str, text: str) -> dict[str, Any]:
-    shown, lines = read_stage(stage, text, "kernel.py")
+def disassemble(code: str, file: str, folder: Path) -> dict[str, Any]:
+    """SASS of a binary (in base 64) whose line table names `file`, and what the binary says that it takes."""
+    try:
+        import triton  # noqa: F401 - it knows where the disassembler is
+    except ImportError as error:
+        raise DynadiagError(f"Triton is not installed here: pip install triton ({error})") from error
+    stages: dict[str, str] = {}
+    facts: dict[str, Any] = {}
+    notes: list[str] = []
+    _machine_code(base64.b64decode(code), folder, stages, facts, notes)
+    return {
+        "stages": {stage: _with_lines(stage, text, file) for stage, text in stages.items()},
+        "facts": facts,
+        "notes": notes,
+    }
+
+
+def _with_lines(stage: str, text: str, file: str = "kernel.py") -> dict[str, Any]:
+    shown, lines = read_stage(stage, text, file)
     return {"text": shown, "lines": lines}
 
 

@@ -1,0 +1,123 @@
+"""What the recorded run itself made of its Triton kernels: stages, registers, shared memory, how full a processor gets.
+
+The recorder writes an event for each (``dynadiag_triton``) when the program ends. Nothing is compiled to read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dynadiag.kernels.linetable import read_stage
+from dynadiag.kernels.occupancy import occupancy
+from dynadiag.recording.reader import Recording
+
+__all__ = ["Builds", "Built", "cubin_of", "stages_of"]
+
+EVENT = "dynadiag_triton"
+_STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A kernel as it was built in the run.
+
+    ``registers`` are of a thread; ``spills`` counts registers that went to memory; ``shared`` is in bytes a block;
+    ``occupancy`` is the share of a processor's warps that can be there at once, 0 to 1.
+    """
+
+    event: int
+    target: str | None  # such as "sm_90"
+    registers: int | None
+    spills: int | None
+    shared: int | None
+    warps: int | None
+    occupancy: float | None
+    configuration: Mapping[str, str]
+    source: str  # the name of the source file that the stages refer to
+
+
+class Builds:
+    """The builds of a recording, by the event of the generated module and the kernel's name."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    @cached_property
+    def _found(self) -> Mapping[tuple[str, str], Built]:
+        """By the module's file: one that came out of the cache for a second compile is the same."""
+        found: dict[tuple[str, str], Built] = {}
+        for event in self._recording.events(EVENT):
+            said = self._recording.metadata(event.index).get(EVENT)
+            if isinstance(said, dict) and (built := _built(event.index, said)) is not None:
+                found[str(said.get("module")), str(said.get("name"))] = built
+        return found
+
+    def of(self, module: int, name: str) -> Built | None:
+        """The build of a kernel of the module whose event that is; None where the run told of none."""
+        if not self._found:
+            return None
+        said = self._recording.metadata(module).get("inductor_output_code")
+        return self._found.get((str(said.get("file_path")), name)) if isinstance(said, dict) else None
+
+
+def stages_of(recording: Recording, built: Built) -> dict[str, dict[str, Any]]:
+    """The stages with their line tables, as `stages.Stage` has them: all but SASS. What is damaged is left out."""
+    return dict(_read(_payload(recording, built), built.source))
+
+
+def cubin_of(recording: Recording, built: Built) -> str | None:
+    """The machine code of an NVIDIA GPU in base 64, where it was kept."""
+    kept = _payload(recording, built)
+    return code if isinstance(code := kept.get("cubin"), str) else None
+
+
+def _payload(recording: Recording, built: Built) -> Mapping[str, Any]:
+    try:
+        kept = json.loads(recording.payload(built.event))
+    except ValueError:
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _read(kept: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for stage in _STAGES:
+        if isinstance(text := kept.get(stage), str):
+            shown, lines = read_stage(stage, text, source)
+            yield stage, {"text": shown, "lines": lines}
+
+
+def _built(event: int, said: Mapping[str, Any]) -> Built | None:
+    """The record of an event; None where it is not as the recorder writes it."""
+    backend, arch = _target(said.get("target"))
+    warps, registers, shared = (_count(said.get(name)) for name in ("warps", "registers", "shared"))
+    known = backend == "cuda" and None not in (warps, registers, shared)
+    configuration = said.get("configuration")
+    if not isinstance(said.get("source"), str) or not isinstance(configuration, dict):
+        return None
+    return Built(
+        event,
+        f"sm_{arch}" if backend == "cuda" else None if arch is None else str(arch),
+        registers,
+        _count(said.get("spills")),
+        shared,
+        warps,
+        occupancy(arch, warps or 0, registers or 0, shared or 0) if known and isinstance(arch, int) else None,
+        {str(name): str(value) for name, value in configuration.items()},
+        said["source"],
+    )
+
+
+def _target(said: Any) -> tuple[str | None, int | str | None]:
+    """Triton's ``{"backend": "cuda", "arch": 90, "warp_size": 32}``."""
+    if not isinstance(said, dict):
+        return None, None
+    backend, arch = said.get("backend"), said.get("arch")
+    return (backend if isinstance(backend, str) else None), (arch if isinstance(arch, int | str) else None)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,57 @@
+"""How many warps of a kernel fit into a processor of a GPU at once, as a share of the most that it can have.
+
+The limits are those of the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; registers are
+given out to a warp in units of 256, and each block takes a KiB of shared memory besides its own (the same guide, and
+the occupancy calculator of Nsight Compute).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["occupancy"]
+
+WARP = 32  # threads
+_REGISTER_UNIT = 256  # registers, given to a warp
+_SHARED_UNIT = 128  # bytes, given to a block
+_RESERVED = 1024  # bytes of shared memory that each block takes for the system, from compute capability 8.0 on
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Of one processor: warps, blocks, 32-bit registers, bytes of shared memory."""
+
+    warps: int
+    blocks: int
+    shared: int
+    registers: int = 65536
+
+
+_KIB = 1024
+_LIMITS = {
+    80: _Limits(64, 32, 164 * _KIB),
+    86: _Limits(48, 16, 100 * _KIB),
+    87: _Limits(48, 16, 164 * _KIB),
+    89: _Limits(48, 24, 100 * _KIB),
+    90: _Limits(64, 32, 228 * _KIB),
+    100: _Limits(64, 32, 228 * _KIB),
+    103: _Limits(64, 32, 228 * _KIB),
+    120: _Limits(48, 24, 100 * _KIB),
+}
+
+
+def occupancy(capability: int, warps: int, registers: int, shared: int) -> float | None:
+    """The share, 0 to 1, for blocks of `warps` warps with `registers` a thread and `shared` bytes a block.
+
+    None for a compute capability (90 for 9.0) whose limits are not known here.
+    """
+    limits = _LIMITS.get(capability)
+    if limits is None or warps <= 0:
+        return None
+    by_registers = limits.registers // _up(max(registers, 1) * WARP, _REGISTER_UNIT) // warps
+    by_shared = limits.shared // _up(shared + _RESERVED, _SHARED_UNIT)
+    return min(limits.blocks, limits.warps // warps, by_registers, by_shared) * warps / limits.warps
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

@@ -1,0 +1,63 @@
+"""What Inductor's autotuners know of the Triton kernels that this process has built.
+
+Read in torch 2.11.0, 2.13.0 and 2.15.0.
+
+A generated module has one autotuner (``CachingAutotuner``) a kernel. Once a kernel has run there is one launcher left,
+that of the configuration that was chosen, and Triton's cache has a folder of that binary's stages.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Binary", "binaries"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A kernel as built: ``folder`` is where Triton keeps its stages, ``file`` the source that these name.
+
+    ``registers`` a thread, ``spills`` of registers (both from the driver), ``shared`` memory in bytes a block.
+    """
+
+    name: str
+    file: str
+    folder: Path | None
+    registers: int | None
+    spills: int | None
+    shared: int | None
+    configuration: dict[str, Any]
+
+
+def binaries(module: str) -> Iterator[Binary]:
+    """The kernels of a generated module, by its file, that were built and have run in this process."""
+    codecache = sys.modules.get("torch._inductor.codecache")
+    heuristics = sys.modules.get("torch._inductor.runtime.triton_heuristics")
+    if codecache is None or heuristics is None:
+        return
+    for loaded in codecache.PyCodeCache.modules:
+        if getattr(loaded, "__file__", None) == module:
+            for name, value in list(vars(loaded).items()):
+                if isinstance(value, heuristics.CachingAutotuner) and len(value.launchers) == 1:
+                    yield _binary(name, value, value.launchers[0])
+            return
+
+
+def _binary(name: str, tuner: Any, launcher: Any) -> Binary:
+    config = launcher.config
+    configuration = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    key, cache = getattr(launcher, "cache_hash", None), os.environ.get("TRITON_CACHE_DIR")  # set by the autotuner
+    return Binary(
+        name,
+        tuner.fn.fn.__code__.co_filename,
+        Path(cache, key) if key and cache else None,
+        launcher.n_regs,
+        launcher.n_spills,
+        launcher.shared,
+        configuration,
+    )
