@@ -9,16 +9,14 @@ from the float64 result than the tolerance, than eager's own error, and than suc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynadiag.trial.arms import Arm, Call, run_arm
-from dynadiag.trial.rounding import Rounding, wide_argument
+from dynadiag.trial.float64 import in_float64, wide
+from dynadiag.trial.rounding import Rounding
 
 __all__ = ["Difference", "differences"]
 
@@ -168,21 +166,17 @@ def _judged(pair: _Pair, referee: _Referee, tolerance: tuple[float, float] | Non
     if not isinstance(e, torch.Tensor) or not isinstance(a, torch.Tensor) or e.shape != a.shape:
         return Difference(f"{pair.name}: {a!r:.80} instead of {e!r:.80}", rounding=False)
     e, a = _plain(e), _plain(a)
-    wide = _wide(e), _wide(a)
+    arms = wide(e), wide(a)
     rtol, atol = _tolerances(e.dtype, tolerance)
     truth = referee.value(pair.find)
     if truth is None:
-        return Difference(_words(pair.name, *wide, atol, rtol) + "; float64 could not be asked", rounding=False)
-    bad = _unaccounted(wide, truth, referee.samples(pair.find), (rtol, atol))
-    text = _words(pair.name, *wide, atol, rtol)
+        return Difference(_words(pair.name, *arms, atol, rtol) + "; float64 could not be asked", rounding=False)
+    bad = _unaccounted(arms, truth, referee.samples(pair.find), (rtol, atol))
+    text = _words(pair.name, *arms, atol, rtol)
     if not bool(bad.any()):
         return Difference(text + "; float64 does not side against it: rounding", rounding=True)
-    kind = "nan" if _only_compiled_is_not_finite(*wide, truth) else "wrong_result"
+    kind = "nan" if _only_compiled_is_not_finite(*arms, truth) else "wrong_result"
     return Difference(f"{text}; {int(bad.sum())} of them wrong by float64", rounding=False, kind=kind)
-
-
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _only_compiled_is_not_finite(e: torch.Tensor, a: torch.Tensor, truth: torch.Tensor) -> bool:
@@ -244,7 +238,7 @@ class _Referee:
     def value(self, find: Callable[[Arm], Any]) -> torch.Tensor | None:
         """The true value, or None where the function does not run in float64."""
         if self._true is None:
-            self._true = self._in_float64()
+            self._true = in_float64(self._call)
         return _found(self._true, find)
 
     def samples(self, find: Callable[[Arm], Any]) -> Iterator[torch.Tensor]:
@@ -255,11 +249,6 @@ class _Referee:
             found = _found(self._sampled[position], find)
             if found is not None:
                 yield found
-
-    def _in_float64(self) -> Arm:
-        arguments = pytree.tree_map(_Widener(), self._call.copies())
-        with _float64_state(self._call):
-            return run_arm(self._call, _float64(self._call.function), arguments)
 
     def _sample(self, seed: int) -> Arm:
         arguments = self._call.copies()
@@ -274,75 +263,4 @@ def _found(arm: Arm, find: Callable[[Arm], Any]) -> torch.Tensor | None:
         value = find(arm)
     except IndexError:
         return None
-    return _wide(_plain(value)) if isinstance(value, torch.Tensor) else None
-
-
-class _Widener:
-    """Inputs in float64. Those that share storage go on sharing it: what is written to one is seen through another."""
-
-    def __init__(self) -> None:
-        self._storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
-
-    def __call__(self, leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
-            return leaf
-        if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_conj():
-            return _widened(leaf)
-        flat = self._flat(leaf.detach())
-        with torch.no_grad():
-            wide = torch.empty(0, dtype=flat.dtype, device=flat.device)
-            wide.set_(flat.untyped_storage(), leaf.storage_offset(), leaf.size(), leaf.stride())
-        return wide.requires_grad_(leaf.requires_grad)
-
-    def _flat(self, leaf: torch.Tensor) -> torch.Tensor:
-        """All of the storage that a tensor lies on, in float64."""
-        key = leaf.untyped_storage()._cdata, leaf.dtype
-        if key not in self._storages:
-            count = leaf.untyped_storage().nbytes() // leaf.element_size()
-            whole = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
-            whole.set_(leaf.untyped_storage(), 0, (count,), (1,))
-            self._storages[key] = _widened(whole).clone()
-        return self._storages[key]
-
-
-def _widened(leaf: torch.Tensor) -> torch.Tensor:
-    if not (leaf.is_floating_point() or leaf.is_complex()):
-        return leaf
-    return _wide(leaf.detach()).requires_grad_(leaf.requires_grad)
-
-
-@contextmanager
-def _float64_state(call: Call) -> Any:
-    """Parameters and buffers in float64 for a while."""
-    narrow = [t.data for t in call.state]
-    saved, call._saved = call._saved, [_widened(t).detach() for t in call._saved]
-    try:
-        for tensor, wide in zip(call.state, call._saved, strict=True):
-            tensor.data = wide.clone()
-        yield
-    finally:
-        call._saved = saved
-        for tensor, data in zip(call.state, narrow, strict=True):
-            tensor.data = data
-        call.restore()
-
-
-def _float64(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
-            with _Widen():
-                return function(*args, **kwargs)
-        finally:
-            torch.set_default_dtype(before)
-
-    return call
-
-
-class _Widen(TorchDispatchMode):
-    """Every operator in float64, also where the program asks for less: a cast is where rounding happens."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = pytree.tree_map(wide_argument, (args, kwargs or {}))
-        return func(*args, **kwargs)
+    return wide(_plain(value)) if isinstance(value, torch.Tensor) else None

@@ -15,28 +15,14 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Rounding", "wide_argument"]
+from dynadiag.trial.float64 import default_dtype, wide_argument, written
 
-_WIDE = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.complex64: torch.complex128,
-    torch.complex32: torch.complex128,
-}
+__all__ = ["Rounding"]
+
 # Units in the last place of the type that an operator computes in, which is float32 for the types of 16 bits: an
 # elementary function of a vector library is off by up to one or two, a sum taken in another order by a few.
 _POINTWISE_UNITS = 2.0
 _REDUCTION_UNITS = 4.0
-
-
-def wide_argument(value: Any) -> Any:
-    """An argument of an operator in float64 (complex128), also where it is a dtype."""
-    if isinstance(value, torch.dtype):
-        return _WIDE.get(value, value)
-    if isinstance(value, torch.Tensor) and value.dtype in _WIDE:
-        return value.to(_WIDE[value.dtype])
-    return value
 
 
 class Rounding(TorchDispatchMode):
@@ -54,19 +40,19 @@ class Rounding(TorchDispatchMode):
             return func(*args, **arguments[1])
         before = pytree.tree_map(_wide_copy, arguments)
         result = func(*args, **arguments[1])
-        written = _written(func, result, arguments)
-        if any(map(_may_round, written)):
-            self._round_all(func, written, before)
+        results = written(func, result, arguments)
+        if any(map(_may_round, results)):
+            self._round_all(func, results, before)
         return result
 
-    def _round_all(self, func: Any, written: list[Any], before: Any) -> None:
+    def _round_all(self, func: Any, results: list[Any], before: Any) -> None:
         pointwise = torch.Tag.pointwise in func.tags
-        eps = next(_computing_eps(own.dtype) for own in written if _may_round(own))
+        eps = next(_computing_eps(own.dtype) for own in results if _may_round(own))
         others = None if pointwise else pytree.tree_map(lambda value: self._operand(value, eps), before)
         true = _in_float64(func, before)
         moved = true if others is None else _in_float64(func, others)
         units = _POINTWISE_UNITS if pointwise else _REDUCTION_UNITS
-        for own, exact, other in zip(written, true or (), moved or (), strict=False):
+        for own, exact, other in zip(results, true or (), moved or (), strict=False):
             if _may_round(own) and own.shape == exact.shape:
                 self._round(own, exact, other, units)
 
@@ -107,28 +93,12 @@ def _wide_copy(value: Any) -> Any:
 def _in_float64(func: Any, arguments: Any) -> list[Any] | None:
     """What the operator gives and writes; None where there is none of it for float64."""
     args, kwargs = arguments
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
     try:
-        result = func(*args, **kwargs)
+        with default_dtype(torch.float64):
+            result = func(*args, **kwargs)
     except (RuntimeError, TypeError, ValueError):  # this operator has no float64: its own result stands
         return None
-    finally:
-        torch.set_default_dtype(before)
-    return _written(func, result, arguments)
-
-
-def _written(func: Any, result: Any, arguments: Any) -> list[Any]:
-    """The tensors that an operator put values into, in one order for all calls of it."""
-    schema = func._schema
-    if not schema.is_mutable:
-        return pytree.tree_leaves(result)
-    args, kwargs = arguments
-    given = {**dict(zip((a.name for a in schema.arguments), args, strict=False)), **kwargs}
-    targets = [given.get(a.name) for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    results = result if isinstance(result, (tuple, list)) else (result,)
-    new = [r for r, returned in zip(results, schema.returns, strict=False) if returned.alias_info is None]
-    return pytree.tree_leaves((targets, new))
+    return written(func, result, arguments)
 
 
 def _is_number(tensor: torch.Tensor) -> bool:

@@ -93,3 +93,12 @@ def test_what_is_exact_is_not_excused(dtype: torch.dtype) -> None:
 def test_infinity_where_the_truth_is_infinite_is_not_any_large_number() -> None:
     found = _judged(torch.log, lambda x: torch.log(x.clamp(min=1e-30)), torch.tensor([0.0, 1.0]))
     assert [difference.rounding for difference in found] == [False]
+
+
+def test_a_wrong_value_beside_random_numbers_and_a_cast_is_wrong() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.rand(64) * x.half().float()
+
+    rounded = _judged(function, lambda x: torch.rand(64) * x, torch.linspace(0.1, 1, 64))
+    wrong = _judged(function, lambda x: torch.rand(64) * x + 0.01, torch.linspace(0.1, 1, 64))
+    assert [d.rounding for d in (*rounded, *wrong)] == [True, False]

@@ -1,0 +1,172 @@
+"""A call in float64: what its results would be with hardly any rounding.
+
+Every operator runs in float64, also where the program asks for less, since a cast is where rounding happens. Random
+numbers are drawn as the program draws them: float64 would draw others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dynadiag.trial.arms import Arm, Call, run_arm, tensors_in
+
+__all__ = ["default_dtype", "in_float64", "wide", "wide_argument", "written"]
+
+_WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+    torch.complex32: torch.complex128,
+}
+# Operators that only draw numbers. Those that drop some of a tensor's draw the same whatever its type.
+_DRAWS = re.compile("aten::(rand|normal|bernoulli|uniform|exponential|geometric|cauchy|log_normal|poisson)")
+
+
+def in_float64(call: Call) -> Arm:
+    """The arm of the uncompiled function, widened."""
+    arguments = pytree.tree_map(_Widener(), call.copies())
+    with _float64_state(call):
+        return run_arm(call, _float64(call.function, _precision(call)), arguments)
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def wide_argument(value: Any) -> Any:
+    """An argument of an operator in float64 (complex128), also where it is a dtype."""
+    if isinstance(value, torch.dtype):
+        return _WIDE.get(value, value)
+    if isinstance(value, torch.Tensor) and value.dtype in _WIDE:
+        return value.to(_WIDE[value.dtype])
+    return value
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """New floating tensors are of this type for a while."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def written(func: Any, result: Any, arguments: Any) -> list[Any]:
+    """The tensors that an operator put values into, in one order for all calls of it."""
+    schema = func._schema
+    if not schema.is_mutable:
+        return pytree.tree_leaves(result)
+    args, kwargs = arguments
+    given = {**dict(zip((a.name for a in schema.arguments), args, strict=False)), **kwargs}
+    targets = [given.get(a.name) for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    new = [r for r, returned in zip(results, schema.returns, strict=False) if returned.alias_info is None]
+    return pytree.tree_leaves((targets, new))
+
+
+class _Widener:
+    """Inputs in float64. Those that share storage go on sharing it: what is written to one is seen through another."""
+
+    def __init__(self) -> None:
+        self._storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+
+    def __call__(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf
+        if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_conj():
+            return _widened(leaf)
+        flat = self._flat(leaf.detach())
+        with torch.no_grad():
+            copy = torch.empty(0, dtype=flat.dtype, device=flat.device)
+            copy.set_(flat.untyped_storage(), leaf.storage_offset(), leaf.size(), leaf.stride())
+        return copy.requires_grad_(leaf.requires_grad)
+
+    def _flat(self, leaf: torch.Tensor) -> torch.Tensor:
+        """All of the storage that a tensor lies on, in float64."""
+        key = leaf.untyped_storage()._cdata, leaf.dtype
+        if key not in self._storages:
+            count = leaf.untyped_storage().nbytes() // leaf.element_size()
+            whole = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
+            whole.set_(leaf.untyped_storage(), 0, (count,), (1,))
+            self._storages[key] = _widened(whole).clone()
+        return self._storages[key]
+
+
+def _widened(leaf: torch.Tensor) -> torch.Tensor:
+    if not (leaf.is_floating_point() or leaf.is_complex()):
+        return leaf
+    return wide(leaf.detach()).requires_grad_(leaf.requires_grad)
+
+
+@contextmanager
+def _float64_state(call: Call) -> Any:
+    """Parameters and buffers in float64 for a while."""
+    narrow = [t.data for t in call.state]
+    saved, call._saved = call._saved, [_widened(t).detach() for t in call._saved]
+    try:
+        for tensor, wide in zip(call.state, call._saved, strict=True):
+            tensor.data = wide.clone()
+        yield
+    finally:
+        call._saved = saved
+        for tensor, data in zip(call.state, narrow, strict=True):
+            tensor.data = data
+        call.restore()
+
+
+def _precision(call: Call) -> torch.dtype:
+    """The most precise type among what the call is given, in which its own new numbers will be."""
+    given = (t.dtype for t in (*tensors_in((call.args, call.kwargs)), *call.state) if t.is_floating_point())
+    return min(given, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
+
+
+def _float64(function: Callable[..., Any], precision: torch.dtype) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        mode = _Widen(torch.get_default_dtype(), precision)
+        with default_dtype(torch.float64), mode:
+            return function(*args, **kwargs)
+
+    return call
+
+
+class _Widen(TorchDispatchMode):
+    """Every operator in float64. ``own`` is the program's default type, ``precision`` that of its other tensors."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, own: torch.dtype, precision: torch.dtype) -> None:
+        super().__init__()
+        self._own, self._precision = own, precision
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _DRAWS.match(getattr(getattr(func, "_schema", None), "name", "")):
+            return self._drawn(func, args, kwargs)
+        args, kwargs = pytree.tree_map(wide_argument, (args, kwargs))
+        return func(*args, **kwargs)
+
+    def _drawn(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Random numbers as the program would have drawn them."""
+        narrow = pytree.tree_map(self._narrow, (args, kwargs))
+        with default_dtype(self._own):
+            result = func(*narrow[0], **narrow[1])
+        if not func._schema.is_mutable:
+            return pytree.tree_map(wide_argument, result)
+        drawn = zip(written(func, args[0], (args, kwargs)), written(func, result, narrow), strict=True)
+        for target, values in drawn:
+            target.copy_(values)
+        return args[0]
+
+    def _narrow(self, value: Any) -> Any:
+        floating = isinstance(value, torch.Tensor) and value.dtype is torch.float64
+        return value.to(self._precision) if floating else value

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from dynadiag.trial.arms import Call
+from dynadiag.trial.float64 import in_float64
+
+DRAWN = {
+    "rand": lambda x: torch.rand(16) + x,
+    "randn in bfloat16": lambda x: torch.randn(16, dtype=torch.bfloat16) + x,
+    "rand_like": lambda x: torch.rand_like(x) + x,
+    "bernoulli": lambda x: torch.bernoulli(torch.full((16,), 0.3)) + x,
+    "uniform_": lambda x: torch.empty(16).uniform_() + x,
+    "a part of a tensor": lambda x: torch.cat([x, x]).mul_(1)[4:20].normal_(),
+    "normal": lambda x: torch.normal(x, x + 1),
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5),
+    "whole numbers": lambda x: torch.randint(9, (16,)) + x,
+}
+
+
+def _true(function: Callable[..., torch.Tensor], *args: torch.Tensor) -> torch.Tensor:
+    arm = in_float64(Call(function, args, {}))
+    assert arm.error is None, arm.error
+    return arm.outputs[0]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_random_numbers_are_those_of_the_program(name: str) -> None:
+    x = torch.linspace(0, 1, 16)
+    torch.manual_seed(3)
+    true = _true(DRAWN[name], x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(true, DRAWN[name](x).double(), rtol=1e-6, atol=1e-6)
+
+
+def test_what_a_condition_chooses_runs_in_float64_too() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    x = torch.linspace(0.1, 1, 16)
+    torch.testing.assert_close(_true(function, x), x.double().sin(), rtol=1e-12, atol=0)
+
+
+def test_casts_and_constants_do_not_round() -> None:
+    x = torch.linspace(0.1, 1, 16)
+    true = _true(lambda x: x.half() * torch.full((16,), 0.1), x)
+    torch.testing.assert_close(true, x.double() * 0.1, rtol=1e-15, atol=0)
