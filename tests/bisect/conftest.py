@@ -23,7 +23,9 @@ Bisected = Callable[..., Verdict]
 def bisected(tmp_path: Path) -> Bisected:
     """``bisected(source, **options)``: the verdict on a program given as text."""
 
-    def run(source: str, *, timeout: float = 120.0, resume: Path | None = None, **options: object) -> Verdict:
+    def run(
+        source: str, *, timeout: float = 120.0, resume: Path | None = None, repeat: int = 1, **options: object
+    ) -> Verdict:
         path = tmp_path / "program.py"
         path.write_text(source)
         program = Program.parse(str(path))
@@ -34,7 +36,8 @@ def bisected(tmp_path: Path) -> Bisected:
             log.write(f"{number} {label} {status} {seconds}\n")
 
         with Runner(program, HOOKS, Limits.default(timeout)) as runner:
-            verdict = bisect(Search(runner, rows, tell), Options(**options))  # type: ignore[arg-type]
+            search = Search(runner, rows, tell, repeat=repeat)
+            verdict = bisect(search, Options(repeat=repeat, **options))  # type: ignore[arg-type]
         rows.finish(verdict.exit_code, force=True)
         print(log.getvalue())  # noqa: T201 - shown where the test fails
         return verdict
