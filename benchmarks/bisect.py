@@ -1,13 +1,14 @@
 """dynadiag's bisection against torch's CompilerBisector: the same planted faults, in the same run.
 
-    python benchmarks/bisect.py [faults] [--only NAME] [--run] [--rounds N] [--json FILE]
+    python benchmarks/bisect.py [faults] [--only NAME] [--run] [--rounds N] [--limit S] [--json FILE]
     python benchmarks/bisect.py trials [--rounds N]
 
 `faults`: each is planted in three blocks of a transformer (layer norm, attention, an MLP with relu, sigmoid, tanh). For
 both tools: what they name, how many times the program ran, wall time, and the CPU time of everything they started (a
 machine that does other things too stretches the first, hardly the second). CompilerBisector in process (`do_bisect`)
 and, with `--run`, by `python -m torch._inductor.compiler_bisector run`. Each begins with a copy of the compiler caches
-that one run of the program leaves, since whoever bisects has seen it fail.
+that one run of the program leaves, since whoever bisects has seen it fail. A tool that takes longer than the limit is
+ended, and no ratio is given for it.
 
 `trials`: what a trial costs. A tiny graph compiled by Inductor in a forked trial against the same in a process that
 has it all loaded, and at the rung aot_eager in a forked trial against a fresh interpreter, in turn.
@@ -24,6 +25,7 @@ import ctypes
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -33,7 +35,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-_LIMIT = 1800.0  # seconds for one tool and one fault
+_GRACE = 20.0  # seconds for a tool to end after it was asked to
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>: what a tool leaves behind is ours to wait for, and to count
 
 _MODEL = '''
@@ -127,7 +129,10 @@ plant(aten.tanh.default, "tanh_2", raises)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one tool did with one fault. ``runs`` counts the program's runs; below the ladder in ``below``."""
+    """What one tool did with one fault. ``runs`` counts the program's runs; below the ladder in ``below``.
+
+    ``finished`` is false where the limit ended it, and its times are no more than that.
+    """
 
     fault: str
     tool: str
@@ -136,29 +141,59 @@ class Result:
     below: int | None
     seconds: float
     cpu: float
+    finished: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
+    """How a command ended: what it printed, what it took. ``finished`` is false where its limit ended it."""
+
     text: str
     seconds: float
     cpu: float
+    finished: bool = True
+
+    def unnamed(self, fault: str, tool: str) -> Result:
+        """The result of a tool that gave no answer, with why."""
+        why = f"failed: {self.text[-200:]}" if self.finished else f"did not finish in {self.seconds:.0f} s"
+        return Result(fault, tool, why, None, None, self.seconds, self.cpu, self.finished)
 
 
-def _timed(command: list[str], folder: Path, cache: Path) -> Ended:
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One fault for one tool: the program, a copy of the caches, and the most seconds it may take."""
+
+    fault: str
+    program: Path
+    cache: Path
+    limit: float
+
+    def run(self, command: list[str]) -> Ended:
+        return _timed(command, self.program.parent, self.cache, self.limit)
+
+
+def _timed(command: list[str], folder: Path, cache: Path, limit: float) -> Ended:
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
     began, used = time.perf_counter(), _cpu()
-    process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
+    finished = True
     try:
-        text = process.communicate(timeout=_LIMIT)[0]
+        text = process.communicate(timeout=limit)[0]
     except subprocess.TimeoutExpired:
-        process.kill()
-        text = f"no end in {_LIMIT:.0f} s"
+        os.killpg(process.pid, signal.SIGINT)  # a search that is asked to stop ends the trials that it started
+        text, finished = _last_words(process), False
     seconds = time.perf_counter() - began
     _reap()
-    return Ended(text, seconds, _cpu() - used)
+    return Ended(text, seconds, _cpu() - used, finished)
+
+
+def _last_words(process: subprocess.Popen[str]) -> str:
+    try:
+        return process.communicate(timeout=_GRACE)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()[0]
 
 
 def _reap() -> None:
@@ -175,17 +210,17 @@ def _cpu() -> float:
     return times.children_user + times.children_system
 
 
-def ours(fault: str, program: Path, cache: Path) -> Result:
+def ours(task: Task) -> Result:
     """dynadiag, from the command line, all of it counted."""
-    document, recording = program.with_suffix(".json"), program.with_suffix(".dynadiag")
+    document, recording = task.program.with_suffix(".json"), task.program.with_suffix(".dynadiag")
     document.unlink(missing_ok=True)
     command = [sys.executable, "-P", "-m", "dynadiag", "bisect", "--force", "--json", str(document)]
-    done = _timed([*command, "-o", str(recording), str(program)], program.parent, cache)
+    done = task.run([*command, "-o", str(recording), str(task.program)])
     if not document.exists():
-        return Result(fault, "dynadiag", f"failed: {done.text[-200:]}", None, None, done.seconds, done.cpu)
+        return done.unnamed(task.fault, "dynadiag")
     verdict = json.loads(document.read_text())
     names = ", ".join(f"{c['class']} {c['name']}" for c in verdict["culprits"]) or verdict["verdict"]
-    return Result(fault, "dynadiag", names, verdict["trials"], _below(recording), done.seconds, done.cpu)
+    return Result(task.fault, "dynadiag", names, verdict["trials"], _below(recording), done.seconds, done.cpu)
 
 
 def _below(recording: Path) -> int:
@@ -196,25 +231,27 @@ def _below(recording: Path) -> int:
         return sum('"switches":[{' in trial.candidate for trial in search.trials())
 
 
-def theirs(fault: str, program: Path, cache: Path) -> Result:
+def theirs(task: Task) -> Result:
     """CompilerBisector in one process."""
-    done = _timed([sys.executable, str(program), "--bisector"], program.parent, cache)
+    done = task.run([sys.executable, str(task.program), "--bisector"])
     line = next((line for line in done.text.splitlines() if line.startswith("RESULT")), None)
     if line is None:
-        return Result(fault, "do_bisect", f"failed: {done.text[-200:]}", None, None, done.seconds, done.cpu)
+        return done.unnamed(task.fault, "do_bisect")
     _, runs, names = line.split(" ", 2)
-    return Result(fault, "do_bisect", names, int(runs), None, done.seconds, done.cpu)
+    return Result(task.fault, "do_bisect", names, int(runs), None, done.seconds, done.cpu)
 
 
-def theirs_run(fault: str, program: Path, cache: Path) -> Result:
+def theirs_run(task: Task) -> Result:
     """CompilerBisector's ``run``: an interpreter a step. It deletes the cache folder, so each has one of its own."""
-    command = [sys.executable, "-m", "torch._inductor.compiler_bisector", "run", sys.executable, str(program)]
-    done = _timed(command, program.parent, cache)
+    command = [sys.executable, "-m", "torch._inductor.compiler_bisector", "run", sys.executable, str(task.program)]
+    done = task.run(command)
+    if not done.finished:
+        return done.unnamed(task.fault, "run")
     last = "".join(done.text.strip().splitlines()[-1:])
-    return Result(fault, "run", last[:200], None, None, done.seconds, done.cpu)
+    return Result(task.fault, "run", last[:200], None, None, done.seconds, done.cpu)
 
 
-Tool = Callable[[str, Path, Path], Result]
+Tool = Callable[[Task], Result]
 
 
 def compare_faults(args: argparse.Namespace) -> int:
@@ -227,11 +264,11 @@ def compare_faults(args: argparse.Namespace) -> int:
             program = Path(folder, fault.replace(" ", "_") + ".py")
             program.write_text(_MODEL + FAULTS[fault] + _RUN)
             cache = Path(folder, "cache")
-            _timed([sys.executable, str(program)], program.parent, cache)
+            _timed([sys.executable, str(program)], program.parent, cache, args.limit)
             for _ in range(args.rounds):
                 for tool in tools:
                     copy = Path(shutil.copytree(cache, Path(folder, "copy")))
-                    results.append(tool(fault, program, copy))
+                    results.append(tool(Task(fault, program, copy, args.limit)))
                     print(_line(results[-1]), flush=True)
                     shutil.rmtree(copy, ignore_errors=True)
             _print_ratios([r for r in results if r.fault == fault])
@@ -248,9 +285,12 @@ def _line(result: Result) -> str:
 
 
 def _print_ratios(results: list[Result]) -> None:
-    """Ours over each of theirs, medians of the rounds."""
+    """Ours over each of theirs, medians of the rounds; nothing of what was not finished."""
+    unfinished = {r.tool for r in results if not r.finished}
     median = lambda tool, what: statistics.median(getattr(r, what) for r in results if r.tool == tool)  # noqa: E731
     for tool in dict.fromkeys(r.tool for r in results if r.tool != "dynadiag"):
+        if {tool, "dynadiag"} & unfinished:
+            continue
         wall, cpu = (median("dynadiag", what) / median(tool, what) for what in ("seconds", "cpu"))
         print(f"  dynadiag / {tool}: {wall:.2f} of the wall time, {cpu:.2f} of the CPU time", flush=True)
 
@@ -336,6 +376,7 @@ def main() -> int:
     parser.add_argument("--only", help="faults whose name holds this")
     parser.add_argument("--run", action="store_true", help="CompilerBisector's `run` too: minutes a fault")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=1800.0, metavar="S", help="seconds for one tool and one fault")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     return compare_trials(args) if args.what == "trials" else compare_faults(args)
