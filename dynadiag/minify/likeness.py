@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dynadiag.trial.signature import Signature, normalise
 
-__all__ = ["akin", "same", "shows"]
+__all__ = ["akin", "corrupted", "same", "shows"]
 
 _DIFFERENCES = ("differs in", "uncompiled raises", "share memory", "strides", "shape", "dtype", "outputs instead")
 
@@ -23,6 +25,16 @@ def same(found: Signature | None, sought: Signature) -> bool:
     if _kind(found) == _kind(sought) == "wrong_result":
         return _difference(found) == _difference(sought)
     return found.same_as(sought)
+
+
+def corrupted(
+    likeness: Callable[[Signature | None, Signature], bool], found: Signature | None, sought: Signature
+) -> bool:
+    """Where memory is written out of bounds: killed or wrong, whichever of the two is sought."""
+    if likeness(found, sought):
+        return True
+    kinds = {_kind(found), _kind(sought)} if found is not None else set()
+    return kinds == {"signal", "wrong_result"} or (kinds == {"signal"} and "SIGABRT" in (found.type, sought.type))
 
 
 def _difference(signature: Signature) -> str | None:

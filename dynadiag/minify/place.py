@@ -23,7 +23,8 @@ _LATER = (*OWN, "signal")  # kinds that a wrong result may come to after the cal
 class Place:
     """The failing call of a graph, by numbers, and the failure as it shows there.
 
-    ``accuracy``: its results are wrong. ``caught``: it raised, and the program went on and failed later.
+    ``accuracy``: its results are wrong, or what it wrote out of bounds ended the comparison of them (then the signature
+    is a signal). ``caught``: it raised, and the program went on and failed later.
     """
 
     graph: int
@@ -74,7 +75,7 @@ def _wrong_call(search: Search, options: Options, rung: str, notes: list[str]) -
     if found is None or outcome.signature is None:
         return None
     search.reference = outcome.signature
-    return Place(*found, outcome.signature, accuracy=outcome.signature.kind in _WRONG)
+    return Place(*found, outcome.signature, accuracy=outcome.signature.kind in (*_WRONG, "signal"))
 
 
 def _unfinished(outcome: Outcome) -> tuple[int, int, str] | None:

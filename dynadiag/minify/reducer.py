@@ -21,7 +21,7 @@ from torch.fx import GraphModule
 
 from dynadiag.bisect.rows import outcome_from_json
 from dynadiag.minify.candidates import Surroundings, Trials
-from dynadiag.minify.likeness import akin, same, shows
+from dynadiag.minify.likeness import akin, corrupted, same, shows
 from dynadiag.minify.raising import reduce_raising
 from dynadiag.minify.settings import changed
 from dynadiag.minify.signs import ORIGINS
@@ -87,6 +87,7 @@ class _Reducer:
         )
         self._around = Surroundings((), {})
         self._reference = task.reference
+        self._corrupts = task.accuracy and task.reference.kind == "signal"  # memory: a part may only be wrong
         self._last: Outcome | None = None
         self._replayed = 0  # answers from an earlier search, and the search's own
         earlier = json.loads(Path(task.memo).read_text()) if task.memo else {}
@@ -108,8 +109,16 @@ class _Reducer:
             return
         module, inputs, minimal = found
         self._fewer_settings(module, inputs)
+        if self._corrupts:
+            self._end_as_it_ends(module, inputs)
         given = Given(
-            self._trials, self._capture.before, self._around, self._reference, self._text, tuple(self._task.passes)
+            self._trials,
+            self._capture.before,
+            self._around,
+            self._reference,
+            self._text,
+            tuple(self._task.passes),
+            self._task.reference.message if self._corrupts else self._reference.message,
         )
         written = write(given, module, inputs)
         self._tell_result(written, module, inputs, minimal)
@@ -181,10 +190,9 @@ class _Reducer:
                 f"whole {dynamic} {self._canonical(module, inputs)}",
                 ("whole", _operations(module)),
                 partial(self._trials.graph, module, inputs, around),
-                akin,
+                self._like(akin),
             )
-            shown = akin(outcome.signature, self._task.reference)
-            if shown:
+            if self._like(akin)(outcome.signature, self._task.reference):
                 self._around = around
                 self._trials.limits = replace(self._trials.limits, seconds=self._enough(outcome.seconds))
                 return outcome
@@ -203,7 +211,7 @@ class _Reducer:
             self._replayed += 1
             return outcome_from_json(json.dumps(self._known[key]))
         outcome = run()
-        self._row(key, *label, outcome, shown(outcome.signature, self._task.reference))
+        self._row(key, *label, outcome, shown(outcome.signature, self._reference))
         return outcome
 
     def _text(self, source: str, rung: str | None) -> Outcome:
@@ -233,7 +241,11 @@ class _Reducer:
         return self._same(self._last)
 
     def _same(self, outcome: Outcome) -> bool:
-        return same(outcome.signature, self._reference)
+        return self._like(same)(outcome.signature, self._reference)
+
+    def _like(self, likeness: Likeness) -> Likeness:
+        """What is written out of bounds ends one candidate and only falsifies another."""
+        return partial(corrupted, likeness) if self._corrupts else likeness
 
     def _progress(self, progress: Any) -> None:
         outcome, self._last = self._last, None
@@ -258,6 +270,14 @@ class _Reducer:
             self._take(module, inputs, replace(self._around, options=rest))
         self._take(module, inputs, replace(self._around, dynamic=None))
         self._take(module, inputs, replace(self._around, fallback_random=False))
+
+    def _end_as_it_ends(self, module: GraphModule, inputs: list[Any]) -> None:
+        """What is to be shown is what the last candidate does: it may be wrong where the whole was killed."""
+        key = f"last {self._canonical(module, inputs)} {self._around.key()}"
+        run = partial(self._trials.graph, module, inputs, self._around)
+        outcome = self._once(key, ("last", _operations(module)), run, self._like(akin))
+        if outcome.signature is not None and self._same(outcome):
+            self._reference = outcome.signature
 
     def _take(self, module: GraphModule, inputs: list[Any], around: Surroundings) -> bool:
         if around == self._around or self._stopped:

@@ -36,13 +36,14 @@ class Shown:
     mutates: bool  # it changes its inputs
     backward: bool
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
+    message: str = ""  # of the program's failure, which may be killed where the repro is wrong
 
 
 def header(shown: Shown, lines: Sequence[str]) -> str:
     """The comment at the top. No path of this machine gets into it."""
     signature = shown.signature
     where = f", in {signature.where}" if signature.where else ""
-    message = _first(signature.message).removeprefix("GraphModule: ")
+    message = _first(shown.message or signature.message).removeprefix("GraphModule: ")
     device = next((str(v.device.type) for v in shown.inputs if isinstance(v, torch.Tensor)), "cpu")
     text = [
         f"{_KINDS.get(signature.kind, signature.kind)} at rung {shown.rung}{where}",

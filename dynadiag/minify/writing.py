@@ -39,7 +39,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the search settled on. ``attempt`` runs a text at a rung, or as it is written."""
+    """What the search settled on. ``attempt`` runs a text at a rung, or as it is written.
+
+    ``signature`` is what the text is to show, ``message`` what the program's failure says.
+    """
 
     trials: Trials
     before: Snapshot
@@ -47,6 +50,7 @@ class Given:
     signature: Signature
     attempt: Callable[[str, str | None], Outcome]
     passes: tuple[str, ...] = ()
+    message: str = ""
 
 
 def write(given: Given, module: GraphModule, inputs: Sequence[Any]) -> Written:
@@ -114,7 +118,9 @@ def _shown(given: Given, module: GraphModule, inputs: Sequence[Any], backend: st
     finally:
         torch.set_rng_state(state)
     rung, backward = str(given.trials.plan.rung), given.trials.backward
-    return Shown(rung, backend, given.signature, tuple(inputs), single, random, mutates, backward, given.passes)
+    return Shown(
+        rung, backend, given.signature, tuple(inputs), single, random, mutates, backward, given.passes, given.message
+    )
 
 
 def _changed(one: Any, other: Any) -> bool:

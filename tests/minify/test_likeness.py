@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dynadiag.minify.likeness import akin, same
+from dynadiag.minify.likeness import akin, corrupted, same
 from dynadiag.trial.signature import Signature
 
 RAISED = Signature(
@@ -56,3 +56,25 @@ def test_what_went_wrong_counts_and_not_what_was_being_done() -> None:
     alone = replace(RAISED, where="torch/graph.py:1 in f", message="no such thing\n  target: aten.tanh.default")
     assert akin(alone, inside)
     assert not akin(replace(alone, message="another thing\n  target: aten.tanh.default"), inside)
+
+
+WRONG = Signature("wrong_result", "wrong_result", "GraphModule: output 0 differs in 1 of 2 elements")
+ABORTED, SEGFAULT = (Signature("signal", name, f"killed by {name}") for name in ("SIGABRT", "SIGSEGV"))
+
+
+@pytest.mark.parametrize(
+    ("found", "sought", "alike"),
+    [
+        (WRONG, ABORTED, True),
+        (ABORTED, WRONG, True),
+        (SEGFAULT, ABORTED, True),
+        (SEGFAULT, SEGFAULT, True),
+        (None, ABORTED, False),
+        (RAISED, ABORTED, False),
+        (RAISED, WRONG, False),
+    ],
+)
+def test_memory_written_out_of_bounds_kills_or_falsifies(
+    found: Signature | None, sought: Signature, alike: bool
+) -> None:
+    assert corrupted(same, found, sought) is alike
