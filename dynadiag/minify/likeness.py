@@ -31,9 +31,9 @@ def corrupted(
     likeness: Callable[[Signature | None, Signature], bool], found: Signature | None, sought: Signature
 ) -> bool:
     """Where memory is written out of bounds: killed or wrong, whichever of the two is sought."""
-    if likeness(found, sought):
-        return True
-    kinds = {_kind(found), _kind(sought)} if found is not None else set()
+    if found is None or likeness(found, sought):
+        return found is not None
+    kinds = {_kind(found), _kind(sought)}
     return kinds == {"signal", "wrong_result"} or (kinds == {"signal"} and "SIGABRT" in (found.type, sought.type))
 
 
