@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.bisect.culprits import culprits_of, plural, shown
 from dynadiag.bisect.decisions import Decisions, all_off, by_bisection, by_witness, union
+from dynadiag.bisect.direction import direction_of
 from dynadiag.bisect.graphs import Part, needed_graphs
 from dynadiag.bisect.search import Search
 from dynadiag.bisect.verdict import Culprit
@@ -58,6 +59,7 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
         whole = Decisions(search, base, name, points, (name,) if seen.killed else ())
         finding = _within(whole, part, seen)
         if finding.confirmed:
+            finding = _directed(whole, finding)
             return replace(finding, culprits=_blamed(finding.culprits, seen), notes=(*notes, *finding.notes))
         notes.extend(finding.notes)
     return Finding(notes=tuple(notes))
@@ -78,6 +80,24 @@ def _fake_kernels(search: Search, base: Plan, seen: Outcome) -> Finding:
     these = Decisions(search, base, "operator", points)
     finding = _confirmed(these, by_bisection(these))
     return replace(finding, notes=(*outcome.notes, *finding.notes))
+
+
+def _directed(graphs: Decisions, finding: Finding) -> Finding:
+    """Of a graph that was compiled as a whole, whether its forward or its backward is at fault."""
+    keys = [key for key, point in graphs.points.items() if point.name == finding.culprits[0].name]
+    if graphs.name != "dynamo_graph" or len(finding.culprits) > 1 or len(keys) != 1:
+        return finding
+    direction = direction_of(graphs, keys[0])
+    if direction is None:
+        return finding
+    culprit = replace(finding.culprits[0], graph=direction.name)
+    more = f"with exactly its {direction.name} off it passes, and with exactly its other direction off it still fails"
+    return replace(
+        finding,
+        culprits=(culprit,),
+        confirmed=(*finding.confirmed, more),
+        plans=(*finding.plans, direction.gone, direction.stays),
+    )
 
 
 def _blamed(culprits: tuple[Culprit, ...], seen: Outcome) -> tuple[Culprit, ...]:

@@ -7,13 +7,17 @@ pass is skipped, an operator stays whole, a kernel is written without vectors. N
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torch.fx import Node
+import torch
+from torch.fx import GraphModule, Node
 
 from dynadiag.bisect import fakes
+from dynadiag.bisect.directions import joined
 from dynadiag.bisect.userpasses import with_switched_passes
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.runtime import TRIAL
@@ -171,14 +175,32 @@ def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *arg
     """One graph that Dynamo captured: compiled at the rung under trial, or at the one below."""
     rung = TRIAL.plan.rung
     with with_switched_passes(output_graph.compiler_fn):
-        if rung not in _LOWER or not TRIAL.asks("dynamo_graph"):
+        if rung not in _LOWER or not (TRIAL.asks("dynamo_graph") or TRIAL.asks("direction")):
             return inner(output_graph, gm, *args, **kwargs)
         here = _here("dynamo")
         frame = f"frame {here['compile_id'].split('/')[0]}"
         describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _lines(gm.graph.nodes)[:1], **here}  # noqa: E731
+        compiled = functools.partial(inner, output_graph)
+        lower = functools.partial(torch_private.call_with_backend, inner, output_graph, _LOWER[rung])
         if TRIAL.on("dynamo_graph", _key(here=here), describe):
-            return inner(output_graph, gm, *args, **kwargs)
-        return torch_private.call_with_backend(inner, output_graph, _LOWER[rung], gm, *args, **kwargs)
+            return _in_directions(_key(here=here), compiled, lower, gm, args, kwargs)
+        return lower(gm, *args, **kwargs)
+
+
+def _in_directions(
+    key: str, own: Callable[..., Any], lower: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Both directions compiled at the rung, or one of them at the rung below. Without its backward a graph is traced
+    as one of which nobody wants a gradient.
+    """
+    switch = TRIAL.plan.switch("direction")
+    forward, backward = (switch is None or switch.on(f"{key}/{name}") for name in ("forward", "backward"))
+    if forward and backward:
+        return own(gm, *args, **kwargs)
+    other = lower(GraphModule(gm, copy.deepcopy(gm.graph)), *args, **kwargs)
+    with contextlib.nullcontext() if backward else torch.no_grad():
+        compiled = own(gm, *args, **kwargs)
+    return joined(compiled if forward else other, compiled if backward else other)
 
 
 @functools.lru_cache(maxsize=4096)

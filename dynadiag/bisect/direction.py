@@ -1,0 +1,42 @@
+"""Forward or backward: which direction of a graph is at fault, at the rungs that compile both as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dynadiag.bisect.decisions import Decisions
+from dynadiag.bisect.hashsearch import suffixes
+from dynadiag.trial.plan import Plan, Switch
+
+__all__ = ["Direction", "direction_of"]
+
+_BOTH = ("forward", "backward")
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """``gone`` is the plan with only this direction of the graph off, ``stays`` with only the other."""
+
+    name: str
+    gone: Plan
+    stays: Plan
+
+
+def direction_of(graphs: Decisions, key: str) -> Direction | None:
+    """The direction of a graph that the failure comes from; None where it needs both, or either of them."""
+    plans = {name: _without(graphs, f"{key}/{name}") for name in _BOTH}
+    status = {name: _status(graphs, plan, name) for name, plan in plans.items()}
+    for name, other in (_BOTH, _BOTH[::-1]):
+        if (status[name], status[other]) == ("pass", "same"):
+            return Direction(name, plans[name], plans[other])
+    return None
+
+
+def _without(graphs: Decisions, key: str) -> Plan:
+    every = [f"{graph}/{name}" for graph in graphs.points for name in _BOTH]
+    switch = Switch("direction", keep=False, suffixes=suffixes([key], every))
+    return replace(graphs.base, switches=(*graphs.base.switches, switch))
+
+
+def _status(graphs: Decisions, plan: Plan, name: str) -> str:
+    return graphs.search.status(graphs.search.trial(plan, f"off: its {name}"))
