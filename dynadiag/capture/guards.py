@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
@@ -25,8 +26,12 @@ _TENSOR = re.compile(
 )
 _SOURCES = re.compile(r"[LG](?:\[[^\[\]]*\]|\.\w+(?:\(\))?)+")  # L['args'][0].size()[1] in an expression
 _ID = re.compile(r"___check_(?P<what>obj|type)_id\(.*, (?P<id>\d+)\)(?:, type=(?P<type><.*?>)(?=\s|$))?")
+_LENGTH = re.compile(r"^(?:len\(.*\) == (?P<was>\d+)|not \S+)$")  # `not xs`, as torch writes it for an empty one
+_SINGLETON = re.compile(r"^.* is (?P<was>(not )?(None|True|False|\.\.\.))$")
 _EQUALS = re.compile(r"^(?P<source>.*?) == (?P<was>.*)$")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+# The lengths that Python itself knows.
+_LENGTHS = {kind.__len__ for kind in (list, tuple, dict, set, frozenset, str, bytes, deque)}
 _SETTINGS: dict[str, Callable[[], object]] = {
     "grad_mode": torch.is_grad_enabled,
     "num_threads": torch.get_num_threads,
@@ -124,9 +129,12 @@ def _leaf_failures(manager: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> I
             "now": f"gone ({type(error).__name__})",
         }
         return
-    for leaf in manager.get_leaf_guards():
-        if callable(leaf) and not leaf(value):
-            yield from _leaf(leaf, source, value)
+    failed = [leaf for leaf in manager.get_leaf_guards() if callable(leaf) and not leaf(value)]
+    for leaf in failed:
+        yield from _leaf(leaf, source, value)
+    if not failed and _is_another_type(manager, value):
+        yield _another_type(manager, source, value)
+        return
     for child in _children(manager):
         yield from _leaf_failures(child, lookup, f_locals)
 
@@ -138,6 +146,18 @@ def _children(manager: Any) -> list[Any]:
     if not pairs:
         found = manager.get_child_managers()
     return [child for child in found if child is not None]
+
+
+def _is_another_type(manager: Any, value: Any) -> bool:
+    """Whether a dict is of another type than the manager of its items takes: it has no leaf guard to say so."""
+    of_items = hasattr(manager, "get_key_value_managers") and isinstance(value, dict)
+    return of_items and type(value) is not manager.get_type_of_guarded_value()
+
+
+def _another_type(manager: Any, source: str, value: Any) -> dict[str, Any]:
+    was = manager.get_type_of_guarded_value()
+    guard = f"___check_type_id({source}, {id(was)}), type={was}"
+    return {"guard": guard, "source": source, "was": str(was), "now": str(type(value))}
 
 
 def _leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any]]:
@@ -170,14 +190,18 @@ def _was_and_now(code: str, value: Any) -> dict[str, str | None]:
             "was": _by_id(int(match["id"])) or f"another object {match['type'] or ''}".strip(),
             "now": short(value),
         }
-    if match := re.match(r"^len\((?P<source>.*)\) == (?P<was>\d+)$", code):
-        return {
-            "was": f"length {match['was']}",
-            "now": f"length {len(value)}" if hasattr(value, "__len__") else None,
-        }
+    if match := _LENGTH.match(code):
+        return {"was": f"length {match['was'] or 0}", "now": f"length {len(value)}" if _is_sized(value) else None}
+    if match := _SINGLETON.match(code):
+        return {"was": match["was"], "now": short(value)}
     if match := _EQUALS.match(code):
         return {"was": match["was"][:_TEXT_LIMIT], "now": short(value)}
     return {"was": None, "now": short(value)}
+
+
+def _is_sized(value: Any) -> bool:
+    """Whether asking for a length runs nothing of the user's."""
+    return type(value).__len__ in _LENGTHS if hasattr(type(value), "__len__") else False
 
 
 def _by_id(number: int) -> str | None:

@@ -227,7 +227,7 @@ def _start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) 
 def _named(code: CodeType, emitter: FrameType) -> dict[str, Any]:
     """A function that is compiled, or what the user had compiled where torch put a function of its own around it."""
     wrapped = torch_private.wrapped_callable(emitter)
-    return _code(code) if wrapped is None else names.describe(wrapped)
+    return _code(code) if wrapped is None else names.describe(wrapped, emitter)
 
 
 def _code(code: CodeType) -> dict[str, Any]:

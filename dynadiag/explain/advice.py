@@ -14,7 +14,7 @@ from dynadiag.explain import advice_tensors, advice_values
 from dynadiag.explain.changes import nearest, of_their_own
 from dynadiag.explain.guards import Reading, read
 from dynadiag.explain.naming import names
-from dynadiag.recording.records import Recompile
+from dynadiag.recording.records import GuardFailure, Recompile
 
 __all__ = ["NO_REASON", "advise"]
 
@@ -33,6 +33,11 @@ _SETTING_OTHER = (
     "A global setting of torch changed between the calls (gradients on or off, autocast, the number of threads, the "
     "default dtype, deterministic algorithms). The code is made for each: set it once, before the first call, or warm "
     "up both."
+)
+_SHARED = (
+    "Another callable than before: torch compiles what has no Python function of its own (a builtin, a partial, a "
+    "callable object, a module of `torch.nn`) by way of one function, and all of these share its variants and their "
+    "limit. Where they are many, write a function around each: `torch.compile(lambda x: fn(x))`."
 )
 _SETTINGS = {
     "grad_mode": "Called with gradients on and off (`no_grad`, `inference_mode`): that is different code. One "
@@ -56,11 +61,20 @@ def advise(recompile: Recompile) -> tuple[str, ...]:
     limit = _LIMIT if recompile.limit_reached else ()
     if not recompile.reasons:
         return (*limit, NO_REASON)
+    if any(map(_is_another_callable, recompile.reasons)):
+        return (*limit, _SHARED)
     kinds: dict[str, list[Reading]] = {}
     for reading in map(read, of_their_own(nearest(recompile.reasons))):
         kinds.setdefault(reading.kind, []).append(reading)
     advice = [text for kind, found in _causes(kinds).items() for text in _ADVICE.get(kind, _other)(found)]
     return tuple(dict.fromkeys((*limit, *advice)))
+
+
+def _is_another_callable(reason: GuardFailure) -> bool:
+    """Whether the guard is on what torch's own wrapper (``wrap_inline``, external_utils.py) was put around."""
+    of_wrapper = reason.file is not None and reason.file.endswith("/torch/_dynamo/external_utils.py")
+    reading = read(reason)
+    return of_wrapper and reading.kind in ("type", "identity") and (reading.subject or "").startswith("L['fn']")
 
 
 def _causes(kinds: dict[str, list[Reading]]) -> dict[str, list[Reading]]:
@@ -119,4 +133,5 @@ _ADVICE: dict[str, Callable[[Sequence[Reading]], list[str]]] = {
     "presence": advice_values.presence,
     "value": advice_values.value,
     "left_over": advice_values.left_over,
+    "none": advice_values.none,
 }

@@ -13,9 +13,21 @@ from collections.abc import Sequence
 from dynadiag.explain.guards import Reading
 from dynadiag.explain.naming import is_global, names, shown
 
-__all__ = ["freed", "identity", "keys", "left_over", "length", "membership", "presence", "type_", "value"]
+__all__ = [
+    "freed",
+    "identity",
+    "keys",
+    "left_over",
+    "length",
+    "membership",
+    "none",
+    "presence",
+    "type_",
+    "value",
+]
 
 _INTEGER = re.compile(r"-?\d+")
+_LEARNING_RATE = re.compile(r"param_groups\[\d+\]\['lr'\]")
 _CELL = re.compile(r"\.__closure__\[\d+\]\.cell_contents$")
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
 
@@ -73,6 +85,12 @@ def _global(name: str, was: str, again: bool) -> str:
 
 
 def _attribute(name: str, was: str, again: bool) -> str:
+    if _FLOAT.fullmatch(was) and _LEARNING_RATE.search(name):
+        return (
+            f"{name} changed, as a scheduler changes it, and is a constant of the compiled step at first. From now on "
+            "torch makes it an input of the graph (with `dynamic=False`, never); an optimizer that is made with "
+            "`lr=torch.tensor(...)` needs no recompile."
+        )
     if _FLOAT.fullmatch(was):
         return _float(f"The float attribute {name}", again)
     if _INTEGER.fullmatch(was):
@@ -113,9 +131,9 @@ def _float(what: str, again: bool) -> str:
             "needs to know it (a branch, a conversion). Keep it in a tensor, or take that code out of the function."
         )
     return (
-        f"{what} changed. From now on torch makes it an input of the graph (with `dynamic=False`, never); "
-        "`torch.compile(..., dynamic=True)`, or a tensor instead (`register_buffer` on a module), does so from the "
-        "first call on."
+        f"{what} changed. From now on torch makes it an input of the graph (with `dynamic=False`, or where an operator "
+        "needs the number itself, never); `torch.compile(..., dynamic=True)`, or a tensor instead (`register_buffer` "
+        "on a module), does so from the first call on."
     )
 
 
@@ -160,6 +178,13 @@ def freed(_found: Sequence[Reading]) -> list[str]:
 
 def type_(found: Sequence[Reading]) -> list[str]:
     return [f"{names(found)} is of another type than before: code is made for each type. Pass one type always."]
+
+
+def none(found: Sequence[Reading]) -> list[str]:
+    return [
+        f"{names(found)} was None in one call and not in the other: with and without it is different code. Expect one "
+        "compile for each and warm up both, or always pass something (a default, an empty tensor)."
+    ]
 
 
 def left_over(_found: Sequence[Reading]) -> list[str]:

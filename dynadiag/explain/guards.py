@@ -48,7 +48,9 @@ _TEXTS = tuple(
         (r"expected type of '(?P<source>.*)' to be a tensor type, .*found (?P<now>.*)", "type"),
         (r"GLOBAL_STATE changed:? ?(?P<index>.*?)\s*", "global_state"),
         (r"Duplicate tensors? found.*", "alias"),
+        (r"(?P<source>\S+) is (?P<was>(not )?(None|True|False))", "value"),
         (r"(?P<source>\S+) is (not )?[A-Za-z_]\S*", "alias"),
+        (r"check_tensor\((?P<source>.*?), .*", "type"),
         (r"(not )?check_(no_)?aliasing.*|.*STORAGE_OVERLAPPING.*", "alias"),
         (r"(Cache line invalidated because )?(?P<source>.+) got deallocated", "freed"),
         (r"(?P<source>.+) exists", "presence"),
@@ -67,6 +69,9 @@ _TEXTS = tuple(
 _SHAPE = re.compile(r".*\.(size|stride)\(\)\[\d+\].*", re.DOTALL)
 _LEFT_OVER = re.compile(r"___stack\d+")  # what a function split by a break had computed, handed to the rest of it
 _FREED = "deallocated"  # what the recorder says of an object that is gone, and with it the code made for it
+# A number that torch had made a symbol, and then needed to know after all.
+_NUMBER = re.compile(r"(?P<source>[^\s()+*/%-]+) == (?P<was>-?[\d.]+(e[+-]?\d+)?|inf|nan)")
+_NONE = ("None", "not None", "<class 'NoneType'>")
 _BOOLS = {"0": "False", "1": "True"}
 
 
@@ -102,8 +107,14 @@ def read(failure: GuardFailure) -> Reading:
     if failure.was and failure.was.startswith("dispatch keys"):
         return Reading("dispatch_keys", failure.source, None, failure.was, failure.now)
     reading = _from_source(failure) or _from_sentence(text, failure)
-    numeric = reading.kind in ("value", "shape")
-    return replace(reading, kind="left_over") if numeric and _LEFT_OVER.search(text) else reading
+    if reading.kind in ("value", "shape") and _LEFT_OVER.search(text):
+        return replace(reading, kind="left_over")
+    return replace(reading, kind="none") if reading.kind in ("value", "type") and _is_about_none(reading) else reading
+
+
+def _is_about_none(reading: Reading) -> bool:
+    """Whether something was None in one of the calls, and not in the other."""
+    return (reading.was in _NONE) != (reading.now in _NONE)
 
 
 def complete(failure: GuardFailure) -> GuardFailure:
@@ -113,7 +124,7 @@ def complete(failure: GuardFailure) -> GuardFailure:
         failure,
         guard=plain(failure.guard),
         source=failure.source or _source(reading),
-        was=failure.was if failure.was is not None else reading.was,
+        was=failure.was if failure.was is not None and failure.was != failure.guard else reading.was,
         now=failure.now if failure.now is not None else reading.now,
     )
 
@@ -125,6 +136,8 @@ def _from_source(failure: GuardFailure) -> Reading | None:
             index = match.groupdict().get("index")
             return Reading(kind, failure.source[: match.start()], index, failure.was, failure.now)
     if failure.was is not None and failure.was == failure.guard:
+        if number := _NUMBER.fullmatch(failure.guard):
+            return Reading("value", number["source"], None, number["was"], failure.now)
         return Reading("shape", failure.source, failure.guard, failure.was, failure.now)
     return None
 

@@ -129,6 +129,19 @@ def cached_entries(emitter: dict[str, Any], start: FrameType | None) -> list[Any
     return entries
 
 
+def wrapped_callable(start: FrameType | None) -> Any:
+    """What ``torch.compile`` was given where that has no Python code which Dynamo takes, None otherwise.
+
+    For builtins, partials, callable objects and modules of ``torch.nn`` Dynamo compiles ``inner`` of ``wrap_inline``
+    (external_utils.py), whose only cell is ``fn``. ``_compile`` has the cells of what it compiles as ``closure``.
+    """
+    found = emitter_locals("_compile", "closure", start) or {}
+    code, cells = found.get("code"), found.get("closure")
+    if not (cells and getattr(code, "co_qualname", None) == "wrap_inline.<locals>.inner"):
+        return None
+    return cells[0].cell_contents
+
+
 def size_symbols(shape_env: Any) -> dict[str, dict[str, str]]:
     """Range and example value of each backed symbol of a ShapeEnv (``var_to_val`` until 2.11, then renamed)."""
     values = getattr(shape_env, "backed_var_to_val", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -60,3 +61,33 @@ def test_the_default_dtype_by_its_name() -> None:
     torch.set_default_dtype(torch.float64)
     found = [(each["source"], each["was"], each["now"]) for each in failures(entry, {"x": x})]
     assert found == [("default_dtype", "torch.float32", "torch.float64")]
+
+
+def optional(x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
+    return x * 2 if y is None else x + y
+
+
+def test_what_was_none_is_told_by_what_it_is_now() -> None:
+    one = torch.ones(3)
+    (found,) = failed(optional, {"x": one, "y": None}, {"x": one, "y": torch.ones(3)})
+    assert found == ("L['y']", "None", "Tensor(3,)")
+
+
+def some(x: torch.Tensor, xs: list[int]) -> torch.Tensor:
+    return x + 1 if xs else x * 2
+
+
+def test_an_empty_list_by_its_length() -> None:
+    one = torch.ones(3)
+    (found,) = failed(some, {"x": one, "xs": []}, {"x": one, "xs": [1, 2]})
+    assert found == ("L['xs']", "length 0", "length 2")
+
+
+def mapped(d: dict[str, torch.Tensor], x: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {name: value + x for name, value in d.items()}
+
+
+def test_another_type_of_dict_by_both_types() -> None:
+    one = torch.ones(3)
+    found = failed(mapped, {"d": {"a": one}, "x": one}, {"d": OrderedDict(a=one), "x": one})
+    assert ("L['d']", "<class 'dict'>", "<class 'collections.OrderedDict'>") in found

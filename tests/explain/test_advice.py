@@ -45,6 +45,11 @@ SENTENCES = {
     "0/1: x.size()[0] <= 5  # if x.shape[0] > 5": "a branch on it",
     "0/0: Cache line invalidated because L['self'] got deallocated": "Make it once and use it again",
     "0/0: expected type of 'x' to be a tensor type, ' but found <class 'torch.nn.parameter.Parameter'>": "type",
+    "0/0: expected type of 'x' to be a tensor type, ' but found <class 'NoneType'>": "None in one call",
+    "0/0: self.bias is None  # if self.bias is not None": "`self.bias` was None in one call",
+    "0/0: y is not None  # if y is not None": "None in one call",
+    "0/0: check_tensor(y, Tensor, DispatchKeySet(CPU), torch.float32)": "another type",
+    "0/0: self.param_groups[0]['lr'] == 0.001  # for group in self.param_groups": "`lr=torch.tensor(...)`",
 }
 
 
@@ -279,3 +284,22 @@ def test_a_float_that_changed_before_is_not_said_to_become_an_input(name: str) -
     (again,) = advise(a_recompile(f"0/1: {name} == 2.5", f"0/0: {name} == 1.5"))
     assert "still a constant" in again
     assert "input" not in again
+
+
+def test_what_torch_wrapped_is_told_as_another_callable_and_not_part_by_part() -> None:
+    wrapper = "/env/site-packages/torch/_dynamo/external_utils.py"
+    parts = [
+        GuardFailure("___check_type_id(L['fn'], 1), type=<class 'P'>", "L['fn']", "P", "S", "0/0", wrapper, 69),
+        GuardFailure("L['fn'].args exists", "L['fn'].args", "present", "gone", "0/0", wrapper, 69),
+        GuardFailure("len(L['args']) == 2", "L['args']", "length 2", "length 1", "0/0", wrapper, 69),
+    ]
+    (advice,) = advise(a_recompile(reasons=tuple(parts)))
+    assert advice.startswith("Another callable")
+
+
+def test_a_number_that_became_an_input_and_was_needed_after_all_is_no_size() -> None:
+    failure = GuardFailure("L['lo'] == 0.5", "L['lo']", "L['lo'] == 0.5", "0.7", "0/1", None, None)
+    assert complete(failure).was == "0.5"
+    (advice,) = advise(a_recompile(reasons=(failure,)))
+    assert "The float `lo` changed" in advice
+    assert "sizes" not in advice

@@ -287,3 +287,36 @@ def test_anything_is_read_without_an_error(log: list[tuple[dict[str, Any], str]]
     assert len(only(records, Run)) == 1
     for kind in (Break, Compile, Graph, Guard, Recompile):
         assert [record.index for record in only(records, kind)] == list(range(len(only(records, kind))))
+
+
+def test_a_frame_skipped_after_tracing_is_skipped_though_it_has_the_flag_of_code() -> None:
+    metrics = {"compilation_metrics": {"has_guarded_code": True, "guard_count": None}, **ZERO}
+    found = digest(*STARTS, (metrics, ""))
+    (compile_,), (frame,) = only(found, Compile), only(found, SkippedFrame)
+    assert compile_.outcome == "skipped"
+    assert frame.reason.startswith("no tensor operation in it")
+
+
+def test_a_break_without_a_place_stands_at_the_function_that_was_compiled() -> None:
+    text = BREAK[: BREAK.index("User code traceback:")].replace("Graph break in user code at /u/p.py:7\n", "")
+    (found,) = only(digest(*STARTS, (artifact("dynamo_graph_break_reason"), text)), Break)
+    assert (found.span.file, found.span.line, found.function) == ("/u/p.py", 5, "f")
+
+
+KEYS = """
+TREE_GUARD_MANAGER:
++- RootGuardManager
+| +- DictGuardManager: source=L['d'], accessed_by=FrameLocalsGuardAccessor(key='d'), type=<class 'dict'>
+| | +- KeyValueManager pair at index=0
+| | | +- KeyManager: GuardManager: source=list(dict.keys(L['d']))[0], type=<class 'str'>, tag_safe=(False, False)
+| | | | +- EQUALS_MATCH: list(dict.keys(L['d']))[0] == 'a'  # return list(d)  # utils/_pytree.py:895 in _flatten
+| | | +- ValueManager: GuardManager: source=L['d']['a'], type=<class 'torch.Tensor'>, tag_safe=(False, False)
+| | | | +- TYPE_MATCH: ___check_type_id(L['d']['a'], 1), type=<class 'torch.Tensor'>
+"""
+
+
+def test_guards_on_the_keys_and_values_of_a_dict_have_their_source_and_the_line_of_the_dict() -> None:
+    ours = {"dynadiag_guards": {"places": [["DICT_KEYS_MATCH", "L['d']", "/u/p.py", 6, "f"]]}, **ZERO}
+    keys, values = only(digest(*STARTS, (ours, ""), ({"dynamo_cpp_guards_str": {}, **ZERO}, KEYS)), Guard)
+    assert (keys.source, keys.file, keys.line) == ("list(dict.keys(L['d']))[0]", "/u/p.py", 6)
+    assert (values.source, values.file, values.line) == ("L['d']['a']", "/u/p.py", 6)

@@ -64,6 +64,8 @@ def _break(context: Context, event: Event, text: str, data: dict[str, Any], *, f
     message = parse(text)
     stack = _stack(text)
     span = _span(data, text, stack)
+    if span.file is None and (frames := context.stacks.get(event.compile_id, ())):  # nothing of it was traced yet
+        span, stack = Span(frames[-1].file, frames[-1].line), frames
     function = text_or_none(data.get("function")) or (stack[-1].function if stack else "?")
     gb_type = (message.gb_id and message.gb_type) or text_or_none(data.get("gb_type")) or message.gb_type
     hints = data.get("hints")

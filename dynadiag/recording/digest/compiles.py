@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from dynadiag.recording.digest.breaks import parse
-from dynadiag.recording.digest.context import Context, Record, integer, seconds, text_or_none, theirs
+from dynadiag.recording.digest.context import Context, Record, integer, is_torch, seconds, text_or_none, theirs
 from dynadiag.recording.names import original_name
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
 
 _LIMIT = "recompile limit exceeded"  # in torch's reason, all versions
+# Dynamo raises SkipFrame without a reason in the metrics, and never looks at the function again.
+_NO_OPERATION = "no tensor operation in it, so left to Python for good: calls that have one are not compiled either"
 _PARTS = {
     "total": ("entire_frame_compile_time_s", "backward_cumulative_compile_time_us"),
     "aot": ("backend_compile_time_s", "backward_cumulative_compile_time_us"),
@@ -97,6 +99,7 @@ class Compiles:
         entry.user_stack = theirs(stack)
         frame = self._context.take("frame", event.compile_id)
         self._name(entry, frame, stack)
+        self._context.stacks[event.compile_id] = entry.user_stack
 
     def _name(self, entry: _Open, frame: Any, stack: tuple[Frame, ...]) -> None:
         if isinstance(frame, dict):
@@ -122,11 +125,13 @@ class Compiles:
         if not forward:
             return
         entry.measured = True
-        entry.guarded = bool(data.get("has_guarded_code"))
+        # A frame that Dynamo skipped after tracing has the flag too, and None for the number of its guards.
+        entry.guarded = bool(data.get("has_guarded_code")) and data.get("guard_count", 0) is not None
         entry.error, entry.reason = text_or_none(data.get("fail_type")), text_or_none(data.get("fail_reason"))
         if entry.file is None:
             entry.file, entry.line = text_or_none(data.get("co_filename")), integer(data.get("co_firstlineno"))
-            entry.function = original_name(str(data.get("co_name") or "?"))
+            if entry.function == "?":
+                entry.function = original_name(str(data.get("co_name") or "?"))
 
     def finish(self) -> Iterator[Record]:
         """Every compile, and with it the recompile or the skipped frame that it was."""
@@ -139,7 +144,7 @@ class Compiles:
         limit = _LIMIT in (entry.reason or "")
         if entry.reasons is not None:
             yield self._recompile(entry, limit=limit)
-        if outcome == "skipped" and entry.file:
+        if outcome == "skipped" and entry.file and not (entry.reason is None and is_torch(entry.file)):
             yield SkippedFrame(entry.file, entry.line, entry.function, _in_short(entry.reason))
         yield Compile(
             index=self._context.number("compile"),
@@ -181,7 +186,7 @@ class Compiles:
 
 def _in_short(reason: str | None) -> str:
     """Why a frame was left to Python, in a sentence: the break that made it so has the rest."""
-    return parse(reason).reason if reason else "nothing in it to compile"
+    return parse(reason).reason if reason else _NO_OPERATION
 
 
 def _seconds(parts: dict[str, float]) -> Seconds:

@@ -30,10 +30,12 @@ Record: TypeAlias = (
 
 _TORCH_FILE = re.compile(
     r"/site-packages/torch/|^<frozen |^<eval_with_key>|/torch/_dynamo/|/torch/nn/modules/module\.py$"
+    r"|/lib(?:64)?/python3\.\d+/(?!site-packages/|dist-packages/)"  # contextlib, functools, ...
     # what calls a function for the user
     r"|/dynadiag/(?:api|__init__|commands/called|compare/(?:measure|worker)|trial/program)\.py$"
 )
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
+_KEYS = re.compile(r"list\(dict\.keys\((.*)\)\)", re.DOTALL)  # guarded by the guard on the dict itself
 _PLACES_LIMIT = 500_000  # guards whose lines are kept for the recompiles to come; a large model's compile has thousands
 _FILES_LIMIT = 20_000  # distinct files that short names are looked up among; a log names a few hundred
 
@@ -51,6 +53,7 @@ class Context:
         self.guards: Counter[str] = Counter()  # compile id -> guards of its last attempt
         self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
         self._places: dict[tuple[str, str], tuple[str, int | None]] = {}
+        self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to what it compiles
         self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
 
     def unique(self, compile_id: str) -> str:
@@ -103,7 +106,8 @@ class Context:
             if found := self._places.get((compile_id, source)):
                 return found
             shorter = _LAST_STEP.sub("", source)
-            source = shorter if shorter != source else None
+            keys = _KEYS.fullmatch(shorter)
+            source = keys[1] if keys else shorter if shorter != source else None
         return None, None
 
     def stack(self, frames: Any) -> tuple[Frame, ...]:

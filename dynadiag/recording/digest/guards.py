@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dynadiag.recording.digest.context import Context, integer
+from dynadiag.recording.digest.context import Context, integer, is_torch
 from dynadiag.recording.records import Event, Guard
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")
-_SOURCE = re.compile(r"source=(.*?), accessed_by=")
+_SOURCE = re.compile(r"source=(.*?), (?:accessed_by|type)=")  # keys and values of a dict are not accessed by anything
 _COMMENT = re.compile(r"  # (?:[^\n]*  # )?(\S+):(\d+) in (\S+)")
 _MANAGERS = (
     "GuardManager",
@@ -32,7 +32,7 @@ def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Cal
         context.guarded(event.compile_id, source, file, line)
     context.guards[event.compile_id] = 0
     for kind, source, expression in leaves(payload()):
-        found, line = places.get(source) or _place(context, expression)
+        found, line = places.get(source) or _place(context, event.compile_id, source, expression)
         context.guards[event.compile_id] += 1
         yield Guard(
             index=context.number("guard"),
@@ -54,11 +54,15 @@ def _places(data: Any) -> Places:
     return found
 
 
-def _place(context: Context, expression: str) -> tuple[str | None, int | None]:
-    """The line that torch's comment names, where the file can be told from its shortened name."""
+def _place(context: Context, compile_id: str, source: str, expression: str) -> tuple[str | None, int | None]:
+    """The line that torch's comment names, where its file is the user's and can be told from its shortened name;
+    otherwise that of the guard on what ``source`` is a part of."""
     match = _COMMENT.search(expression)
     file = context.full_name(match[1]) if match else None
-    return (file, int(match[2])) if match and file else (None, None)
+    if match and file and not is_torch(file):
+        return file, int(match[2])
+    place = context.guard_place(compile_id, source)
+    return place if place[0] or not (match and file) else (file, int(match[2]))
 
 
 def leaves(tree: str) -> Iterator[tuple[str, str, str]]:
