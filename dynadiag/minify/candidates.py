@@ -22,16 +22,20 @@ __all__ = ["Surroundings", "Trials"]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a graph is compiled under. ``fallback_random`` has Inductor draw as eager does."""
+    """What a graph is compiled under. ``fallback_random`` has Inductor draw as eager does.
+
+    ``fullgraph`` is more than a promise: without it Dynamo makes no symbols of the values of tensors.
+    """
 
     settings: tuple[Setting, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     dynamic: bool | None = None
     fallback_random: bool = False
+    fullgraph: bool = False
 
     def key(self) -> str:
         parts = [*(s.name for s in self.settings), *map(str, self.options.items()), self.dynamic, self.fallback_random]
-        return " ".join(map(str, parts))
+        return " ".join(map(str, [*parts, *(["fullgraph"] if self.fullgraph else [])]))
 
 
 @dataclass(slots=True)
@@ -49,7 +53,14 @@ class Trials:
 
     def graph(self, module: GraphModule, inputs: Sequence[Any], around: Surroundings) -> Outcome:
         """One graph, compiled and called."""
-        call = GraphCall(self.backend, around.options, around.dynamic, self.backward, self.accuracy)
+        call = GraphCall(
+            self.backend,
+            around.options,
+            around.dynamic,
+            fullgraph=around.fullgraph,
+            backward=self.backward,
+            accuracy=self.accuracy,
+        )
 
         def action() -> None:
             self.use_threads()

@@ -91,7 +91,8 @@ def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, gm: Any, *
     backend, before = output_graph.compiler_fn, torch_private.plain_copy(gm)
     with _told("compile", number, 0):
         compiled = inner(output_graph, gm, *args, **kwargs)
-    return functools.partial(_called, _Graph(number, before, compiled, backend))
+    graph = _Graph(number, before, compiled, backend, torch_private.is_full_graph(output_graph))
+    return functools.partial(_called, graph)
 
 
 @dataclass(slots=True)
@@ -100,6 +101,7 @@ class _Graph:
     module: torch.fx.GraphModule
     compiled: Callable[..., Any]
     backend: Any
+    full: bool
     calls: itertools.count[int] = field(default_factory=itertools.count)
 
 
@@ -109,7 +111,7 @@ def _called(graph: _Graph, *args: Any) -> Any:
     if task is not None and (task.graph, task.call) == (graph.number, call):
         _state.task = None
         assert _state.before is not None
-        reduce_here(Capture(graph.module, args, graph.backend, _state.before), task)
+        reduce_here(Capture(graph.module, args, graph.backend, _state.before, graph.full), task)
     with _told("run", graph.number, call):
         result = _compared(graph, call, args) if COMPARED_CALLS in TRIAL.plan.record else graph.compiled(*args)
     if _watched():

@@ -185,7 +185,13 @@ class _Reducer:
         options = torch_private.inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
         symbolic = any(isinstance(v, int) for v in inputs)
         for dynamic in (None, True) if symbolic else (None,):
-            around = Surroundings(self._settings, options, dynamic, fallback_random=self._task.accuracy)
+            around = Surroundings(
+                self._settings,
+                options,
+                dynamic,
+                fallback_random=self._task.accuracy,
+                fullgraph=self._capture.fullgraph,
+            )
             outcome = self._once(
                 f"whole {dynamic} {self._canonical(module, inputs)}",
                 ("whole", _operations(module)),
@@ -270,6 +276,7 @@ class _Reducer:
             self._take(module, inputs, replace(self._around, options=rest))
         self._take(module, inputs, replace(self._around, dynamic=None))
         self._take(module, inputs, replace(self._around, fallback_random=False))
+        self._take(module, inputs, replace(self._around, fullgraph=False))
 
     def _end_as_it_ends(self, module: GraphModule, inputs: list[Any]) -> None:
         """What is to be shown is what the last candidate does: it may be wrong where the whole was killed."""

@@ -80,6 +80,8 @@ def compiled(shown: Shown, around: Surroundings) -> str:
         words.append(f"options={{{', '.join(f'{_quoted(k)}: {_quoted(v)}' for k, v in around.options.items())}}}")
     if around.dynamic is not None:
         words.append(f"dynamic={around.dynamic}")
+    if around.fullgraph:
+        words.append("fullgraph=True")
     return f"torch.compile({', '.join(words)})"
 
 

@@ -54,3 +54,4 @@ class Capture:
     inputs: tuple[Any, ...]
     backend: Any  # the program's own
     before: Snapshot
+    fullgraph: bool = False

@@ -29,6 +29,7 @@ __all__ = [
     "inductor_options",
     "innermost",
     "is_failure",
+    "is_full_graph",
     "library_operator",
     "lowering_tables",
     "names_in_graph",
@@ -133,6 +134,11 @@ def is_failure(error: BaseException) -> bool:
     from torch._dynamo.exc import ShortenTraceback, TorchDynamoException
 
     return isinstance(error, ShortenTraceback) or not isinstance(error, TorchDynamoException)
+
+
+def is_full_graph(output_graph: Any) -> bool:
+    """Whether a graph is compiled with ``fullgraph=True``."""
+    return bool(output_graph.root_tx.one_graph)
 
 
 def names_in_graph(node: Any) -> list[str]:

@@ -28,6 +28,7 @@ class GraphCall:
     backend: str | Callable[..., Any]
     options: Mapping[str, Any] = field(default_factory=dict)
     dynamic: bool | None = None
+    fullgraph: bool = False
     backward: bool = False
     accuracy: bool = False
 
@@ -39,7 +40,10 @@ def attempt(call: GraphCall, function: Callable[..., Any], inputs: Sequence[Any]
     """
     torch_private.reset()
     torch_private.bypass_caches()
-    compiled = torch.compile(function, backend=call.backend, options=dict(call.options) or None, dynamic=call.dynamic)
+    options = dict(call.options) or None
+    compiled = torch.compile(
+        function, backend=call.backend, options=options, dynamic=call.dynamic, fullgraph=call.fullgraph
+    )
     torch.manual_seed(_SEED)
     if call.accuracy:
         compared_call(compiled, function, tuple(inputs), {})

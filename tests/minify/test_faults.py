@@ -207,6 +207,20 @@ def model(q, k, v):
 with torch.no_grad():
     model(*(torch.randn(1, 2, 16, 16) for _ in range(3)))
 """
+SCAN = """
+from torch._higher_order_ops.scan import scan
+
+def step(carry, row):
+    carry = torch.tanh(carry + row)
+    return carry, carry.clone()
+
+@torch.compile(fullgraph=True)
+def model(x):
+    last, rows = scan(step, torch.zeros(4), torch.sin(x) + 1)
+    return last.sum() + rows.mean()
+
+model(torch.randn(6, 4))
+"""
 SUBCLASS = """
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -225,8 +239,9 @@ model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
         (CHANGES_ITS_GRAPH, "wrong_result", 1, ("def lossy(", "torch.tanh(", "backend=lossy")),
         (LIBRARY, "exception", 1, ('register_fake("faults::half", half_fake)',)),
         (HEAD.replace("{fault}", RAISE) + FLEX, "exception", 2, ("flex_attention(", "torch.tanh(")),
+        (HEAD.replace("{fault}", RAISE) + SCAN, "exception", 3, ("scan(", "torch.tanh(", "fullgraph=True")),
     ],
-    ids=["aliased inputs", "a backend that changes its graph", "an operator of a library", "flex attention"],
+    ids=["aliased inputs", "a backend that changes its graph", "an operator of a library", "flex attention", "scan"],
 )
 def test_programs(tmp_path: Path, program: str, kind: str, nodes: int, words: tuple[str, ...]) -> None:
     code, repro, data, told = minify(tmp_path, program)

@@ -63,9 +63,9 @@ def test_a_message_cannot_leave_the_comment() -> None:
 def test_only_arguments_that_are_needed_are_given() -> None:
     raised = Signature("exception", "RuntimeError", "no")
     assert [filled(c) for c in calls(shown(raised), PLAIN)] == ["torch.compile(f)(x)"]
-    around = Surroundings((), {"max_autotune": True}, dynamic=True)
-    text = [filled(c) for c in calls(shown(raised, backend='"aot_eager"'), around)]
-    assert text == ['torch.compile(f, backend="aot_eager", options={"max_autotune": True}, dynamic=True)(x)']
+    around = Surroundings((), {"max_autotune": True}, dynamic=True, fullgraph=True)
+    given = 'backend="aot_eager", options={"max_autotune": True}, dynamic=True, fullgraph=True'
+    assert [filled(c) for c in calls(shown(raised, backend='"aot_eager"'), around)] == [f"torch.compile(f, {given})(x)"]
 
 
 def test_a_failure_in_the_backward_pass_is_differentiated() -> None:
