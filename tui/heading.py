@@ -27,6 +27,8 @@ def _ending(run: Run, *, live: bool) -> Fragment:
         return "● still running: this is what was recorded so far", "good"
     if run.exit_code == 0:
         return "✓ ended with exit code 0", "good"
+    if run.foreign:
+        return "? a log made elsewhere: how the program ended is not in it", "dim"
     if run.exit_code is None:
         return f"? {'nobody saw it end' if run.complete else 'the recording was cut short'}", "break"
     if run.exit_code < 0:

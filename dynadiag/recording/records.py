@@ -56,6 +56,11 @@ class Run:
     complete: bool
     notes: tuple[str, ...]
 
+    @property
+    def foreign(self) -> bool:
+        """Whether it is of a log made elsewhere, which has no word on how the program ended."""
+        return self.python is None and self.exit_code is None and not self.complete
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -28,6 +28,7 @@ def recording_summary(recording: Recording, style: Style) -> str:
     run, totals = recording.run, recording.totals()
     head = ", ".join(clean_line(part) for part in (run.torch and f"torch {run.torch}", run.device) if part)
     ended = "cut short" if run.exit_code is None and not run.complete else f"exit code {run.exit_code}"
+    ended = "imported" if run.foreign else ended
     lines = [f"{style.paint(clean_line(run.target), 'strong')} ({head or 'torch unknown'}; {ended})"]
     lines += [f"  {totals[name]:>9,} {noun}" for name, noun in _NOUNS.items() if totals.get(name)]
     lines.append(f"  {sum(recording.counts().values()):>9,} events of the trace")

@@ -70,7 +70,7 @@ def _verdict(explanation: Explanation, style: Style) -> list[str]:
 
 def _ending(run: Run, style: Style) -> list[str]:
     """How the program ended, where that was not well."""
-    if run.exit_code == 0:
+    if run.exit_code == 0 or run.foreign:
         return []
     if run.exit_code is None:
         text = "nobody saw it end" if run.complete else "the run was cut short; this is what was recorded until then"

@@ -70,6 +70,8 @@ def _break(context: Context, event: Event, text: str, data: dict[str, Any], *, f
     gb_type = (message.gb_id and message.gb_type) or text_or_none(data.get("gb_type")) or message.gb_type
     hints = data.get("hints")
     context.breaks[event.compile_id] += 1
+    if fatal:
+        context.raised.add(event.compile_id)
     context.sites.add((event.compile_id, message.gb_id, span.line))
     return Break(
         index=context.number("break"),

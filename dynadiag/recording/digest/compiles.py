@@ -178,7 +178,8 @@ class Compiles:
             return "error"
         if entry.error is not None:
             soft = entry.error in ("Unsupported", "UserError", "SkipFrame", "RecompileLimitExceeded")
-            return "skipped" if soft and not entry.fatal else "error"
+            raised = entry.fatal or entry.compile_id in self._context.raised
+            return "skipped" if soft and not raised else "error"
         if self._context.breaks[entry.compile_id]:
             return "break"
         return "ok" if entry.guarded else "skipped"

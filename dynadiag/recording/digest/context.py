@@ -53,6 +53,7 @@ class Context:
         self.guards: Counter[str] = Counter()  # compile id -> guards of its last attempt
         self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
         self._places: dict[tuple[str, str], tuple[str, int | None]] = {}
+        self.raised: set[str] = set()  # compiles that ended in a break which torch raised
         self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to what it compiles
         self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
 
