@@ -1,9 +1,11 @@
 """List the kernels of a recording, print one or a stage of it, or compare the kernels of two recordings.
 
-The listing has a row for each call, the one that moves the most bytes first, with the lines of the program that it
-computes. NAME prints a kernel's source and what it was made of; --stage prints what it becomes: ttir, ttgir, llir, ptx,
-sass (amdgcn for an AMD target) of a Triton kernel, asm of a C++ kernel. That compiles source out of the recording,
-which runs code: it is done for what lies in this machine's own compiler cache, and else only with --trust.
+The listing has a row for each call with the lines of the program that it computes: the one that takes longest first
+where --measure has timed them, else the one that moves the most bytes. NAME prints a kernel's source and what it was
+made of; --stage prints what it becomes: ttir, ttgir, llir, ptx, sass (amdgcn for an AMD target) of a Triton kernel, asm
+of a C++ kernel. What the recorded run built on a GPU is in the recording. Otherwise --stage compiles source out of the
+recording, and --measure runs it: that is done for what lies in this machine's own compiler cache, and else only with
+--trust.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ from dynadiag.kernels import (
     Change,
     KernelCall,
     Stages,
-    bound,
     compare_kernels,
     kernel_calls,
     make_stages,
@@ -30,6 +31,7 @@ from dynadiag.kernels import (
 from dynadiag.kernels.cost import BALANCE
 from dynadiag.kernels.linked import open_any
 from dynadiag.kernels.stages import check_stage, is_ours
+from dynadiag.kernels.timing import Scale, Timing, kept_timing, measure
 from dynadiag.recording.reader import Recording
 from dynadiag.render import encode
 from dynadiag.render.clean import clean
@@ -52,6 +54,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="operations that the device can do while a byte is moved: for the bound",
     )
+    parser.add_argument("--measure", action="store_true", help="run the generated code here, and time each kernel")
     parser.add_argument("--diff", action="store_true", help="NAME is another recording: compare the kernels of the two")
     parser.add_argument("recording", type=Path, metavar="RECORDING", help="a recording")
     parser.add_argument("name", nargs="?", metavar="NAME", help="print this kernel")
@@ -63,22 +66,38 @@ def run(args: argparse.Namespace) -> int:
     if args.stage is not None and args.name is None:
         raise DynadiagError("--stage needs the NAME of a kernel; without it `dynadiag kernels` lists them")
     with open_any(args.recording) as recording:
-        calls = _by_bytes(kernel_calls(recording))
+        calls = kernel_calls(recording)
         chosen = [call for call in calls if args.name in (None, call.name)]
         if args.name is not None and not chosen:
             raise DynadiagError(
                 f"{args.recording}: no kernel {args.name!r}; `dynadiag kernels {args.recording}` lists them"
             )
-        balance = args.balance or BALANCE.get(recording.run.device or "")
+        scale = _scale(args, recording, chosen)
+        chosen = sorted(chosen, key=lambda call: _weight(call, scale), reverse=True)
         stages = _stages(args, recording, chosen[0]) if args.stage else None
-        common.write_json(args.json, encode(_document(recording, chosen, balance, stages, whole=args.name is not None)))
+        common.write_json(args.json, encode(_document(recording, chosen, scale, stages, whole=args.name is not None)))
         if args.json != "-":
-            sys.stdout.write(_text(args, recording, chosen, balance, stages))
+            sys.stdout.write(_text(args, recording, chosen, scale, stages))
     return 0
 
 
-def _by_bytes(calls: Sequence[KernelCall]) -> list[KernelCall]:
-    return sorted(calls, key=lambda call: -1 if call.cost.moved is None else call.cost.moved, reverse=True)
+def _scale(args: argparse.Namespace, recording: Recording, chosen: Sequence[KernelCall]) -> Scale:
+    """The balance that was given or is known of the device, and times: measured now, or before."""
+    if not args.measure:
+        timing = kept_timing(recording)
+    elif args.trust or all(is_ours(recording, call) for call in chosen):
+        timing = measure(recording, chosen)
+    else:
+        raise DynadiagError(
+            "--measure runs the generated code that is in the recording: give --trust if you know who made it"
+        )
+    return Scale(args.balance, timing, BALANCE.get(recording.run.device or ""))
+
+
+def _weight(call: KernelCall, scale: Scale) -> tuple[float, int]:
+    """What calls are listed by: their time where it was measured, else the bytes that they move."""
+    time = scale.time(call)
+    return (time.seconds if time else -1.0), (-1 if call.cost.moved is None else call.cost.moved)
 
 
 def _stages(args: argparse.Namespace, recording: Recording, call: KernelCall) -> Stages | None:
@@ -99,24 +118,26 @@ def _text(
     args: argparse.Namespace,
     recording: Recording,
     chosen: Sequence[KernelCall],
-    balance: float | None,
+    scale: Scale,
     stages: Stages | None,
 ) -> str:
     if args.name is None:
-        return listing_text(chosen, balance)
+        return listing_text(chosen, scale)
     if args.module:
         return clean(recording.payload(chosen[0].event))
     if stages is not None:
         return stage_text(stages.stages[args.stage], stages)
     same = [call for call in chosen if call.event == chosen[0].event]
-    return kernel_text(same, balance)
+    return kernel_text(same, scale)
 
 
 def _document(
-    recording: Recording, calls: Sequence[KernelCall], balance: float | None, stages: Stages | None, *, whole: bool
+    recording: Recording, calls: Sequence[KernelCall], scale: Scale, stages: Stages | None, *, whole: bool
 ) -> dict[str, Any]:
-    listed = [_entry(call, balance, whole=whole) for call in calls]
+    listed = [_entry(call, scale, whole=whole) for call in calls]
     document: dict[str, Any] = {**_heading(recording), "kernels": listed}
+    if scale.timing is not None:
+        document["measured"] = _measured(scale.timing)
     if stages is not None:
         document["target"] = stages.target
         document["facts"] = stages.facts
@@ -132,7 +153,20 @@ def _heading(recording: Recording) -> dict[str, Any]:
     return {"schema": 1, "dynadiag": __version__, "torch": recording.run.torch}
 
 
-def _entry(call: KernelCall, balance: float | None, *, whole: bool) -> dict[str, Any]:
+def _measured(timing: Timing) -> dict[str, Any]:
+    """Where and against what times were measured."""
+    peaks = timing.peaks
+    return {
+        "device": timing.device,
+        "torch": timing.torch,
+        "bytes_per_second": peaks.moved,
+        "flops_per_second": {**peaks.products, "vector": peaks.vector},
+        "errors": [{"event": event, "error": why} for event, why in timing.errors.items()],
+    }
+
+
+def _entry(call: KernelCall, scale: Scale, *, whole: bool) -> dict[str, Any]:
+    time, built = scale.time(call), call.built
     entry: dict[str, Any] = {
         "compile_id": call.compile_id,
         "name": call.name,
@@ -149,7 +183,15 @@ def _entry(call: KernelCall, balance: float | None, *, whole: bool) -> dict[str,
         "bytes_read": call.cost.read,
         "bytes_written": call.cost.written,
         "flops": call.cost.flops,
-        "bound": bound(call.cost, balance),
+        "bound": scale.bound(call.cost),
+        "seconds": time.seconds if time else None,
+        "device_kernels": list(time.kernels) if time else [],
+        "peak_share": scale.share(call),
+        "registers": built.registers if built else None,
+        "spills": built.spills if built else None,
+        "shared_memory": built.shared if built else None,
+        "occupancy": built.occupancy if built else None,
+        "configuration": dict(built.configuration) if built else None,
         "cache": call.cache,
         "partition": call.partition,
         "fallback": call.fallback,

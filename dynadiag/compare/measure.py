@@ -218,8 +218,11 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _on_gpu() -> bool:
-    """Whether this process uses a GPU; asking does not make it use one."""
-    return torch.cuda.is_available() and torch.cuda.is_initialized()
+    """Whether this process has anything on a GPU; asking does not make it use one.
+
+    That CUDA is initialized is not enough: Dynamo does that wherever there is a GPU, to keep its random state.
+    """
+    return torch.cuda.is_initialized() and torch.cuda.max_memory_reserved() > 0
 
 
 def _facts() -> dict[str, Any]:

@@ -32,11 +32,15 @@ _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "addmv", "mv")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Bytes read and written, floating-point operations; None where a size is not known."""
+    """Bytes read and written, floating-point operations; None where a size is not known.
+
+    ``product`` is the dtype of the matrix products in it, as graphs print it ("bf16"); None where there are none.
+    """
 
     read: int | None = None
     written: int | None = None
     flops: int | None = None
+    product: str | None = None
 
     @property
     def moved(self) -> int | None:
@@ -77,9 +81,16 @@ def cost_of(
     computing = [node for node in chosen if node.computes]
     flops = _total(_flops(node, graph, hints) for node in computing if products or not is_product(node))
     flops = flops if chosen else None
+    product = next((_dtype(node, graph) for node in computing if products and is_product(node)), None)
     if call.generated:
-        return Cost(*_moved(module, call, hints), flops)
-    return Cost(*_crossing(computing or chosen, graph, hints), flops)
+        return Cost(*_moved(module, call, hints), flops, product)
+    return Cost(*_crossing(computing or chosen, graph, hints), flops, product)
+
+
+def _dtype(node: PrintedNode, graph: PrintedGraph) -> str | None:
+    """The dtype that a product is computed in: of its first argument that has one."""
+    tensors = (graph.nodes[name].tensor for name in node.inputs if name in graph.nodes)
+    return next((tensor.dtype for tensor in tensors if tensor is not None), None)
 
 
 def _moved(module: Module, call: Call, hints: Mapping[str, int]) -> tuple[int | None, int | None]:

@@ -10,18 +10,15 @@ from __future__ import annotations
 import getpass
 import hashlib
 import os
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.built import Built, cubin_of, stages_of
+from dynadiag.kernels.jobs import run_job
 from dynadiag.kernels.survey import KernelCall
 from dynadiag.recording.made import keep
 from dynadiag.recording.reader import Recording
@@ -33,7 +30,6 @@ STAGES = {
     "cpp": ("source", "asm"),
 }
 DEFAULT_TARGET = {"triton": "sm_90", "cpp": "native"}
-_PATIENCE = 600  # seconds for all stages of one kernel
 _FORMAT = 1  # of the kept files: a change of what is in them makes them anew
 
 
@@ -100,9 +96,7 @@ def _as_built(recording: Recording, call: KernelCall, built: Built, *, trusted: 
         job = {"language": "cubin", "name": call.name, "source": code, "target": built.source}
         made = _made(recording, job, trusted=trusted)
         if made is None:
-            notes.append(
-                "no SASS: it comes out of a binary in the recording; give --trust if you know who made that"
-            )
+            notes.append("no SASS: it comes out of a binary in the recording; give --trust if you know who made that")
         elif "error" in made:
             notes.append(f"no SASS: {made['error']}")
         else:
@@ -131,7 +125,7 @@ def _made(recording: Recording, job: dict[str, str], *, trusted: bool) -> dict[s
         return known
     if not trusted:
         return None
-    made = _compile(job)
+    made: dict[str, Any] = run_job("dynadiag.trial.stages", job, f"{job['name']} for {job['target']}")
     if "error" not in made:
         keep(recording.path, key, made)
     return made
@@ -180,29 +174,3 @@ def _stages(target: str, made: dict[str, Any]) -> Stages:
         for name, stage in made["stages"].items()
     }
     return Stages(target, stages, made.get("facts", {}), tuple(made.get("notes", ())))
-
-
-def _compile(wanted: dict[str, str]) -> dict[str, Any]:
-    """Have a job done by ``dynadiag.trial.stages``, in a folder that is gone afterwards."""
-    what = f"{wanted['name']} for {wanted['target']}"
-    with tempfile.TemporaryDirectory(prefix="dynadiag-stages-") as scratch:
-        job, result = Path(scratch, "job.json"), Path(scratch, "result.json")
-        job.write_bytes(orjson.dumps(wanted))
-        command = [sys.executable, "-P", "-m", "dynadiag.trial.stages", str(job), str(result)]
-        try:
-            done = subprocess.run(
-                command, env=_environment(scratch), cwd=scratch, capture_output=True, text=True, timeout=_PATIENCE
-            )
-        except subprocess.TimeoutExpired as error:
-            raise DynadiagError(f"{what}: compiling it took more than {_PATIENCE} s") from error
-        if not result.exists():
-            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise DynadiagError(f"{what}: the compiling process ended with {done.returncode}: {said}")
-        return orjson.loads(result.read_bytes())
-
-
-def _environment(scratch: str) -> dict[str, str]:
-    """The user's environment, but for what changes code; torch's and Triton's caches are in the scratch folder."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("DYNADIAG_", "TORCH_TRACE"))}
-    ours.pop("TRITON_INTERPRET", None)
-    return {**ours, "TRITON_CACHE_DIR": scratch, "TORCHINDUCTOR_CACHE_DIR": scratch}

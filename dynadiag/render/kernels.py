@@ -5,35 +5,75 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from dynadiag.kernels import Change, KernelCall, Place, Stage, Stages, bound, source_diff
+from dynadiag.kernels import Change, KernelCall, Place, Stage, Stages, source_diff
+from dynadiag.kernels.timing import Scale, Timing
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.words import count, some
 
 __all__ = ["changes_text", "kernel_text", "listing_text", "stage_text"]
 
 _HEADS = ("compile", "graph", "language", "kernel", "computes", "lines", "bytes", "flops", "bound")
-_NUMERIC = (6, 7)
+_BUILT = ("regs", "spills", "shared", "full")
+_TIMED = ("time", "of peak")
+_NUMERIC = frozenset({"bytes", "flops", *_BUILT, *_TIMED})
 _MARKS = {"cpp": "//"}
 _UNITS = ("", "k", "M", "G", "T", "P")
 
 
-def listing_text(calls: Sequence[KernelCall], balance: float | None) -> str:
-    """A table, the call that moves the most bytes first."""
+def listing_text(calls: Sequence[KernelCall], scale: Scale) -> str:
+    """A table in the order of `calls`; what was measured, and what the run built, only where some of them have it."""
     if not calls:
         return "No kernel was generated: nothing was compiled by Inductor.\n"
-    rows = [_row(call, balance) for call in calls]
-    widths = [max(len(row[place]) for row in [_HEADS, *rows]) for place in range(len(_HEADS))]
+    built = any(call.built for call in calls)
+    heads = (*(_TIMED if scale.timing else ()), *_HEADS, *(_BUILT if built else ()))
+    rows = [
+        (*(_timed(call, scale) if scale.timing else ()), *_row(call, scale), *(_as_built(call) if built else ()))
+        for call in calls
+    ]
+    widths = [max(len(row[place]) for row in [heads, *rows]) for place in range(len(heads))]
     lines = [
         "  ".join(
-            cell.rjust(width) if place in _NUMERIC else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if head in _NUMERIC else cell.ljust(width)
+            for cell, width, head in zip(row, widths, heads, strict=True)
         ).rstrip()
-        for row in [_HEADS, *rows]
+        for row in [heads, *rows]
     ]
-    return "\n".join(lines) + "\n" + _remarks(calls)
+    return "\n".join(lines) + "\n" + _remarks(calls) + (_peaks(scale.timing) if scale.timing else "")
 
 
-def _row(call: KernelCall, balance: float | None) -> tuple[str, ...]:
+def _timed(call: KernelCall, scale: Scale) -> tuple[str, str]:
+    time, share = scale.time(call), scale.share(call)
+    return (_microseconds(time.seconds) if time else "?"), ("?" if share is None else f"{share:.0%}")
+
+
+def _microseconds(seconds: float) -> str:
+    """Three digits: ``12.3 µs``."""
+    value = seconds * 1e6
+    return f"{value:.0f} µs" if value >= 99.95 else f"{value:.3g} µs"
+
+
+def _as_built(call: KernelCall) -> tuple[str, ...]:
+    built = call.built
+    if built is None:
+        return ("",) * len(_BUILT)
+    counts = ("?" if value is None else str(value) for value in (built.registers, built.spills, built.shared))
+    return (*counts, "?" if built.occupancy is None else f"{built.occupancy:.0%}")
+
+
+def _peaks(timing: Timing) -> str:
+    """What the shares are of, and what could not be run."""
+    products = ", ".join(f"{clean_line(dtype)} {_short(most)}" for dtype, most in timing.peaks.products.items())
+    vector = "" if timing.peaks.vector is None else f", else {_short(timing.peaks.vector)}"
+    said = [
+        f"measured on {clean_line(timing.device)}, torch {clean_line(timing.torch)}: "
+        f"it moves {_short(timing.peaks.moved)}B/s; operations a second in matrix products: {products}{vector}",
+        "a share above 100% is of what came out of a cache",
+        *(f"a module could not be run: {clean_line(why)}" for why in timing.errors.values()),
+    ]
+    return "".join(f"\n{line}" for line in said) + "\n"
+
+
+def _row(call: KernelCall, scale: Scale) -> tuple[str, ...]:
     number = f" #{call.number}" if call.number > 1 else ""
     return (
         clean_line(call.compile_id),
@@ -44,7 +84,7 @@ def _row(call: KernelCall, balance: float | None) -> tuple[str, ...]:
         _lines(call),
         _short(call.cost.moved),
         _short(call.cost.flops),
-        bound(call.cost, balance) or "?",
+        scale.bound(call.cost) or "?",
     )
 
 
@@ -58,7 +98,7 @@ def _lines(call: KernelCall) -> str:
     return (clean_line("; ".join(parts)) + ("?" if call.how == "dataflow" else "")) or "no mapping"
 
 
-def _short(value: int | None) -> str:
+def _short(value: float | None) -> str:
     """``16.4k``: three digits and a unit of a thousand."""
     if value is None:
         return "?"
@@ -81,18 +121,18 @@ def _remarks(calls: Sequence[KernelCall]) -> str:
     return "".join(f"\n{clean_line(line)}" for line in said) + ("\n" if said else "")
 
 
-def kernel_text(calls: Sequence[KernelCall], balance: float | None) -> str:
+def kernel_text(calls: Sequence[KernelCall], scale: Scale) -> str:
     """The source of a kernel, below what is known of it: comments of its language, so that it stays source."""
     call = calls[0]
     mark = _MARKS.get(call.language, "#")
-    facts = [line for one in calls for line in _facts(one, balance)]
+    facts = [line for one in calls for line in _facts(one, scale)]
     head = "".join(f"{mark} {clean_line(line)}\n" for line in facts)
     if call.definition is None:
         return head + clean("".join(f"{one.text}\n" for one in calls))
     return head + clean(call.definition.source)
 
 
-def _facts(call: KernelCall, balance: float | None) -> list[str]:
+def _facts(call: KernelCall, scale: Scale) -> list[str]:
     cache = f", FX graph cache {call.cache}" if call.cache else ""
     facts = [f"{call.name}: compile {call.compile_id}, {call.stage or 'graph unknown'}, call {call.number}{cache}"]
     facts.append(f"  called in line {call.line} of the generated module: {call.text}")
@@ -109,7 +149,25 @@ def _facts(call: KernelCall, balance: float | None) -> list[str]:
     moved = (
         f"reads {_short(call.cost.read)}B, writes {_short(call.cost.written)}B, {_short(call.cost.flops)} operations"
     )
-    return [*facts, f"  {moved}; bound by {bound(call.cost, balance) or 'what is not known'}"]
+    facts.append(f"  {moved}; bound by {scale.bound(call.cost) or 'what is not known'}")
+    if time := scale.time(call):
+        share = scale.share(call)
+        of_peak = "" if share is None else f", {share:.0%} of the device's peak"
+        ran = f": {', '.join(time.kernels)}" if time.kernels else ""
+        facts.append(f"  takes {_microseconds(time.seconds)}{of_peak}{ran}")
+    return facts + _built_facts(call)
+
+
+def _built_facts(call: KernelCall) -> list[str]:
+    """What the recorded run made of it."""
+    if (built := call.built) is None:
+        return []
+    regs, spills, shared, full = _as_built(call)
+    chosen = ", ".join(f"{name}={value}" for name, value in built.configuration.items())
+    return [
+        f"  built for {built.target or '?'} with {chosen}",
+        f"  {regs} registers a thread, {spills} spilled, {shared} bytes of shared memory; occupancy {full}",
+    ]
 
 
 def _place(place: Place) -> str:

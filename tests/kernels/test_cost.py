@@ -42,7 +42,7 @@ def test_a_matrix_product(m: int, n: int, k: int) -> None:
     code = "        extern_kernels.mm(a, b, out=buf0)\n"
     nodes = {"mm": (f"f32[{m}, {n}]", "torch.ops.aten.mm.default(a, b)")}
     cost = _cost({"a": f"f32[{m}, {k}]", "b": f"f32[{k}, {n}]"}, nodes, code)
-    assert cost == Cost(4 * (m * k + k * n), 4 * m * n, 2 * m * n * k)
+    assert cost == Cost(4 * (m * k + k * n), 4 * m * n, 2 * m * n * k, "f32")
 
 
 @few
@@ -51,7 +51,7 @@ def test_a_matrix_times_itself_is_read_once(n: int) -> None:
     nodes = {"addmm": (f"f32[{n}, {n}]", "torch.ops.aten.addmm.default(c, a, a)")}
     code = "        extern_kernels.addmm(c, a, a, alpha=1, beta=1, out=buf0)\n"
     cost = _cost({"c": f"f32[{n}]", "a": f"f32[{n}, {n}]"}, nodes, code)
-    assert cost == Cost(4 * (n + n * n), 4 * n * n, 2 * n**3)
+    assert cost == Cost(4 * (n + n * n), 4 * n * n, 2 * n**3, "f32")
 
 
 @few
@@ -117,7 +117,7 @@ def test_a_convolution(batch: int, channels: int, filters: int, side: int, size:
     cost = _cost({"x": image, "w": weight}, nodes, "        buf0 = extern_kernels.convolution(x, w, stride=(1, 1))\n")
     read = batch * channels * size**2 + filters * channels * side**2
     written = batch * filters * out**2
-    assert cost == Cost(4 * read, 4 * written, 2 * written * channels * side**2)
+    assert cost == Cost(4 * read, 4 * written, 2 * written * channels * side**2, "f32")
 
 
 @few

@@ -1,0 +1,190 @@
+"""Every Triton kernel of two programs as a GPU gets it: stages, registers, spills, time, the profiler's word on that.
+
+    python benchmarks/kernel_times.py [--write docs/kernels-gpu.md] [--keep FOLDER]
+
+Records `samples/fused_ops.py` and a transformer block in bfloat16, forward and backward, has their kernels timed by
+`dynadiag kernels --measure`, and runs the same programs once more under torch.profiler by themselves. Kernels are told
+by name; where one is called several times in a step, the sum is compared.
+"""
+
+from __future__ import annotations
+
+import _paths  # noqa: F401 - for what it does to sys.path
+
+# isort: split
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+STEPS = 50
+STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
+FUSED = """
+import sys
+sys.path.insert(0, {samples!r})
+import torch
+from fused_ops import mix
+
+compiled, x = torch.compile(mix), torch.randn(8192, 8192, device="cuda")
+
+
+def step():
+    compiled(x)
+"""
+BLOCK = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, width=1024, heads=16):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        b, s, w = x.shape
+        q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
+        q, k, v = (t.view(b, s, self.heads, -1).transpose(1, 2) for t in (q, k, v))
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(a.transpose(1, 2).reshape(b, s, w))
+        h = F.gelu(self.up(self.norm2(x)))
+        return x + self.down(h)
+
+
+torch.manual_seed(0)
+block = torch.compile(Block().to("cuda", torch.bfloat16))
+x = torch.randn(8, 1024, 1024, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+
+def step():
+    block(x).float().square().mean().backward()
+"""
+RUN = """
+
+for _ in range(3):
+    step()
+torch.cuda.synchronize()
+"""
+PROFILE = f"""
+import collections, json
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    for _ in range({STEPS}):
+        step()
+    torch.cuda.synchronize()
+found = collections.defaultdict(float)
+for event in profile.events():
+    if event.device_type == torch.autograd.DeviceType.CUDA:
+        found[event.name] += event.device_time * 1e-6 / {STEPS}
+print(json.dumps(found))
+"""
+
+
+def programs() -> dict[str, str]:
+    return {"fused_ops": FUSED.format(samples=str(ROOT / "samples")), "block": BLOCK}
+
+
+def study(name: str, text: str, folder: Path) -> dict[str, Any]:
+    """The kernels of a program with what is known of each, and the profiler's seconds a step by kernel."""
+    program, recording = folder / f"{name}.py", folder / f"{name}.dynadiag"
+    program.write_text(text + RUN)
+    _dynadiag("explain", "--force", "-o", str(recording), str(program))
+    listed = json.loads(_dynadiag("kernels", "--measure", "--trust", "--json", "-", str(recording)))
+    names = dict.fromkeys(one["name"] for one in listed["kernels"] if one["language"] == "triton")
+    stages = {
+        kernel: json.loads(_dynadiag("kernels", "--stage", "ptx", "--trust", "--json", "-", str(recording), kernel))[
+            "stages"
+        ]
+        for kernel in names
+    }
+    profiled = folder / f"{name}_profiled.py"
+    profiled.write_text(text + RUN + PROFILE)
+    done = subprocess.run([sys.executable, str(profiled)], check=True, capture_output=True, text=True)
+    return {**listed, "stages": stages, "profiler": json.loads(done.stdout.splitlines()[-1])}
+
+
+def _dynadiag(*words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "dynadiag", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"dynadiag {' '.join(words)} ended with {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each Triton kernel, all its calls together."""
+    made: dict[str, dict[str, Any]] = {}
+    for one in found["kernels"]:
+        if one["language"] != "triton":
+            continue
+        row = made.setdefault(one["name"], {**one, "calls": 0, "total": 0.0})
+        row["calls"] += 1
+        row["total"] += one["seconds"] or 0.0
+    for name, row in made.items():
+        row["profiler"] = found["profiler"].get(name)
+        row["stages"] = [stage for stage in STAGES if found["stages"][name].get(stage, {}).get("text")]
+    return sorted(made.values(), key=lambda row: -row["total"])
+
+
+def table(name: str, found: dict[str, Any]) -> str:
+    """As Markdown."""
+    peaks = found["measured"]
+    products = ", ".join(f"{dtype} {most / 1e12:.0f}" for dtype, most in peaks["flops_per_second"].items() if most)
+    lines = [
+        f"## {name}",
+        "",
+        f"{peaks['device']}, torch {peaks['torch']}. It moves {peaks['bytes_per_second'] / 1e12:.2f} TB/s; "
+        f"10^12 operations a second: {products}.",
+        "",
+        "| kernel | calls | stages | registers | spills | shared | occupancy | time | profiler's | ratio | of peak |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows(found):
+        other, share = row["profiler"], row["peak_share"]
+        cells = [
+            f"`{row['name']}`", row["calls"], " ".join(row["stages"]), row["registers"], row["spills"],
+            row["shared_memory"], "?" if row["occupancy"] is None else f"{row['occupancy']:.0%}",
+            f"{row['total'] * 1e6:.2f} µs", "?" if other is None else f"{other * 1e6:.2f} µs",
+            "?" if not other else f"{row['total'] / other:.3f}",
+            "?" if share is None or row["calls"] > 1 else f"{share:.0%} of {row['bound']}",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    ratios = [row["total"] / row["profiler"] for row in rows(found) if row["profiler"]]
+    within = sum(0.9 <= ratio <= 1.1 for ratio in ratios)
+    lines += ["", f"{within} of {len(ratios)} within 10% of the profiler's time."]
+    return "\n".join(lines)
+
+
+HEAD = """# Triton kernels on a GPU
+
+Made by `python benchmarks/kernel_times.py --write docs/kernels-gpu.md`. Stages, registers, spills and shared memory are
+of the binary that the recorded run used. Time is of a step, all calls of the kernel together, as `dynadiag kernels
+--measure` has it (the generated module by itself, on random inputs, out of a cold cache); the profiler's is of the
+program as it is.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep programs and recordings there")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = [table(name, study(name, text, folder)) for name, text in programs().items()]
+    page = "\n".join([HEAD, "\n\n".join(parts)]) + "\n"
+    if args.write:
+        args.write.write_text(page)
+    print(page)
+
+
+if __name__ == "__main__":
+    main()

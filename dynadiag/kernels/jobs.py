@@ -1,0 +1,46 @@
+"""Work on what a recording holds that runs code, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from dynadiag.errors import DynadiagError
+
+__all__ = ["run_job"]
+
+_PATIENCE = 600  # seconds
+
+
+def run_job(module: str, wanted: dict[str, Any], what: str) -> Any:
+    """What ``python -m MODULE JOB RESULT`` writes for a job, in a folder that is gone afterwards.
+
+    Raises `DynadiagError`, with `what` the job is, where it writes nothing or takes more than `_PATIENCE` seconds.
+    """
+    with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
+        job, result = Path(scratch, "job.json"), Path(scratch, "result.json")
+        job.write_bytes(orjson.dumps(wanted))
+        command = [sys.executable, "-P", "-m", module, str(job), str(result)]
+        try:
+            done = subprocess.run(
+                command, env=_environment(scratch), cwd=scratch, capture_output=True, text=True, timeout=_PATIENCE
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DynadiagError(f"{what}: it took more than {_PATIENCE} s") from error
+        if not result.exists():
+            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise DynadiagError(f"{what}: the process ended with {done.returncode}: {said}")
+        return orjson.loads(result.read_bytes())
+
+
+def _environment(scratch: str) -> dict[str, str]:
+    """The user's environment, but for what changes code; torch's and Triton's caches are in the scratch folder."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("DYNADIAG_", "TORCH_TRACE"))}
+    ours.pop("TRITON_INTERPRET", None)
+    return {**ours, "TRITON_CACHE_DIR": scratch, "TORCHINDUCTOR_CACHE_DIR": scratch}

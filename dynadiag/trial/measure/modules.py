@@ -1,0 +1,126 @@
+"""A generated module run on its own random inputs, under torch's profiler, with a mark around each of its calls.
+
+On a GPU the time of a call is that of the kernels which it launches, as CUPTI has it: not that of launching them.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dynadiag.torch_private.warm import mark
+
+__all__ = ["marked", "measure"]
+
+_WARM_UP = 3
+_FEWEST, _MOST = 10, 200  # runs of the module: for a median; the profile of more takes long to read
+_MARK = "dynadiag call "
+_FLUSH = 256 << 20  # bytes written before each run, so that its inputs are in no cache: five times an H200's
+
+
+def measure(source: str, lines: Sequence[int], seconds: float, file: Path) -> dict[str, Any]:
+    """Seconds (the median) and the device's kernels of the call in each line. Raises what the module raises."""
+    import torch
+    from torch.utils import benchmark
+
+    module = _loaded(marked(source, lines), file)
+    arguments = module.get_args()
+
+    def run() -> None:
+        module.call(list(arguments))
+
+    on_gpu = any(isinstance(one, torch.Tensor) and one.is_cuda for one in arguments)
+    for _ in range(_WARM_UP):
+        run()
+    timer = benchmark.Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())
+    once = timer.timeit(1).mean
+    count = min(_MOST, max(_FEWEST, int(seconds / once)))
+    return _times(_profiled(run, count, flush=_flush() if on_gpu else None), count, on_gpu=on_gpu)
+
+
+def marked(source: str, lines: Sequence[int]) -> str:
+    """The module with ``dynadiag_begin(LINE)`` and ``dynadiag_end()`` around the statement of each of these lines."""
+    places = dict(_statements(source, set(lines)))
+    made = []
+    for number, text in enumerate(source.splitlines(), 1):
+        indent = text[: len(text) - len(text.lstrip())]
+        made += [f"{indent}dynadiag_begin({line})" for line, (first, _, _) in places.items() if first == number]
+        made.append(text)
+        made += [f"{indent_of}dynadiag_end()" for _, last, indent_of in places.values() if last == number]
+    return "\n".join(made) + "\n"
+
+
+def _statements(source: str, lines: set[int]) -> Iterator[tuple[int, tuple[int, int, str]]]:
+    """Of each line: first and last line of the simple statement that it is in, and its indentation."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr | ast.Assign):
+            last = node.end_lineno or node.lineno
+            for line in lines.intersection(range(node.lineno, last + 1)):
+                yield line, (node.lineno, last, " " * node.col_offset)
+
+
+def _loaded(source: str, file: Path) -> Any:
+    file.write_text(source)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    open_marks: list[Any] = []
+
+    def begin(line: int) -> None:
+        open_marks.append(mark(f"{_MARK}{line}"))
+        open_marks[-1].__enter__()
+
+    def end() -> None:
+        open_marks.pop().__exit__(None, None, None)
+
+    module.__dict__.update(dynadiag_begin=begin, dynadiag_end=end)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _flush() -> Callable[[], Any]:
+    import torch
+
+    return torch.empty(_FLUSH, dtype=torch.int8, device="cuda").zero_
+
+
+def _profiled(run: Callable[[], None], count: int, flush: Callable[[], Any] | None) -> list[Any]:
+    import torch
+
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if flush is not None:
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(count):
+            if flush is not None:
+                flush()
+            run()
+        if flush is not None:
+            torch.cuda.synchronize()
+    return list(profile.events())
+
+
+def _times(events: Sequence[Any], count: int, *, on_gpu: bool) -> dict[str, Any]:
+    found: dict[str, list[float]] = {}
+    names: dict[str, Mapping[str, None]] = {}
+    for event in events:
+        if event.name.startswith(_MARK):
+            line = event.name.removeprefix(_MARK)
+            found.setdefault(line, []).append(event.device_time_total if on_gpu else event.cpu_time_total)
+            names.setdefault(line, dict.fromkeys(_kernels(event)))
+    return {
+        line: {"seconds": statistics.median(times) * 1e-6 * len(times) / count, "kernels": list(names[line])}
+        for line, times in found.items()
+    }
+
+
+def _kernels(event: Any) -> Iterator[str]:
+    for kernel in event.kernels:
+        yield kernel.name
+    for child in event.cpu_children:
+        yield from _kernels(child)

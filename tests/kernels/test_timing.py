@@ -1,0 +1,90 @@
+"""Times: what is marked in a module, what is kept in a recording, and what a share is of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dynadiag.kernels.cost import Cost
+from dynadiag.kernels.jobs import run_job
+from dynadiag.kernels.timing import Peaks, Time, kept_timing
+from dynadiag.recording.made import keep
+from dynadiag.recording.opening import open_any
+from dynadiag.trial.measure.modules import marked
+from tests.kernels.recorded import DYNADIAG, environment, recorded
+
+_PEAKS = Peaks(moved=1e12, products={"bf16": 1e15}, vector=1e13)
+
+
+def test_a_statement_over_several_lines_is_marked_whole() -> None:
+    source = "class Runner:\n    def call(self):\n        first(1,\n              2)\n        second(3); del x\n"
+    assert marked(source, [3, 5]).splitlines() == [
+        "class Runner:",
+        "    def call(self):",
+        "        dynadiag_begin(3)",
+        "        first(1,",
+        "              2)",
+        "        dynadiag_end()",
+        "        dynadiag_begin(5)",
+        "        second(3); del x",
+        "        dynadiag_end()",
+    ]
+
+
+def test_a_share_is_of_what_bounds_the_kernel() -> None:
+    pointwise = Cost(read=5 * 10**11, written=5 * 10**11, flops=10**10)
+    product = Cost(read=10**9, written=10**9, flops=10**15, product="bf16")
+    assert Time(2.0, ()).share(pointwise, _PEAKS) == pytest.approx(0.5)
+    assert Time(4.0, ()).share(product, _PEAKS) == pytest.approx(0.25)
+    assert Time(1.0, ()).share(Cost(None, None, 5), _PEAKS) is None
+
+
+@pytest.mark.parametrize("kept", [{}, [], {"times": {"x": {}}, "peaks": None}, {"times": {"1": {"2": {}}}}, "text"])
+def test_what_a_stranger_keeps_as_times_is_not_believed(kept: object, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.dynadiag"
+    shutil.copy(recorded("cpp"), copy)
+    assert keep(copy, "times", kept)
+    with open_any(copy) as recording:
+        assert kept_timing(recording) is None
+
+
+def test_every_call_of_a_recording_is_timed_and_kept(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.dynadiag"
+    shutil.copy(recorded("cpp"), copy)
+    done = _kernels(copy, "--measure", "--trust", "--json", "-")
+    document = json.loads(done.stdout)
+    seconds = [one["seconds"] for one in document["kernels"]]
+    assert all(one is not None and one > 0 for one in seconds)
+    assert seconds == sorted(seconds, reverse=True)
+    assert document["measured"]["bytes_per_second"] > 0
+    assert json.loads(_kernels(copy, "--json", "-").stdout) == document
+    assert "of peak" in _kernels(copy).stdout.splitlines()[0]
+
+
+def test_a_strangers_recording_is_not_run(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.dynadiag"
+    shutil.copy(recorded("cpp"), copy)
+    done = _kernels(copy, "--measure", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "elsewhere"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--trust" in done.stderr
+
+
+def test_a_module_that_fails_is_said_and_the_others_are_timed() -> None:
+    good = "import torch\ndef get_args():\n    return [torch.ones(4)]\ndef call(args):\n    args[0].sin()\n"
+    modules = [
+        {"event": 1, "source": good, "lines": [5]},
+        {"event": 7, "source": "raise ValueError('no')", "lines": [1]},
+    ]
+    made = run_job("dynadiag.trial.measure", {"modules": modules, "seconds": 0.01}, "measuring")
+    assert list(made["times"]) == ["1"]
+    assert made["times"]["1"]["5"]["seconds"] > 0
+    assert made["errors"] == {"7": "ValueError: no"}
+
+
+def _kernels(recording: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [str(DYNADIAG), "kernels", str(recording), *words]
+    return subprocess.run(command, env=environment(**more), capture_output=True, text=True, timeout=300)
