@@ -16,7 +16,8 @@ import torch
 from torch.autograd import DeviceType
 from torch.utils import benchmark
 
-from dynadiag.compare.spans import CALL, GRAPH, LAUNCHES, Span, ran, warm_calls
+from dynadiag.compare import gpu
+from dynadiag.compare.spans import CALL, GRAPH, Span, ran, warm_calls
 from dynadiag.compare.variant import Variant
 from dynadiag.torch_private.warm import mark, marked_graphs
 
@@ -26,7 +27,6 @@ __all__ = ["WARM_UP", "Measurer"]
 # replays.
 WARM_UP = 3
 FEWEST, MOST = 5, 50  # calls in a profile of warm ones: for a median; events of more take long to read
-_NOT_KERNELS = ("Memcpy", "Memset")
 
 
 class Measurer:
@@ -59,8 +59,8 @@ class Measurer:
         return {"times": times, "memory": {"host": host, "device": _device_peak()}}
 
     def count(self) -> dict[str, Any]:
-        """What one warm call runs on a GPU, by torch.profiler; nothing where no GPU is used."""
-        return {"gpu": self._on_device()} if _on_gpu() else {}
+        """What one warm call does on a GPU; nothing where no GPU is used."""
+        return {"gpu": gpu.measure(self._step)} if _on_gpu() else {}
 
     def inputs(self, each: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         """Seconds of one call with each of other arguments, in their order."""
@@ -108,27 +108,6 @@ class Measurer:
             self._before_warm = None
         else:
             self._before_warm = _status("VmRSS")
-
-    def _on_device(self) -> dict[str, Any]:
-        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-        with torch.profiler.profile(activities=activities) as profile:
-            self._step()
-            torch.cuda.synchronize()
-        kernels = list(_kernels(profile))
-        total = sum(event.device_time for event in kernels)
-        triton = sum(event.device_time for event in kernels if event.name.startswith("triton_"))
-        return {
-            "kernels": len(kernels),
-            "launches": sum(event.name.startswith(LAUNCHES) for event in profile.events()),
-            "triton_share": triton / total if total else None,
-        }
-
-
-def _kernels(profile: Any) -> Iterator[Any]:
-    for event in profile.events():
-        on_device = event.device_type == DeviceType.CUDA and not event.is_user_annotation
-        if on_device and not event.name.startswith(_NOT_KERNELS):
-            yield event
 
 
 def _called(call: Callable[[], Any]) -> Any:

@@ -165,14 +165,15 @@ def _results(rows: Sequence[Row]) -> list[Column]:
             ("first peak", lambda row: _size(row.first_peak.device)),
             ("warm peak", lambda row: _size(row.warm_peak.device)),
             ("launches", lambda row: str(row.gpu.launches) if row.gpu else _NONE),
-            ("Triton", lambda row: _percent(row)),
+            ("Triton", lambda row: _percent(row.gpu.triton_share if row.gpu else None)),
+            ("tensor cores", lambda row: _percent(row.gpu.tensor_core_share if row.gpu else None)),
+            ("cold call", lambda row: small_time(row.gpu.cold) if row.gpu else _NONE),
         ]
     columns += [("kernels", lambda row: str((_kernels(row) or {"per_call": _NONE})["per_call"]))]
     return columns + [(name, _counted(name)) for name in ("graphs", "breaks", "recompiles")]
 
 
-def _percent(row: Row) -> str:
-    share = row.gpu.triton_share if row.gpu else None
+def _percent(share: float | None) -> str:
     return _NONE if share is None else f"{share:.0%}"
 
 
@@ -224,6 +225,7 @@ def _notes(found: Comparison, measured: Sequence[Row]) -> Iterator[str]:
     yield from _per_variant(measured)
     if any(row.gpu for row in measured):
         yield "peaks are of the memory that torch allocated on the GPU; launches: a CUDA graph of many kernels is one"
+        yield "Triton, tensor cores: their share of the kernels' time; cold call: with nothing of its inputs in a cache"
     elif measured:
         yield "peaks: how far the memory of the process rose, in the first calls and in warm ones"
     if not any(row.gpu for row in measured) and any(_kernels(row) for row in measured):

@@ -31,12 +31,18 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One warm call on a GPU, by torch.profiler. ``launches`` are calls of CUDA's launching functions: a CUDA graph of
-    many kernels is one. ``triton_share`` is of the kernels' time, 0 to 1."""
+    """One warm call on a GPU, by torch.profiler.
+
+    ``launches`` are calls of CUDA's launching functions: a CUDA graph of many kernels is one. ``triton_share`` and
+    ``tensor_core_share`` are of the kernels' time, 0 to 1. ``cold`` is the time of a call whose inputs are in no cache
+    (seconds by CUDA events, the median).
+    """
 
     kernels: int
     launches: int
     triton_share: float | None
+    tensor_core_share: float | None
+    cold: float
 
 
 @dataclass(frozen=True, slots=True)

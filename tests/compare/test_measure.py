@@ -213,3 +213,5 @@ def test_on_a_gpu_kernels_are_the_profilers_and_memory_is_torchs_own() -> None:
     counted = subject.count()["gpu"]
     assert counted["kernels"] >= counted["launches"] >= 3
     assert counted["triton_share"] == 0.0
+    assert 0 <= counted["tensor_core_share"] <= 1
+    assert counted["cold"] > 0

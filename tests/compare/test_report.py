@@ -83,8 +83,8 @@ def test_a_failure_is_told_in_its_first_line_and_whole_in_the_document() -> None
 
 
 def test_a_gpu_has_its_own_columns() -> None:
-    shown = text(measured("default", 5.0, 0.005, COMPILED, Gpu(7, 3, 0.25)))
-    assert re.search(r"^default +5 GB +- +3 +25% +7 +2 +1 +0$", shown, re.M)
+    shown = text(measured("default", 5.0, 0.005, COMPILED, Gpu(7, 3, 0.25, 0.5, 0.002)))
+    assert re.search(r"^default +5 GB +- +3 +25% +50% +2.00 ms +7 +2 +1 +0$", shown, re.M)
     assert "launches" in shown
 
 
