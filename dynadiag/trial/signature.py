@@ -20,6 +20,7 @@ _VARIABLE = (
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
     (re.compile(r"\b(?=[a-z]*\d)[0-9a-z]{24,}\b"), "<hash>"),
     (re.compile(r"\b(tmp|c)[a-z0-9_]{8,}\b(?=\.|\b)"), "<name>"),
+    (re.compile(r"\b(?:s|u|zf|zuf)\d+\b"), "#"),  # a size or a value without a number: a symbol of torch's
     (re.compile(r"[-+]?\d+(?:\.\d+|\.(?=[],]))?(?:[eE][-+]?\d+)?"), "#"),
     (re.compile(r"_#"), "#"),
     (re.compile(r"[-+]?\b(?:nan|inf)\b"), "#"),

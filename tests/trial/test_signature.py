@@ -20,6 +20,7 @@ def _signature(message: str, **changes: object) -> Signature:
         ("Mismatched elements: 3 / 64 (4.7%)", "Mismatched elements: 12 / 64 (18.8%)"),
         ("buf12 is not a buffer", "buf7 is not a buffer"),
         ("size mismatch [2, 3, 4]", "size mismatch [8, 16]"),
+        ("no sizes [s52, s27, 37]", "no sizes [4, s3]"),
         ("returned tensor([-1.9172,  0.1927])", "returned tensor([ 0.8798, -0.3397])"),
         ("returned tensor([[1, -2],", "returned tensor([[ 3,  2],"),
         ("returned tensor([ inf, nan])", "returned tensor([-inf, 1.])"),
