@@ -34,7 +34,7 @@ _TOLD = 2000  # begins and ends; a failure after more calls than that is taken f
 
 @dataclass(slots=True)
 class _State:
-    graphs: itertools.count[int] = field(default_factory=itertools.count)
+    graphs: int = 0
     told: int = 0
     comparing: str | None = None  # the call, by graph and number, that is compared just now
     differentiated: list[_Told] = field(default_factory=list)  # the calls whose backward pass has begun
@@ -62,7 +62,7 @@ def _not_lowered(node: Any) -> None:
 
 
 def _start() -> None:
-    _state.graphs = itertools.count()
+    _state.graphs = 0
     _state.task = Task.from_json(json.loads(TRIAL.plan.task)) if TRIAL.plan.task else None
     if COMPARED_CALLS in TRIAL.plan.record:
         trial_private.same_random_numbers()
@@ -84,13 +84,18 @@ def _stay_with_one_thread(task: Task) -> None:
 
 
 def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
-    number = next(_state.graphs)
-    task = _state.task
+    number, task = _state.graphs, _state.task
+    _state.graphs += 1
     if task is None and not _watched():
         return inner(output_graph, gm, *args, **kwargs)
     backend, before = output_graph.compiler_fn, torch_private.plain_copy(gm)
     with _told("compile", number, 0):
-        compiled = inner(output_graph, gm, *args, **kwargs)
+        try:
+            compiled = inner(output_graph, gm, *args, **kwargs)
+        except Exception as error:
+            if not torch_private.is_failure(error):
+                _state.graphs = number  # Dynamo starts anew, as it does not where the graphs are run uncompiled
+            raise
     graph = _Graph(number, before, compiled, backend, torch_private.is_full_graph(output_graph))
     return functools.partial(_called, graph)
 

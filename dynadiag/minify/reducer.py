@@ -23,7 +23,7 @@ from dynadiag.bisect.rows import outcome_from_json
 from dynadiag.minify.candidates import Surroundings, Trials
 from dynadiag.minify.likeness import akin, corrupted, same, shows
 from dynadiag.minify.raising import reduce_raising
-from dynadiag.minify.settings import changed
+from dynadiag.minify.settings import ASSUME_STATIC, changed
 from dynadiag.minify.signs import ORIGINS
 from dynadiag.minify.task import Capture, Task
 from dynadiag.minify.writing import Given, Written, write
@@ -73,13 +73,15 @@ class _Reducer:
         self._minifier = minifier
         self._stopped = False
         threads = task.threads if task.threads_asked or task.reference.kind == "signal" else None
-        self._settings = tuple(changed(capture.before, threads))
+        settings = tuple(changed(capture.before, threads))
+        self._settings = tuple(s for s in settings if s.name != ASSUME_STATIC)
+        self._dynamic = len(self._settings) < len(settings)  # by torch.compile(dynamic=True), which says so there
         custom = task.rung == "custom"
         self._trials = Trials(
             backend=torch_private.registered_name(capture.backend) if custom else task.rung,
             plan=Plan(rung=task.rung, tolerance=task.tolerance, record=(ORIGINS,)),
             limits=Limits(task.seconds, task.memory),
-            all_settings=self._settings,
+            all_settings=settings,
             use_threads=lambda: task.set_threads(task.threads),
             default_threads=len(os.sched_getaffinity(0)) if task.threads_asked else task.threads,
             accuracy=task.accuracy,
@@ -184,7 +186,7 @@ class _Reducer:
         """The trial of the first way to compile it alone in which it fails as the program did. Static shapes first."""
         options = torch_private.inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
         symbolic = any(isinstance(v, int) for v in inputs)
-        for dynamic in (None, True) if symbolic else (None,):
+        for dynamic in (True,) if self._dynamic else (None, True) if symbolic else (None,):
             around = Surroundings(
                 self._settings,
                 options,

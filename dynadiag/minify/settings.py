@@ -16,7 +16,9 @@ import torch
 from dynadiag.minify.source import CannotCarryError, Carrier
 from dynadiag.torch_private import minify as torch_private
 
-__all__ = ["DEFINITIONS", "Setting", "Snapshot", "changed", "source_of"]
+__all__ = ["ASSUME_STATIC", "DEFINITIONS", "Setting", "Snapshot", "changed", "source_of"]
+
+ASSUME_STATIC = "torch._dynamo.config.assume_static_by_default"  # off where sizes are symbols from the first call
 
 # What trials themselves set, and what has no bearing on what is compiled.
 _OURS = frozenset(
