@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynadiag.trial.arms import Arm, Call, run_arm, tensors_in
 
-__all__ = ["default_dtype", "in_float64", "wide", "wide_argument", "written"]
+__all__ = ["default_dtype", "in_float64", "is_operator", "wide", "wide_argument", "with_branches_in", "written"]
 
 _WIDE = {
     torch.float16: torch.float64,
@@ -72,6 +73,28 @@ def written(func: Any, result: Any, arguments: Any) -> list[Any]:
     results = result if isinstance(result, (tuple, list)) else (result,)
     new = [r for r, returned in zip(results, schema.returns, strict=False) if returned.alias_info is None]
     return pytree.tree_leaves((targets, new))
+
+
+def is_operator(func: Any) -> bool:
+    """Not a conditional, a loop, or whatever else is given functions to run."""
+    return getattr(func, "_schema", None) is not None
+
+
+def with_branches_in(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A conditional or a loop, the functions of which run in a mode too."""
+
+    def entering(value: Any) -> Any:
+        if not isinstance(value, (BuiltinFunctionType, FunctionType, MethodType, torch.nn.Module)):
+            return value
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with mode:
+                return value(*args, **kwargs)
+
+        return call
+
+    args, kwargs = pytree.tree_map(entering, (args, kwargs))
+    return func(*args, **kwargs)
 
 
 class _Widener:
@@ -150,7 +173,9 @@ class _Widen(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _DRAWS.match(getattr(getattr(func, "_schema", None), "name", "")):
+        if not is_operator(func):
+            return with_branches_in(self, func, args, kwargs)
+        if _DRAWS.match(func._schema.name):
             return self._drawn(func, args, kwargs)
         args, kwargs = pytree.tree_map(wide_argument, (args, kwargs))
         return func(*args, **kwargs)

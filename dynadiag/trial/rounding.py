@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynadiag.trial.float64 import default_dtype, wide_argument, written
+from dynadiag.trial.float64 import default_dtype, is_operator, wide_argument, with_branches_in, written
 
 __all__ = ["Rounding"]
 
@@ -23,6 +23,7 @@ __all__ = ["Rounding"]
 # elementary function of a vector library is off by up to one or two, a sum taken in another order by a few.
 _POINTWISE_UNITS = 2.0
 _REDUCTION_UNITS = 4.0
+_CASTS = ("aten::_to_copy", "aten::copy_")  # pointwise, and not marked so
 
 
 class Rounding(TorchDispatchMode):
@@ -36,6 +37,8 @@ class Rounding(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         arguments = args, kwargs or {}
+        if not is_operator(func):
+            return with_branches_in(self, func, *arguments)
         if not _computes(func, arguments):
             return func(*args, **arguments[1])
         before = pytree.tree_map(_wide_copy, arguments)
@@ -46,21 +49,21 @@ class Rounding(TorchDispatchMode):
         return result
 
     def _round_all(self, func: Any, results: list[Any], before: Any) -> None:
-        pointwise = torch.Tag.pointwise in func.tags
+        pointwise = torch.Tag.pointwise in func.tags or func._schema.name in _CASTS
         eps = next(_computing_eps(own.dtype) for own in results if _may_round(own))
-        others = None if pointwise else pytree.tree_map(lambda value: self._operand(value, eps), before)
+        units = _POINTWISE_UNITS if pointwise else _REDUCTION_UNITS
+        others = None if pointwise else pytree.tree_map(lambda value: self._operand(value, units * eps), before)
         true = _in_float64(func, before)
         moved = true if others is None else _in_float64(func, others)
-        units = _POINTWISE_UNITS if pointwise else _REDUCTION_UNITS
         for own, exact, other in zip(results, true or (), moved or (), strict=False):
             if _may_round(own) and own.shape == exact.shape:
                 self._round(own, exact, other, units)
 
-    def _operand(self, value: Any, eps: float) -> Any:
-        """An operand a unit off: for a sum, to take it in another order is as if its operands were."""
+    def _operand(self, value: Any, share: float) -> Any:
+        """An operand a few units off: for a sum, to take it in another order is as if its operands were."""
         if not isinstance(value, torch.Tensor) or not _is_number(value):
             return value
-        return value * (1 + self._chance(value, -1.0, 1.0) * eps)
+        return value * (1 + self._chance(value, -share, share))
 
     def _round(self, own: torch.Tensor, exact: torch.Tensor, other: torch.Tensor, units: float) -> None:
         """Puts a result that might have come in the place of the one that came."""
@@ -77,8 +80,8 @@ class Rounding(TorchDispatchMode):
 
 def _computes(func: Any, arguments: Any) -> bool:
     """Whether an operator works out new values from tensors: a view shares them, and random ones are drawn once."""
-    schema = getattr(func, "_schema", None)
-    if schema is None or torch.Tag.nondeterministic_seeded in func.tags:
+    schema = func._schema
+    if torch.Tag.nondeterministic_seeded in func.tags:
         return False
     views = any(value.alias_info is not None and not value.alias_info.is_write for value in schema.returns)
     return not views and any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(arguments))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch._higher_order_ops.while_loop import while_loop
 
 from dynadiag.trial.arms import Call
 from dynadiag.trial.float64 import in_float64
@@ -38,10 +39,20 @@ def test_random_numbers_are_those_of_the_program(name: str) -> None:
 
 def test_what_a_condition_chooses_runs_in_float64_too() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
-        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+        return torch.cond(x.sum() > 0, lambda x: x.half().sin(), lambda x: x.half().cos(), (x,))
 
     x = torch.linspace(0.1, 1, 16)
     torch.testing.assert_close(_true(function, x), x.double().sin(), rtol=1e-12, atol=0)
+
+
+def test_what_a_loop_repeats_runs_in_float64_too() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return while_loop(lambda x: x.sum() < 100, lambda x: ((x * 1.1).half().float(),), (x,))[0]
+
+    x = torch.linspace(0.1, 1, 16)
+    true = _true(function, x)
+    power = torch.log(true / x.double()) / torch.log(torch.tensor(1.1, dtype=torch.float64))
+    torch.testing.assert_close(power, power.round(), rtol=1e-9, atol=0)
 
 
 def test_casts_and_constants_do_not_round() -> None:

@@ -105,3 +105,11 @@ def test_a_result_goes_to_a_neighbour(number: float, dtype: torch.dtype) -> None
     x = torch.full((16,), number, dtype=torch.float64)
     sampled = _sampled(lambda value: value.to(dtype), x, count=1).double()
     assert ((sampled - x).abs() <= x * (torch.finfo(dtype).eps + 4 * torch.finfo(torch.float32).eps)).all()
+
+
+def test_what_a_condition_chooses_rounds_too() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    sampled = _sampled(function, torch.linspace(0.1, 1, 64))
+    assert (sampled != sampled[0]).any()
