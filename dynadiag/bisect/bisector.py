@@ -254,6 +254,8 @@ def _flaky(bisection: _Bisection, finding: Finding) -> str | None:
         return None
     doubtful = search.contradicted or not finding.confirmed
     count = max(repeat, _DOUBTFUL_REPEATS if doubtful else _LAST_REPEATS)
+    if count > _LAST_REPEATS:
+        search.runner.drop_checkpoint()  # what the program drew before its first compiled call is drawn anew each time
     failed = sum(_fails_again(bisection) for _ in range(count))
     confidence = 1 - (1 - failed / count) ** repeat
     if failed == count or (repeat > 1 and confidence >= _CONFIDENCE and finding.confirmed):
