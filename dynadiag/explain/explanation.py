@@ -18,7 +18,7 @@ from dynadiag.explain.registry import Registry
 from dynadiag.explain.source import Readable
 from dynadiag.explain.timing import Timing, timing
 from dynadiag.explain.verdict import Verdict, verdict
-from dynadiag.explain.warm import WarmCalls, read_warm
+from dynadiag.explain.warm import Logged, WarmCalls, read_warm
 from dynadiag.recording.names import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
@@ -120,7 +120,7 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
         verdict=verdict(
             recording.run, compiles, graphs, roots(breaks), skipped, recording.counts(), _given_up(recompiles)
         ),
-        warm=read_warm(recording) if isinstance(recording, Recording) else None,
+        warm=read_warm(recording) if isinstance(recording, Logged) else None,
         cuda_graphs=read_cuda_graphs(recording) if isinstance(recording, Recording) else (),
     )
 

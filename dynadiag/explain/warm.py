@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import orjson
 
 from dynadiag.recording.records import Break, Compile, Event
 
-__all__ = ["WARM", "Cost", "Entry", "Use", "WarmCalls", "costs", "entries", "read_warm"]
+__all__ = ["WARM", "Cost", "Entry", "Logged", "Use", "WarmCalls", "costs", "entries", "read_warm"]
 
 WARM = "dynadiag_warm"  # the kind of the event
 
@@ -102,14 +102,15 @@ class Entry:
     run: bool
 
 
-class _Logged(Protocol):
+@runtime_checkable
+class Logged(Protocol):
     """A recording with its events."""
 
     def events(self, kind: str | None = None) -> Iterable[Event]: ...
     def payload(self, event: int) -> str: ...
 
 
-def read_warm(recording: _Logged) -> WarmCalls | None:
+def read_warm(recording: Logged) -> WarmCalls | None:
     """The profile of warm calls that a recording has; None where it has none, or none that can be read."""
     for event in recording.events(WARM):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -144,3 +145,34 @@ async def test_hostile_text_is_found_and_shown_as_text(tmp_path: Path) -> None:
         text = screen(pilot)
         assert "[bold red]x[/]" in text
         assert not {"\x1b", "\x9b", "\u202e"} & set(text)
+
+
+async def test_hits_and_cursor_stay_while_a_recording_that_has_grown_is_searched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = [*build.run_events(), *build.source_events()]
+    path = build.recording(tmp_path, [*begin, *build.compile_events("0/0")])
+    async with browsing(path) as pilot:
+        await press(pilot, "0", *"sin", "enter", "j")
+        view = _view(pilot.app)
+        before, under = view.table.count, view._hit_under()
+        assert before > 2
+        assert under is not None
+        path.unlink()
+        build.recording(tmp_path, [*begin, *build.compile_events("0/0"), *build.compile_events("1/0")])
+        may_go_on, search = Event(), Hunt.run
+
+        def held(hunt: Hunt) -> None:
+            may_go_on.wait()
+            search(hunt)
+
+        monkeypatch.setattr(Hunt, "run", held)
+        first = view.hunt
+        await pilot.press("r")
+        while view.hunt is first:
+            await pilot.pause(0.01)
+        assert (view.table.count, view._hit_under()) == (before, under)
+        may_go_on.set()
+        await settle(pilot)
+        assert view.table.count > before
+        assert view._hit_under() == under

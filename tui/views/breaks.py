@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from dynadiag.explain import Explanation
 from dynadiag.explain.impact import Impact
@@ -17,6 +17,9 @@ from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
 
 __all__ = ["BreaksView"]
+
+T = TypeVar("T")
+_COST = Column("µs a call", number=True)  # of a warm call, where `dynadiag compare` profiled one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +49,15 @@ class BreaksView(ListingView):
         Column("compiles"),
     )
 
+    def columns(self) -> Sequence[Column]:
+        explanation = self.session.known_explanation
+        return _with_cost(self.COLUMNS, _COST) if explanation is not None and explanation.warm else self.COLUMNS
+
     def rows(self) -> Sequence[Row]:
         explanation = self.session.explanation()
-        return [_row(impact, explanation.run.cwd) for impact in explanation.impacts]
+        return [
+            _row(impact, explanation.run.cwd, measured=explanation.warm is not None) for impact in explanation.impacts
+        ]
 
     def detail(self, key: int | str) -> Sequence[Line]:
         explanation = self.session.explanation()
@@ -68,9 +77,14 @@ class BreaksView(ListingView):
         return Location("code", compile_id=root.compile_id, document=document, line=root.span.line)
 
 
-def _row(impact: Impact, cwd: str | None) -> Row:
+def _with_cost(cells: Sequence[T], cost: T) -> tuple[T, ...]:
+    """The cells of a row with what a break costs among them: before the compiles, which are the last."""
+    return (*cells[:-1], cost, cells[-1])
+
+
+def _row(impact: Impact, cwd: str | None, *, measured: bool) -> Row:
     root = impact.root
-    cells = (
+    cells: tuple[str, ...] = (
         one_line(root.gb_id or "-"),
         one_line(root.gb_type or "of unknown type"),
         place(root.span.file, root.span.line, None, cwd),
@@ -79,4 +93,6 @@ def _row(impact: Impact, cwd: str | None) -> Row:
         str(impact.met),
         one_line(", ".join(impact.compile_ids[:20])),
     )
+    if measured:
+        cells = _with_cost(cells, f"{impact.cost.seconds * 1e6:,.1f}" if impact.cost else "-")
     return Row(cells, root.index, "error" if root.fatal else "")

@@ -57,6 +57,10 @@ class ListingView(View):
     def load(self) -> None:
         self.fetch("rows", self.rows, self._show)
 
+    def columns(self) -> Sequence[Column]:
+        """The columns of the rows that were read."""
+        return self.COLUMNS
+
     def rows(self) -> Sequence[Row]:
         """Read the rows."""
         raise NotImplementedError
@@ -73,7 +77,7 @@ class ListingView(View):
         self.details.show([line((one_line(reason), "error"))])
 
     def _show(self, rows: Sequence[Row]) -> None:
-        self.table.show(rows)
+        self.table.show(rows, self.columns())
         self.table.border_subtitle = f"{len(rows):,}"
         if not rows:
             self.details.show([line((self.NOTHING, "dim"))])

@@ -44,7 +44,8 @@ class SearchView(ListingView):
     def __init__(self) -> None:
         super().__init__()
         self.hunt: Hunt | None = None
-        self._shown = 0  # hits that are in the table
+        self._before: Sequence[Hit] = ()  # what was found before the recording had grown
+        self._listed: Sequence[Hit] = ()  # the hits that are in the table
         self._looking: Timer | None = None
 
     def on_mount(self) -> None:
@@ -69,12 +70,15 @@ class SearchView(ListingView):
     def begin(self, pattern: str) -> None:
         """Search for another text; none goes on showing what was found."""
         self.table.focus()
-        if not pattern.strip():
-            return
+        if pattern.strip():
+            self._start(pattern, ())
+
+    def _start(self, pattern: str, before: Sequence[Hit]) -> None:
         if self.hunt is not None:
             self.hunt.stop()
+        self._before = before
+        self._list(before)
         hunt = self.hunt = Hunt(self.session, pattern)
-        self._shown = -1
         self.table.finder = hunt.finder
         self.run_worker(lambda: _hunted(hunt), thread=True, group="hunt")
         if self._looking is None:
@@ -82,9 +86,13 @@ class SearchView(ListingView):
         self._look()
 
     def load(self) -> None:
-        """The recording has grown, or is another one: what is searched is what is shown."""
+        """The recording has grown, or is another one: what is searched is what is shown.
+
+        Of one that has grown the hits stay in the list until as many are found again.
+        """
         if self.hunt is not None and self.hunt.session is not self.session:
-            self.begin(self.hunt.pattern)
+            grown = self.hunt.session.path == self.session.path
+            self._start(self.hunt.pattern, self._listed if grown else ())
 
     @property
     def busy(self) -> bool:
@@ -101,15 +109,24 @@ class SearchView(ListingView):
         if hunt is None:
             return
         over = hunt.over  # before the hits are looked at: what it found last is shown too
-        if self._shown != len(hunt.hits):
-            self._shown = len(hunt.hits)
-            self._show([_row(number, hit) for number, hit in enumerate(hunt.hits[: self._shown])])
+        found = self._before
+        if over or len(hunt.hits) >= len(found):
+            found, self._before = hunt.hits[:], ()
+        if over or len(found) != len(self._listed):
+            self._list(found)
         self._say()
         if over and self._looking is not None:
             self._looking.stop()
             self._looking = None
             if hunt.problem is not None:
                 self.browser.say_problem(hunt.problem)
+
+    def _list(self, found: Sequence[Hit]) -> None:
+        """Show hits; the cursor stays on the one that it is on, wherever that has moved to."""
+        under, self._listed = self._hit_under(), found
+        self._show([_row(number, hit) for number, hit in enumerate(found)])
+        if under is not None and under in found:
+            self.table.go_to_key(found.index(under))
 
     def _say(self) -> None:
         """How far it is, above the list; what is not there, below."""
@@ -120,7 +137,7 @@ class SearchView(ListingView):
             return
         title = f"{self.TITLE}: {one_line(hunt.pattern)} · {self._progress(hunt)}"
         self.table.border_title = title
-        self.table.border_subtitle = f"{len(hunt.hits):,}"
+        self.table.border_subtitle = f"{len(self._listed):,}"
         if self.browser.current is self:
             self.browser.say(title, "")
         if hunt.over and not hunt.hits:
@@ -138,11 +155,10 @@ class SearchView(ListingView):
     # What was found
 
     def rows(self) -> Sequence[Row]:
-        return [_row(number, hit) for number, hit in enumerate(self.hunt.hits if self.hunt else ())]
+        return [_row(number, hit) for number, hit in enumerate(self._listed)]
 
     def _hit(self, key: int | str) -> Hit | None:
-        hits = self.hunt.hits if self.hunt else []
-        return hits[int(key)] if int(key) < len(hits) else None
+        return self._listed[int(key)] if int(key) < len(self._listed) else None
 
     def detail(self, key: int | str) -> Sequence[Line]:
         hit = self._hit(key)

@@ -63,10 +63,12 @@ class Table(Filtered):
         self._sort: int | None = None
         self._down = False
 
-    def show(self, rows: Sequence[Row]) -> None:
-        """Show other rows. The cursor stays on the row with the same key, where there is one."""
+    def show(self, rows: Sequence[Row], columns: Sequence[Column] | None = None) -> None:
+        """Show other rows, in other columns if need be. The cursor stays on the row with the same key, if it is there."""
         key = self.key
         self._all = rows
+        if columns is not None and columns != self._columns:
+            self._columns, self._sort = columns, None
         self._measure(rows)
         self._arrange(key)
 

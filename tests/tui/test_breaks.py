@@ -1,0 +1,43 @@
+"""The breaks: what each costs in a warm call, in a column of its own, where that was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+
+from dynadiag.explain.warm import WARM, Use, WarmCalls
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen
+from tui.app import Browser
+from tui.views.breaks import BreaksView
+
+
+def _titles(app: object) -> list[str]:
+    assert isinstance(app, Browser)
+    assert isinstance(app.current, BreaksView)
+    return [column.title for column in app.current.columns()]
+
+
+def _profiled(folder: Path) -> Path:
+    """The program, with a profile of its warm calls: 5 µs after the graph that the break ends, 7 µs into the next."""
+    ended = Use("0/0", None, calls=1, graphs=1, guard=1e-6, before=2e-6, after=5e-6, operators=0, launches=0)
+    went_on = Use("0/1", "0/0", calls=1, graphs=1, guard=4e-6, before=3e-6, after=0, operators=0, launches=0)
+    profile = WarmCalls(10, 40e-6, 0.0, 0.0, (ended, went_on))
+    return build.recording(folder, [*build.program(), ({WARM: {}}, orjson.dumps(profile.to_json()).decode())])
+
+
+async def test_a_recording_without_a_profile_has_no_column_for_it(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "4")
+        assert "µs a call" not in _titles(pilot.app)
+
+
+async def test_what_a_break_costs_stands_in_its_row_and_in_its_detail(tmp_path: Path) -> None:
+    async with browsing(_profiled(tmp_path)) as pilot:
+        await press(pilot, "4")
+        assert _titles(pilot.app)[-2:] == ["µs a call", "compiles"]
+        text = screen(pilot)
+        row = next(line for line in text.splitlines() if "GB0059" in line)
+        assert "12.0" in row
+        assert "12.0 µs of a warm call's 40.0 µs" in " ".join(text.split())
