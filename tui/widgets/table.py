@@ -64,7 +64,7 @@ class Table(Filtered):
         self._down = False
 
     def show(self, rows: Sequence[Row], columns: Sequence[Column] | None = None) -> None:
-        """Show other rows, in other columns if need be. The cursor stays on the row with the same key, if it is there."""
+        """Show other rows, in other columns if need be. The cursor stays on the row with its key, if there is one."""
         key = self.key
         self._all = rows
         if columns is not None and columns != self._columns:
