@@ -31,7 +31,8 @@ _TOLERANCE = {
 }
 _ALLOWANCE = 4.0  # times the most that eager and the samples of its rounding are off
 _SAMPLES = 4  # of rounding, at the least
-_MOST_SAMPLES = 64  # as long as they go on accounting for something: which side of a threshold one falls on is chance
+_MOST_SAMPLES = 64  # while they account for more and more: which side of a threshold a value falls on is chance
+_HELPFUL = 0.9  # of the suspects may be left after twice the samples; a wrong value stays suspect in all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,18 +190,19 @@ def _unaccounted(
     samples: Iterator[torch.Tensor],
     tolerance: tuple[float, float],
 ) -> torch.Tensor:
-    """Where the compiled value is further from the truth than rounding accounts for.
-
-    Samples are drawn until as many again accounted for nothing more: a wrong value stays wrong in all of them.
-    """
+    """Where the compiled value is further from the truth than rounding accounts for."""
     off = _off(arms[0], truth)
     bad = _suspect(arms, truth, off, tolerance)
-    count = useful = 0
-    while bool(bad.any()) and count < _SAMPLES + 2 * useful and (sample := next(samples, None)) is not None:
-        count += 1
+    left, enough = int(bad.sum()), _SAMPLES
+    for count in range(1, _MOST_SAMPLES + 1):
+        if not bool(bad.any()) or (sample := next(samples, None)) is None:
+            break
         off = torch.maximum(off, _off(sample, truth))
-        before, bad = int(bad.sum()), _suspect(arms, truth, off, tolerance)
-        useful = count if int(bad.sum()) < before else useful
+        bad = _suspect(arms, truth, off, tolerance)
+        if count == enough:
+            if int(bad.sum()) > _HELPFUL * left:
+                break
+            left, enough = int(bad.sum()), 2 * enough
     return bad
 
 

@@ -74,8 +74,8 @@ class Rounding(TorchDispatchMode):
         own.copy_(torch.where(_held(own, exact), exact, dithered))
 
     def _chance(self, like: torch.Tensor, low: float, high: float) -> torch.Tensor:
-        values = torch.rand(like.shape, generator=self._generator, dtype=torch.float64)
-        return (values * (high - low) + low).to(like.device)
+        values = torch.empty(like.shape, dtype=torch.float64)
+        return values.uniform_(low, high, generator=self._generator).to(like.device)
 
 
 def _computes(func: Any, arguments: Any) -> bool:
