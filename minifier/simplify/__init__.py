@@ -18,7 +18,7 @@ from minifier.simplify.structure import (
     rounder_scalars,
     static_sizes,
 )
-from minifier.simplify.subgraphs import smaller_subgraphs
+from minifier.simplify.subgraphs import fewer_operands, smaller_subgraphs
 from minifier.simplify.values import (
     KINDS,
     contiguous,
@@ -35,6 +35,7 @@ __all__ = ["CaseProblem", "simplify"]
 _PASSES: tuple[tuple[str, Variants], ...] = (
     ("outputs", fewer_outputs),
     ("subgraphs", smaller_subgraphs),
+    ("subgraphs", fewer_operands),
     ("modules", inlined_modules),
     ("constants", lifted_attributes),
     ("sizes", static_sizes),

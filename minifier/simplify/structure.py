@@ -23,6 +23,7 @@ __all__ = [
     "merged_inputs",
     "rounder_scalars",
     "static_sizes",
+    "without_unread_inputs",
 ]
 
 # Beyond this many inputs, trying all pairs costs more trials than a shorter signature is worth.
@@ -162,7 +163,7 @@ def _literal(case: Case, names: Collection[str]) -> Case:
     for node in reversed(copied.module.graph.nodes):
         if node.name in names:
             _write(node, values[node.name])
-    return _unread_gone(_finished(copied, case.inputs))
+    return without_unread_inputs(_finished(copied, case.inputs))
 
 
 def _write(node: fx.Node, value: Any) -> None:
@@ -199,7 +200,8 @@ def _without_input(case: Case, place: int, instead: str) -> Case:
     return _finished(copied, tuple(v for i, v in enumerate(case.inputs) if i != place))
 
 
-def _unread_gone(case: Case) -> Case:
+def without_unread_inputs(case: Case) -> Case:
+    """The case without the inputs that nothing reads. It is changed in place."""
     places = case.module.graph.find_nodes(op="placeholder")
     unread = {node for node in places if not node.users}
     values = tuple(v for node, v in zip(places, case.inputs, strict=True) if node not in unread)

@@ -10,9 +10,10 @@ import torch
 from torch import fx
 
 from minifier.graphs import Case, own
+from minifier.simplify.structure import without_unread_inputs
 from minifier.tensors import same_metadata
 
-__all__ = ["smaller_subgraphs"]
+__all__ = ["fewer_operands", "smaller_subgraphs"]
 
 # What AOTAutograd and Dynamo say of a node's value. Sizes that have changed since do not matter: equal ones stayed so.
 _KEYS = ("val", "example_value")
@@ -27,6 +28,59 @@ def smaller_subgraphs(case: Case) -> Iterator[Case]:
             for begin in range(0, len(names), size):
                 yield _bypassed(case, path, names[begin : begin + size])
             size //= 2
+
+
+def fewer_operands(case: Case) -> Iterator[Case]:
+    """What a higher-order operation hands to its subgraphs and none of them reads: of all operations at once, of each.
+
+    The operands at the end of a call are the arguments at the end of each of its subgraphs.
+    """
+    names = [node.name for node in case.module.graph.nodes if _unread(case.module, node)]
+    for chosen in [names, *([name] for name in names)] if len(names) > 1 else [names]:
+        if chosen:
+            yield _without_operands(case, chosen)
+
+
+def _operands(node: fx.Node) -> tuple[Any, ...]:
+    """The operands at the end of a call: a list, or what follows the subgraphs and plain values."""
+    if not node.args:
+        return ()
+    if isinstance(node.args[-1], (tuple, list)):
+        return tuple(node.args[-1])
+    plain = [i for i, arg in enumerate(node.args) if not isinstance(arg, fx.Node) or arg.op == "get_attr"]
+    return node.args[plain[-1] + 1 :] if plain else ()
+
+
+def _subgraphs(module: fx.GraphModule, node: fx.Node) -> list[fx.GraphModule]:
+    if not isinstance(node.target, torch._ops.HigherOrderOperator):
+        return []
+    inner = [_at(module, str(arg.target)) for arg in node.args if isinstance(arg, fx.Node) and arg.op == "get_attr"]
+    return [graph for graph in inner if isinstance(graph, fx.GraphModule)]
+
+
+def _unread(module: fx.GraphModule, node: fx.Node) -> list[int]:
+    """Which operands of a call no subgraph reads, counted from the end, the last one being 1."""
+    arguments = [list(graph.graph.find_nodes(op="placeholder")) for graph in _subgraphs(module, node)]
+    if not arguments:
+        return []
+    last = min(len(_operands(node)), *map(len, arguments))
+    return [i for i in range(1, last + 1) if not any(placeholders[-i].users for placeholders in arguments)]
+
+
+def _without_operands(case: Case, names: Sequence[str]) -> Case:
+    copied = own(case)
+    for node in [node for node in copied.module.graph.nodes if node.name in names]:
+        unread, operands = _unread(copied.module, node), _operands(node)
+        kept = tuple(operand for i, operand in enumerate(operands) if len(operands) - i not in unread)
+        listed = isinstance(node.args[-1], (tuple, list))
+        node.args = (*node.args[:-1], kept) if listed else (*node.args[: len(node.args) - len(operands)], *kept)
+        for graph in _subgraphs(copied.module, node):
+            placeholders = list(graph.graph.find_nodes(op="placeholder"))
+            for i in unread:
+                graph.graph.erase_node(placeholders[-i])
+            graph.recompile()
+    copied.module.graph.eliminate_dead_code()  # what computed them
+    return without_unread_inputs(copied)
 
 
 def _paths(module: torch.nn.Module) -> list[str]:

@@ -182,6 +182,33 @@ def test_a_higher_order_operation_keeps_of_its_subgraphs_what_the_failure_needs(
     assert name in " ".join(_targets(found[0]))
 
 
+def _cond_of_many(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda v, m: v.sin() @ m + b, lambda v, m: (v @ m).cos() - b, (x * 2, w.exp()))
+
+
+def _checkpoint_of_many(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    block = lambda v, m: torch.relu(v) @ m + b  # noqa: E731  as short as the case
+    return torch.utils.checkpoint.checkpoint(block, x + 1, w.exp(), use_reentrant=False).sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "inside"), [(_cond_of_many, "cond", "sin"), (_checkpoint_of_many, "tag_activation", "relu")]
+)
+def test_what_no_subgraph_reads_is_not_handed_to_it(function: Callable[..., Any], name: str, inside: str) -> None:
+    module, values = _compiled(function, [torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)])["dynamo"]
+    whole = _keeping(name)
+
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        return whole(module, values) and any(_holds(body, inside) for body in _bodies(module))
+
+    reduction = reduce_graph(module, values, fails)
+    reads = [len(body.graph.find_nodes(op="placeholder")) for body in _bodies(reduction.graph_module)]
+    assert set(reads) == {1}
+    tensors = [value for value in reduction.inputs if isinstance(value, torch.Tensor) and value.dtype != torch.bool]
+    assert len(tensors) == 1
+    reduction.graph_module(*reduction.inputs)
+
+
 def test_what_a_vmap_does_goes_with_it() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.vmap(lambda row: (row * row.sum()).sin())(x.exp()).cos()
