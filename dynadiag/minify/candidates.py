@@ -11,10 +11,11 @@ from torch.fx import GraphModule
 
 from dynadiag.minify.settings import Setting
 from dynadiag.torch_private import trial as torch_private
-from dynadiag.trial.forking import forked
+from dynadiag.trial.forking import conclude, forked
 from dynadiag.trial.graph import GraphCall, attempt
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
+from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.supervise import Limits
 
 __all__ = ["Surroundings", "Trials"]
@@ -50,6 +51,8 @@ class Trials:
     default_threads: int  # what a program has that does not ask
     accuracy: bool = False
     backward: bool = False
+    answers: Sequence[Outcome] | None = None  # where this process cannot be forked: of trials made before
+    _asked: int = 0
 
     def graph(self, module: GraphModule, inputs: Sequence[Any], around: Surroundings) -> Outcome:
         """One graph, compiled and called."""
@@ -69,7 +72,7 @@ class Trials:
                 torch_private.same_random_numbers()
             attempt(call, module, inputs)
 
-        return forked(action, self.plan, self.limits)
+        return self._tried(action, self.plan)
 
     def text(self, source: str, rung: str | None = None) -> Outcome:
         """A program given as source, in a process where nothing is as the user's program set it."""
@@ -81,7 +84,21 @@ class Trials:
             torch_private.bypass_caches()
             exec(compile(source, "repro.py", "exec"), {"__name__": "__main__"})  # noqa: S102 - written by us just now
 
-        return forked(action, Plan(rung=rung), self.limits)
+        return self._tried(action, Plan(rung=rung))
+
+    def _tried(self, action: Callable[[], None], plan: Plan) -> Outcome:
+        """The outcome of a trial in a fork of this process; or, where it uses a GPU and cannot be forked, in itself.
+
+        Such a process ends with its trial. Whoever started it starts it again with what came of the trial among the
+        `answers`, and the search, which asks the same questions in the same order, goes on from there.
+        """
+        if self.answers is None:
+            return forked(action, plan, self.limits)
+        self._asked += 1
+        if self._asked > len(self.answers):
+            TRIAL.send("alone", plan=plan.to_json(), seconds=self.limits.seconds)
+            conclude(action, plan)
+        return self.answers[self._asked - 1]
 
     def _undo(self, kept: Sequence[Setting]) -> None:
         for setting in self.all_settings:

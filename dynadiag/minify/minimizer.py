@@ -10,14 +10,14 @@ from typing import Any
 
 from dynadiag.bisect.bisector import HOOKS as BISECT_HOOKS
 from dynadiag.bisect.bisector import Located, Options, locate
-from dynadiag.bisect.rows import outcome_from_json
+from dynadiag.bisect.rows import outcome_from_json, outcome_to_json
 from dynadiag.bisect.search import Search
 from dynadiag.minify.place import OWN, Place, find_place
 from dynadiag.minify.proof import prove
 from dynadiag.minify.result import Result
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature, normalise
-from dynadiag.trial.task import run_task
+from dynadiag.trial.task import TaskEnd, run_task
 
 __all__ = ["HOOKS", "Interrupted", "Request", "minify"]
 
@@ -88,11 +88,10 @@ class _Minimizer:
 
     def _reduced(self, base: Result, place: Place, located: Located) -> Result:
         listener = _Listener(self.search)
-        plan = Plan(rung="eager", task=self._task(base, place, located, listener))
-        try:
-            printed = run_task(self.search.runner, plan, listener.hear)
-        except KeyboardInterrupt:
-            raise Interrupted(self._result(base, listener)) from None
+        end, interrupted = self._run(self._task(base, place, located, listener), listener)
+        if interrupted:
+            raise Interrupted(self._result(base, listener))
+        printed = end.printed
         if not listener.captured:
             last = "".join(printed.strip().splitlines()[-1:])
             self.notes.append(f"the failing call was not reached again with the graphs run uncompiled ({last})")
@@ -103,31 +102,50 @@ class _Minimizer:
         result = self._result(base, listener)
         return prove(self.search, self.request.output, result) if result.text else result
 
-    def _task(self, base: Result, place: Place, located: Located, listener: _Listener) -> str:
+    def _run(self, task: dict[str, Any], listener: _Listener) -> tuple[TaskEnd, bool]:
+        """The task to its end, and whether it was interrupted.
+
+        A process that uses a GPU cannot be forked: it ends as the trial that it could not make, and is started again
+        with the answer, until it ends by itself.
+        """
+        answers: list[Any] = []
+        began = time.monotonic()
+        file = self.search.runner.scratch / "answers.json"
+        interrupted = False
+        while True:
+            file.write_text(json.dumps(answers))
+            budget = None if task["budget"] is None else task["budget"] - (time.monotonic() - began)
+            told = json.dumps({**task, "answers": str(file), "stop": interrupted, "budget": budget})
+            end = run_task(self.search.runner, Plan(rung="eager", task=told), listener.hear)
+            interrupted = interrupted or end.interrupted
+            if end.outcome is None:
+                return end, interrupted
+            answers.append(json.loads(outcome_to_json(end.outcome, "answer")))
+            listener.begin_again()
+
+    def _task(self, base: Result, place: Place, located: Located, listener: _Listener) -> dict[str, Any]:
         limits = self.search.runner.limits
         memo = listener.memo()
         file = self.search.runner.scratch / "memo.json"
         file.write_text(json.dumps(memo))
         threads = (located.first.facts or {}).get("threads")
         assert located.climb is not None
-        return json.dumps(
-            {
-                "graph": place.graph,
-                "call": place.call,
-                "phase": place.phase,
-                "rung": base.rung,
-                "accuracy": place.accuracy,
-                "threads": threads or self.search.runner.threads,
-                "seconds": limits.seconds,
-                "memory": limits.memory,
-                "reference": place.signature.to_json(),
-                "tolerance": self.request.options.tolerance,
-                "budget": self.request.budget,
-                "repeat": self.request.options.repeat,
-                "memo": str(file),
-                "passes": [rung for rung, status in located.climb.rungs.items() if status == "pass"],
-            }
-        )
+        return {
+            "graph": place.graph,
+            "call": place.call,
+            "phase": place.phase,
+            "rung": base.rung,
+            "accuracy": place.accuracy,
+            "threads": threads or self.search.runner.threads,
+            "seconds": limits.seconds,
+            "memory": limits.memory,
+            "reference": place.signature.to_json(),
+            "tolerance": self.request.options.tolerance,
+            "budget": self.request.budget,
+            "repeat": self.request.options.repeat,
+            "memo": str(file),
+            "passes": [rung for rung, status in located.climb.rungs.items() if status == "pass"],
+        }
 
     def _result(self, base: Result, listener: _Listener) -> Result:
         if listener.repro is None:
@@ -160,6 +178,8 @@ class _Listener:
         self.repro: dict[str, Any] | None = None
         self.notes: list[str] = []
         self.cached = 0
+        self._heard = 0  # candidates in this run of the task
+        self._known = 0  # of them, those that an earlier run told of
         self._met: set[str] = set()
 
     def memo(self) -> dict[str, Any]:
@@ -167,16 +187,25 @@ class _Listener:
         rows = self._search.rows.earlier(_GRAPH)
         return {candidate.removeprefix(_GRAPH): json.loads(outcome) for candidate, outcome in rows.items()}
 
+    def begin_again(self) -> None:
+        """The task starts over, and tells once more what it has told."""
+        self._known, self._heard = max(self._known, self._heard), 0
+
     def hear(self, event: dict[str, Any]) -> None:
         handler = getattr(self, f"_{event['event']}", None)
         if handler is not None:
             handler(event)
 
     def _captured(self, event: dict[str, Any]) -> None:
+        if self.captured:
+            return
         self.captured = True
         self._search.announce(f"the failing graph has {event['nodes']} operations; reducing it")
 
     def _candidate(self, event: dict[str, Any]) -> None:
+        self._heard += 1
+        if self._heard <= self._known:
+            return
         outcome = outcome_from_json(json.dumps(event["outcome"]))
         self.cached = int(event.get("cached") or self.cached)
         self._search.rows.add(_GRAPH + str(event["key"]), outcome, str(event["status"]))

@@ -71,7 +71,7 @@ class _Reducer:
         self._capture = capture
         self._task = task
         self._minifier = minifier
-        self._stopped = False
+        self._stopped = task.stop
         threads = task.threads if task.threads_asked or task.reference.kind == "signal" else None
         settings = tuple(changed(capture.before, threads))
         self._settings = tuple(s for s in settings if s.name != ASSUME_STATIC)
@@ -86,6 +86,7 @@ class _Reducer:
             default_threads=len(os.sched_getaffinity(0)) if task.threads_asked else task.threads,
             accuracy=task.accuracy,
             backward=task.phase == "backward",
+            answers=_answers(task) if torch.cuda.is_initialized() else None,
         )
         self._around = Surroundings((), {})
         self._reference = task.reference
@@ -325,6 +326,11 @@ class _Reducer:
         """Functions of torch's that the program put others in the place of: the repro does not have these."""
         now = dict(torch_private.foreign_functions())
         return [f"{name}, which the program replaced," for name in now if name not in self._capture.before.foreign]
+
+
+def _answers(task: Task) -> list[Outcome]:
+    kept = json.loads(Path(task.answers).read_text()) if task.answers else []
+    return [outcome_from_json(json.dumps(told)) for told in kept]
 
 
 def _suspects(outcome: Outcome) -> list[list[str]]:

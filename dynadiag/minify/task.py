@@ -17,7 +17,7 @@ __all__ = ["Capture", "Task"]
 
 @dataclass(slots=True)
 class Task:
-    """What is to be reduced: one call of one graph, as the search above found it. ``memo`` is a file of answers."""
+    """What is to be reduced: one call of one graph, as the search above found it. ``memo`` is a file."""
 
     graph: int
     call: int
@@ -32,6 +32,8 @@ class Task:
     budget: float | None = None
     repeat: int = 1
     memo: str | None = None
+    answers: str | None = None  # a file as well: what came of trials that this process could not fork
+    stop: bool = False  # bring in what is known, and try no more
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
     threads_asked: bool = False  # by the program itself
     set_threads: Callable[[int], None] = field(default=torch.set_num_threads, repr=False)

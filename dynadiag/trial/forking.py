@@ -21,7 +21,7 @@ from dynadiag.trial.report import Reporter
 from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.supervise import Limits, kill_session, tail, watch
 
-__all__ = ["forked"]
+__all__ = ["conclude", "forked"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -61,6 +61,15 @@ def _workplace() -> Iterator[tuple[int, int, int]]:
         os.close(reading)
 
 
+def conclude(action: Callable[[], None], plan: Plan) -> NoReturn:
+    """End this process with `action` as its trial: for one that cannot be forked. It reports to whom it reported."""
+    TRIAL.plan = plan
+    code = _ended(action, plan)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
 def _be_the_trial(action: Callable[[], None], plan: Plan, output: int, report: int) -> NoReturn:
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -68,11 +77,7 @@ def _be_the_trial(action: Callable[[], None], plan: Plan, output: int, report: i
     for target in (1, 2):
         os.dup2(output, target)
     TRIAL.reporter = Reporter(report)
-    TRIAL.plan = plan
-    code = _ended(action, plan)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(code)
+    conclude(action, plan)
 
 
 def _ended(action: Callable[[], None], plan: Plan) -> int:

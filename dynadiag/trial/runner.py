@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,15 +132,15 @@ class Runner:
         """The program's process with this plan and one thread, for whoever listens to it while it runs."""
         with _workplace(self) as (scratch, output, reading, writing):
             if self._zygote is not None:
-                with _forked_task(self, self._zygote, plan, scratch, (output, writing)) as (pid, ended):
-                    yield Started(pid, ended, reading, output)
+                with _forked_task(self, self._zygote, plan, scratch, (output, writing)) as (pid, ended, wait):
+                    yield Started(pid, ended, reading, output, wait)
             else:
                 process = _interpreter(
                     self, plan, scratch, (output, writing), dict.fromkeys(zygote.OWN_ENVIRONMENT, "1")
                 )
                 ended = os.pidfd_open(process.pid)
                 try:
-                    yield Started(process.pid, ended, reading, output)
+                    yield Started(process.pid, ended, reading, output, process.wait)
                 finally:
                     os.close(ended)
                     kill_session(process.pid)
@@ -220,12 +221,16 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A process that runs: ``ended`` becomes readable when it ends, ``report`` is what it tells, ``output`` prints."""
+    """A process that runs: ``ended`` becomes readable when it ends, ``report`` is what it tells, ``output`` prints.
+
+    ``wait`` gives its exit code once it has ended.
+    """
 
     pid: int
     ended: int
     report: int
     output: int
+    wait: Callable[[], int]
 
 
 def environment_of(runner: Runner, scratch: Path) -> dict[str, str]:
@@ -325,17 +330,18 @@ def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
 @contextmanager
 def _forked_task(
     runner: Runner, server: Server, plan: Plan, scratch: Path, descriptors: tuple[int, int]
-) -> Iterator[tuple[int, int]]:
-    """(pid, descriptor that becomes readable at its end) of a fork of the zygote."""
+) -> Iterator[tuple[int, int, Callable[[], int]]]:
+    """(pid, descriptor that becomes readable at its end, what waits for its exit code) of a fork of the zygote."""
     message = {**runner._request(), "threads": 1, "seed": _TASK_SEED, "plan": plan.to_json(), "scratch": str(scratch)}
     zygote.send(server.channel, message, list(descriptors))
     os.close(descriptors[1])
     pid = int(server.expect("pid"))
+    wait = functools.cache(lambda: int(server.expect("ended")))
     try:
-        yield pid, server.channel.fileno()
+        yield pid, server.channel.fileno(), wait
     finally:
         kill_session(pid)
-        server.expect("ended")
+        wait()
 
 
 def forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, Any]) -> Outcome:

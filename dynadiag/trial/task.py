@@ -7,61 +7,110 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+from dynadiag.trial.ending import outcome_of
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.report import lines
 from dynadiag.trial.runner import Runner, Started
-from dynadiag.trial.supervise import kill_session, tail
+from dynadiag.trial.supervise import Watched, kill_session, tail
 
-__all__ = ["Hear", "run_task"]
+__all__ = ["Hear", "TaskEnd", "run_task"]
 
 Hear = Callable[[dict[str, Any]], None]
 _GRACE = 30.0  # seconds that a task has to bring in what it has, after it was asked to stop
 
 
-def run_task(runner: Runner, plan: Plan, hear: Hear) -> str:
-    """Runs the program with ``plan.task`` for its hooks; ``hear`` gets each event. Returns the end of its output.
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """How a task ended: the end of what it printed, and the outcome of the trial that it ended as, if it did.
 
-    The process has one thread until it forks. On Ctrl-C it is asked to stop and bring in what it has, and
-    `KeyboardInterrupt` is raised when it has done so.
+    ``interrupted``: on Ctrl-C it was asked to stop, and has brought in what it had, or ended as its trial.
+    """
+
+    printed: str
+    outcome: Outcome | None
+    interrupted: bool
+
+
+def run_task(runner: Runner, plan: Plan, hear: Hear) -> TaskEnd:
+    """Runs the program with ``plan.task`` for its hooks; ``hear`` gets each event.
+
+    The process has one thread until it forks. A task that cannot fork says so (the event ``alone``) and goes on as its
+    own trial, with a time limit: from there on what it tells is of the trial.
     """
     with runner.started(plan) as process:
-        interrupted = _listen(process, hear)
+        listener = _Listener(process, hear)
+        listener.listen()
         printed = tail(process.output)
-    if interrupted:
-        raise KeyboardInterrupt
-    return printed
+        alone = listener.alone
+        if alone is None:
+            return TaskEnd(printed, None, listener.interrupted)
+        seen = Watched(tuple(alone.events), time.monotonic() - alone.began, alone.stopped)
+        outcome = outcome_of(seen, process.wait(), process.pid, alone.plan, printed)
+        return TaskEnd(printed, outcome, listener.interrupted)
 
 
-def _listen(process: Started, hear: Hear) -> bool:
-    buffer, deadline = bytearray(), float("inf")
-    while time.monotonic() < deadline:
-        try:
-            readable, _, _ = select.select([process.ended, process.report], [], [], 1.0)
-            if process.report in readable and _read(process.report, buffer):
-                _told(buffer, hear)
-            elif process.ended in readable:
-                break
-        except KeyboardInterrupt:
-            if deadline < float("inf"):
-                break
-            os.kill(process.pid, signal.SIGINT)
-            deadline = time.monotonic() + _GRACE
-    kill_session(process.pid)
-    return deadline < float("inf")
+@dataclass(slots=True)
+class _Alone:
+    """A task that goes on as its own trial."""
+
+    plan: Plan
+    seconds: float
+    began: float = field(default_factory=time.monotonic)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    stopped: str | None = None
 
 
-def _read(report: int, buffer: bytearray) -> bool:
-    chunk = os.read(report, 1 << 16)
-    buffer += chunk
-    return bool(chunk)
+class _Listener:
+    def __init__(self, process: Started, hear: Hear) -> None:
+        self._process, self._hear = process, hear
+        self._buffer = bytearray()
+        self._deadline = float("inf")
+        self.alone: _Alone | None = None
 
+    @property
+    def interrupted(self) -> bool:
+        return self._deadline < float("inf")
 
-def _told(buffer: bytearray, hear: Hear) -> None:
-    """Hands on the whole lines in the buffer."""
-    whole, newline, rest = bytes(buffer).rpartition(b"\n")
-    if newline:
-        buffer[:] = rest
-        for event in lines(whole):
-            hear(event)
+    def listen(self) -> None:
+        """Until the process ends, or its time is over."""
+        while time.monotonic() < self._deadline and not self._hangs():
+            try:
+                readable, _, _ = select.select([self._process.ended, self._process.report], [], [], 1.0)
+                if self._process.report in readable and self._read():
+                    self._told()
+                elif self._process.ended in readable:
+                    break
+            except KeyboardInterrupt:
+                if self.interrupted:
+                    break
+                os.kill(self._process.pid, signal.SIGINT)
+                self._deadline = time.monotonic() + _GRACE
+        kill_session(self._process.pid)
+
+    def _hangs(self) -> bool:
+        if self.alone is None or time.monotonic() - self.alone.began < self.alone.seconds:
+            return False
+        self.alone.stopped = "hang"
+        return True
+
+    def _read(self) -> bool:
+        chunk = os.read(self._process.report, 1 << 16)
+        self._buffer += chunk
+        return bool(chunk)
+
+    def _told(self) -> None:
+        """Hands on the whole lines in the buffer."""
+        whole, newline, rest = bytes(self._buffer).rpartition(b"\n")
+        if newline:
+            self._buffer[:] = rest
+            for event in lines(whole):
+                if self.alone is not None:
+                    self.alone.events.append(event)
+                elif event["event"] == "alone":
+                    self.alone = _Alone(Plan.from_json(event["plan"]), float(event["seconds"]))
+                else:
+                    self._hear(event)
