@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from minifier.graphs import Case, own
 from minifier.tensors import leaves, map_leaves
@@ -45,8 +46,10 @@ def is_symbolic(value: Any) -> bool:
 class _Fake(fx.Interpreter):
     def values(self, inputs: tuple[Any, ...]) -> dict[fx.Node, Any]:
         self._seen: dict[fx.Node, Any] = {}
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
-        fakes = map_leaves(lambda v: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v, list(inputs))
+        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())  # a while_loop makes symbols of its own
+        fakes = map_leaves(
+            lambda v: mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) else v, list(inputs)
+        )
         with undisturbed(), mode:
             self.run(*fakes, enable_io_processing=False)
         return self._seen
