@@ -44,6 +44,7 @@ def test_the_direction_of_a_graph_is_named(bisected: Bisected, traced: str, dire
     verdict = bisected(PROGRAM.format(traced=traced))
     assert (verdict.verdict, verdict.rung) == ("found", "aot_eager"), verdict.notes
     assert [(c.group, c.name, c.graph) for c in verdict.culprits] == [("graph", "0/0", direction)]
+    assert not any("fork" in note for note in verdict.notes), "autograd runs in forks too"
     assert len(verdict.confirmed) == (3 if direction else 2)
     assert sum("direction" in plan for plan in verdict.reproduce) == (2 if direction else 0)
 
