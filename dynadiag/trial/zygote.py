@@ -88,7 +88,7 @@ def _warm() -> None:
         torch_private.load_compiler()
         return
     x = torch.ones(8, requires_grad=True)
-    x.sum().backward()  # first: begun within a compile, autograd of a build for GPUs refuses forks (2.11, 2.15 on a CPU)
+    x.sum().backward()  # first: begun within a compile, autograd of a GPU build refuses forks (2.11, 2.15 on a CPU)
     with torch_private.caches_bypassed():
         torch.compile(lambda t: t.relu().sum(), backend="inductor")(x).backward()
     torch_private.reset()
