@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import shlex
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dynadiag.recording.records import Span
@@ -50,8 +51,10 @@ def _head(verdict: Verdict, style: Style) -> list[str]:
     if verdict.verdict != "found":
         role = "good" if verdict.verdict == "passes" else "error"
         return [style.paint(_HEADS[verdict.verdict], role)]
-    names = ", ".join(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
-    return [style.paint("found", "error") + f": fails first at rung {verdict.rung}; at fault: {names}"]
+    met = Counter(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits)
+    names = ", ".join(name if times == 1 else f"{name} ({times} times)" for name, times in met.items())
+    blamed = names or "nothing smaller than the rung"
+    return [style.paint("found", "error") + f": fails first at rung {verdict.rung}; at fault: {blamed}"]
 
 
 def _failure(verdict: Verdict, style: Style) -> list[str]:

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from dynadiag.bisect.verdict import Culprit, Verdict
+
+
+def test_culprits_of_one_name_are_counted_in_the_first_line() -> None:
+    culprits = (Culprit("pattern", "swap", "0/0"), Culprit("pattern", "swap", "0/1"), Culprit("pattern", "fold", "0/0"))
+    text = str(Verdict("found", {"inductor": "same"}, "inductor", culprits=culprits))
+    assert text.splitlines()[0] == "found: fails first at rung inductor; at fault: pattern swap (2 times), pattern fold"
+
+
+def test_a_rung_with_nothing_smaller_at_fault_says_so() -> None:
+    text = str(Verdict("found", {"inductor": "same"}, "inductor"))
+    assert text.splitlines()[0].endswith("at fault: nothing smaller than the rung")
