@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explain import Explanation
@@ -13,7 +13,7 @@ from tui.location import Location
 from tui.roles import Fragment, Line, line, one_line
 from tui.widgets.tree import Branch
 
-__all__ = ["Forest", "compile_lines", "forest"]
+__all__ = ["Forest", "call_lines", "compile_lines", "forest"]
 
 _OUTCOME = {
     "ok": ("✓ ok", "good"),
@@ -21,6 +21,7 @@ _OUTCOME = {
     "error": ("✗ error", "error"),
     "skipped": ("- skipped", "dim"),
 }
+_FEW = 200  # compiles of one call that are listed beside the tree, which has them all
 _KERNELS = 200  # kernels of one compile in the tree; the kernels' own screen has them all
 
 
@@ -32,6 +33,7 @@ class Forest:
     graphs: Callable[[str], Sequence[Graph]]  # of a compile; read when it is looked at
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
     breaks: dict[str, list[Break]] = field(default_factory=dict)
+    calls: dict[str, tuple[tuple[Frame, ...], tuple[Compile, ...]]] = field(default_factory=dict)  # by key in the tree
 
     @classmethod
     def of(cls, explanation: Explanation, graphs: Callable[[str], Sequence[Graph]]) -> Forest:
@@ -84,6 +86,7 @@ def _call(call: _Call, path: str, made: Forest) -> Branch:
     while len(call.order) == 1 and isinstance(call.order[0], _Call):
         call = call.order[0]
         frames.append(call.frame)
+    made.calls[f"call{path}"] = (tuple(frame for frame in frames if frame), tuple(_below(call)))
     last = frames[-1]
     at = place(last.file, last.line, None, made.cwd) if last else "?"
     name = one_line(last.function) if last else "?"
@@ -92,6 +95,12 @@ def _call(call: _Call, path: str, made: Forest) -> Branch:
         parts.append((f"  ({count(len(frames) - 1, 'call')} above)", "dim"))
     target = Location("code", document=f"source:{last.file}", line=last.line) if last else None
     return Branch(f"call{path}", tuple(parts), target, lambda: _branches(call, path, made), open=True)
+
+
+def _below(call: _Call) -> Iterator[Compile]:
+    """The compiles that a call led to."""
+    for item in call.order:
+        yield from (item,) if isinstance(item, Compile) else _below(item)
 
 
 def _compile(item: Compile, made: Forest) -> Branch:
@@ -132,6 +141,33 @@ def _inside(item: Compile, made: Forest) -> list[Branch]:
         parts = [(f"{kernel.language} ", "dim"), (one_line(kernel.name), "")]
         found.append(Branch(f"{key}/kernel/{kernel.index}", tuple(parts), Location("kernels", item=kernel.index)))
     return found
+
+
+def call_lines(key: str, made: Forest) -> list[Line]:
+    """A call of the user's: the calls that led to it, and what was compiled for it."""
+    found = [made.calls[one] for end in range(len(key) + 1) if (one := key[:end]) in made.calls and _ends(key, end)]
+    if not found:
+        return []
+    compiles = found[-1][1]
+    spent = sum(item.seconds.total or 0.0 for item in compiles)
+    frames = [frame for frames, _ in found for frame in frames]
+    return [
+        line((count(len(compiles), "compile"), "strong"), f", {duration(spent)}"),
+        Line(),
+        *_section("called", [_frame(frame, made) for frame in frames]),
+        *_section("compiled", [_compiled(item) for item in compiles[:_FEW]]),
+    ]
+
+
+def _ends(key: str, end: int) -> bool:
+    """Whether a step of the path to a branch ends there."""
+    return end == len(key) or key[end] == "/"
+
+
+def _compiled(item: Compile) -> Line:
+    mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
+    parts = (f"{one_line(item.compile_id):<6} ", "key"), (f"{mark:<10}", role), one_line(item.function)
+    return line(*parts, to=Location("compiles", compile_id=item.compile_id))
 
 
 def compile_lines(item: Compile, made: Forest) -> list[Line]:

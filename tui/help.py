@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
@@ -18,6 +19,8 @@ from tui.widgets.tree import Tree
 
 __all__ = ["HelpScreen", "help_lines", "key_of"]
 
+_KEYS = 20  # columns of the keys
+_LEAST = 20  # columns that a description has at least
 _NAMES = {
     "slash": "/",
     "question_mark": "?",
@@ -38,18 +41,20 @@ def key_of(binding: Binding) -> str:
     return " ".join(_NAMES.get(key, key.replace("ctrl+", "^")) for key in binding.key.split(","))
 
 
-def help_lines(sections: Iterable[tuple[str, Iterable[BindingType]]]) -> list[Line]:
-    """Every binding that has a description, by section."""
+def help_lines(sections: Iterable[tuple[str, Iterable[BindingType]]], columns: int) -> list[Line]:
+    """Every binding that has a description, by section, in lines of so many columns."""
     made: list[Line] = []
     for title, bindings in sections:
         own = [item for item in bindings if isinstance(item, Binding) and item.description]
         if own:
-            made += [line((title, "title")), *(_binding(item) for item in own), Line()]
+            made += [line((title, "title")), *(each for item in own for each in _binding(item, columns)), Line()]
     return made[:-1]
 
 
-def _binding(item: Binding) -> Line:
-    return line((f"  {key_of(item):<18}", "key"), item.description)
+def _binding(item: Binding, columns: int) -> list[Line]:
+    keys, room = f"  {key_of(item):<18}", max(columns - _KEYS, _LEAST)
+    first, *rest = textwrap.wrap(item.description, room) or [""]
+    return [line((keys, "key"), first), *(line(" " * len(keys), text) for text in rest)]
 
 
 class HelpScreen(ModalScreen[None]):
@@ -70,7 +75,12 @@ class HelpScreen(ModalScreen[None]):
             ("In a tree", Tree.BINDINGS),
             ("In code", CodePane.BINDINGS),
         ]
-        yield StyledLines(help_lines([*self._sections, *common]))
+        self._sections = [*self._sections, *common]
+        yield StyledLines()
+
+    def on_resize(self) -> None:
+        lines = self.query_one(StyledLines)
+        lines.show(help_lines(self._sections, lines.columns), keep=True)
 
     def on_mount(self) -> None:
         lines = self.query_one(StyledLines)

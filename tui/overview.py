@@ -104,8 +104,8 @@ def _breaks(explanation: Explanation) -> Iterator[Line]:
         led = f"{count(impact.graphs, 'graph')} ended" if impact.graphs else "no graph ended"
         parts: list[str | Fragment] = [
             (f"{root.gb_id or 'break':<7} ", "error" if root.fatal else "break"),
+            (f"{at}  ", "dim"),
             one_line(root.gb_type or "of unknown type"),
-            (f"  {at}", "dim"),
             (f"  {led}, met {count(impact.met, 'time')}", "dim"),
         ]
         yield line(*parts, to=Location("breaks", item=root.index))

@@ -12,12 +12,17 @@ __all__ = ["RoleStyle", "lines_of"]
 
 # Markers in the private use area: `clean` escapes those, so none can come out of a recording.
 _OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
+_LEAST = 40  # columns that a report can be laid out in
 _ROLES = ("strong", "dim", "error", "break", "recompile", "gutter", "mark", "help", "good")
 
 
 @dataclass(frozen=True, slots=True)
 class RoleStyle(Style):
-    """A report's style that marks roles instead of colouring, for `lines_of`."""
+    """A report's style that marks roles instead of colouring, for `lines_of`; as narrow as the pane that it is for."""
+
+    @property
+    def columns(self) -> int:
+        return max(self.width, _LEAST)
 
     def paint(self, text: str, role: str) -> str:
         return f"{_OPEN}{chr(_FIRST + _ROLES.index(role))}{text}{_CLOSE}" if role in _ROLES and text else text

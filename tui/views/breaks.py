@@ -65,7 +65,7 @@ class BreaksView(ListingView):
         if impact is None:
             return []
         values = {field.name: getattr(explanation, field.name) for field in fields(Explanation)}
-        width = self.details.scrollable_content_region.width
+        width = self.details.columns
         return lines_of(breaks_section(_Only(**values, chosen=impact), RoleStyle(width), True))
 
     def enter(self, key: int | str) -> Location | None:

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from dynadiag.recording.records import Compile
-from tui.forest import Forest, compile_lines, forest
+from tui.forest import Forest, call_lines, compile_lines, forest
 from tui.location import Location
 from tui.roles import line, one_line
 from tui.timeline import read_phases, timeline_lines
@@ -113,10 +113,12 @@ class CompilesView(View):
         self._describe()
 
     def _describe(self) -> None:
-        item, made = self._item(), self._forest
-        if item is None or made is None:
+        item, made, branch = self._item(), self._forest, self.tree_.branch
+        if made is None or branch is None:
             return
-        if self._timeline:
+        if item is None:
+            self.details.show(call_lines(branch.key, made))
+        elif self._timeline:
             id_ = item.compile_id
             self.fetch("timeline", lambda: timeline_lines(read_phases(self.session, id_)), self.details.show)
         else:

@@ -143,7 +143,7 @@ class GuardsView(ListingView):
 
     def detail(self, key: int | str) -> Sequence[Line]:
         guard = self._guards[int(key)]
-        style = RoleStyle(self.details.scrollable_content_region.width)
+        style = RoleStyle(self.details.columns)
         cwd = self.session.run.cwd
         at = place(guard.file, guard.line, None, cwd) if guard.file else "torch did not say which line made it"
         text = self.session.source(guard.file) if guard.file else None

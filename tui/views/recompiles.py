@@ -45,7 +45,7 @@ class RecompilesView(ListingView):
             return []
         item, advice = found
         only = replace(explanation, recompiles=(item,), advice=(advice,))
-        style = RoleStyle(self.details.scrollable_content_region.width)
+        style = RoleStyle(self.details.columns)
         given_up, others = recompiles_sections(only, style, True)
         return lines_of([*given_up, *others])
 

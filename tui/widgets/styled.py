@@ -37,6 +37,12 @@ class StyledLines(Lines):
         self.refresh()
 
     @property
+    def columns(self) -> int:
+        """Columns for a text that may be longer than the screen: without those of a scrollbar that may come."""
+        bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical
+        return max(1, self.scrollable_content_region.width - bar)
+
+    @property
     def lines(self) -> Sequence[Line]:
         return self._lines
 

@@ -1,0 +1,65 @@
+"""The screens, small and large: nothing that matters is cut off, no pane is empty without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen
+from tui.app import Browser
+from tui.help import HelpScreen
+from tui.widgets.styled import StyledLines
+
+SIZES = [(80, 24), (200, 60)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("key", "123456789")
+async def test_no_pane_is_empty(program: Path, size: tuple[int, int], key: str) -> None:
+    async with browsing(program, size) as pilot:
+        await press(pilot, key)
+        assert isinstance(pilot.app, Browser)
+        for pane in pilot.app.current.query(StyledLines):
+            assert not pane.display or pane.size.height == 0 or any(item.text.strip() for item in pane.lines), pane.id
+
+
+@pytest.mark.parametrize("key", "45")
+async def test_a_detail_is_wrapped_beside_its_scrollbar(program: Path, key: str) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, key)
+        assert isinstance(pilot.app, Browser)
+        pane = pilot.app.current.query_one(".detail", StyledLines)
+        assert len(pane.lines) > 8
+        assert max(len(item.text) for item in pane.lines) <= pane.size.width - pane.styles.scrollbar_size_vertical
+
+
+async def test_the_overview_tells_where_a_break_is_at_80_columns(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        (row,) = (text for text in screen(pilot).splitlines() if "GB0059" in text)
+        assert f"{Path(build.FILE).name}:8" in row
+
+
+async def test_a_call_tells_what_it_led_to(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "2")
+        text = screen(pilot)
+        assert "2 compiles, 4.0 s" in text
+        assert "called  1" in text
+
+
+async def test_a_short_list_leaves_the_room_to_its_detail(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "4")
+        assert isinstance(pilot.app, Browser)
+        listing, pane = pilot.app.current.children
+        assert listing.size.height < pane.size.height
+
+
+async def test_the_help_is_wrapped(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "question_mark")
+        assert isinstance(pilot.app.screen, HelpScreen)
+        pane = pilot.app.screen.query_one(StyledLines)
+        assert max(len(item.text) for item in pane.lines) <= pane.columns
