@@ -13,16 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 import triton
 import triton.language as tl
 from torch._inductor import config
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-from triton.backends.compiler import GPUTarget
-from triton.backends.driver import DriverBase
 from triton.language.extra import libdevice as stubs
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
+
+from dynadiag.torch_private.devices import DEVICES
+from dynadiag.torch_private.driver import NoDriver
 
 __all__ = [
     "generate_triton_for_cpu",
@@ -32,43 +32,12 @@ __all__ = [
     "watch_launches",
 ]
 
-_ARCH, _WARP = 90, 32  # an H100 or H200: what kernels are generated for; the interpreter itself has no warps
-
-
-class _NoDevice(DriverBase):
-    """A driver for a machine without a GPU: it names a target to generate for, and cannot launch."""
-
-    def __init__(self) -> None:  # the base class's own asks for nothing, a GPU's for a driver
-        pass
-
-    @classmethod
-    def is_active(cls) -> bool:
-        return True
-
-    def get_current_target(self) -> Any:
-        return GPUTarget("cuda", _ARCH, _WARP)
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cpu")
-
-    def get_benchmarker(self) -> Callable[..., Any]:
-        raise NotImplementedError("a kernel in Triton's interpreter has no time worth measuring")
-
-    def map_python_to_cpp_type(self, ty: str) -> str:
-        return ty
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, _device: Any = None) -> int:
-        return 0
-
 
 def generate_triton_for_cpu() -> None:
     """Have Inductor's Triton code generator serve tensors on the CPU."""
     from torch._inductor.runtime import triton_helpers
 
-    triton.runtime.driver.set_active(_NoDevice())
+    triton.runtime.driver.set_active(NoDriver(DEVICES["h200"], served="cpu"))
     config.cpu_backend = "triton"
     triton_helpers.set_driver_to_cpu = lambda: None  # generated modules call it, and warn where Triton has no CPU
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from typing import Any
 
+from dynadiag.torch_private.devices import DEVICES
+
 __all__ = ["compile_arguments", "compiler_command", "only_compiling"]
 
-# What an H200 says of itself (torch.cuda.get_device_properties), for kernels that were generated without a GPU:
-# Inductor's heuristics ask for it.
-_PROPERTIES = {
-    "multi_processor_count": 132,
-    "regs_per_multiprocessor": 65536,
-    "max_threads_per_multi_processor": 2048,
-    "max_threads_per_block": 1024,
-    "warp_size": 32,
-}
+# For kernels that were generated without a GPU: Inductor's heuristics ask for it.
+_PROPERTIES = dataclasses.asdict(DEVICES["h200"])
 
 
 def only_compiling(backend: str, arch: int | str, warp_size: int) -> None:
