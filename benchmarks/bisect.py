@@ -105,15 +105,16 @@ plant(aten.tanh.default, "tanh_1", second)
     "a fusion": """
 from torch._inductor.codegen import cpp
 wrong = []
-inner = cpp.CppKernelProxy.codegen_nodes
-def codegen_nodes(self, nodes):
-    names = {n.name for s in nodes for n in s.node.get_origins()}
-    wrong.append(len(nodes) > 1 and {"var_mean_3", "rsqrt_3"} <= names)
+inner = cpp.CppScheduling.codegen_node
+def codegen_node(self, node):
+    parts = node.get_nodes()
+    names = {n.name for part in parts for n in part.node.get_origins()}
+    wrong.append(len(parts) > 1 and {"var_mean_3", "rsqrt_3"} <= names)
     try:
-        return inner(self, nodes)
+        return inner(self, node)
     finally:
         wrong.pop()
-cpp.CppKernelProxy.codegen_nodes = codegen_nodes
+cpp.CppScheduling.codegen_node = codegen_node
 for overrides, factor in ((cpp.CppOverrides, "1.5f"), (cpp.CppVecOverrides, "at::vec::Vectorized<float>(1.5f)")):
     def rsqrt(x, inner=overrides.rsqrt, factor=factor):
         return f"({inner(x)} * {factor})" if wrong and wrong[-1] else inner(x)
