@@ -171,41 +171,25 @@ def _asked(device: Device) -> Iterator[None]:
     def capability(_which: Any = None) -> tuple[int, int]:
         return device.major, device.minor
 
+    interface = device_interface.CudaInterface
     answers: list[tuple[Any, str, Any]] = [
         (torch.cuda, "current_device", lambda: 0),
         (torch.cuda, "get_device_properties", properties),
         (torch.cuda, "get_device_capability", capability),
-        (PyCodeCache, "load_by_key_path", _unloaded),
+        (interface, "is_available", staticmethod(lambda: True)),
+        (interface, "is_bf16_supported", staticmethod(lambda *_how, **_more: device.major >= 8)),
+        (interface, "current_device", staticmethod(lambda: 0)),
+        (interface, "get_device_properties", staticmethod(properties)),
+        (interface.Worker, "get_device_properties", staticmethod(properties)),
+        (PyCodeCache, "load_by_key_path", staticmethod(_unloaded)),
     ]
     with contextlib.ExitStack() as stack:
         for owner, name, answer in answers:
-            stack.callback(setattr, owner, name, getattr(owner, name))
+            stack.callback(setattr, owner, name, vars(owner)[name])
             setattr(owner, name, answer)
-        stack.callback(device_interface.register_interface_for_device, "cuda", _registered())
-        device_interface.register_interface_for_device("cuda", _interface(properties))
         stack.callback(_forget_answers)
         _forget_answers()
         yield
-
-
-def _registered() -> Any:
-    return device_interface.get_interface_for_device("cuda")
-
-
-def _interface(properties: Callable[..., Device]) -> Any:
-    """The functions by which Dynamo and Inductor ask any device, where torch's own for CUDA keep the driver's."""
-
-    class Worker(device_interface.CudaInterface.Worker):
-        get_device_properties = staticmethod(properties)
-
-    answers = {
-        "Worker": Worker,
-        "get_device_properties": staticmethod(properties),
-        "current_device": staticmethod(lambda: 0),
-        "is_available": staticmethod(lambda: True),
-        "is_bf16_supported": staticmethod(lambda *_how, **_more: properties().major >= 8),
-    }
-    return type("Interface", (device_interface.CudaInterface,), answers)
 
 
 def _unloaded(_key: str, path: str, **_more: Any) -> Any:
