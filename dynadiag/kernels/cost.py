@@ -7,6 +7,7 @@ transcendental function counts as one), one an input element for a reduction, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -79,12 +80,28 @@ def cost_of(
     """
     chosen = [graph.nodes[name] for name in nodes if name in graph.nodes]
     computing = [node for node in chosen if node.computes]
-    flops = _total(_flops(node, graph, hints) for node in computing if products or not is_product(node))
-    flops = flops if chosen else None
+    counts = [_flops(node, graph, hints) for node in computing if products or not is_product(node)]
+    if not products and (loop := _loop(module, call, hints)) is not None:
+        counts = [None if count is None else min(count, loop) for count in counts]
+    flops = _total(counts) if chosen else None
     product = next((_dtype(node, graph) for node in computing if products and is_product(node)), None)
     if call.generated:
         return Cost(*_moved(module, call, hints), flops, product)
     return Cost(*_crossing(computing or chosen, graph, hints), flops, product)
+
+
+def _loop(module: Module, call: Call, hints: Mapping[str, int]) -> int | None:
+    """The elements that a Triton kernel goes over, by the sizes that it is called with; None where there are none.
+
+    Of a sum in two steps the second kernel has all nodes of the first among its own, and few elements.
+    """
+    definition = module.definitions.get(call.kernel)
+    if definition is None or definition.language != "triton":
+        return None
+    given = zip(definition.parameters, call.arguments, strict=False)
+    sizes = [size(argument, hints) for name, argument in given if name.endswith("numel")]
+    known = [one for one in sizes if one is not None]
+    return math.prod(known) if known and len(known) == len(sizes) else None
 
 
 def _dtype(node: PrintedNode, graph: PrintedGraph) -> str | None:

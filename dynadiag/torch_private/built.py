@@ -54,7 +54,7 @@ def _binary(name: str, tuner: Any, launcher: Any) -> Binary:
     key, cache = getattr(launcher, "cache_hash", None), os.environ.get("TRITON_CACHE_DIR")  # set by the autotuner
     return Binary(
         name,
-        tuner.fn.fn.__code__.co_filename,
+        tuner.filename or "",  # its function is gone where the kernel was compiled elsewhere, or came out of the cache
         Path(cache, key) if key and cache else None,
         launcher.n_regs,
         launcher.n_spills,

@@ -13,7 +13,9 @@ SIZE = st.integers(1, 300)
 few = settings(max_examples=25)
 
 
-def _cost(arguments: dict[str, str], nodes: dict[str, tuple[str, str]], code: str, **hints: int) -> Cost:
+def _cost(
+    arguments: dict[str, str], nodes: dict[str, tuple[str, str]], code: str, *, products: bool = True, **hints: int
+) -> Cost:
     """The estimate for the last call in `code`, which computes `nodes` (name -> type, call) of a graph."""
     given_ = ", ".join(f'{name}: "{kind}"' for name, kind in arguments.items())
     typed = {name: f'{name}: "{kind}"' if kind else name for name, (kind, _) in nodes.items()}
@@ -26,7 +28,7 @@ def _cost(arguments: dict[str, str], nodes: dict[str, tuple[str, str]], code: st
     module = parse_module(
         f"# AOT ID: ['0_inference']\n{code.split('---')[0]}\n    def call():\n{asserts}{code.split('---')[-1]}"
     )
-    return cost_of(module, module.calls[-1], tuple(nodes), graph, hints)
+    return cost_of(module, module.calls[-1], tuple(nodes), graph, hints, products=products)
 
 
 def _kernel(parameters: str, *lines: str) -> str:
@@ -43,6 +45,23 @@ def test_a_matrix_product(m: int, n: int, k: int) -> None:
     nodes = {"mm": (f"f32[{m}, {n}]", "torch.ops.aten.mm.default(a, b)")}
     cost = _cost({"a": f"f32[{m}, {k}]", "b": f"f32[{k}, {n}]"}, nodes, code)
     assert cost == Cost(4 * (m * k + k * n), 4 * m * n, 2 * m * n * k, "f32")
+
+
+@few
+@given(SIZE, SIZE)
+def test_a_kernel_computes_no_more_than_it_goes_over(rows: int, columns: int) -> None:
+    """The second kernel of a sum in two steps is said to compute the first's nodes too."""
+    source = "def triton_per_sum_1(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK):\n    pass\n"
+    code = (
+        f"triton_per_sum_1 = async_compile.triton('triton_per_sum_1', '''\n{source}''', device_str='cuda')\n---"
+        f"        triton_per_sum_1.run(a, buf0, {columns}, {rows}, stream=stream0)\n"
+    )
+    nodes = {
+        "exp": (f"f32[{rows * 100}, {columns}]", "torch.ops.aten.exp.default(a)"),
+        "sum_1": (f"f32[{columns}]", "torch.ops.aten.sum.dim_IntList(exp, [0])"),
+    }
+    cost = _cost({"a": f"f32[{rows * 100}, {columns}]"}, nodes, code, products=False)
+    assert cost.flops == 2 * rows * columns
 
 
 @few
