@@ -13,13 +13,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from tui.location import History, Location
 from tui.roles import one_line
 from tui.session import Session
 from tui.sourceapp import SourceApp
 from tui.views import RANKS, SCREENS, View, screen_of
+from tui.widgets.keys import Keys
 from tui.widgets.prompt import Prompt
 from tui.widgets.tabs import Tab, Tabs
 
@@ -89,7 +90,7 @@ class Browser(SourceApp):
             yield self.current
         yield Prompt(id="prompt")
         yield Static(id="status", markup=False)
-        yield Footer(show_command_palette=False)
+        yield Keys(id="keys")
         width, height = SMALLEST
         yield Static(f"too small: {width}x{height} at least", id="small", markup=False)
 

@@ -1,0 +1,60 @@
+"""The keys of what has the focus, in the last line.
+
+Textual's own footer is a widget for each key, made anew at each change: a sixth of the time to the first screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.binding import Binding
+from textual.reactive import reactive
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.palette import role_style
+
+__all__ = ["Keys"]
+
+
+class Keys(Widget):
+    """One line; a click on a key is a press of it."""
+
+    shown: reactive[tuple[tuple[str, str, str], ...]] = reactive(())  # key, how it is displayed, what it does
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+
+    def _changed(self, screen: Screen[object]) -> None:
+        if screen is self.screen:
+            self.shown = tuple(_shown(screen, self))
+
+    def _texts(self) -> list[tuple[str, str]]:
+        return [(f" {display} ", f"{what} ") for _, display, what in self.shown]
+
+    def render_line(self, _y: int) -> Strip:
+        key = role_style("key", self.app.current_theme.dark)
+        segments = [part for display, what in self._texts() for part in (Segment(display, key), Segment(what))]
+        return Strip(segments).crop_extend(0, self.size.width, None).apply_style(self.rich_style)
+
+    def on_click(self, event: events.Click) -> None:
+        place = 0
+        for (key, _, _), (display, what) in zip(self.shown, self._texts(), strict=True):
+            place += cell_len(display) + cell_len(what)
+            if event.x < place:
+                self.app.simulate_key(key)
+                return
+
+
+def _shown(screen: Screen[object], footer: Widget) -> Iterator[tuple[str, str, str]]:
+    """The bindings that are to be shown, each action once, by its first key."""
+    found: dict[str, Binding] = {}
+    for active in screen.active_bindings.values():
+        if active.binding.show and active.enabled:
+            found.setdefault(active.binding.action, active.binding)
+    for binding in found.values():
+        yield binding.key, footer.app.get_key_display(binding), binding.description
