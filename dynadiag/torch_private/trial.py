@@ -28,6 +28,7 @@ __all__ = [
     "failed_compiles",
     "is_disabled",
     "load_compiler",
+    "load_on_demand",
     "lookup_backend",
     "made_again",
     "reset",
@@ -128,6 +129,12 @@ _COMPILER = (
     "torch._inductor.fx_passes.post_grad",
     "torch._inductor.fx_passes.fuse_attention",
 )
+
+
+def load_on_demand() -> None:
+    """What Inductor loads and hashes at its first product and its first reduction over several dimensions."""
+    importlib.import_module("sympy.physics.units")
+    importlib.import_module("torch._inductor.codecache").CacheBase.get_system()
 
 
 def lookup_backend(name: str) -> Any:

@@ -87,16 +87,12 @@ def _warm() -> None:
     if torch.cuda.is_available():
         torch_private.load_compiler()
         return
-    x = torch.ones(8, 8, requires_grad=True)
+    x = torch.ones(8, requires_grad=True)
     x.sum().backward()  # first: begun within a compile, autograd of a GPU build refuses forks (2.11, 2.15 on a CPU)
     with torch_private.caches_bypassed():
-        torch.compile(_tiny, backend="inductor")(x).backward()
+        torch.compile(lambda t: t.relu().sum(), backend="inductor")(x).backward()
+    torch_private.load_on_demand()  # else each fork does; a larger compile would cost more than it saves
     torch_private.reset()
-
-
-def _tiny(x: Any) -> Any:
-    """A product, and a reduction over a transposed sum: each fork would load and hash for itself what they need."""
-    return (x.addmm(x, x).relu() + x.T).softmax(-1).sum()
 
 
 def die_with_parent() -> None:
