@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,8 +15,9 @@ from minifier.torch_private import undisturbed
 
 __all__ = ["CaseProblem", "Simplifier", "Variants", "runs"]
 
-# A part of a graph that was called while the program waited takes no longer than this uncompiled.
-_SECONDS = 20.0
+# A part of a graph takes no longer uncompiled than this and this many times what the whole of it takes.
+_SLACK, _FACTOR = 1.0, 20.0
+_LONGEST = 20.0  # seconds; of a graph that was called while the program waited
 Variants = Callable[[Case], Iterator[Case]]
 
 
@@ -42,6 +44,10 @@ class Simplifier:
     def __init__(self, oracle: Oracle[Case], case: Case) -> None:
         self.case = case
         self._oracle = oracle
+        runs(case)  # the first time loads what it needs
+        began = time.monotonic()
+        runs(case)
+        self._limit = min(_LONGEST, _SLACK + _FACTOR * (time.monotonic() - began))
 
     def take(self, variants: Variants) -> bool:
         """Take the first variant that runs and still fails. True if there was one."""
@@ -56,7 +62,7 @@ class Simplifier:
 
     def offer(self, variant: Case) -> bool:
         """Take this variant if it runs and still fails."""
-        if not runs(variant):
+        if not runs(variant, self._limit):
             return False
         variant = refresh(variant)
         if self._oracle.fails(variant):
@@ -70,7 +76,7 @@ class _TakesTooLongError(Exception):
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
+def _limited(seconds: float) -> Iterator[None]:
     """End what takes too long, as a loop may whose condition was made simpler. Only where signals are received."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
         yield
@@ -80,7 +86,7 @@ def _limited() -> Iterator[None]:
         raise _TakesTooLongError
 
     signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again: an exception is lost where it is raised in a __del__
     try:
         yield
     finally:
@@ -88,11 +94,11 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
-def runs(case: Case) -> bool:
-    """Whether the case runs uncompiled: a variant that does not is no variant, and costs no trial."""
+def runs(case: Case, seconds: float = _LONGEST) -> bool:
+    """Whether the case runs uncompiled in that time: a variant that does not is no variant, and costs no trial."""
     copied = own(case)
     try:
-        with undisturbed(), _limited():
+        with undisturbed(), _limited(seconds):
             copied.module.forward(*copied.inputs)  # calling the module would print the failing line
     except Exception:  # noqa: BLE001  any operation may refuse the shapes or dtypes that are being tried
         return False

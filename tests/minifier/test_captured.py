@@ -13,6 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from minifier import Reduction, reduce_graph
 from minifier.emit import program
+from minifier.graphs import Case
+from minifier.metadata import refresh
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -207,6 +209,18 @@ def test_what_no_subgraph_reads_is_not_handed_to_it(function: Callable[..., Any]
     tensors = [value for value in reduction.inputs if isinstance(value, torch.Tensor) and value.dtype != torch.bool]
     assert len(tensors) == 1
     reduction.graph_module(*reduction.inputs)
+
+
+def test_metadata_of_a_while_loop_can_be_brought_up_to_date() -> None:
+    from torch._higher_order_ops.while_loop import while_loop
+
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        return while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v.cos()), (torch.tensor(0), x.sin()))[1].sum()
+
+    module, _ = _compiled(counted, [torch.randn(3, 4)])["dynamo"]
+    updated = refresh(Case(module, (torch.randn(2, 2),)))
+    (sine,) = (node for node in updated.module.graph.nodes if node.target == "sin")
+    assert sine.meta["example_value"].shape == (2, 2)
 
 
 def test_what_a_vmap_does_goes_with_it() -> None:
