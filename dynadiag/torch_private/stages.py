@@ -16,6 +16,7 @@ _PROPERTIES = dataclasses.asdict(DEVICES["h200"])
 
 def only_compiling(backend: str, arch: int | str, warp_size: int) -> None:
     """Have generated modules import on a machine without their device: no driver is asked for."""
+    import torch
     from torch._inductor.runtime import hints, triton_helpers
 
     original = hints.DeviceProperties
@@ -33,12 +34,18 @@ def only_compiling(backend: str, arch: int | str, warp_size: int) -> None:
         return make(kind, **given)
 
     original.__new__ = staticmethod(properties)  # the class itself stays: torch asks whether things are of it
+    if backend == "cuda":
+        torch.cuda.is_available = _true  # the heuristics of 2.11 ask it for the number of warps of some reductions
     for name in ("set_driver_to_gpu", "set_driver_to_cpu"):
         setattr(triton_helpers, name, _nothing)
 
 
 def _nothing() -> None:
     pass
+
+
+def _true() -> bool:
+    return True
 
 
 def compile_arguments(tuner: Any, config: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
