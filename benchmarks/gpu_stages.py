@@ -87,9 +87,7 @@ def main() -> None:
         print(f"| `{row[0]}` | " + " | ".join(row[1:]) + " |")
     configured = [row for row in rows if row[1] == "same"]
     equal = sum(row[2:] == ["same"] * len(STAGES) for row in configured)
-    print(
-        f"\n{len(configured)} of {len(rows)} in the configuration that was chosen, {equal} of them the same in all stages"
-    )
+    print(f"\n{len(configured)} of {len(rows)} in the chosen configuration, {equal} of them the same in all stages")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,9 @@ import torch._inductor.lowering as inductor
 import dynadiag
 
 TANH = torch.ops.aten.tanh.default
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="a process that has compiled anything uses the GPU then, and cannot be forked"
+)
 
 
 @pytest.fixture

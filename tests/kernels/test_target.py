@@ -7,10 +7,12 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 import dynadiag
 from dynadiag.kernels import Unit, units
 
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
 PROGRAM = """
 import dynadiag
 import torch
