@@ -18,6 +18,7 @@ from typing import Any
 
 from dynadiag import __version__
 from dynadiag.commands import common
+from dynadiag.commands.progress import Progress
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels import (
     Change,
@@ -28,7 +29,6 @@ from dynadiag.kernels import (
     make_stages,
     source_diff,
 )
-from dynadiag.kernels.cost import BALANCE
 from dynadiag.kernels.linked import open_any
 from dynadiag.kernels.stages import check_stage, is_ours
 from dynadiag.kernels.timing import Scale, Timing, kept_timing, measure
@@ -86,12 +86,15 @@ def _scale(args: argparse.Namespace, recording: Recording, chosen: Sequence[Kern
     if not args.measure:
         timing = kept_timing(recording)
     elif args.trust or all(is_ours(recording, call) for call in chosen):
-        timing = measure(recording, chosen)
+        modules = len({call.event for call in chosen})
+        with Progress(sys.stderr) as progress:
+            progress.say(f"running {modules} generated {'module' if modules == 1 else 'modules'} on random inputs")
+            timing = measure(recording, chosen)
     else:
         raise DynadiagError(
             "--measure runs the generated code that is in the recording: give --trust if you know who made it"
         )
-    return Scale(args.balance, timing, BALANCE.get(recording.run.device or ""))
+    return Scale(args.balance, timing)
 
 
 def _weight(call: KernelCall, scale: Scale) -> tuple[float, int]:
@@ -183,7 +186,7 @@ def _entry(call: KernelCall, scale: Scale, *, whole: bool) -> dict[str, Any]:
         "bytes_read": call.cost.read,
         "bytes_written": call.cost.written,
         "flops": call.cost.flops,
-        "bound": scale.bound(call.cost),
+        "bound": scale.bound(call),
         "seconds": time.seconds if time else None,
         "device_kernels": list(time.kernels) if time else [],
         "peak_share": scale.share(call),

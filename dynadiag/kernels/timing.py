@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.cost import Cost, bound
+from dynadiag.kernels.cost import BALANCE, Cost, bound
 from dynadiag.kernels.jobs import run_job
 from dynadiag.kernels.survey import KernelCall
 from dynadiag.recording.made import keep
@@ -76,17 +76,17 @@ class Timing:
 class Scale:
     """What kernels are held against: times, and the balance of the device.
 
-    ``given`` is a balance that goes before the measured one, ``known`` one that is used where nothing was measured.
+    ``given`` is a balance that goes before the measured one; that of the kernel's device is used where nothing was
+    measured.
     """
 
     given: float | None = None
     timing: Timing | None = None
-    known: float | None = None
 
-    def bound(self, cost: Cost) -> str | None:
-        """What limits a kernel of this cost: "memory" or "compute"; None where that is not known."""
-        measured = self.timing.peaks.balance(cost) if self.timing else None
-        return bound(cost, self.given or measured or self.known)
+    def bound(self, call: KernelCall) -> str | None:
+        """What limits a kernel: "memory" or "compute"; None where that is not known."""
+        measured = self.timing.peaks.balance(call.cost) if self.timing else None
+        return bound(call.cost, self.given or measured or BALANCE.get(call.device or ""))
 
     def time(self, call: KernelCall) -> Time | None:
         """How long a call takes, where that was measured."""

@@ -84,7 +84,7 @@ def _row(call: KernelCall, scale: Scale) -> tuple[str, ...]:
         _lines(call),
         _short(call.cost.moved),
         _short(call.cost.flops),
-        scale.bound(call.cost) or "?",
+        scale.bound(call) or "?",
     )
 
 
@@ -149,7 +149,7 @@ def _facts(call: KernelCall, scale: Scale) -> list[str]:
     moved = (
         f"reads {_short(call.cost.read)}B, writes {_short(call.cost.written)}B, {_short(call.cost.flops)} operations"
     )
-    facts.append(f"  {moved}; bound by {scale.bound(call.cost) or 'what is not known'}")
+    facts.append(f"  {moved}; bound by {scale.bound(call) or 'what is not known'}")
     if time := scale.time(call):
         share = scale.share(call)
         of_peak = "" if share is None else f", {share:.0%} of the device's peak"

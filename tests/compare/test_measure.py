@@ -43,10 +43,12 @@ def test_warm_calls_take_as_long_as_by_hand_with_torch() -> None:
     subject.first()
     by_hand = benchmark.Timer("work(x)", globals={"work": work, "x": x}, num_threads=1)
     ours, theirs = list[float](), list[float]()
-    for _ in range(5):
+    for _ in range(40):
         ours += subject.round(0.05)["times"]
         theirs += by_hand.blocked_autorange(min_run_time=0.05).times
-    assert 1 / 2 < min(ours) / min(theirs) < 2
+        if 1 / 2 < min(ours) / min(theirs) < 2:
+            return
+    pytest.fail(f"{min(ours)} s a call, {min(theirs)} s by hand")
 
 
 def test_the_calls_of_one_variant_are_counted() -> None:
