@@ -28,32 +28,16 @@ from pathlib import Path
 from dynadiag.kernels import Thread, Unit, open_any, units
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = """
+BLOCK = f"""
+import sys
+
 import torch
-from torch import nn
-from torch.nn import functional as F
 
-
-class Block(nn.Module):
-    def __init__(self, width=64, heads=4):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        b, s, w = x.shape
-        q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
-        q, k, v = (t.view(b, s, self.heads, -1).transpose(1, 2) for t in (q, k, v))
-        a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(a.transpose(1, 2).reshape(b, s, w))
-        h = F.gelu(self.up(self.norm2(x)))
-        return x + self.down(h)
-
+sys.path.insert(0, {str(ROOT / "benchmarks")!r})
+from block import Block
 
 torch.manual_seed(0)
-block = torch.compile(Block())
+block = torch.compile(Block(64, 4))
 block(torch.randn(2, 16, 64, requires_grad=True)).square().mean().backward()
 """
 TRITON = """
