@@ -36,6 +36,7 @@ from dynadiag.recording.reader import Recording
 from dynadiag.render import encode
 from dynadiag.render.clean import clean
 from dynadiag.render.kernels import changes_text, kernel_text, listing_text, stage_text
+from dynadiag.render.words import count
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             raise DynadiagError(
                 f"{args.recording}: no kernel {args.name!r}; `dynadiag kernels {args.recording}` lists them"
             )
-        scale = _scale(args, recording, chosen)
+        scale = _scale(args, recording, calls)
         chosen = sorted(chosen, key=lambda call: _weight(call, scale), reverse=True)
         stages = _stages(args, recording, chosen[0]) if args.stage else None
         common.write_json(args.json, encode(_document(recording, chosen, scale, stages, whole=args.name is not None)))
@@ -81,15 +82,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _scale(args: argparse.Namespace, recording: Recording, chosen: Sequence[KernelCall]) -> Scale:
-    """The balance that was given or is known of the device, and times: measured now, or before."""
+def _scale(args: argparse.Namespace, recording: Recording, calls: Sequence[KernelCall]) -> Scale:
+    """The balance that was given, and times: measured now, or before. Always of all calls: they are kept together."""
+    modules = {call.event: call for call in calls}
     if not args.measure:
         timing = kept_timing(recording)
-    elif args.trust or all(is_ours(recording, call) for call in chosen):
-        modules = len({call.event for call in chosen})
+    elif args.trust or all(is_ours(recording, call) for call in modules.values()):
         with Progress(sys.stderr) as progress:
-            progress.say(f"running {modules} generated {'module' if modules == 1 else 'modules'} on random inputs")
-            timing = measure(recording, chosen)
+            progress.say(f"running {count(len(modules), 'generated module')} on random inputs")
+            timing = measure(recording, calls)
     else:
         raise DynadiagError(
             "--measure runs the generated code that is in the recording: give --trust if you know who made it"
