@@ -120,15 +120,30 @@ def _facts(built: Built) -> dict[str, str | int]:
 def _made(recording: Recording, job: dict[str, str], *, trusted: bool) -> dict[str, Any] | None:
     """The result of a job: kept in the recording, or done now and kept there; None where it may not be done."""
     key = _key(*job.values())
-    known = recording.made(key)
-    if isinstance(known, dict) and isinstance(known.get("stages"), dict):
-        return known
+    if _is_sound(known := recording.made(key)):
+        return dict(known)
     if not trusted:
         return None
     made: dict[str, Any] = run_job("dynadiag.trial.stages", job, f"{job['name']} for {job['target']}")
     if "error" not in made:
         keep(recording.path, key, made)
     return made
+
+
+def _is_sound(known: Any) -> bool:
+    """Whether what is kept is as a job writes it: the file may be a stranger's."""
+    try:
+        texts = [stage["text"] for stage in known["stages"].values()]
+        pairs = [pair for stage in known["stages"].values() for pair in stage["lines"]]
+        facts, texts = known["facts"].values(), [*texts, *known["notes"]]
+    except (TypeError, KeyError, AttributeError):
+        return False
+    lines = (isinstance(pair, list) and [type(line) for line in pair] == [int, int] for pair in pairs)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(lines)
+        and all(isinstance(fact, str | int) for fact in facts)
+    )
 
 
 def is_ours(recording: Recording, call: KernelCall) -> bool:

@@ -133,11 +133,18 @@ def _timing(made: Any) -> Timing | None:
         }
         peaks = made["peaks"]
         vector = peaks["vector"]
-        products = {str(dtype): float(most) for dtype, most in peaks["products"].items()}
-        best = Peaks(float(peaks["moved"]), products, None if vector is None else float(vector))
+        products = {str(dtype): _positive(most) for dtype, most in peaks["products"].items()}
+        best = Peaks(_positive(peaks["moved"]), products, None if vector is None else _positive(vector))
         return Timing(str(made["device"]), str(made["torch"]), best, times, _errors(made)) if times else None
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
+
+
+def _positive(value: Any) -> float:
+    """A rate, which others are divided by. Raises `ValueError`."""
+    if not float(value) > 0:
+        raise ValueError(f"no rate: {value}")
+    return float(value)
 
 
 def _errors(made: Any) -> dict[int, str]:

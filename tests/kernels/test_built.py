@@ -6,6 +6,7 @@ The kernel is really compiled by Triton, for a GPU that need not be here; only t
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from dynadiag.capture import built as capture
 from dynadiag.kernels import kernel_calls, make_stages
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.made import keep
 from dynadiag.recording.opening import fold_in_place, open_any
 from dynadiag.torch_private import built as torch_private
 
@@ -104,6 +106,27 @@ def test_machine_code_is_taken_apart_with_trust_and_kept(recording: Path) -> Non
         kept = make_stages(opened, call, trusted=False).stages["sass"]
     assert kept == sass
     assert any("LDG" in sass.text.splitlines()[line - 1] for line, _ in sass.lines)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"stages": {"sass": 7}},
+        {"stages": {"sass": {"text": 7, "lines": []}}, "facts": {}, "notes": []},
+        {"stages": {"sass": {"text": "", "lines": [[1]]}}, "facts": {}, "notes": []},
+        {"stages": {"sass": {"text": "", "lines": []}}, "facts": {}, "notes": 7},
+    ],
+)
+def test_what_a_stranger_keeps_as_stages_is_not_believed(kept: object, recording: Path) -> None:
+    with open_any(recording) as opened:
+        (call,) = kernel_calls(opened)
+        make_stages(opened, call, trusted=True)
+    with sqlite3.connect(recording) as database:
+        keys = [key for (key,) in database.execute("SELECT key FROM made")]
+    for key in keys:
+        assert keep(recording, key, kept)
+    with open_any(recording) as opened:
+        assert "sass" not in make_stages(opened, call, trusted=False).stages
 
 
 def test_damage_is_left_out(recording: Path, tmp_path: Path) -> None:

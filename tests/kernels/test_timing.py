@@ -43,7 +43,18 @@ def test_a_share_is_of_what_bounds_the_kernel() -> None:
     assert Time(1.0, ()).share(Cost(None, None, 5), _PEAKS) is None
 
 
-@pytest.mark.parametrize("kept", [{}, [], {"times": {"x": {}}, "peaks": None}, {"times": {"1": {"2": {}}}}, "text"])
+_NO_RATE = {
+    "device": "cpu",
+    "torch": "2.13.0",
+    "errors": {},
+    "times": {"1": {"2": {"seconds": 1.0, "kernels": []}}},
+    "peaks": {"moved": 0, "products": {}, "vector": None},
+}
+
+
+@pytest.mark.parametrize(
+    "kept", [{}, [], {"times": {"x": {}}, "peaks": None}, {"times": {"1": {"2": {}}}}, "text", _NO_RATE]
+)
 def test_what_a_stranger_keeps_as_times_is_not_believed(kept: object, tmp_path: Path) -> None:
     copy = tmp_path / "copy.dynadiag"
     shutil.copy(recorded("cpp"), copy)
