@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dynadiag.recording.names import TRITON_TEXTS
 from dynadiag.torch_private import built as torch_private
 
 __all__ = ["describe"]
 
-_TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
 _MOST = 4 << 20  # bytes of one stage that are kept; the largest met so far is a tenth of it
 
 
@@ -47,7 +47,9 @@ def _metadata(binary: torch_private.Binary) -> dict[str, Any]:
 
 
 def _stages(binary: torch_private.Binary) -> dict[str, str]:
-    found = {stage: text.decode(errors="replace") for stage in _TEXTS if (text := _read(binary, stage)) is not None}
+    found = {
+        stage: text.decode(errors="replace") for stage in TRITON_TEXTS if (text := _read(binary, stage)) is not None
+    }
     if (code := _read(binary, "cubin")) is not None:
         found["cubin"] = base64.b64encode(code).decode()
     return found

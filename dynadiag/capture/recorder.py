@@ -68,7 +68,7 @@ class Recorder(logging.Handler):
 
     def keep_kernels(self) -> None:
         """Append what Triton made of the kernels of the generated modules so far. Never raises."""
-        if not self.opened:
+        if not (self.opened and self._modules):
             return
         from dynadiag.capture import built
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from dynadiag.kernels.linetable import read_stage
 from dynadiag.kernels.occupancy import occupancy
+from dynadiag.recording.names import TRITON_TEXTS
 from dynadiag.recording.reader import Recording
 
 __all__ = ["Builds", "Built", "cubin_of", "stages_of"]
 
 EVENT = "dynadiag_triton"
-_STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _payload(recording: Recording, built: Built) -> Mapping[str, Any]:
 
 
 def _read(kept: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for stage in _STAGES:
+    for stage in TRITON_TEXTS:
         if isinstance(text := kept.get(stage), str):
             shown, lines = read_stage(stage, text, source)
             yield stage, {"text": shown, "lines": lines}

@@ -1,10 +1,12 @@
-"""Names that torch makes up, and the user's names behind them."""
+"""Names that torch and Triton make up, and the user's names behind them."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["is_rest", "original_name"]
+__all__ = ["TRITON_TEXTS", "is_rest", "original_name"]
+
+TRITON_TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")  # the stages of a kernel that Triton gives as text
 
 # torch names the rest of a split function "torch_dynamo_resume_in_NAME_at_LINE" (2.11 to 2.15).
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<name>.+?)_at_\d+")

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch.utils import benchmark
+
 from dynadiag.torch_private.warm import mark
 
 __all__ = ["marked", "measure"]
@@ -24,9 +27,6 @@ _FLUSH = 256 << 20  # bytes written before each run, so that its inputs are in n
 
 def measure(source: str, lines: Sequence[int], seconds: float, file: Path) -> dict[str, Any]:
     """Seconds (the median) and the device's kernels of the call in each line. Raises what the module raises."""
-    import torch
-    from torch.utils import benchmark
-
     module = _loaded(marked(source, lines), file)
     arguments = module.get_args()
 
@@ -84,14 +84,10 @@ def _loaded(source: str, file: Path) -> Any:
 
 
 def _flush() -> Callable[[], Any]:
-    import torch
-
     return torch.empty(_FLUSH, dtype=torch.int8, device="cuda").zero_
 
 
 def _profiled(run: Callable[[], None], count: int, flush: Callable[[], Any] | None) -> list[Any]:
-    import torch
-
     activities = [torch.profiler.ProfilerActivity.CPU]
     if flush is not None:
         activities.append(torch.profiler.ProfilerActivity.CUDA)

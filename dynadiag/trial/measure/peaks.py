@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch.utils import benchmark
+
 __all__ = ["measure"]
 
 _COPIED = {"cuda": 1 << 30, "cpu": 1 << 28}  # bytes: far more than a cache holds
@@ -24,8 +27,6 @@ def measure(device: str) -> dict[str, Any]:
 
     "vector" is None on a CPU.
     """
-    import torch
-
     return {
         "moved": _moved(device),
         "products": {name: _product(getattr(torch, dtype), device) for name, dtype in _dtypes(device)},
@@ -38,16 +39,12 @@ def _dtypes(device: str) -> list[tuple[str, str]]:
 
 
 def _moved(device: str) -> float:
-    import torch
-
     source = torch.empty(_COPIED[device], dtype=torch.int8, device=device)
     target = torch.empty_like(source)
     return 2 * _COPIED[device] / _best(lambda: target.copy_(source), device)
 
 
 def _product(dtype: Any, device: str) -> float:
-    import torch
-
     side = _SIDE[device]
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
     return 2 * side**3 / _best(lambda: a @ b, device)
@@ -55,8 +52,6 @@ def _product(dtype: Any, device: str) -> float:
 
 def _vector() -> float:
     """Multiply-adds in float32 registers, two operations each."""
-    import torch
-
     from dynadiag.trial.measure.spin import spin
 
     out = torch.empty(_PROGRAMS * _BLOCK, device="cuda")
@@ -66,9 +61,6 @@ def _vector() -> float:
 
 def _best(run: Callable[[], Any], device: str) -> float:
     """Seconds of one run: the best of several blocks, by CUDA events on a GPU."""
-    import torch
-    from torch.utils import benchmark
-
     run()
     if device != "cuda":
         timer = benchmark.Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())

@@ -11,9 +11,9 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.linetable import read_stage
+from dynadiag.recording.names import TRITON_TEXTS
 from dynadiag.torch_private import stages as torch_private
 
-_TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
 _NVIDIA = re.compile(r"sm_(\d+)a?$")
 _AMD = re.compile(r"gfx[0-9a-f]+$")
 _USAGE = re.compile(r"REG:(\d+).*?STACK:(\d+).*?SHARED:(\d+).*?LOCAL:(\d+)")
@@ -33,7 +33,7 @@ def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[st
     configs = tuner.configs
     given, options = torch_private.compile_arguments(tuner, configs[0])
     binary = triton.compile(ASTSource(*given), target=GPUTarget(backend, arch, warp_size), options=options)
-    stages = {stage: binary.asm[stage] for stage in _TEXTS if stage in binary.asm}
+    stages = {stage: binary.asm[stage] for stage in TRITON_TEXTS if stage in binary.asm}
     facts: dict[str, Any] = {
         "configuration": str(configs[0]),
         "triton": triton.__version__,
