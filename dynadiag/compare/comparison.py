@@ -6,8 +6,6 @@ round goes backwards, so that none always follows the same one.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,9 +20,9 @@ from dynadiag.compare.subject import Subject, VariantFailed
 from dynadiag.compare.variant import Variant
 from dynadiag.explain.warm import WARM
 from dynadiag.trial.program import Program
-from dynadiag.trial.runner import default_cache
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
+from dynadiag.trial.workplace import Workplaces, environment_of
 
 __all__ = ["Comparison", "Settings", "compare"]
 
@@ -103,7 +101,7 @@ class _Race:
         self.rows: dict[Variant, Row] = {}
         self._program, self._folder, self._settings, self._tell = program, folder, settings, tell
         self._running: dict[Variant, Subject] = {}
-        self._scratch = tempfile.TemporaryDirectory(prefix="dynadiag-")
+        self._places = Workplaces(own_headers=settings.fresh)
         self._told = 0
         self.interrupted = False
 
@@ -115,7 +113,7 @@ class _Race:
     ) -> None:
         for subject in self._running.values():
             subject.kill() if self.interrupted or kind else subject.end()
-        self._scratch.cleanup()
+        self._places.remove()
 
     def start(self, variant: Variant) -> None:
         """Load the function in a process of its own: a wrong name is found before anything is compiled."""
@@ -205,9 +203,8 @@ class _Race:
 
     def _environment(self, variant: Variant) -> Mapping[str, str]:
         """The program's own, as trials have it. Uncompiled: nothing in the function compiles itself either."""
-        scratch = tempfile.mkdtemp(dir=self._scratch.name)
-        environment = {**os.environ, "DYNADIAG_TRIAL": "1", "TMPDIR": scratch}
-        environment.setdefault("TORCHINDUCTOR_CACHE_DIR", default_cache())
+        scratch = self._places.scratch()
+        environment = environment_of(scratch, {})
         if variant.is_eager:
             environment["TORCHDYNAMO_DISABLE"] = "1"
         if self._settings.fresh:

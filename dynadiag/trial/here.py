@@ -11,7 +11,6 @@ from __future__ import annotations
 import faulthandler
 import functools
 import os
-import shutil
 import socket
 import sys
 import warnings
@@ -25,7 +24,7 @@ from dynadiag.trial import worker, zygote
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
-from dynadiag.trial.runner import START_LIMIT, Runner, environment_of, forked_trial
+from dynadiag.trial.runner import START_LIMIT, Runner, forked_trial
 from dynadiag.trial.server import Server
 from dynadiag.trial.supervise import Limits
 
@@ -80,11 +79,11 @@ class CallRunner(Runner):
             server.stop()
             with suppress(ChildProcessError):  # the program reaps its children itself
                 os.waitpid(server.leader, 0)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._places.remove()
 
     def _fork(self) -> Server:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = environment_of(self, self.scratch)
+        environment = self.environment_in(self.scratch)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads: see above
             pid = os.fork()

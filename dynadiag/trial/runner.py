@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -24,8 +22,9 @@ from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.server import Server
 from dynadiag.trial.supervise import Limits, kill_session, tail, watch
+from dynadiag.trial.workplace import Workplaces, environment_of
 
-__all__ = ["START_LIMIT", "Runner", "Started", "default_cache", "environment_of", "forked_trial"]
+__all__ = ["START_LIMIT", "Runner", "Started", "forked_trial"]
 
 # Triton asks for the variable when it is imported: its rung needs processes that had it from the start.
 _INTERPRETED = ("dynadiag.trial.interpreted", {"TRITON_INTERPRET": "1"})
@@ -53,7 +52,7 @@ class Runner:
     _graph: tuple[Plan, Server | None] | None = None  # the program stopped before Inductor, and its plan there
     _interpreter: Runner | None = None
     _gave_up: bool = False  # forks were to be had and showed something else, or died
-    _scratch: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dynadiag-")))
+    _places: Workplaces = field(default_factory=Workplaces)
     notes: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Runner:
@@ -63,12 +62,16 @@ class Runner:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop_forks()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._places.remove()
 
     @property
     def scratch(self) -> Path:
         """A folder for whoever runs trials here, gone with the runner."""
-        return self._scratch
+        return self._places.folder
+
+    def environment_in(self, scratch: Path) -> dict[str, str]:
+        """The environment of a process whose temporary folder is ``scratch``."""
+        return environment_of(scratch, self.environment, fresh_caches=self.fresh_caches)
 
     @property
     def threads(self) -> int:
@@ -130,7 +133,7 @@ class Runner:
     @contextmanager
     def started(self, plan: Plan) -> Iterator[Started]:
         """The program's process with this plan and one thread, for whoever listens to it while it runs."""
-        with _workplace(self) as (scratch, output, reading, writing):
+        with self._places.one() as (scratch, output, reading, writing):
             if self._zygote is not None:
                 with _forked_task(self, self._zygote, plan, scratch, (output, writing)) as (pid, ended, wait):
                     yield Started(pid, ended, reading, output, wait)
@@ -181,7 +184,7 @@ class Runner:
             return None
         if self._graph is None or self._graph[0] != before:
             self._stop_at_graph()
-            server = Server.checkpoint(self._checkpoint, self._scratch, {}, before)
+            server = Server.checkpoint(self._checkpoint, self.scratch, {}, before)
             ready = server.wait(self.limits.seconds).get("ready")
             if not ready:
                 server.stop()
@@ -210,7 +213,7 @@ class Runner:
 
     def _start_checkpoint(self) -> str | None:
         assert self._zygote is not None
-        server = Server.checkpoint(self._zygote, self._scratch, self._request(), AS_WRITTEN)
+        server = Server.checkpoint(self._zygote, self.scratch, self._request(), AS_WRITTEN)
         answer = server.wait(self.limits.seconds)
         if answer.get("ready"):
             self._checkpoint = server
@@ -233,35 +236,9 @@ class Started:
     wait: Callable[[], int]
 
 
-def environment_of(runner: Runner, scratch: Path) -> dict[str, str]:
-    """The program's own environment, with what a trial adds: a mark, and a temporary folder of its own.
-
-    Inductor's cache folder hangs off the temporary folder unless it is named; it stays where the program has it.
-    """
-    environment = {**os.environ, "DYNADIAG_TRIAL": "1", "TMPDIR": str(scratch)}
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", default_cache())
-    environment.pop("DYNADIAG_RECORD", None)
-    if runner.fresh_caches:
-        environment |= {
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-            "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_LOCAL_PGO": "0",
-        }
-    return {**environment, **runner.environment}
-
-
-def default_cache() -> str:
-    """Inductor's cache folder where its variable is not set, as torch names it."""
-    import getpass
-    import re
-
-    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
-    return str(Path(tempfile.gettempdir()) / f"torchinductor_{user}")
-
-
 def _start_zygote(runner: Runner) -> Server:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = environment_of(runner, runner._scratch)
+    environment = runner.environment_in(runner.scratch)
     own = dict.fromkeys(zygote.OWN_ENVIRONMENT, "1")
     before = {name: os.environ.get(name) for name in own}
     settings = {"hooks": list(runner.hooks), "environment": before}
@@ -278,23 +255,6 @@ def _start_zygote(runner: Runner) -> Server:
     return Server(ours, process.pid, process)
 
 
-@contextmanager
-def _workplace(runner: Runner) -> Iterator[tuple[Path, int, int, int]]:
-    """(scratch folder, output file, report's reading end, its writing end), gone afterwards."""
-    scratch = Path(tempfile.mkdtemp(dir=runner._scratch))
-    output = os.open(scratch.with_suffix(".out"), os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
-    reading, writing = os.pipe()
-    try:
-        yield scratch, output, reading, writing
-    finally:
-        os.close(output)
-        os.close(reading)
-        with suppress(OSError):
-            os.close(writing)
-        scratch.with_suffix(".out").unlink(missing_ok=True)
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
 def _interpreter(
     runner: Runner, plan: Plan, scratch: Path, descriptors: tuple[int, int], extra: dict[str, str]
 ) -> subprocess.Popen[bytes]:
@@ -303,7 +263,7 @@ def _interpreter(
     request = {"program": runner.program.to_json(), "plan": plan.to_json(), "hooks": list(runner.hooks)}
     process = subprocess.Popen(
         [sys.executable, "-c", worker.BOOT, json.dumps(request), str(writing)],
-        env=environment_of(runner, scratch) | extra,
+        env=runner.environment_in(scratch) | extra,
         pass_fds=[writing],
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -315,7 +275,7 @@ def _interpreter(
 
 
 def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
-    with _workplace(runner) as (scratch, output, reading, writing):
+    with runner._places.one() as (scratch, output, reading, writing):
         process = _interpreter(runner, plan, scratch, (output, writing), {})
         ended = os.pidfd_open(process.pid)
         try:
@@ -346,7 +306,7 @@ def _forked_task(
 
 def forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, Any]) -> Outcome:
     """One trial in a fork of a server's process. Raises `OSError` or `EOFError` where that is gone."""
-    with _workplace(runner) as (scratch, output, reading, writing):
+    with runner._places.one() as (scratch, output, reading, writing):
         message = {**request, "plan": plan.to_json(), "scratch": str(scratch)}
         zygote.send(server.channel, message, [output, writing])
         os.close(writing)

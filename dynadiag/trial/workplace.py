@@ -1,0 +1,91 @@
+"""Where a trial runs: a temporary folder of its own, and the program's environment with a few words more."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = ["Workplaces", "default_cache", "environment_of"]
+
+_HEADERS = "precompiled_headers"  # in torch's default cache folder, wherever TORCHINDUCTOR_CACHE_DIR points
+
+
+def environment_of(scratch: Path, more: Mapping[str, str], *, fresh_caches: bool = False) -> dict[str, str]:
+    """The program's own environment, with what a trial adds: a mark, and ``scratch`` as its temporary folder.
+
+    Inductor's cache folder hangs off the temporary folder unless it is named; it stays where the program has it.
+    """
+    environment = {**os.environ, "DYNADIAG_TRIAL": "1", "TMPDIR": str(scratch)}
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(default_cache()))
+    environment.pop("DYNADIAG_RECORD", None)
+    if fresh_caches:
+        environment |= {
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+            "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_LOCAL_PGO": "0",
+        }
+    return {**environment, **more}
+
+
+def default_cache() -> Path:
+    """Inductor's cache folder where its variable is not set, as torch names it."""
+    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    return Path(tempfile.gettempdir(), f"torchinductor_{user}")
+
+
+class Workplaces:
+    """The folder of one series of trials, with a folder in it for each.
+
+    Torch compiles its C++ headers once for all programs of a user, into a folder that hangs off the temporary one: it
+    is seconds of the C++ compiler. A trial finds those that are there already, or else those of the trials before it;
+    with ``own_headers`` each makes its own.
+    """
+
+    def __init__(self, *, own_headers: bool = False) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="dynadiag-"))
+        self._headers = None if own_headers else self._shared_headers()
+        self._link_headers(self.folder)
+
+    def _shared_headers(self) -> Path:
+        existing = default_cache() / _HEADERS
+        if existing.is_dir() and os.access(existing, os.W_OK):
+            return existing
+        (own := self.folder / _HEADERS).mkdir()
+        return own
+
+    def _link_headers(self, scratch: Path) -> None:
+        if self._headers is not None:
+            link = scratch / default_cache().name / _HEADERS
+            link.parent.mkdir()
+            link.symlink_to(self._headers)
+
+    def scratch(self) -> Path:
+        """A temporary folder for one process."""
+        scratch = Path(tempfile.mkdtemp(dir=self.folder))
+        self._link_headers(scratch)
+        return scratch
+
+    @contextmanager
+    def one(self) -> Iterator[tuple[Path, int, int, int]]:
+        """(scratch folder, output file, report's reading end, its writing end) of a trial, gone afterwards."""
+        scratch = self.scratch()
+        output = os.open(scratch.with_suffix(".out"), os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
+        reading, writing = os.pipe()
+        try:
+            yield scratch, output, reading, writing
+        finally:
+            os.close(output)
+            os.close(reading)
+            with suppress(OSError):
+                os.close(writing)
+            scratch.with_suffix(".out").unlink(missing_ok=True)
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)

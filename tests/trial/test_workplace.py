@@ -1,0 +1,60 @@
+"""A trial's temporary folder, and the C++ headers that torch compiled before it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dynadiag.trial import workplace
+from dynadiag.trial.workplace import Workplaces, default_cache
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(workplace.tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def _headers(folder: Path) -> Path:
+    return folder / default_cache().name / "precompiled_headers"
+
+
+def test_the_folder_is_torchs_own(temporary: Path) -> None:
+    from torch._inductor.codecache import _HEADER_DIR
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    assert default_cache() == Path(default_cache_dir())
+    assert Path(_HEADER_DIR).name == _headers(temporary).name
+
+
+def test_headers_that_are_there_are_found_by_every_trial(temporary: Path) -> None:
+    there = _headers(temporary)
+    there.mkdir(parents=True)
+    (there / "a.h.gch").write_text("compiled")
+    places = Workplaces()
+    with places.one() as (scratch, *_):
+        assert (_headers(scratch) / "a.h.gch").read_text() == "compiled"
+        assert (_headers(places.folder) / "a.h.gch").exists()
+    assert not scratch.exists()
+    places.remove()
+    assert (there / "a.h.gch").read_text() == "compiled"
+
+
+def test_without_any_the_trials_share_theirs_and_leave_nothing(temporary: Path) -> None:
+    places = Workplaces()
+    with places.one() as (scratch, *_):
+        (_headers(scratch) / "a.h.gch").write_text("compiled")
+    with places.one() as (scratch, *_):
+        assert (_headers(scratch) / "a.h.gch").exists()
+    places.remove()
+    assert not list(temporary.iterdir())
+
+
+def test_own_headers_are_nobodys(temporary: Path) -> None:
+    _headers(temporary).mkdir(parents=True)
+    places = Workplaces(own_headers=True)
+    with places.one() as (scratch, *_):
+        assert not _headers(scratch).exists()
+    shutil.rmtree(places.folder)
