@@ -225,11 +225,12 @@ def ours(task: Task) -> Result:
 
 
 def _below(recording: Path) -> int:
-    """Trials of the descent: those that switch something."""
+    """Trials of the descent: those that switch something, and the one that compares values."""
     from dynadiag import recording as recordings
 
+    signs = ('"switches":[{', '"record":["intermediates"]')
     with recordings.open(recording) as search:
-        return sum('"switches":[{' in trial.candidate for trial in search.trials())
+        return sum(any(sign in trial.candidate for sign in signs) for trial in search.trials())
 
 
 def theirs(task: Task) -> Result:
@@ -264,7 +265,7 @@ def compare_faults(args: argparse.Namespace) -> int:
         for fault in (name for name in FAULTS if args.only is None or args.only in name):
             program = Path(folder, fault.replace(" ", "_") + ".py")
             program.write_text(_MODEL + FAULTS[fault] + _RUN)
-            cache = Path(folder, "cache")
+            cache = program.with_suffix(".cache")  # its own: the FX graph cache knows nothing of what was planted
             _timed([sys.executable, str(program)], program.parent, cache, args.limit)
             for _ in range(args.rounds):
                 for tool in tools:

@@ -18,6 +18,7 @@ from dynadiag.bisect.decisions import Decisions, all_off, by_bisection, by_witne
 from dynadiag.bisect.direction import direction_of
 from dynadiag.bisect.graphs import Part, needed_graphs
 from dynadiag.bisect.search import Search
+from dynadiag.bisect.suspects import suspected
 from dynadiag.bisect.verdict import Culprit
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -50,6 +51,10 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
     lies = _fake_kernels(search, base, seen)
     if lies.confirmed:
         return lies
+    near = suspected(search, base, seen)
+    finding = _confirmed(*near) if near else Finding()
+    if finding.confirmed:
+        return replace(finding, notes=(*lies.notes, *finding.notes))
     notes = list(lies.notes)
     part = needed_graphs(search, base, seen)
     classes = [c for c in _CLASSES.get(rung, ()) if any(p.group == c for p in seen.points)]

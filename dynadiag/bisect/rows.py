@@ -41,6 +41,8 @@ def outcome_from_json(text: str) -> Outcome:
         exit_code=data.get("exit_code"),
         invalid=data.get("invalid"),
         witness=tuple(data.get("witness", ())),
+        diverged=tuple(data.get("diverged", ())),
+        diverged_in=tuple(data.get("diverged_in", ())),
         lines=tuple((file, line) for file, line in data.get("lines", ())),
         points=tuple(Point.from_json(p) for p in data.get("points", ())),
         facts=data.get("facts") or {},

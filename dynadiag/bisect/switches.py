@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from dynadiag.bisect import fakes
+from dynadiag.bisect import divergence, fakes
 from dynadiag.bisect.directions import joined
 from dynadiag.bisect.userpasses import with_switched_passes
 from dynadiag.torch_private import bisect as torch_private
+from dynadiag.trial.plan import INTERMEDIATES
 from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["install"]
@@ -41,11 +42,13 @@ def install() -> None:
     torch_private.wrap_frame(_frame)
     TRIAL.bypass = _left_to_python
     fakes.install()
+    divergence.install()
     torch_private.wrap_call_user_compiler(_graph_of_dynamo)
     torch_private.wrap_subsystem(_subsystem)
     torch_private.wrap_observed_pass(_pass)
     torch_private.wrap_inner_compile(_inner_graph)
     torch_private.wrap_run_node(_watched_node)
+    torch_private.name_nested_kernels()
     torch_private.wrap_pattern_apply(_pattern)
     torch_private.wrap_can_fuse(_fusion)
     torch_private.wrap_cpp_kernel(_kernel)
@@ -163,7 +166,8 @@ def _inner_graph(inner: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwar
         occurrence = TRIAL.occurrence("graph", _key(here=here))
         describe = lambda: {"name": _graph_name(here), "lines": _lines(gm.graph.nodes)[:1], **here}  # noqa: E731
         if TRIAL.on("graph", _key(occurrence, here=here), describe):
-            return inner(gm, *args, **kwargs)
+            compile_inner = functools.partial(inner, gm, *args, **kwargs)
+            return divergence.compared(compile_inner, _key(here=here)) if TRIAL.asks(INTERMEDIATES) else compile_inner()
         return torch_private.uncompiled_graph(gm)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch.fx import GraphModule
 
 from dynadiag.minify.settings import Setting
 from dynadiag.torch_private import trial as torch_private
+from dynadiag.torch_private.generated import name_nodes
 from dynadiag.trial.forking import conclude, forked
 from dynadiag.trial.graph import GraphCall, attempt
 from dynadiag.trial.outcome import Outcome
@@ -54,8 +55,10 @@ class Trials:
     answers: Sequence[Outcome] | None = None  # where this process cannot be forked: of trials made before
     _asked: int = 0
 
-    def graph(self, module: GraphModule, inputs: Sequence[Any], around: Surroundings) -> Outcome:
-        """One graph, compiled and called."""
+    def graph(
+        self, module: GraphModule, inputs: Sequence[Any], around: Surroundings, record: tuple[str, ...] = ()
+    ) -> Outcome:
+        """One graph, compiled and called. ``record`` is what the trial is to tell besides."""
         call = GraphCall(
             self.backend,
             around.options,
@@ -70,9 +73,10 @@ class Trials:
             self._undo(around.settings)
             if around.fallback_random:
                 torch_private.same_random_numbers()
+            name_nodes(module)  # this process and its copy of the graph end with the trial
             attempt(call, module, inputs)
 
-        return self._tried(action, self.plan)
+        return self._tried(action, replace(self.plan, record=(*self.plan.record, *record)))
 
     def text(self, source: str, rung: str | None = None) -> Outcome:
         """A program given as source, in a process where nothing is as the user's program set it."""

@@ -29,13 +29,14 @@ from dynadiag.minify.task import Capture, Task
 from dynadiag.minify.writing import Given, Written, write
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.plan import Plan
+from dynadiag.trial.plan import INTERMEDIATES, Plan
 from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
 __all__ = ["reduce_here"]
 
+_FEW = 3  # nodes that are tried one by one
 _SLACK, _FACTOR = 60.0, 10.0  # of the time limit of a part of a graph; a busy machine slows a compile tenfold
 _ROOT = Path(__file__).parent.parent.parent
 
@@ -198,7 +199,7 @@ class _Reducer:
             outcome = self._once(
                 f"whole {dynamic} {self._canonical(module, inputs)}",
                 ("whole", _operations(module)),
-                partial(self._trials.graph, module, inputs, around),
+                partial(self._trials.graph, module, inputs, around, (INTERMEDIATES,) if self._task.accuracy else ()),
                 self._like(akin),
             )
             if self._like(akin)(outcome.signature, self._task.reference):
@@ -334,9 +335,13 @@ def _answers(task: Task) -> list[Outcome]:
 
 
 def _suspects(outcome: Outcome) -> list[list[str]]:
-    """Nodes that the failure itself names: by where the failing operator came from, by their names in its text."""
+    """Nodes that the failure itself names: by where the failing operator or kernel came from, by where values first
+    went astray, by their names in its text. Many are tried together before each.
+    """
     origins = [point.name for point in outcome.points if point.group == ORIGINS]
-    return [[name] for name in dict.fromkeys([*reversed(origins), *outcome.witness])]
+    named = list(dict.fromkeys([*reversed(origins), *reversed(outcome.diverged_in), *outcome.witness]))
+    together = [named] if len(named) > _FEW else []
+    return [*together, *([name] for name in named)]
 
 
 def _called(module: GraphModule) -> str:

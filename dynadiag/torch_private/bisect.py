@@ -31,6 +31,7 @@ __all__ = [
     "graph_kind_is",
     "innermost_function",
     "kind_of_inner",
+    "name_nested_kernels",
     "operator_name",
     "ordinal",
     "origins",
@@ -215,6 +216,30 @@ def wrap_run_node(hook: Callable[..., Any]) -> None:
     from torch._inductor.graph import GraphLowering
 
     GraphLowering.run_node = _hooked(GraphLowering.run_node, hook)
+
+
+def name_nested_kernels() -> None:
+    """Have the text of a library's kernel name the kernels that it reads, not spell them out.
+
+    Torch puts the arguments of a lowering that raised into its message. Each spells out what it was computed from, all
+    the way and once a path: where every node before it is left to ATen, that is without end.
+    """
+    from torch._inductor.ir import ExternKernel
+
+    inner = ExternKernel.__str__
+    depth = 0
+
+    def text(self: Any) -> str:
+        nonlocal depth
+        if depth:
+            return f"{type(self).__name__}({self.get_name()})"
+        depth += 1
+        try:
+            return inner(self)
+        finally:
+            depth -= 1
+
+    ExternKernel.__str__ = ExternKernel.__repr__ = text
 
 
 def wrap_pattern_apply(hook: Callable[..., Any]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import linecache
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +31,6 @@ __all__ = [
     "is_full_graph",
     "library_operator",
     "lowering_tables",
-    "names_in_graph",
     "note_libraries",
     "opdef",
     "operators_of",
@@ -51,7 +49,6 @@ _CONFIGS = (
     "torch._functorch.config",
     "torch.fx.experimental._config",
 )
-_GRAPH_FILE = "<eval_with_key>"
 _BUFFERS = 7  # the place among the arguments of flex attention from which on are the tensors its functions close over
 
 
@@ -139,16 +136,6 @@ def is_failure(error: BaseException) -> bool:
 def is_full_graph(output_graph: Any) -> bool:
     """Whether a graph is compiled with ``fullgraph=True``."""
     return bool(output_graph.root_tx.one_graph)
-
-
-def names_in_graph(node: Any) -> list[str]:
-    """The nodes of a graph module that a later node came from, by the lines of its generated code: ``name = ...``."""
-    named: list[str] = []
-    for file, line in re.findall(r'File "([^"]+)", line (\d+)', node.stack_trace or ""):
-        written = re.match(r"\s*(\w+) = ", linecache.getline(file, int(line)))
-        if file.startswith(_GRAPH_FILE) and written is not None:
-            named.append(written[1])
-    return named
 
 
 def opdef(name: str) -> Any:

@@ -6,13 +6,14 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Arguments", "Arm", "Call", "run_arm", "tensors_in"]
+__all__ = ["Arguments", "Arm", "Call", "copied", "run_arm", "tensors_in"]
 
+T = TypeVar("T")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _SEED = 0  # of the cotangents: any fixed one will do, so that both arms differentiate the same scalar
 
@@ -41,7 +42,7 @@ class Call:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self.state = _reachable(function, args, kwargs)
-        self._pristine = _copied((args, kwargs))  # the program's own arm changes what it is given
+        self._pristine = copied((args, kwargs))  # the program's own arm changes what it is given
         self._saved = [t.detach().clone() for t in self.state]
         self._random = _random_state()
         self.gradient_names = self._names()
@@ -55,15 +56,16 @@ class Call:
 
     def copies(self) -> Arguments:
         """The arguments anew, storage shared where it was shared."""
-        return _copied(self._pristine)
+        return copied(self._pristine)
 
     def _names(self) -> list[str]:
         inputs = [f"input {i}" for i, t in enumerate(tensors_in((self.args, self.kwargs))) if t.requires_grad]
         return inputs + [f"parameter {i}" for i, t in enumerate(self.state) if t.requires_grad]
 
 
-def _copied(arguments: Arguments) -> Arguments:
-    return pytree.tree_map(_Copier(), arguments)
+def copied(values: T) -> T:
+    """Nested containers with their tensors copied, storage shared where it was shared."""
+    return pytree.tree_map(_Copier(), values)
 
 
 class _Copier:

@@ -22,6 +22,7 @@ def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> 
     unusable = next((str(e["message"]) for e in seen.events if e["event"] == "unusable"), None)
     if unusable is not None:
         raise TargetError(unusable)
+    diverged = _diverged(seen)
     return Outcome(
         signature=_signature(seen, end, code, plan),
         seconds=seen.seconds,
@@ -29,6 +30,8 @@ def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> 
         exit_code=code,
         invalid="out of memory" if seen.stopped == "memory" else None,
         witness=_witness(seen, code),
+        diverged=tuple(diverged.get("keys", ())),
+        diverged_in=tuple(diverged.get("captured", ())),
         lines=tuple((str(file), int(line)) for file, line in end.get("lines", ())),
         points=tuple(Point.from_json(e) for e in seen.events if e["event"] == "point"),
         facts=_merged_facts(seen, end),
@@ -49,6 +52,12 @@ def _witness(seen: Watched, code: int) -> tuple[str, ...]:
         met.append(points[-1])
     told = [str(name) for e in seen.events for name in e.get("witness", ())]
     return tuple(dict.fromkeys([*(str(e[name]) for e in met for name in ("key", "name")), *told]))
+
+
+def _diverged(seen: Watched) -> dict[str, Any]:
+    """The kernel at which the distance grew most; of several the first."""
+    told = [e for e in seen.events if e["event"] == "diverged"]
+    return max(told, key=lambda e: float(e["jump"]), default={})
 
 
 def _merged_facts(seen: Watched, end: dict[str, Any]) -> dict[str, Any]:

@@ -46,8 +46,9 @@ class Outcome:
 
     ``signature`` is ``None`` where it passed. ``invalid`` says why the trial could not be run at all, which
     says nothing about the candidate. ``witness`` and ``lines`` are nodes and user lines that the failure named,
-    ``facts`` what
-    the worker saw on the way (backends, thread count), ``tail`` the end of what was printed.
+    ``diverged`` the keys of the nodes in whose kernel the values first went astray, where the trial compared them, and
+    ``diverged_in`` the names of the nodes of a graph tried by itself that they came from,
+    ``facts`` what the worker saw on the way (backends, thread count), ``tail`` the end of what was printed.
     """
 
     signature: Signature | None
@@ -56,6 +57,8 @@ class Outcome:
     exit_code: int | None = None
     invalid: str | None = None
     witness: tuple[str, ...] = ()
+    diverged: tuple[str, ...] = ()
+    diverged_in: tuple[str, ...] = ()
     lines: tuple[tuple[str, int], ...] = ()
     points: tuple[Point, ...] = ()
     facts: dict[str, Any] | None = None

@@ -7,11 +7,12 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-__all__ = ["AS_WRITTEN", "RUNGS", "Plan", "Switch", "bits"]
+__all__ = ["AS_WRITTEN", "INTERMEDIATES", "RUNGS", "Plan", "Switch", "bits"]
 
 RUNGS = ("uncompiled", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "triton", "custom")
 _BITS = 64
-_IN_INDUCTOR = frozenset({"kernel", "fusion", "lowering", "graph"})  # classes that are decided there and nowhere before
+INTERMEDIATES = "intermediates"  # in a plan's record: where the compiled values first leave the graph's own
+_IN_INDUCTOR = frozenset({"kernel", "fusion", "lowering", "graph", INTERMEDIATES})  # of no consequence before it
 
 
 def bits(key: str) -> str:

@@ -1,0 +1,136 @@
+"""Where the values of a compiled graph first leave those of the graph that it was made from.
+
+In a trial that records ``INTERMEDIATES`` each graph is run as it is, node by node, before its compiled self runs on the
+same inputs, and every buffer that a kernel wrote is held against the value of its node. Kernels are the same as
+without: only the module that calls them has a line more. What is told is where the distance grows most, since rounding
+grows slowly and a fault at once. It is a word to look there first, not a verdict: the descent tries it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+
+from dynadiag.torch_private import generated as torch_private
+from dynadiag.trial.arms import copied
+from dynadiag.trial.runtime import TRIAL
+
+__all__ = ["compared", "install"]
+
+_CALLS = 32  # of each graph: a program that trains for long is not held up for good
+_NOISE = 2.0  # units in the last place, of a tensor's largest element: what one kernel's rounding comes to at least
+_JUMP = 8.0  # times the largest distance before: more than rounding grows from one kernel to the next
+
+_graphs: list[_Compared] = []  # that are being compiled; a stack, since compiles nest
+
+
+class _Compared:
+    """One graph: what its kernels are to be compared with."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix  # of its decisions' keys
+        self.module: GraphModule | None = None
+        self.kernels: dict[str, dict[str, list[str]]] = {}  # a node: what is told of its kernel
+        self.calls = 0
+
+    def watch(self, node: Node, kernel: Sequence[Node]) -> str:
+        self.module = self.module or torch_private.lowered_graph()
+        nodes = list(kernel) or [node]
+        self.kernels[node.name] = {
+            "keys": [f"{self.prefix}/{other.name}" for other in nodes],
+            "captured": list(dict.fromkeys(name for other in nodes for name in torch_private.names_in_graph(other))),
+        }
+        return node.name
+
+    def call(self, compiled: Callable[..., Any], inputs: list[Any]) -> Any:
+        self.calls += 1
+        if self.module is None or self.calls > _CALLS or not torch_private.may_be_read():
+            return compiled(inputs)
+        wanted = _values(self.module, inputs, self.kernels.keys())
+        farthest = 0.0
+
+        def compare(name: str, value: torch.Tensor) -> None:
+            nonlocal farthest
+            if name not in wanted or not torch_private.may_be_read():
+                return
+            distance, noise = _distance(value, wanted.pop(name))
+            jump = distance / max(farthest, noise)
+            if jump > _JUMP:
+                TRIAL.send("diverged", jump=jump, **self.kernels[name])
+            farthest = max(farthest, min(distance, 1.0))
+
+        with torch_private.intermediate_hook(compare):
+            return compiled(inputs)
+
+
+def install() -> None:
+    """Puts the hook into torch, once a process."""
+    torch_private.wrap_kernel_call(lambda node, kernel: _graphs[-1].watch(node, kernel) if _graphs else None)
+
+
+def compared(compile_inner: Callable[[], Callable[..., Any]], prefix: str) -> Callable[..., Any]:
+    """What ``compile_inner`` compiles, its values compared with the graph's at each call.
+
+    ``prefix`` leads the keys of the decisions on the graph's nodes.
+    """
+    graph = _Compared(prefix)
+    _graphs.append(graph)
+    try:
+        compiled = compile_inner()
+    finally:
+        _graphs.pop()
+    call = functools.partial(graph.call, compiled)
+    call._boxed_call = True  # type: ignore[attr-defined]  # what AOTAutograd asks of a callable that takes a list
+    return call
+
+
+def _values(module: GraphModule, inputs: list[Any], names: Any) -> dict[str, torch.Tensor]:
+    """The values of these nodes with the graph run as it is; none where it cannot be run so."""
+    if torch_private.draws_its_own_numbers(module):
+        return {}
+    kept = _Kept(module, frozenset(names))
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices):
+            kept.run(*copied(inputs))
+    except Exception:  # noqa: BLE001 - an operator that only Inductor knows: then there is nothing to compare with
+        return {}
+    return kept.values
+
+
+class _Kept(Interpreter):
+    """Runs a graph and keeps copies of some values, since a later node may write to them."""
+
+    def __init__(self, module: GraphModule, names: frozenset[str]) -> None:
+        super().__init__(module)
+        self.names = names
+        self.values: dict[str, torch.Tensor] = {}
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        if n.name in self.names and isinstance(value, torch.Tensor):
+            self.values[n.name] = value.detach().clone()
+        return value
+
+
+def _distance(value: torch.Tensor, wanted: torch.Tensor) -> tuple[float, float]:
+    """How far apart they are, in parts of the largest element, and what rounding alone comes to."""
+    if value.shape != wanted.shape or value.dtype != wanted.dtype or not value.numel():
+        return 0.0, 1.0  # laid out in another way: not to be compared
+    if not (value.is_floating_point() or value.is_complex()):
+        return (value != wanted).double().mean().item(), torch.finfo(torch.float32).eps
+    noise = _NOISE * torch.finfo(value.dtype).eps
+    finite = value.isfinite()
+    if not torch.equal(finite, wanted.isfinite()):
+        return math.inf, noise
+    wide = torch.complex128 if value.is_complex() else torch.float64
+    apart = (value.to(wide) - wanted.to(wide)).abs()[finite]
+    scale = wanted.to(wide).abs()[finite]
+    if not apart.numel() or not apart.max():
+        return 0.0, noise
+    return (apart.max() / scale.max().clamp_min(torch.finfo(torch.float32).tiny)).item(), noise

@@ -1,0 +1,68 @@
+"""The decisions on the nodes where a compiled graph's values first go astray: tried before all others.
+
+Where that is right it spares the halving of everything that the compiler decided, and a trial writes anew no more than
+the one kernel that is in question. Where it is not, one or two trials tell, and the whole search follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dynadiag.bisect.decisions import Decisions, by_bisection
+from dynadiag.bisect.hashsearch import minimal_set, suffixes
+from dynadiag.bisect.search import Search
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import INTERMEDIATES, Plan, Switch
+
+__all__ = ["suspected"]
+
+_LATER = ("kernel", "fusion")  # classes that would explain the failure before the lowerings do
+
+
+def suspected(search: Search, base: Plan, seen: Outcome) -> tuple[Decisions, list[frozenset[str]]] | None:
+    """Minimal failing sets of the class that explains the failure; None where what diverges first leads to none.
+
+    ``seen`` is a trial of ``base`` that recorded every class.
+    """
+    if seen.witness or seen.killed or not any(p.group == "lowering" for p in seen.points):
+        return None
+    outcome = search.trial(replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the graph's own")
+    lowerings = _decisions(search, base, "lowering", seen)
+    near = [key for key in lowerings.points if key in outcome.diverged]
+    if not near or not lowerings.fails_with_only(frozenset(near)):
+        return None
+    later = [_decisions(search, base, name, seen) for name in _LATER]
+    chosen = [_about(outcome.diverged, these) for these in later]
+    if any(chosen) and _all_off(later, chosen).passed:
+        for these, keys in zip(later, chosen, strict=True):
+            if keys and these.off(keys).passed:
+                return these, by_bisection(these, [_minimal(these, keys)])
+    return lowerings, by_bisection(lowerings, [minimal_set(near, lowerings.fails_with_only)])
+
+
+def _decisions(search: Search, base: Plan, name: str, seen: Outcome) -> Decisions:
+    return Decisions(search, base, name, {p.key: p for p in seen.points if p.group == name})
+
+
+def _about(diverged: Sequence[str], these: Decisions) -> list[str]:
+    """The decisions of a class that have to do with one of these nodes."""
+    prefix = diverged[0].rpartition("/")[0]
+    names = {key.rpartition("/")[2] for key in diverged}
+    points = (p for p in these.points.values() if f"{p.compile_id}/{p.graph}" == prefix)
+    return [p.key for p in points if names.intersection(p.name.split("+"))]
+
+
+def _all_off(classes: Sequence[Decisions], chosen: Sequence[list[str]]) -> Outcome:
+    base, search = classes[0].base, classes[0].search
+    pairs = [(these, keys) for these, keys in zip(classes, chosen, strict=True) if keys]
+    switches = (Switch(these.name, False, suffixes(keys, these.points)) for these, keys in pairs)
+    plan = replace(base, switches=(*base.switches, *switches))
+    return search.trial(plan, "off there: " + ", ".join(these.name for these, _ in pairs))
+
+
+def _minimal(these: Decisions, keys: Sequence[str]) -> frozenset[str]:
+    """Those of ``keys`` that have to stay on. What is elsewhere stays as it is: off it would be many new kernels."""
+    every = frozenset(keys)
+    fails = lambda on: these.search.status(these.off(every - on)) == "same"  # noqa: E731
+    return minimal_set(keys, fails)

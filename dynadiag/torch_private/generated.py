@@ -1,0 +1,156 @@
+"""The private names of torch behind kernels as Inductor writes, compiles and calls them, in a trial's process.
+
+Read in 2.11.0, 2.13.0 and 2.15.0.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._inductor import hooks
+from torch.fx import GraphModule, Node
+
+from dynadiag.torch_private.bisect import origins
+
+__all__ = [
+    "draws_its_own_numbers",
+    "intermediate_hook",
+    "lowered_graph",
+    "may_be_read",
+    "name_nodes",
+    "names_in_graph",
+    "wrap_kernel_call",
+    "wrap_kernel_failure",
+]
+
+intermediate_hook = hooks.intermediate_hook
+_NODE = "<node>"
+
+
+def wrap_kernel_call(label: Callable[[Node, Sequence[Node]], str | None]) -> None:
+    """Have generated modules hand the buffers of each kernel to the intermediate hooks, once it has run.
+
+    ``label(node, nodes)`` is asked for each buffer that holds the value of an FX node, with all nodes that its kernel
+    computes. What it returns goes to the hooks with the buffer; for None nothing does.
+    """
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+    inner = PythonWrapperCodegen.generate_kernel_call
+
+    @functools.wraps(inner)
+    def generate_kernel_call(self: Any, kernel_name: str, call_args: Any, *args: Any, **kwargs: Any) -> Any:
+        result = inner(self, kernel_name, call_args, *args, **kwargs)
+        for name in call_args:
+            node = _held_by(name)
+            text = label(node, _computed_with(name)) if node is not None else None
+            if text is not None:
+                self.writeline(f"run_intermediate_hooks({text!r}, {name})")
+        return result
+
+    PythonWrapperCodegen.generate_kernel_call = generate_kernel_call
+
+
+def wrap_kernel_failure(failed: Callable[[Sequence[str]], None]) -> None:
+    """Have ``failed(names)`` called where the C++ compiler or Triton did not take a kernel.
+
+    The names are those of `names_in_graph`, of the nodes that the kernel computes.
+    """
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.codegen.cpp import CppScheduling
+    from torch._inductor.codegen.triton import TritonScheduling
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+    computed: dict[str, list[str]] = {}
+    bodies: dict[str, str] = {}
+
+    def scheduled(inner: Callable[..., str]) -> Callable[..., str]:
+        @functools.wraps(inner)
+        def define_kernel(self: Any, source: Any, nodes: Sequence[Any], *args: Any) -> str:
+            name = inner(self, source, nodes, *args)
+            parts = (part for part in nodes if hasattr(part, "get_nodes"))
+            computed[name] = [named for part in parts for node in origins(part) for named in names_in_graph(node)]
+            return name
+
+        return define_kernel
+
+    def written(inner: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(inner)
+        def define_kernel(self: Any, kernel_name: str, kernel_body: str, *args: Any, **kwargs: Any) -> Any:
+            bodies[kernel_name] = kernel_body
+            return inner(self, kernel_name, kernel_body, *args, **kwargs)
+
+        return define_kernel
+
+    def compiled(inner: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(inner)
+        def compile_kernel(self: Any, first: Any, source: str, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return inner(self, first, source, *args, **kwargs)
+            except Exception:
+                for name in (name for name, body in bodies.items() if source.strip() in body):
+                    failed(computed.get(name, []))
+                raise
+
+        return compile_kernel
+
+    CppScheduling.define_kernel = scheduled(CppScheduling.define_kernel)
+    TritonScheduling.define_kernel = scheduled(TritonScheduling.define_kernel)
+    PythonWrapperCodegen.define_kernel = written(PythonWrapperCodegen.define_kernel)
+    AsyncCompile.cpp_pybinding = compiled(AsyncCompile.cpp_pybinding)
+    AsyncCompile.triton = compiled(AsyncCompile.triton)
+
+
+def _held_by(name: Any) -> Node | None:
+    """The FX node whose value a buffer holds."""
+    from torch._inductor.virtualized import V
+
+    buffer = V.graph.try_get_buffer(name) if isinstance(name, str) else None
+    node = getattr(buffer, "get_origin_node", lambda: None)()
+    return node if isinstance(node, Node) else None
+
+
+def _computed_with(name: str) -> list[Node]:
+    """The nodes of the kernel that makes a buffer, in the order of their graph."""
+    from torch._inductor.virtualized import V
+
+    scheduler = V.graph.scheduler
+    buffer = scheduler.name_to_buf.get(name)
+    operation = buffer.defining_op if buffer is not None else None
+    return origins(scheduler.name_to_fused_node[operation.get_name()]) if operation is not None else []
+
+
+def name_nodes(graph: GraphModule) -> None:
+    """Have each node bear its own name where later nodes say what line they came from (`names_in_graph`)."""
+    for node in graph.graph.nodes:
+        node.meta["stack_trace"] = f'  File "{_NODE}", line 1, in {node.name}\n'
+
+
+def names_in_graph(node: Any) -> list[str]:
+    """The nodes of a graph seen by `name_nodes` that a later node came from.
+
+    To be asked while the later node's graph is compiled: when that is done, torch forgets where it came from.
+    """
+    return list(re.findall(rf'File "{_NODE}", line 1, in (\w+)', node.stack_trace or ""))
+
+
+def lowered_graph() -> GraphModule:
+    """The graph that is being written as kernels, after all passes over it."""
+    from torch._inductor.virtualized import V
+
+    found = V.graph.module
+    assert isinstance(found, GraphModule)
+    return found
+
+
+def draws_its_own_numbers(graph: GraphModule) -> bool:
+    """Whether the kernels draw random numbers that eager does not."""
+    return any("inductor_random" in str(node.target) for node in graph.graph.nodes)
+
+
+def may_be_read() -> bool:
+    """False while a CUDA graph is being recorded: nothing may be read back then."""
+    return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())

@@ -1,0 +1,87 @@
+"""Where compiled values leave the graph's own, and what the search makes of it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from dynadiag import recording
+from dynadiag.bisect.divergence import _distance
+from tests.bisect.conftest import Bisected
+
+# Without caches: their keys know nothing of a lowering that a program replaces.
+PROGRAM = """
+import torch, torch._inductor.lowering as lowering
+from torch._inductor.virtualized import V
+
+torch._inductor.config.fx_graph_cache = False
+aten = torch.ops.aten
+
+def plant(op, name, change):
+    inner = lowering.lowerings[op]
+    def planted(*args, **kwargs):
+        out = inner(*args, **kwargs)
+        return change(out) if V.current_node.name == name else out
+    lowering.lowerings[op] = planted
+
+{plant}
+
+def f(x, y):
+    for _ in range(6):
+        x = torch.tanh(torch.relu(x) @ y) + torch.sigmoid(x)
+    return x
+
+torch.manual_seed(0)
+x, y = torch.randn(8, 8), torch.eye(8)
+random = torch.get_rng_state()
+with torch.no_grad():
+    ours = torch.compile(f)(x, y)
+    assert torch.equal(random, torch.get_rng_state())
+    torch.testing.assert_close(ours, f(x, y))
+"""
+WRONG = "plant(aten.sigmoid.default, 'sigmoid_3', lambda out: lowering.lowerings[aten.mul.Tensor](out, 1.5))"
+RAISES = """
+def raises(out):
+    raise RuntimeError("planted")
+plant(aten.tanh.default, 'tanh_5', raises)
+"""
+_LOWERINGS = 30  # of f
+
+
+def test_a_wrong_kernel_is_found_by_its_values_and_not_by_halves(bisected: Bisected, tmp_path: Path) -> None:
+    verdict = bisected(PROGRAM.format(plant=WRONG))
+    assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "sigmoid_3")]
+    assert len(verdict.confirmed) == 2
+    with recording.open(tmp_path / "search.dynadiag") as search:
+        switched = [t for t in search.trials() if '"switches":[{' in t.candidate]
+    assert len(switched) < math.log2(_LOWERINGS) + 4, "as many as halving takes"
+
+
+def test_a_lowering_that_raises_after_many_left_to_aten(bisected: Bisected) -> None:
+    """Torch spells each argument out, with all that it was computed from: here that would never end."""
+    verdict = bisected(PROGRAM.format(plant=RAISES), timeout=60.0)
+    assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "tanh_5")]
+    assert not verdict.side_finds
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "least", "most"),
+    [
+        (torch.ones(4), torch.ones(4), 0.0, 0.0),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]), 0.5, 0.5),
+        (torch.tensor([1.0, math.nan]), torch.tensor([1.0, math.nan]), 0.0, 0.0),
+        (torch.tensor([1.0, math.nan]), torch.tensor([1.0, 2.0]), math.inf, math.inf),
+        (torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 3, 5]), 0.25, 0.25),
+        (torch.tensor([1 + 1j]), torch.tensor([1 - 1j]), 1.4, 1.5),
+        (torch.zeros(3), torch.full((3,), 1e-20), 1.0, 1.0),
+        (torch.zeros(2, 3), torch.ones(3, 2), 0.0, 0.0),
+        (torch.zeros(0), torch.zeros(0), 0.0, 0.0),
+    ],
+)
+def test_distances(value: torch.Tensor, wanted: torch.Tensor, least: float, most: float) -> None:
+    distance, noise = _distance(value, wanted)
+    assert least <= distance <= most
+    assert noise > 0

@@ -1,0 +1,34 @@
+"""What a failure names is tried first: one trial instead of a search by halves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.minify.test_command import minify
+
+PROGRAM = """
+import torch
+import torch._inductor.config
+
+torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "{kind}"
+torch.manual_seed(0)
+layers = [m for _ in range(6) for m in (torch.nn.Linear(8, 8), torch.nn.Tanh())]
+net = torch.nn.Sequential(*layers[:7], torch.nn.ReLU(), *layers[7:])
+x = torch.randn(4, 8)
+with torch.no_grad():
+    torch.testing.assert_close(torch.compile(net)(x), net(x))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["compile_error", "accuracy"])
+def test_the_kernel_at_fault_is_tried_before_all_else(tmp_path: Path, kind: str) -> None:
+    """By the kernel that the C++ compiler refused, and by the values that leave the graph's own."""
+    code, repro, data, told = minify(tmp_path, PROGRAM.format(kind=kind))
+    assert code == 0, told
+    assert (data["nodes_after"], data["proved"], data["minimal"]) == (1, True, True)
+    assert "relu(" in repro.read_text()
+    assert "witness: 1 operations" in told
+    assert "prefix:" not in told  # nothing was halved
