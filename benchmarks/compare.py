@@ -1,10 +1,11 @@
 """Whether `dynadiag compare` measures right: times as `torch.utils.benchmark` by hand, kernels as `torch.profiler`.
 
-    python benchmarks/compare.py [--rounds N]
+    python benchmarks/compare.py [--rounds N] [--device cuda]
 
 Both time the same functions in this process in turn, block by block, so that other users of the machine disturb both.
 On a CPU the profiler sees generated kernels only where Inductor was told to mark them (``cpp.enable_kernel_profile``),
-which is done here; calls of libraries it sees as operators.
+which is done here; calls of libraries it sees as operators. On a GPU it sees every kernel, and the peak of memory is
+held against `torch.cuda.max_memory_allocated`.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ _LIBRARY = ("aten::addmm", "aten::mm", "aten::bmm", "aten::_scaled_dot_product",
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-def calls() -> dict[str, Call]:
+def calls(device: str) -> dict[str, Call]:
     """The functions that are measured, from some microseconds to some milliseconds a call."""
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)  # .eval(): one operator
+    layer = layer.to(device)
     return {
-        "pointwise": (lambda x: x.relu() + x.sigmoid(), (torch.randn(64, 64),)),
-        "product": (lambda x: (x @ x).relu().sum(), (torch.randn(256, 256),)),
-        "layer": (lambda x: layer(x).sum(), (torch.randn(8, 16, 64),)),
+        "pointwise": (lambda x: x.relu() + x.sigmoid(), (torch.randn(64, 64, device=device),)),
+        "product": (lambda x: (x @ x).relu().sum(), (torch.randn(256, 256, device=device),)),
+        "layer": (lambda x: layer(x).sum(), (torch.randn(8, 16, 64, device=device),)),
     }
 
 
@@ -82,6 +84,32 @@ def kernels(name: str, call: Call, folder: Path) -> None:
     print(f"; of libraries: compare {ours.extern}, torch.profiler {library}")
 
 
+def on_gpu(name: str, call: Call, mode: str) -> None:
+    """Print the kernels and the peak of memory of one warm call, as compare has them and by hand."""
+    fn, args = call
+    torch._dynamo.reset()
+    variant = Variant("make", mode)
+    subject = Measurer((fn, args, {}), variant)
+    subject.first()
+    peak = subject.round(_SECONDS)["memory"]["device"]
+    counted = subject.count()["gpu"]
+    by_hand = torch.compile(fn) if variant.compiles else fn
+    for _ in range(3):
+        by_hand(*args)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    by_hand(*args)
+    torch.cuda.synchronize()
+    allocated = torch.cuda.max_memory_allocated()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        by_hand(*args)
+        torch.cuda.synchronize()
+    kernels = [e.name for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    kernels = [kernel for kernel in kernels if not kernel.startswith(("Memcpy", "Memset"))]
+    print(f"{name:10} {mode:8} kernels: compare {counted['kernels']}, torch.profiler {len(kernels)}", end="")
+    print(f"; peak: compare {peak}, max_memory_allocated {allocated}")
+
+
 def _outermost(events: Iterable[Any], names: tuple[str, ...]) -> int:
     def inside(event: Any) -> bool:
         parent = event.cpu_parent
@@ -93,14 +121,22 @@ def _outermost(events: Iterable[Any], names: tuple[str, ...]) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    for mode in ("eager", "default"):
-        for name, call in calls().items():
+    modes = ("eager", "default")
+    for mode in modes:
+        for name, call in calls(options.device).items():
             with torch.no_grad():
-                times(name, call, Variant("make", mode), rounds)
+                times(name, call, Variant("make", mode), options.rounds)
+    if options.device != "cpu":
+        for mode in modes:
+            for name, call in calls(options.device).items():
+                with torch.no_grad():
+                    on_gpu(name, call, mode)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        for name, call in calls().items():
+        for name, call in calls("cpu").items():
             kernels(name, call, Path(folder))
 
 

@@ -68,7 +68,28 @@ found = collections.defaultdict(float)
 for event in profile.events():
     if event.device_type == torch.autograd.DeviceType.CUDA:
         found[event.name] += event.device_time * 1e-6 / {STEPS}
-print(json.dumps(found))
+print(json.dumps({{"seconds": found, "occupancy": driver_occupancy()}}))
+"""
+# What the driver says of each compiled kernel, started by Triton or by torch itself: its share of a processor's warps,
+# for each configuration (by its registers) that was loaded.
+DRIVER = """
+import ctypes, gc
+
+
+def driver_occupancy():
+    driver, found = ctypes.CDLL("libcuda.so.1"), collections.defaultdict(list)
+    most = torch.cuda.get_device_properties(0).max_threads_per_multi_processor // 32
+    kinds = "StaticallyLaunchedCudaKernel", "CompiledKernel"
+    for kernel in [o for o in gc.get_objects() if type(o).__name__ in kinds]:
+        said = getattr(kernel, "metadata", kernel)
+        blocks, function = ctypes.c_int(), getattr(kernel, "function", None)
+        if function is None:
+            continue
+        sizes = 32 * said.num_warps, ctypes.c_size_t(said.shared)
+        call = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
+        if call(ctypes.byref(blocks), ctypes.c_void_p(function), *sizes) == 0:
+            found[said.name].append((blocks.value * said.num_warps / most, kernel.n_regs))
+    return found
 """
 
 
@@ -90,9 +111,12 @@ def study(name: str, text: str, folder: Path) -> dict[str, Any]:
         for kernel in names
     }
     profiled = folder / f"{name}_profiled.py"
-    profiled.write_text(text + RUN + PROFILE)
-    done = subprocess.run([sys.executable, str(profiled)], check=True, capture_output=True, text=True)
-    return {**listed, "stages": stages, "profiler": json.loads(done.stdout.splitlines()[-1])}
+    profiled.write_text(text + DRIVER + RUN + PROFILE)
+    done = subprocess.run([sys.executable, str(profiled)], check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{profiled} ended with {done.returncode}\n{done.stderr}")
+    profile = json.loads(done.stdout.splitlines()[-1])
+    return {**listed, "stages": stages, "profiler": profile["seconds"], "driver": profile["occupancy"]}
 
 
 def _dynadiag(*words: str) -> str:
@@ -142,8 +166,19 @@ def table(name: str, found: dict[str, Any]) -> str:
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     ratios = [row["total"] / row["profiler"] for row in rows(found) if row["profiler"]]
     within = sum(0.9 <= ratio <= 1.1 for ratio in ratios)
-    lines += ["", f"{within} of {len(ratios)} within 10% of the profiler's time."]
+    lines += ["", f"{within} of {len(ratios)} within 10% of the profiler's time. {_held_against_driver(found)}"]
     return "\n".join(lines)
+
+
+def _held_against_driver(found: dict[str, Any]) -> str:
+    """The occupancies that the recording has and the driver's, of kernels that both runs compiled alike."""
+    pairs = []
+    for row in rows(found):
+        shares = {share for share, registers in found["driver"].get(row["name"], ()) if registers == row["registers"]}
+        if row["occupancy"] is not None and len(shares) == 1:
+            pairs.append((row["occupancy"], shares.pop()))
+    same = sum(abs(ours - drivers) < 1e-6 for ours, drivers in pairs)
+    return f"Occupancy equal to the CUDA driver's for {same} of {len(pairs)} kernels with the same registers."
 
 
 HEAD = """# Triton kernels on a GPU

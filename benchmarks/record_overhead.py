@@ -1,6 +1,6 @@
 """What recording costs: one program bare, under TORCH_TRACE, and under the recorder, in turn, with cold caches.
 
-    python benchmarks/record_overhead.py [--runs N] [--program NAME]
+    python benchmarks/record_overhead.py [--runs N] [--program NAME] [--device cuda]
 
 The figure is the CPU time (user + system) of the program's own Python process, compilers that it starts left out, from
 after `import torch` to the end of its first call. Ratios are of the least of N runs: noise only adds.
@@ -23,8 +23,8 @@ from pathlib import Path
 PROGRAMS = {
     "transformer": """
         layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
-        model = torch.compile(torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
-        calls = [(torch.randn(n, 16, 64),) for n in (2, 3)]
+        model = torch.compile(torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device))
+        calls = [(torch.randn(n, 16, 64, device=device),) for n in (2, 3)]
     """,
     "breaks": """
         def step(x, k):
@@ -32,11 +32,13 @@ PROGRAMS = {
             print(end="")
             return (x * k).sum().item() + k
         model = torch.compile(step, backend="aot_eager")
-        calls = [(torch.randn(n, 8, requires_grad=True), k) for n in (2, 3, 4) for k in (1, 2, 3)]
+        calls = [(torch.randn(n, 8, requires_grad=True, device=device), k) for n in (2, 3, 4) for k in (1, 2, 3)]
     """,
 }
 HARNESS = """
 import resource, sys, torch
+device = sys.argv[1]
+torch.zeros(1, device=device)
 torch.manual_seed(0)
 def spent():
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -56,7 +58,7 @@ print(first, spent() - start)
 KINDS = ("bare", "TORCH_TRACE", "recorder")
 
 
-def run(kind: str, program: Path) -> tuple[float, float]:
+def run(kind: str, program: Path, device: str) -> tuple[float, float]:
     """CPU seconds of the first calls, and of 200 warm ones."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
@@ -64,7 +66,9 @@ def run(kind: str, program: Path) -> tuple[float, float]:
             environment["TORCH_TRACE"] = f"{folder}/trace"
         elif kind == "recorder":
             environment["DYNADIAG_RECORD"] = f"{folder}/record"
-        done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, program, device], env=environment, capture_output=True, text=True, check=True
+        )
     first, warm = map(float, done.stdout.split())
     return first, warm
 
@@ -73,12 +77,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="runs of each kind (default 5)")
     parser.add_argument("--program", choices=PROGRAMS, action="append", help="by itself: all")
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     for name in args.program or PROGRAMS:
-        measure(name, args.runs)
+        measure(name, args.runs, args.device)
 
 
-def measure(name: str, runs: int) -> None:
+def measure(name: str, runs: int, device: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, f"{name}.py")
         lines = [line.removeprefix("        ") for line in PROGRAMS[name].strip("\n").splitlines()]
@@ -86,8 +91,8 @@ def measure(name: str, runs: int) -> None:
         found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
         for _ in range(runs):
             for kind in KINDS:
-                found[kind].append(run(kind, program))
-    print(f"{name}, {runs} runs of each in turn; CPU seconds of the Python process")
+                found[kind].append(run(kind, program, device))
+    print(f"{name} on {device}, {runs} runs of each in turn; CPU seconds of the Python process")
     print(
         f"{'':<12} {'first calls':>12} {'median':>8} {'against bare':>13} {'200 warm calls':>15} {'against bare':>13}"
     )

@@ -8,7 +8,6 @@ that of the configuration that was chosen, and Triton's cache has a folder of th
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,11 +50,13 @@ def binaries(module: str) -> Iterator[Binary]:
 def _binary(name: str, tuner: Any, launcher: Any) -> Binary:
     config = launcher.config
     configuration = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
-    key, cache = getattr(launcher, "cache_hash", None), os.environ.get("TRITON_CACHE_DIR")  # set by the autotuner
+    key = getattr(launcher, "cache_hash", None)
+    from torch._inductor.runtime.cache_dir_utils import triton_cache_dir  # loaded: the autotuners are there
+
     return Binary(
         name,
         tuner.filename or "",  # its function is gone where the kernel was compiled elsewhere, or came out of the cache
-        Path(cache, key) if key and cache else None,
+        Path(triton_cache_dir(tuner.triton_meta.get("device", 0)), key) if key else None,
         launcher.n_regs,
         launcher.n_spills,
         launcher.shared,
