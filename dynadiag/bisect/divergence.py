@@ -3,20 +3,22 @@
 In a trial that records ``INTERMEDIATES`` each graph is run as it is, node by node, before its compiled self runs on the
 same inputs, and every buffer that a kernel wrote is held against the value of its node. Kernels are the same as
 without: only the module that calls them has a line more. What is told is where the distance grows most, since rounding
-grows slowly and a fault at once. It is a word to look there first, not a verdict: the descent tries it.
+grows slowly and a fault at once; or the kernel that the C++ compiler or Triton refused. It is a word to look there
+first, not a verdict: the descent tries it.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from dynadiag.torch_private import generated as torch_private
+from dynadiag.torch_private.generated import Computed
 from dynadiag.trial.arms import copied
 from dynadiag.trial.runtime import TRIAL
 
@@ -35,17 +37,17 @@ class _Compared:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix  # of its decisions' keys
         self.module: GraphModule | None = None
-        self.kernels: dict[str, dict[str, list[str]]] = {}  # a node: what is told of its kernel
+        self.kernels: dict[str, Computed] = {}  # a node: what its kernel computes
         self.calls = 0
 
-    def watch(self, node: Node, kernel: Sequence[Node]) -> str:
+    def watch(self, node: Node, kernel: Computed) -> str:
         self.module = self.module or torch_private.lowered_graph()
-        nodes = list(kernel) or [node]
-        self.kernels[node.name] = {
-            "keys": [f"{self.prefix}/{other.name}" for other in nodes],
-            "captured": list(dict.fromkeys(name for other in nodes for name in torch_private.names_in_graph(other))),
-        }
+        self.kernels[node.name] = kernel
         return node.name
+
+    def tell(self, kernel: Computed, jump: float) -> None:
+        keys = [f"{self.prefix}/{name}" for name in kernel.names]
+        TRIAL.send("diverged", keys=keys, captured=kernel.captured, jump=jump)
 
     def call(self, compiled: Callable[..., Any], inputs: list[Any]) -> Any:
         self.calls += 1
@@ -61,7 +63,7 @@ class _Compared:
             distance, noise = _distance(value, wanted.pop(name))
             jump = distance / max(farthest, noise)
             if jump > _JUMP:
-                TRIAL.send("diverged", jump=jump, **self.kernels[name])
+                self.tell(self.kernels[name], jump)
             farthest = max(farthest, min(distance, 1.0))
 
         with torch_private.intermediate_hook(compare):
@@ -69,8 +71,9 @@ class _Compared:
 
 
 def install() -> None:
-    """Puts the hook into torch, once a process."""
+    """Puts the hooks into torch, once a process."""
     torch_private.wrap_kernel_call(lambda node, kernel: _graphs[-1].watch(node, kernel) if _graphs else None)
+    torch_private.wrap_kernel_failure(lambda kernel: _graphs[-1].tell(kernel, math.inf) if _graphs else None)
 
 
 def compared(compile_inner: Callable[[], Callable[..., Any]], prefix: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,9 @@ from dynadiag.minify.reducer import reduce_here
 from dynadiag.minify.settings import Snapshot
 from dynadiag.minify.signs import CALLS, COMPARED_CALLS, ORIGINS
 from dynadiag.minify.task import Capture, Task
-from dynadiag.torch_private import generated
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import trial as trial_private
+from dynadiag.torch_private.generated import names_in_graph
 from dynadiag.trial.accuracy import compared_call
 from dynadiag.trial.failure import of_exception
 from dynadiag.trial.runtime import TRIAL
@@ -51,17 +51,15 @@ def install() -> None:
     torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
     torch_private.wrap_run_backward(_run_backward)
-    torch_private.wrap_run_node(lambda node: _not_compiled(generated.names_in_graph(node)))
-    generated.wrap_kernel_failure(_not_compiled)
+    torch_private.wrap_run_node(_not_lowered)
     torch_private.note_libraries()
     TRIAL.on_start(_start)
 
 
-def _not_compiled(names: Sequence[str]) -> None:
-    """In a trial of a graph by itself, the nodes of it that the failing operator or kernel came from."""
-    if ORIGINS in TRIAL.plan.record:
-        for name in names:
-            TRIAL.send("point", group=ORIGINS, key=name, name=name)
+def _not_lowered(node: Any) -> None:
+    """In a trial of a graph by itself, the nodes of it that the failing operator came from."""
+    for name in names_in_graph(node) if ORIGINS in TRIAL.plan.record else ():
+        TRIAL.send("point", group=ORIGINS, key=name, name=name)
 
 
 def _start() -> None:

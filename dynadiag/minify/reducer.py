@@ -199,7 +199,7 @@ class _Reducer:
             outcome = self._once(
                 f"whole {dynamic} {self._canonical(module, inputs)}",
                 ("whole", _operations(module)),
-                partial(self._trials.graph, module, inputs, around, (INTERMEDIATES,) if self._task.accuracy else ()),
+                partial(self._trials.graph, module, inputs, around, (INTERMEDIATES,)),
                 self._like(akin),
             )
             if self._like(akin)(outcome.signature, self._task.reference):
@@ -335,8 +335,8 @@ def _answers(task: Task) -> list[Outcome]:
 
 
 def _suspects(outcome: Outcome) -> list[list[str]]:
-    """Nodes that the failure itself names: by where the failing operator or kernel came from, by where values first
-    went astray, by their names in its text. Many are tried together before each.
+    """Nodes that the failure itself names: by where the failing operator came from, by the kernel that was refused or
+    whose values first went astray, by their names in its text. Many are tried together before each.
     """
     origins = [point.name for point in outcome.points if point.group == ORIGINS]
     named = list(dict.fromkeys([*reversed(origins), *reversed(outcome.diverged_in), *outcome.witness]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.fx import GraphModule, Node
 from dynadiag.torch_private.bisect import origins
 
 __all__ = [
+    "Computed",
     "draws_its_own_numbers",
     "intermediate_hook",
     "lowered_graph",
@@ -31,10 +33,23 @@ intermediate_hook = hooks.intermediate_hook
 _NODE = "<node>"
 
 
-def wrap_kernel_call(label: Callable[[Node, Sequence[Node]], str | None]) -> None:
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a kernel computes: the names of the nodes, and of those in the captured graph that they came from."""
+
+    names: tuple[str, ...]
+    captured: tuple[str, ...]
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> Computed:
+        captured = dict.fromkeys(name for node in nodes for name in names_in_graph(node))
+        return cls(tuple(dict.fromkeys(node.name for node in nodes)), tuple(captured))
+
+
+def wrap_kernel_call(label: Callable[[Node, Computed], str | None]) -> None:
     """Have generated modules hand the buffers of each kernel to the intermediate hooks, once it has run.
 
-    ``label(node, nodes)`` is asked for each buffer that holds the value of an FX node, with all nodes that its kernel
+    ``label(node, computed)`` is asked for each buffer that holds the value of an FX node, with what its kernel
     computes. What it returns goes to the hooks with the buffer; for None nothing does.
     """
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -46,7 +61,7 @@ def wrap_kernel_call(label: Callable[[Node, Sequence[Node]], str | None]) -> Non
         result = inner(self, kernel_name, call_args, *args, **kwargs)
         for name in call_args:
             node = _held_by(name)
-            text = label(node, _computed_with(name)) if node is not None else None
+            text = label(node, _computed_with(node, name)) if node is not None else None
             if text is not None:
                 self.writeline(f"run_intermediate_hooks({text!r}, {name})")
         return result
@@ -54,17 +69,14 @@ def wrap_kernel_call(label: Callable[[Node, Sequence[Node]], str | None]) -> Non
     PythonWrapperCodegen.generate_kernel_call = generate_kernel_call
 
 
-def wrap_kernel_failure(failed: Callable[[Sequence[str]], None]) -> None:
-    """Have ``failed(names)`` called where the C++ compiler or Triton did not take a kernel.
-
-    The names are those of `names_in_graph`, of the nodes that the kernel computes.
-    """
+def wrap_kernel_failure(failed: Callable[[Computed], None]) -> None:
+    """Have ``failed(computed)`` called where the C++ compiler or Triton did not take a kernel."""
     from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.codegen.cpp import CppScheduling
     from torch._inductor.codegen.triton import TritonScheduling
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
-    computed: dict[str, list[str]] = {}
+    computed: dict[str, Computed] = {}
     bodies: dict[str, str] = {}
 
     def scheduled(inner: Callable[..., str]) -> Callable[..., str]:
@@ -72,7 +84,7 @@ def wrap_kernel_failure(failed: Callable[[Sequence[str]], None]) -> None:
         def define_kernel(self: Any, source: Any, nodes: Sequence[Any], *args: Any) -> str:
             name = inner(self, source, nodes, *args)
             parts = (part for part in nodes if hasattr(part, "get_nodes"))
-            computed[name] = [named for part in parts for node in origins(part) for named in names_in_graph(node)]
+            computed[name] = Computed.of([node for part in parts for node in origins(part)])
             return name
 
         return define_kernel
@@ -91,8 +103,8 @@ def wrap_kernel_failure(failed: Callable[[Sequence[str]], None]) -> None:
             try:
                 return inner(self, first, source, *args, **kwargs)
             except Exception:
-                for name in (name for name, body in bodies.items() if source.strip() in body):
-                    failed(computed.get(name, []))
+                for name in (name for name, body in bodies.items() if source.strip() in body and name in computed):
+                    failed(computed[name])
                 raise
 
         return compile_kernel
@@ -113,14 +125,15 @@ def _held_by(name: Any) -> Node | None:
     return node if isinstance(node, Node) else None
 
 
-def _computed_with(name: str) -> list[Node]:
-    """The nodes of the kernel that makes a buffer, in the order of their graph."""
+def _computed_with(node: Node, name: str) -> Computed:
+    """What the kernel computes that makes a buffer, in the order of their graph."""
     from torch._inductor.virtualized import V
 
     scheduler = V.graph.scheduler
     buffer = scheduler.name_to_buf.get(name)
     operation = buffer.defining_op if buffer is not None else None
-    return origins(scheduler.name_to_fused_node[operation.get_name()]) if operation is not None else []
+    nodes = origins(scheduler.name_to_fused_node[operation.get_name()]) if operation is not None else []
+    return Computed.of(nodes or [node])
 
 
 def name_nodes(graph: GraphModule) -> None:
