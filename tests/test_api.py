@@ -83,8 +83,8 @@ def test_code_without_a_file_is_recorded(tmp_path: Path) -> None:
     with dynadiag.record(tmp_path / "run.dynadiag") as path:
         compiled(scope["cell"])(torch.ones(3))
     with dynadiag.open(path) as recording:
-        (found,) = recording.breaks()
-        assert (found.span.file, found.span.line, found.span.column) == ("<string>", 2, None)
+        places = {(found.span.file, found.span.line, found.span.column) for found in recording.breaks()}
+        assert places == {("<string>", 2, None)}  # torch 2.11 breaks there twice
 
 
 def test_a_second_recording_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import functools
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -150,10 +152,10 @@ def test_an_operator_of_a_library_comes_with_its_schema_kernels_and_fake(monkeyp
     carrier = Carrier()
     carrier.operator("dynadiag_library::half")
     text = "\n".join(["import torch", *carrier.imports, *carrier.blocks])
-    library._destroy()
-    space: dict[str, Any] = {"__name__": "carried"}
-    exec(compile(text, "carried.py", "exec"), space)
-    assert torch.ops.dynadiag_library.half(torch.ones(2)).tolist() == [0.5, 0.5]
-    with torch._subclasses.FakeTensorMode():
-        assert torch.ops.dynadiag_library.half(torch.ones(3)).shape == (3,)
     assert "@" not in text
+    used = """
+assert torch.ops.dynadiag_library.half(torch.ones(2)).tolist() == [0.5, 0.5]
+with torch._subclasses.FakeTensorMode():
+    assert torch.ops.dynadiag_library.half(torch.ones(3)).shape == (3,)
+"""
+    subprocess.run([sys.executable, "-c", text + used], check=True)  # torch 2.11 does not forget a fake implementation
