@@ -12,6 +12,7 @@ from typing import Protocol
 
 from dynadiag.kernels.align import Line
 from dynadiag.kernels.built import Builds, Built
+from dynadiag.kernels.cached import with_own_places
 from dynadiag.kernels.cost import Cost, cost_of
 from dynadiag.kernels.cppwrapper import is_wrapper, read_wrapper
 from dynadiag.kernels.dataflow import infer
@@ -152,13 +153,17 @@ class _Survey:
         earlier = self._nearest(event, compile_id, ("before_post_grad",), 0) if lowered else None
         first = self._nearest(event, compile_id, ("dynamo",), 0)
         scheduled = self._scheduled(event)
+        graph, dynamo = with_places(self._graph(lowered), self._graph(earlier)), self._graph(first)
+        if self._cache(event) == "hit":
+            forward = self._nearest(event, compile_id, ("forward",), 0) if module.stage == "backward" else None
+            graph = with_own_places(graph, dynamo, self._graph(forward) if forward else None)
         unit = Unit(
             event.index,
             compile_id,
             module,
-            with_places(self._graph(lowered), self._graph(earlier)),
+            graph,
             lowered.event if lowered else None,
-            self._graph(first),
+            dynamo,
             first.event if first else None,
             scheduled.sources,
         )
