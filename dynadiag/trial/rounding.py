@@ -44,7 +44,7 @@ class Rounding(TorchDispatchMode):
         before = pytree.tree_map(_wide_copy, arguments)
         result = func(*args, **arguments[1])
         results = written(func, result, arguments)
-        if any(map(_may_round, results)):
+        if any(map(_may_round, results)) and not any(map(_overlaps_itself, results)):
             self._round_all(func, results, before)
         return result
 
@@ -106,6 +106,18 @@ def _in_float64(func: Any, arguments: Any) -> list[Any] | None:
 
 def _is_number(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _overlaps_itself(value: Any) -> bool:
+    """Whether elements share memory: what is left there by a write is not the value of any one of them."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    reach = 0  # of the dimensions with smaller steps
+    for stride, size in sorted(pair for pair in zip(value.stride(), value.shape, strict=True) if pair[1] > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def _may_round(value: Any) -> bool:

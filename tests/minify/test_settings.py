@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import torch._inductor.lowering as lowering
 
 from dynadiag.minify.settings import Setting, Snapshot, changed, source_of
 from dynadiag.minify.source import Carrier
+from dynadiag.torch_private.minify import foreign_functions
 
 
 @pytest.fixture
@@ -79,3 +81,19 @@ def test_a_decomposition_that_was_taken_out_is_a_setting(before: Snapshot) -> No
     assert source_of([setting], Carrier(before.known)).splitlines()[-1] == line
     setting.undo()
     assert decompositions[operator] is original
+
+
+def test_only_what_somebody_put_there_is_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what torch's modules import, which a module that was loaded meanwhile brings with it."""
+    import torch._dynamo.backends.distributed
+    import torch._inductor.cudagraph_trees
+
+    before = {name for name, _ in foreign_functions()}
+    assert not before
+
+    @functools.wraps(torch._inductor.utils.ceildiv)
+    def mine(*args: int) -> int:
+        return 1
+
+    monkeypatch.setattr(torch._inductor.utils, "ceildiv", mine)
+    assert "torch._inductor.utils.ceildiv" in {name for name, _ in foreign_functions()}

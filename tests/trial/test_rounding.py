@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.trial.rounding import Rounding
+from dynadiag.trial.rounding import Rounding, _overlaps_itself
 
 TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -61,6 +61,31 @@ def test_what_is_written_in_place_rounds_and_is_seen_through_views() -> None:
     assert (sampled[:, 0] == 1).all()
     assert (sampled[:, 1:] != sampled[0, 1]).any()
     assert ((sampled[:, 1:] - 0.1).abs() < 0.001).all()
+
+
+def test_a_write_to_memory_that_overlaps_itself_is_left_as_it_is() -> None:
+    """Of an element that was written twice there is no true value to round."""
+
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        return x.clone().as_strided((2, 2), (1, 1), 0).add_(0.1)
+
+    x = torch.rand(4)
+    assert torch.equal(_sampled(shifted, x)[0], shifted(x))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        (torch.ones(4, 4).t(), False),
+        (torch.ones(6, 6)[1:5:2, ::3], False),
+        (torch.ones(3, 1, 2).permute(2, 0, 1), False),
+        (torch.ones(1).expand(4), True),
+        (torch.ones(4).as_strided((2, 2), (1, 1)), True),
+        (torch.ones(9).as_strided((3, 3), (2, 1)), True),
+    ],
+)
+def test_overlap_is_told_by_the_strides(tensor: torch.Tensor, expected: bool) -> None:
+    assert _overlaps_itself(tensor) is expected
 
 
 def test_a_sum_is_taken_in_another_order() -> None:
