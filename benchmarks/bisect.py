@@ -287,8 +287,8 @@ def _line(result: Result) -> str:
 
 
 def _print_ratios(results: list[Result]) -> None:
-    """Ours over each of theirs, medians of the rounds; nothing of what was not finished."""
-    unfinished = {r.tool for r in results if not r.finished}
+    """Ours over each of theirs, medians of the rounds; nothing of what was not finished, or gave no answer."""
+    unfinished = {r.tool for r in results if not r.finished or r.names.startswith("failed")}
     median = lambda tool, what: statistics.median(getattr(r, what) for r in results if r.tool == tool)  # noqa: E731
     for tool in dict.fromkeys(r.tool for r in results if r.tool != "dynadiag"):
         if {tool, "dynadiag"} & unfinished:
