@@ -54,6 +54,7 @@ _CONFIGS = (
 )
 _BUFFERS = 7  # the place among the arguments of flex attention from which on are the tensors its functions close over
 _PACKAGES = Path(torch.__file__).parents[1]
+_GENERATED = "torch._inductor.runtime.compile_tasks."  # leads the names of modules that Inductor wrote
 _LIBRARY = Path(contextlib.__file__).parent
 _TORCH_AND_ITS_NEEDS = frozenset(
     {
@@ -162,7 +163,8 @@ def foreign_functions() -> Iterator[tuple[str, FunctionType]]:
     What these modules import of Python's library and of the packages that torch needs is nobody's.
     """
     for name, module in list(sys.modules.items()):
-        if not name.startswith(("torch._inductor", "torch._dynamo", "torch._functorch", "torch._decomp")):
+        compiler = name.startswith(("torch._inductor", "torch._dynamo", "torch._functorch", "torch._decomp"))
+        if not compiler or name.startswith(_GENERATED):
             continue
         for attribute, value in list(vars(module).items()) if module is not None else ():
             if isinstance(value, FunctionType) and not _belongs_there(value):
