@@ -72,8 +72,9 @@ class _Compared:
 
 def install() -> None:
     """Puts the hooks into torch, once a process."""
-    torch_private.wrap_kernel_call(lambda node, kernel: _graphs[-1].watch(node, kernel) if _graphs else None)
-    torch_private.wrap_kernel_failure(lambda kernel: _graphs[-1].tell(kernel, math.inf) if _graphs else None)
+    asked = lambda: bool(_graphs)  # noqa: E731 - other trials have nothing to do with it
+    torch_private.wrap_kernel_call(asked, lambda node, kernel: _graphs[-1].watch(node, kernel))
+    torch_private.wrap_kernel_failure(asked, lambda kernel: _graphs[-1].tell(kernel, math.inf))
 
 
 def compared(compile_inner: Callable[[], Callable[..., Any]], prefix: str) -> Callable[..., Any]:

@@ -46,11 +46,11 @@ class Computed:
         return cls(tuple(dict.fromkeys(node.name for node in nodes)), tuple(captured))
 
 
-def wrap_kernel_call(label: Callable[[Node, Computed], str | None]) -> None:
+def wrap_kernel_call(asked: Callable[[], bool], label: Callable[[Node, Computed], str]) -> None:
     """Have generated modules hand the buffers of each kernel to the intermediate hooks, once it has run.
 
     ``label(node, computed)`` is asked for each buffer that holds the value of an FX node, with what its kernel
-    computes. What it returns goes to the hooks with the buffer; for None nothing does.
+    computes. What it returns goes to the hooks with the buffer. Where ``asked()`` is false nothing is done.
     """
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
@@ -59,18 +59,21 @@ def wrap_kernel_call(label: Callable[[Node, Computed], str | None]) -> None:
     @functools.wraps(inner)
     def generate_kernel_call(self: Any, kernel_name: str, call_args: Any, *args: Any, **kwargs: Any) -> Any:
         result = inner(self, kernel_name, call_args, *args, **kwargs)
-        for name in call_args:
+        for name in call_args if asked() else ():
             node = _held_by(name)
-            text = label(node, _computed_with(node, name)) if node is not None else None
-            if text is not None:
+            if node is not None:
+                text = label(node, _computed_with(node, name))
                 self.writeline(f"run_intermediate_hooks({text!r}, {name})")
         return result
 
     PythonWrapperCodegen.generate_kernel_call = generate_kernel_call
 
 
-def wrap_kernel_failure(failed: Callable[[Computed], None]) -> None:
-    """Have ``failed(computed)`` called where the C++ compiler or Triton did not take a kernel."""
+def wrap_kernel_failure(asked: Callable[[], bool], failed: Callable[[Computed], None]) -> None:
+    """Have ``failed(computed)`` called where the C++ compiler or Triton did not take a kernel.
+
+    Only where ``asked()`` is true, then and when the kernel was written.
+    """
     from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.codegen.cpp import CppScheduling
     from torch._inductor.codegen.triton import TritonScheduling
@@ -83,8 +86,9 @@ def wrap_kernel_failure(failed: Callable[[Computed], None]) -> None:
         @functools.wraps(inner)
         def define_kernel(self: Any, source: Any, nodes: Sequence[Any], *args: Any) -> str:
             name = inner(self, source, nodes, *args)
-            parts = (part for part in nodes if hasattr(part, "get_nodes"))
-            computed[name] = Computed.of([node for part in parts for node in origins(part)])
+            if asked():
+                parts = (part for part in nodes if hasattr(part, "get_nodes"))
+                computed[name] = Computed.of([node for part in parts for node in origins(part)])
             return name
 
         return define_kernel
@@ -103,7 +107,8 @@ def wrap_kernel_failure(failed: Callable[[Computed], None]) -> None:
             try:
                 return inner(self, first, source, *args, **kwargs)
             except Exception:
-                for name in (name for name, body in bodies.items() if source.strip() in body and name in computed):
+                known = [name for name, body in bodies.items() if source.strip() in body and name in computed]
+                for name in known if asked() else ():
                     failed(computed[name])
                 raise
 
