@@ -7,6 +7,8 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,11 @@ __all__ = ["Rows", "outcome_from_json", "outcome_to_json"]
 _TAIL = 4000  # characters of a trial's output that are kept in its row
 
 
-def outcome_to_json(outcome: Outcome, status: str) -> str:
-    """``status`` is the outcome in comparison with the failure sought, for whoever reads the row."""
+def outcome_to_json(outcome: Outcome, status: str, label: str = "") -> str:
+    """``status`` is the outcome in comparison with the failure sought, ``label`` what was tried: for readers."""
     data = {name: value for name, value in asdict(outcome).items() if value not in (None, (), "")}
     data["tail"] = outcome.tail[-_TAIL:]
-    return json.dumps({"status": status, **data}, default=str)
+    return json.dumps({"status": status, **({"label": label} if label else {}), **data}, default=str)
 
 
 def outcome_from_json(text: str) -> Outcome:
@@ -54,8 +56,18 @@ def outcome_from_json(text: str) -> Outcome:
 class Rows:
     """The journal of one search, and what an earlier part of it already tried."""
 
-    def __init__(self, output: Path, target: str, argv: list[str], resume: Path | None = None) -> None:
-        """Raises `DynadiagError` where ``resume`` is no search of this target, or the journal cannot be written."""
+    def __init__(
+        self,
+        output: Path,
+        target: str,
+        argv: list[str],
+        resume: Path | None = None,
+        asked: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``asked`` is the command and its options: whoever resumes the search asks for the same.
+
+        Raises `DynadiagError` where ``resume`` is no search of this target, or the journal cannot be written.
+        """
         self.output = output
         self.count = 0
         self.replayed = 0  # trials that an earlier search had made
@@ -67,6 +79,8 @@ class Rows:
             self._path.unlink(missing_ok=True)
         self._journal = Journal.create(self._path)
         self._journal.append({"dynadiag_run": self._run(target, argv)})
+        if asked is not None:
+            self._journal.append({"dynadiag_search": dict(asked)})
         for candidate, outcome, pid, seconds in earlier:
             self._append(candidate, outcome, pid, seconds)
             self._known.setdefault(candidate, []).append(outcome)
@@ -91,13 +105,27 @@ class Rows:
         """What an earlier search says of candidates that begin so: the last outcome of each, as JSON."""
         return {c: outcomes[-1] for c, outcomes in self._known.items() if c.startswith(prefix) and outcomes}
 
-    def add(self, candidate: str, outcome: Outcome, status: str) -> None:
-        self._append(candidate, outcome_to_json(outcome, status), outcome.pid, outcome.seconds)
+    def add(self, candidate: str, outcome: Outcome, status: str, label: str = "") -> None:
+        self._append(candidate, outcome_to_json(outcome, status, label), outcome.pid, outcome.seconds)
 
     def _append(self, candidate: str, outcome: str, pid: int | None, seconds: float) -> None:
         self.count += 1
         row = {"pid": pid, "candidate": candidate, "outcome": outcome, "seconds": round(seconds, 3)}
         self._journal.append({"dynadiag_trial": row})
+
+    def tell(self, verdict: str, written: Mapping[str, str] | None = None) -> None:
+        """Keep what the search came to, a JSON document, with the files that it names: readers may be elsewhere.
+
+        ``written`` has the texts of those that the search made.
+        """
+        self._journal.append({"dynadiag_verdict": {}}, verdict)
+        texts = dict(written or {})
+        culprits = json.loads(verdict).get("culprits", ())
+        for file in dict.fromkeys(one["file"] for one in culprits if one.get("file")):
+            with suppress(OSError):  # a file that cannot be read is named all the same
+                texts[file] = Path(file).read_text(encoding="utf-8", errors="replace")
+        for file, text in texts.items():
+            self._journal.append({"dynadiag_source": {"file": file}}, text)
 
     def finish(self, exit_code: int | None, force: bool) -> Path:
         """Folds the journal into the recording and removes it."""

@@ -80,7 +80,7 @@ class Search:
         outcome = known if known is not None else run()
         status = self.status(outcome, across_rungs)
         if known is None:
-            self.rows.add(key, outcome, status)
+            self.rows.add(key, outcome, status, label)
             self.tell(self.rows.count, label, status, outcome.seconds)
         self._learn(outcome, status, label)
         return outcome

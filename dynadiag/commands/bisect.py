@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
             rows.finish(None, force=True)
             progress.say(f"interrupted after {rows.count} trials; go on with --resume {output}")
             return 130
+    rows.tell(verdict.to_json())
     rows.finish(verdict.exit_code, force=True)
     _report(verdict, args)
     common.say_where(output)
@@ -89,7 +90,23 @@ def _rows(program: Program, args: argparse.Namespace) -> tuple[Rows, Path]:
         output = args.resume
     else:
         output = common.new_recording(args.output, program.text, force=args.force)
-    return Rows(output, program.text, [program.target, *program.arguments], args.resume), output
+    asked = asked_of("bisect", args)
+    return Rows(output, program.text, [program.target, *program.arguments], args.resume, asked), output
+
+
+def asked_of(command: str, args: argparse.Namespace) -> dict[str, Any]:
+    """The command, and those of its options that are about the search, as the words of a command line."""
+    given = {
+        "--rtol": args.rtol,
+        "--atol": args.atol,
+        "--timeout": args.timeout if args.timeout != _TIMEOUT else None,
+        "--repeat": args.repeat if args.repeat != 1 else None,
+        "--rungs": ",".join(args.rungs) if args.rungs else None,
+        "--budget": getattr(args, "budget", None),
+    }
+    words = ["--accuracy"] * args.accuracy + ["--fresh"] * args.fresh
+    words += [word for name, value in given.items() if value is not None for word in (name, f"{value}")]
+    return {"command": command, "options": words}
 
 
 def options_of(args: argparse.Namespace) -> Options:

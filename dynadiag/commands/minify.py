@@ -20,7 +20,7 @@ from pathlib import Path
 from dynadiag.bisect.rows import Rows
 from dynadiag.bisect.search import Search
 from dynadiag.commands import common
-from dynadiag.commands.bisect import add_search, options_of
+from dynadiag.commands.bisect import add_search, asked_of, options_of
 from dynadiag.commands.program import add_program, program_of
 from dynadiag.commands.progress import Progress
 from dynadiag.errors import DynadiagError
@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     program = program_of(args)
     output = _output(args, program)
     recording = _recording(args, program)
-    rows = Rows(recording, program.text, [program.target, *program.arguments], args.resume)
+    asked = asked_of("minify", args)
+    rows = Rows(recording, program.text, [program.target, *program.arguments], args.resume, asked)
     runner = Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
     code: int | None = None
     with Progress(sys.stderr) as progress, runner:
@@ -60,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt as interrupt:
             rows.finish(None, force=True)
             return _interrupted(interrupt, output, recording, progress, args)
+    named = replace(result, repro=str(output.absolute())) if result.text else result
+    rows.tell(result_json(named, program.text).decode(), {named.repro: result.text} if named.repro else None)
     rows.finish(code, force=True)
     result = _written(result, output)
     if args.issue is not None and result.text:

@@ -208,10 +208,11 @@ class _Listener:
             return
         outcome = outcome_from_json(json.dumps(event["outcome"]))
         self.cached = int(event.get("cached") or self.cached)
-        self._search.rows.add(_GRAPH + str(event["key"]), outcome, str(event["status"]))
+        label = self._label(event)
+        self._search.rows.add(_GRAPH + str(event["key"]), outcome, str(event["status"]), label)
         if event["status"] == "different" and outcome.signature is not None:
             self._side_find(outcome.signature)
-        self._search.tell(self._search.rows.count, self._label(event), str(event["status"]), outcome.seconds)
+        self._search.tell(self._search.rows.count, label, str(event["status"]), outcome.seconds)
 
     def _side_find(self, signature: Signature) -> None:
         """Another failure, once however many candidates show it; its candidates are rows of the recording."""

@@ -68,7 +68,7 @@ def _trial(search: Search, text: str, label: str, plan: Plan, run: Callable[[Pla
         return known
     outcome = run(plan)
     status = "pass" if outcome.passed else "fail"
-    search.rows.add(key, outcome, status)
+    search.rows.add(key, outcome, status, f"the repro {label}")
     search.tell(search.rows.count, f"the repro {label}", status, outcome.seconds)
     return outcome
 

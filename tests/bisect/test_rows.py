@@ -1,0 +1,51 @@
+"""What the recording of a search keeps for whoever opens it later: what was asked, what was tried, what it came to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from types import ModuleType
+
+from dynadiag import recording
+from dynadiag.bisect.rows import Rows, outcome_from_json
+from dynadiag.commands import bisect, minify
+from dynadiag.commands.bisect import asked_of
+from dynadiag.trial.outcome import Outcome
+
+
+def _document(rows: Rows, kind: str) -> dict[str, object]:
+    with recording.open(rows.output) as found:
+        (event,) = found.events(kind)
+        return dict(json.loads(found.payload(event.index))) if event.payload_size else found.metadata(event.index)
+
+
+def test_a_search_keeps_what_was_asked_and_what_it_came_to(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("x = 1\ny = 2\n")
+    culprits = [{"class": "lowering", "name": "relu", "file": str(program), "line": 2}, {"file": "/no/such.py"}, {}]
+    asked = {"command": "bisect", "options": ["--accuracy"]}
+    rows = Rows(tmp_path / "search.dynadiag", "program.py", ["program.py"], asked=asked)
+    rows.add("candidate", Outcome(None, 1.0, 7, 0), "pass", "all off: lowering")
+    rows.tell(json.dumps({"verdict": "found", "culprits": culprits}))
+    rows.finish(0, force=False)
+    assert _document(rows, "dynadiag_search")["dynadiag_search"] == asked
+    assert _document(rows, "dynadiag_verdict") == {"verdict": "found", "culprits": culprits}
+    with recording.open(rows.output) as found:
+        assert found.source(str(program)) == "x = 1\ny = 2\n"
+        (trial,) = found.trials()
+    assert json.loads(trial.outcome)["label"] == "all off: lowering"
+    assert outcome_from_json(trial.outcome).passed
+
+
+def _parsed(command: ModuleType, *words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.prepare_parser(parser)
+    return parser.parse_args([*words, "program.py"])
+
+
+def test_what_was_asked_are_the_words_that_ask_for_it() -> None:
+    words = ["--accuracy", "--fresh", "--rtol", "0.5", "--timeout", "9.0", "--repeat", "3", "--rungs", "eager,inductor"]
+    assert asked_of("bisect", _parsed(bisect, *words, "--force")) == {"command": "bisect", "options": words}
+    plain = _parsed(minify, "--budget", "60", "-o", "repro.py")
+    assert asked_of("minify", plain) == {"command": "minify", "options": ["--budget", "60.0"]}
