@@ -172,6 +172,7 @@ class _Checkpoint:
         self._threads = threads
         self._descriptors = _open_descriptors()
         self._random = random.getstate()
+        self._pool: set[int] = set()  # threads of torch's own, which it starts anew in a fork
 
     def arm(self) -> None:
         import torch
@@ -215,7 +216,9 @@ class _Checkpoint:
 
         torch.get_num_threads = self._get_num_threads
         torch.set_num_threads = self._set_num_threads
+        others = _threads()
         torch.set_num_threads(self._threads)
+        self._pool = _threads() - others  # of caffe2::pthreadpool, which has a fork handler, unlike OpenMP's
         self._own_random_numbers()
 
     def _own_random_numbers(self) -> None:
@@ -232,7 +235,7 @@ class _Checkpoint:
         """Why this process must not be forked, where it must not."""
         if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
             return "the program uses a GPU"
-        if len(list(Path("/proc/self/task").iterdir())) > 1:
+        if len(_threads() - self._pool) > 1:
             return "the program has threads"
         extra = sorted(_open_descriptors() - self._descriptors)
         if extra:
@@ -240,6 +243,10 @@ class _Checkpoint:
         if _children():
             return "the program has child processes"
         return None
+
+
+def _threads() -> set[int]:
+    return {int(entry.name) for entry in Path("/proc/self/task").iterdir()}
 
 
 def _open_descriptors() -> set[int]:
