@@ -7,13 +7,14 @@ at: its ``positions`` hold columns for every instruction (Python 3.11 and up).
 from __future__ import annotations
 
 import functools
-import linecache
 import sysconfig
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from dynadiag.capture import spans
 from dynadiag.torch_private import capture as torch_private
+from dynadiag.torch_private import instructions
 
 
 def describe(failure: BaseException, emitter: FrameType | None, *, fatal: bool) -> dict[str, Any]:
@@ -38,26 +39,15 @@ def _blamed(failure: BaseException, emitter: FrameType | None) -> dict[str, Any]
 
 def _place(tx: Any) -> dict[str, Any] | None:
     code: CodeType = tx.f_code
-    positions = getattr(tx.current_instruction, "positions", None)
-    line = getattr(positions, "lineno", None) or getattr(tx, "lineno", None)
+    span = spans.blamed(code.co_filename, instructions.back_from_current(tx))
+    line = span.line if span else _line(tx)
     place: dict[str, Any] = {"file": code.co_filename, "line": line, "function": code.co_qualname}
-    if positions is not None and None not in (
-        positions.lineno,
-        positions.col_offset,
-        positions.end_col_offset,
-    ):
-        place |= {
-            "column": characters(code.co_filename, positions.lineno, positions.col_offset),
-            "end_line": positions.end_lineno,
-            "end_column": characters(code.co_filename, positions.end_lineno, positions.end_col_offset),
-        }
-    return place
+    return place if span is None else {**place, **spans.in_characters(code.co_filename, span)}
 
 
-def characters(file: str, line: int, offset: int) -> int | None:
-    """A column in characters from CPython's offset in UTF-8 bytes; None where the line's text is not to be had."""
-    text = linecache.getline(file, line)
-    return len(text.encode()[:offset].decode(errors="replace")) if text else None
+def _line(tx: Any) -> int | None:
+    positions = getattr(tx.current_instruction, "positions", None)
+    return getattr(positions, "lineno", None) or getattr(tx, "lineno", None)
 
 
 @functools.cache

@@ -1,0 +1,21 @@
+"""The instructions of a user frame, as Dynamo's interpreter of it goes through them.
+
+``InstructionTranslatorBase`` (symbolic_convert.py) has ``instructions``, ``indexof`` (the place of each there) and
+``current_instruction``; read in torch 2.11.0, 2.13.0 and 2.15.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["back_from_current"]
+
+
+def back_from_current(translator: Any) -> Iterator[Any]:
+    """The instruction that is being interpreted, then those before it in the code, the nearest first."""
+    current = translator.current_instruction
+    yield current
+    at = translator.indexof.get(current) if hasattr(translator, "indexof") else None
+    if at is not None:
+        yield from reversed(translator.instructions[:at])
