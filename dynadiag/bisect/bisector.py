@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 
 from dynadiag.bisect.descent import Finding, descend
-from dynadiag.bisect.ladder import Climb, climb, ladder, plan_at, top_rung
+from dynadiag.bisect.ladder import CLASSES, Climb, climb, ladder, plan_at, top_rung
 from dynadiag.bisect.search import Search
 from dynadiag.bisect.triton import TRITON, idle, unavailable
 from dynadiag.bisect.verdict import Verdict
@@ -32,12 +32,16 @@ _DISABLED = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for. ``rungs`` ``None`` is the ladder of the program's own backends."""
+    """What the user asked for. ``rungs`` ``None`` is the ladder of the program's own backends.
+
+    ``record`` is what each rung is to tell for whoever goes on from there, and costs no trial of its own then.
+    """
 
     accuracy: bool = False
     rungs: tuple[str, ...] | None = None
     repeat: int = 1
     tolerance: tuple[float, float] | None = None
+    record: tuple[str, ...] = CLASSES
 
 
 @dataclass(slots=True)
@@ -49,6 +53,9 @@ class _Bisection:
 
     def announce(self, text: str) -> None:
         self.search.announce(text)
+
+    def at(self, rung: str) -> Plan:
+        return plan_at(self.base, rung, self.options.record)
 
 
 def bisect(search: Search, options: Options) -> Verdict:
@@ -102,7 +109,7 @@ def _located(bisection: _Bisection) -> Located:
     search.reference = first.signature
     bisection.announce(_warning(first))
     _fork_if_the_same(bisection, first)
-    result = climb(search, bisection.base, ladder(_top(bisection, first), _rungs(bisection)))
+    result = climb(search, bisection.base, ladder(_top(bisection, first), _rungs(bisection)), bisection.options.record)
     bisection.notes += result.notes
     if result.rungs["uncompiled"] == "same":
         return Located(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
@@ -131,7 +138,7 @@ def _passes_at_triton(bisection: _Bisection, first: Outcome) -> tuple[dict[str, 
         return statuses, first
     bisection.search.runner.interpret = not (first.facts or {}).get("cuda")
     bisection.search.runner.start_forks(threads=_threads(first.facts or {}))
-    outcome = bisection.search.trial(plan_at(bisection.base, TRITON), TRITON, across_rungs=True)
+    outcome = bisection.search.trial(bisection.at(TRITON), TRITON, across_rungs=True)
     if not outcome.passed:
         bisection.base = replace(bisection.base, rung=TRITON)
         bisection.notes.append("as it is written it passes: the failure is that of the triton rung")
@@ -177,7 +184,7 @@ def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
     if reason:
         bisection.notes.append(f"each trial runs the whole program: {reason}")
     top = bisection.base.rung or top_rung(facts.get("backends", ()))
-    plan = plan_at(bisection.base, top) if top else bisection.base
+    plan = bisection.at(top) if top else bisection.base
     for _ in range(2):
         if not search.runner.forks or first.hung:
             return
@@ -201,7 +208,7 @@ def _top(bisection: _Bisection, first: Outcome) -> str:
     backends = list((first.facts or {}).get("backends", ()))
     if not backends:
         for rung in ("uncompiled", "eager"):
-            outcome = bisection.search.trial(plan_at(bisection.base, rung), rung, across_rungs=True)
+            outcome = bisection.search.trial(bisection.at(rung), rung, across_rungs=True)
             backends += (outcome.facts or {}).get("backends", ())
     return top_rung(backends) or "inductor"
 

@@ -50,7 +50,7 @@ def ladder(top: str, wanted: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(rung for rung in RUNGS if rung in wanted and (rung == TRITON or RUNGS.index(rung) <= RUNGS.index(top)))
 
 
-def climb(search: Search, base: Plan, rungs: Sequence[str]) -> Climb:
+def climb(search: Search, base: Plan, rungs: Sequence[str], record: tuple[str, ...] = CLASSES) -> Climb:
     """Tries rung after rung until one shows the failure. One that fails in another way is a side find.
 
     Where Inductor shows it and Triton's rung was asked for, that is tried too: it tells whether the failure is of one
@@ -59,26 +59,27 @@ def climb(search: Search, base: Plan, rungs: Sequence[str]) -> Climb:
     statuses = dict.fromkeys(RUNGS, "not_run")
     notes: list[str] = []
     for rung in rungs:
-        outcome, statuses[rung] = _tried(search, base, rung, notes)
+        outcome, statuses[rung] = _tried(search, plan_at(base, rung, record), notes)
         if statuses[rung] == "same":
             if rung == "inductor" and TRITON in rungs:
-                _, statuses[TRITON] = _tried(search, base, TRITON, notes)
+                _, statuses[TRITON] = _tried(search, plan_at(base, TRITON, record), notes)
             return Climb(statuses, rung, outcome, tuple(notes))
         if outcome.passed and search.reference is not None and search.reference.kind == "hang":
             search.shorten_limit()
     return Climb(statuses, None, None, tuple(notes))
 
 
-def _tried(search: Search, base: Plan, rung: str, notes: list[str]) -> tuple[Outcome, str]:
+def _tried(search: Search, plan: Plan, notes: list[str]) -> tuple[Outcome, str]:
     """The outcome at a rung with its status, which for Triton's is a pass only where a kernel of Triton's ran."""
-    outcome = search.trial(plan_at(base, rung), rung, across_rungs=True)
-    reason = idle(outcome) if rung == TRITON else None
+    assert plan.rung is not None
+    outcome = search.trial(plan, plan.rung, across_rungs=True)
+    reason = idle(outcome) if plan.rung == TRITON else None
     if reason is None:
         return outcome, search.status(outcome, across_rungs=True)
     notes.append(reason)
     return outcome, "not_run"
 
 
-def plan_at(base: Plan, rung: str) -> Plan:
+def plan_at(base: Plan, rung: str, record: tuple[str, ...] = CLASSES) -> Plan:
     """A rung, telling every decision that the descent may want to turn off: that costs no trial of its own."""
-    return replace(base, rung=rung, caches=False, record=CLASSES)
+    return replace(base, rung=rung, caches=False, record=record)

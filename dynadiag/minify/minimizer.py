@@ -15,6 +15,7 @@ from dynadiag.bisect.search import Search
 from dynadiag.minify.place import OWN, Place, find_place
 from dynadiag.minify.proof import prove
 from dynadiag.minify.result import Result
+from dynadiag.minify.signs import CALLS
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature, normalise
 from dynadiag.trial.task import TaskEnd, run_task
@@ -57,7 +58,7 @@ class _Minimizer:
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Result:
-        located = locate(self.search, self.request.options)
+        located = locate(self.search, replace(self.request.options, record=(CALLS,)))
         self.notes += located.notes
         result = self._after(located)
         facts = located.first.facts or {}
