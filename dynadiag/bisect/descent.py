@@ -26,9 +26,10 @@ from dynadiag.trial.plan import Plan
 __all__ = ["Finding", "descend"]
 
 # Latest first. A class that a rung does not have has no decisions there and costs no trial.
+_PARTS = ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "cudagraphs", "graph")
 _CLASSES = {
-    "inductor": ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "cudagraphs", "graph"),
-    "triton": ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "cudagraphs", "graph"),
+    "inductor": (*_PARTS, "dynamo_graph"),
+    "triton": (*_PARTS, "dynamo_graph"),
     "custom": ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "dynamo_graph"),
     "aot_eager_decomp_partition": ("decomposition", "dynamo_graph"),
     "aot_eager": ("dynamo_graph",),

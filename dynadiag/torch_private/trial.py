@@ -75,13 +75,16 @@ def wrap_call_user_compiler(hook: Callable[..., Any]) -> None:
     output_graph.OutputGraph.call_user_compiler = call_user_compiler
 
 
+_PLAIN = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")  # functions, which carry no name
+
+
 def backend_name(backend: Any) -> str:
     """The name of a backend that the program gave by name, else ``<function name>``."""
     backend = eval_frame.innermost_backend(backend)
     name = getattr(backend, "compiler_name", None)
     wrapped = getattr(backend, "compiler_fn", backend)
     if name is None:
-        name = next((n for n in ("eager", "aot_eager") if _is_registered(n, backend)), None)
+        name = next((n for n in _PLAIN if _is_registered(n, backend)), None)
     elif name != "inductor" and not _is_registered(name, wrapped):
         name = None
     return name or f"<{getattr(wrapped, '__qualname__', type(wrapped).__name__)}>"

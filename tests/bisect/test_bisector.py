@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dynadiag import recording
 from tests.bisect.conftest import Bisected
 
@@ -126,3 +128,25 @@ def test_a_difference_of_random_numbers_is_called_by_its_name(bisected: Bisected
     verdict = bisected(source + "x = torch.ones(64)\ntorch.testing.assert_close(torch.compile(f)(x), f(x))\n")
     assert verdict.verdict == "found"
     assert any("fallback_random" in note for note in verdict.notes)
+
+
+# Two parts of Inductor each take a view that changes nothing for the tensor itself: no part alone explains it.
+VIEW = """
+import torch
+
+def f(x):
+    y = x * 2
+    v = y.view(3, 4)
+    v.resize_(1)
+    return y, v
+
+assert [t.numel() for t in torch.compile(f)(torch.ones(3, 4))] == [12, 1]
+"""
+
+
+@pytest.mark.slow
+def test_what_no_part_of_inductor_explains_is_the_graphs(bisected: Bisected) -> None:
+    verdict = bisected(VIEW)
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor")
+    assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("graph", "0/0")]
+    assert len(verdict.confirmed) >= 2
