@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.recording.made import keep
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.kernelcosts import KernelCost
 from tui.session import Session
+from tui.unitlinks import calls_of
 from tui.views.kernels import KernelsView
 
 
@@ -20,7 +22,7 @@ def _costs(session: Session, compile_ids: object) -> dict[tuple[int | None, str]
     for item in session.explanation().kernels:
         if item.compile_id in list(compile_ids):  # type: ignore[call-overload]
             moved = None if item.language == "extern" else (item.compile_id == "0/1") * 1_000_000 + item.index
-            found[item.event, item.name] = KernelCost(2, moved, (f"{build.FILE}:6",))
+            found[item.event, item.name] = KernelCost(2, moved, None, None, (f"{build.FILE}:6",))
     return found
 
 
@@ -64,3 +66,24 @@ async def test_costs_are_those_of_the_generated_code(program: Path) -> None:
         await press(pilot, "7")
         rows = {row.cells[-1]: row.cells for row in _view(pilot.app).table.rows}
     assert rows["cpp_fused_relu_1"][3] == "1"
+
+
+async def test_what_was_measured_is_shown_and_sorted_by(tmp_path: Path, program: Path) -> None:
+    path = tmp_path / "measured.dynadiag"
+    path.write_bytes(program.read_bytes())
+    with Session.open(path) as session:
+        calls = [call for id_ in ("0/0", "0/1") for call in calls_of(session, id_) if call.language == "cpp"]
+    times: dict[str, dict[str, object]] = {}
+    for number, call in enumerate(calls):
+        times.setdefault(str(call.event), {})[str(call.line)] = {"seconds": 1e-6 * (number + 2), "kernels": []}
+    peaks = {"moved": 1e9, "products": {"f32": 1e9}, "vector": 1e9}
+    assert keep(path, "times", {"times": times, "peaks": peaks, "device": "cpu", "torch": "2.13.0", "errors": {}})
+    async with browsing(path) as pilot:
+        await press(pilot, "7")
+        table = _view(pilot.app).table
+        assert [column.title for column in table.columns][-3:] == ["µs", "of peak", "name"]
+        shown = [row.cells[-3] for row in table.rows]
+        assert shown[: len(calls)] == [f"{number + 2:.1f}" for number in reversed(range(len(calls)))]
+        assert set(shown[len(calls) :]) <= {"-"}
+        assert "µs▼" in screen(pilot)
+        assert f"{len(calls) + 1:.1f} µs in 1 call" in screen(pilot)

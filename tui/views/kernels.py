@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType
 
 from dynadiag.recording.records import Kernel
+from dynadiag.render.words import count
 from tui.documents import kernel_regions, split
 from tui.kernelcosts import KernelCost, costs_of
 from tui.lexing import Highlighter
@@ -19,14 +20,17 @@ from tui.widgets.table import Column, Row
 
 __all__ = ["KernelsView"]
 
+T = TypeVar("T")
 _AT_ONCE = 60  # kernels up to which the costs are read without being asked for
 _FEW = 8  # compiles whose costs are read at once
-_BYTES = 4  # the column
+_BYTES = "bytes"
+_TIME = "µs"
+_TIMED = (Column(_TIME, number=True), Column("of peak", number=True))  # where `dynadiag kernels --measure` measured
 _SHOWN = 400  # lines of a kernel in the detail; enter shows the whole
 
 
 class KernelsView(ListingView):
-    """What moves the most first, once that is known: in the order in which they were generated before."""
+    """What takes the longest first, where that was measured, else what moves the most, once that is known."""
 
     NAME: ClassVar[str] = "kernels"
     TITLE: ClassVar[str] = "Kernels"
@@ -48,8 +52,21 @@ class KernelsView(ListingView):
         self._costs: dict[tuple[int | None, str], KernelCost] = {}
         self._costed: Session | None = None  # the recording whose kernels' costs are being read, or were
 
+    @property
+    def _measured(self) -> bool:
+        return any(cost.seconds is not None for cost in self._costs.values())
+
+    def columns(self) -> Sequence[Column]:
+        return _with(self.COLUMNS, _TIMED) if self._measured else self.COLUMNS
+
     def rows(self) -> Sequence[Row]:
-        return [_row(item, self._costs.get((item.event, item.name))) for item in self.session.explanation().kernels]
+        known, measured = self._costs, self._measured
+        kernels = self.session.explanation().kernels
+        return [_row(item, known.get((item.event, item.name)), measured=measured) for item in kernels]
+
+    def _sort(self) -> None:
+        titles = [column.title for column in self.columns()]
+        self.table.sort_by(titles.index(_TIME if self._measured else _BYTES), down=True)
 
     def _show(self, rows: Sequence[Row]) -> None:
         super()._show(rows)
@@ -61,7 +78,7 @@ class KernelsView(ListingView):
         if self._costed is not self.session:
             self._begin()
         else:
-            self.table.sort_by(_BYTES, down=True)
+            self._sort()
 
     def _begin(self) -> None:
         self._costed, self._costs = self.session, {}
@@ -72,14 +89,14 @@ class KernelsView(ListingView):
         session = self.session
         if not ids or session is not self._costed:
             top = self.table.cursor == 0
-            self.table.sort_by(_BYTES, down=True)
+            self._sort()
             if top:
                 self.table.go(0)
             return
 
         def take(found: dict[tuple[int | None, str], KernelCost]) -> None:
             self._costs.update(found)
-            self.table.show(self.rows())
+            self.table.show(self.rows(), self.columns())
             left = len(ids) - _FEW
             self.table.border_subtitle = f"{self.table.count:,}{f' · reading {left:,} compiles' if left > 0 else ''}"
             self._read_costs(ids[_FEW:])
@@ -105,8 +122,7 @@ class KernelsView(ListingView):
             [line((f"{last - first - _SHOWN:,} more lines: enter shows them", "dim"))] if last - first > _SHOWN else []
         )
         cost = self._costs.get((kernel.event, kernel.name))
-        lines_of = [line((at, "key")) for at in map(one_line, cost.lines)] if cost is not None else []
-        return [*lines_of, *made, *cut]
+        return [*(_cost_lines(cost) if cost is not None else ()), *made, *cut]
 
     def enter(self, key: int | str) -> Location | None:
         kernel = self._kernel(key)
@@ -116,11 +132,29 @@ class KernelsView(ListingView):
         return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=first + 1)
 
 
-def _row(item: Kernel, cost: KernelCost | None) -> Row:
+def _with(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:
+    """The cells of a row with what was measured among them: before the name, which is the last."""
+    return (*cells[:-1], *timed, cells[-1])
+
+
+def _row(item: Kernel, cost: KernelCost | None, *, measured: bool) -> Row:
     moved = "-" if cost is None or cost.moved is None else f"{cost.moved:,}"
     calls = "-" if cost is None else str(cost.calls)
     cells = (str(item.index), one_line(item.compile_id), item.language, calls, moved, one_line(item.name))
-    return Row(cells, item.index)
+    return Row(_with(cells, _times(cost)) if measured else cells, item.index)
+
+
+def _times(cost: KernelCost | None) -> tuple[str, str]:
+    seconds = "-" if cost is None or cost.seconds is None else f"{cost.seconds * 1e6:,.1f}"
+    return seconds, "-" if cost is None or cost.share is None else f"{cost.share:.0%}"
+
+
+def _cost_lines(cost: KernelCost) -> list[Line]:
+    """What was measured of a kernel, and the lines of the program that it computes."""
+    time, share = _times(cost)
+    of = f", {share} of the device's peak" if cost.share is not None else ""
+    timed = [line((f"{time} µs", "strong"), (f" in {count(cost.calls, 'call')}{of}", "dim"))] if cost.seconds else []
+    return [*timed, *(line((at, "key")) for at in map(one_line, cost.lines))]
 
 
 def bounds(lines: Sequence[str], name: str) -> tuple[int, int]:

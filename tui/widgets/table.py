@@ -73,6 +73,11 @@ class Table(Filtered):
         self._arrange(key)
 
     @property
+    def columns(self) -> Sequence[Column]:
+        """The columns that are shown."""
+        return self._columns
+
+    @property
     def rows(self) -> Sequence[Row]:
         """The rows that are shown, in their order."""
         return self._rows
