@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,32 +13,50 @@ from textual.screen import ModalScreen
 from tui.roles import Line
 from tui.widgets.styled import StyledLines
 
-__all__ = ["Confirm"]
+__all__ = ["Confirm", "Way"]
+
+T = TypeVar("T")
 
 
-class Confirm(ModalScreen[bool]):
-    """Shows what would be done; y or enter does it, anything else does not."""
+@dataclass(frozen=True, slots=True)
+class Way(Generic[T]):
+    """One way of doing it: what is shown for it, and what is answered."""
+
+    answer: T
+    lines: Sequence[Line]
+
+
+class Confirm(ModalScreen["T | None"], Generic[T]):
+    """Shows what would be done; y or enter does it, a shows the other way of it, anything else does not do it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "do it", priority=True, id="confirm.yes"),
+        Binding("a", "other", "the other way", priority=True, id="confirm.other"),
         Binding("escape,q,n", "answer(False)", "leave it", priority=True, id="confirm.no"),
     ]
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, *ways: Way[T]) -> None:
         super().__init__()
-        self._lines = lines
+        self._ways = ways
+        self._at = 0
 
     def compose(self) -> ComposeResult:
-        yield StyledLines(self._lines)
+        yield StyledLines(self._ways[0].lines, wrap=True)
 
     def on_mount(self) -> None:
         box = self.query_one(StyledLines)
         box.border_title = "run this?"
-        box.border_subtitle = "y runs it, escape does not"
+        other = "a the other way, " if len(self._ways) > 1 else ""
+        box.border_subtitle = f"y runs it, {other}escape does not"
 
     def on_lines_chosen(self, message: StyledLines.Chosen) -> None:
         message.stop()
-        self.dismiss(True)
+        self.action_answer(True)
+
+    def action_other(self) -> None:
+        """Show the next way."""
+        self._at = (self._at + 1) % len(self._ways)
+        self.query_one(StyledLines).show(self._ways[self._at].lines)
 
     def action_answer(self, yes: bool) -> None:
-        self.dismiss(yes)
+        self.dismiss(self._ways[self._at].answer if yes else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dynadiag.recording.records import Run
+from dynadiag.render.paths import shown
 from tui.roles import Fragment, Line, line
 
 __all__ = ["run_lines"]
@@ -10,8 +11,8 @@ __all__ = ["run_lines"]
 
 def run_lines(run: Run, *, live: bool) -> list[Line]:
     """What is known before anything but the run was read."""
-    lines = [line((run.target or "a program", "strong"))]
-    facts = [f"torch {run.torch}" if run.torch else "torch unknown"]
+    lines = [line((shown(run.target, run.cwd) if run.target else "a program", "strong"))]
+    facts = [f"torch {run.torch}"] if run.torch else []
     facts += [f"Python {run.python}"] if run.python else []
     facts += [f"Triton {run.triton}"] if run.triton else []
     facts += [f"on {run.device}"] if run.device else []

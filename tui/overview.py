@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from dynadiag.explain import Explanation
 from dynadiag.explain.timing import Share, Timing
-from dynadiag.recording.records import Compile, GuardFailure, Recompile
+from dynadiag.recording.records import Compile, GuardFailure, Recompile, Run
 from dynadiag.render.paths import place
 from dynadiag.render.words import count, duration
+from tui.finding import Finding
 from tui.heading import run_lines
 from tui.location import Location
 from tui.roles import Fragment, Line, line, one_line, tail
+from tui.searchlines import found_lines
 
 __all__ = ["change_of", "overview"]
 
 _FIRST = 8  # of each kind that the overview lists
 _PLACE = 32  # columns of a place: more would push what follows off a screen of 80
+_IDLE = ("It is in torch's own code and ends no graph: nothing to do.",)
+_SENTENCE = 40  # characters of an advice that its first sentence has at least: a full stop in a name is no end
 _BAR = 40  # columns of a bar for all of the time
 _PARTS = {
     "dynamo": ("Dynamo", "bar"),
@@ -28,12 +33,16 @@ _PARTS = {
 }
 
 
-def overview(explanation: Explanation, trials: int, *, live: bool) -> list[Line]:
-    """The whole overview."""
+def overview(explanation: Explanation, trials: int, *, live: bool, finding: Finding | None = None) -> list[Line]:
+    """The whole overview; of a search, what it came to: nothing of a program is in its recording."""
+    run = explanation.run
+    if finding is not None:
+        return [*run_lines(run, live=live)[:2], Line(), *_search(finding, run.cwd)]
     sections = [
-        run_lines(explanation.run, live=live),
+        run_lines(run, live=live),
         list(_verdict(explanation, trials)),
         list(_failures(explanation)),
+        list(_next(run)),
         list(_breaks(explanation)),
         list(_recompiles(explanation)),
         list(_time(explanation.timing)) if explanation.timing else [],
@@ -66,6 +75,20 @@ def _verdict(explanation: Explanation, trials: int) -> Iterator[Line]:
         (count(trials, "trial"), "trials"),
     )
     yield line(", ".join(text for text, view in pairs if not text.startswith("0 ") or view in ("breaks", "recompiles")))
+
+
+def _search(finding: Finding, cwd: str | None) -> Iterator[Line]:
+    yield line((" ".join((finding.kind or "a search", *finding.options)), "strong"))
+    yield from found_lines(finding, cwd)
+    yield Line()
+    yield line(count(finding.trials, "trial"), (", one by one", "dim"), to=Location("trials"))
+
+
+def _next(run: Run) -> Iterator[Line]:
+    """What to do about a program that failed."""
+    if run.exit_code not in (0, None) and not run.foreign:
+        words = ("Which part of the compiler is at fault: ", ""), ("B", "key"), (" on the Trials screen bisects it", "")
+        yield line(*words, to=Location("trials"))
 
 
 def _failures(explanation: Explanation) -> Iterator[Line]:
@@ -101,6 +124,7 @@ def _breaks(explanation: Explanation) -> Iterator[Line]:
     for impact in found[:_FIRST]:
         root = impact.root
         at = _near(place(root.span.file, root.span.line, None, explanation.run.cwd))
+        idle = impact.is_torchs and not impact.graphs
         led = f"{count(impact.graphs, 'graph')} ended" if impact.graphs else "no graph ended"
         parts: list[str | Fragment] = [
             (f"{root.gb_id or 'break':<7} ", "error" if root.fatal else "break"),
@@ -108,22 +132,57 @@ def _breaks(explanation: Explanation) -> Iterator[Line]:
             one_line(root.gb_type or "of unknown type"),
             (f"  {led}, met {count(impact.met, 'time')}", "dim"),
         ]
-        yield line(*parts, to=Location("breaks", item=root.index))
+        target = Location("breaks", item=root.index)
+        yield line(*parts, to=target)
+        yield from (
+            _help(("It is in torch's own code, and costs the program nothing.",), target)
+            if idle
+            else _help(root.hints, target)
+        )
     yield from _more(len(found), Location("breaks"))
 
 
 def _recompiles(explanation: Explanation) -> Iterator[Line]:
-    found = explanation.recompiles
+    """A line for each function, those first that torch gave up on, then those that were compiled most often."""
+    found = _by_function(explanation)
     if not found:
         return
-    yield _title("Recompiles", len(found))
-    for item in found[:_FIRST]:
+    yield _title("Recompiles", len(explanation.recompiles))
+    helped: set[tuple[str, ...]] = set()
+    for group in found[:_FIRST]:
+        item, advice = group[0]
+        function = explanation.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
         parts: list[str | Fragment] = [
-            (f"{one_line(item.compile_id):<6} ", "recompile"),
-            f"{one_line(item.function)}  ",
+            (f"{one_line(item.compile_id):<6} ", "error" if item.limit_reached else "recompile"),
+            f"{one_line(function)}  ",
+            ("torch gave up on it  " if item.limit_reached else "", "error"),
+            *change_of(item),
         ]
-        yield line(*parts, *change_of(item), to=Location("recompiles", item=item.index))
+        more = (f"  compiled again {count(len(group), 'time')}" if len(group) > 1 else "", "dim")
+        target = Location("recompiles", item=item.index)
+        yield line(*parts, more, to=target)
+        if advice not in helped:
+            helped.add(advice)
+            yield from _help(advice[-1:] if item.limit_reached else advice, target)
     yield from _more(len(found), Location("recompiles"))
+
+
+def _by_function(explanation: Explanation) -> list[list[tuple[Recompile, tuple[str, ...]]]]:
+    """The recompiles of each function with their advice, the one that tells most first."""
+    groups: dict[tuple[str | None, int | None, str], list[tuple[Recompile, tuple[str, ...]]]] = {}
+    for item, advice in zip(explanation.recompiles, explanation.advice, strict=True):
+        groups.setdefault((item.file, item.line, item.function), []).append((item, advice))
+    for group in groups.values():
+        group.sort(key=lambda pair: not pair[0].limit_reached)
+    return sorted(groups.values(), key=lambda group: (not group[0][0].limit_reached, -len(group)))
+
+
+def _help(texts: Sequence[str], target: Location) -> Iterator[Line]:
+    """What to do about it: the first advice, of a long one its first sentence."""
+    text = one_line(texts[0]) if texts else ""
+    first = next((text[: place + 1] for place in range(_SENTENCE, len(text)) if text[place : place + 2] == ". "), text)
+    if first:
+        yield replace(line(("       help: ", "help"), (first, "dim"), to=target), goes_on=True)
 
 
 def change_of(item: Recompile) -> list[Fragment]:

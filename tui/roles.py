@@ -24,6 +24,7 @@ class Line:
 
     fragments: tuple[Fragment, ...] = ()
     target: Location | None = None
+    goes_on: bool = False  # it is the rest of the line above
 
     @property
     def text(self) -> str:

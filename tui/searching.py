@@ -26,6 +26,8 @@ __all__ = ["Plan", "Progress", "Search", "plan_for"]
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _TRIAL = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
+_RESUME = "go on with --resume "
+_INTERRUPTED = 130  # the exit code of a search that was interrupted
 _LINES = 50_000  # trials whose lines are kept
 _SAID = 200  # other lines of stderr that are kept
 _LONGEST = 16 << 20  # bytes of one line of its output
@@ -39,6 +41,7 @@ class Plan:
     kind: str  # "bisect" | "minify"
     command: tuple[str, ...]
     folder: Path
+    options: tuple[str, ...] = ()  # of the search; they are in the command too
 
     @property
     def text(self) -> str:
@@ -46,8 +49,11 @@ class Plan:
         return shlex.join(["dynadiag", *self.command[3:]])
 
 
-def plan_for(kind: str, run: Run) -> Plan:
-    """The search for what is recorded. Raises `DynadiagError` where the program is not here."""
+def plan_for(kind: str, run: Run, options: tuple[str, ...] = (), resume: Path | None = None) -> Plan:
+    """The search for what is recorded, or the rest of the one in `resume`.
+
+    Raises `DynadiagError` where the program is not here.
+    """
     folder = Path(run.cwd or ".")
     if not folder.is_dir():
         raise DynadiagError(f"{folder}: the folder that the program ran in is not here")
@@ -55,7 +61,9 @@ def plan_for(kind: str, run: Run) -> Plan:
     if words is None:
         name = run.target or "the recording"
         raise DynadiagError(f"{name}: no program here by this name; run `dynadiag {kind}` on it yourself")
-    return Plan(kind, (sys.executable, "-m", "dynadiag", kind, *words, *run.argv[1:]), folder)
+    again = ("--resume", str(resume.absolute())) if resume is not None else ()
+    command = (sys.executable, "-m", "dynadiag", kind, *options, *again, *words, *run.argv[1:])
+    return Plan(kind, command, folder, options)
 
 
 def _target(target: str, folder: Path) -> list[str] | None:
@@ -102,9 +110,14 @@ class Search:
         return self._process is not None and self.code is None
 
     @property
+    def stopped(self) -> bool:
+        """Whether it was interrupted, so that there is something to go on with."""
+        return self.code == _INTERRUPTED
+
+    @property
     def recording(self) -> Path | None:
-        """Its recording: the last line on stderr names it."""
-        path = Path(self.said[-1]) if self.said and self.code is not None else None
+        """Its recording: the last line on stderr names it, of one that was stopped after what goes on with it."""
+        path = Path(self.said[-1].rpartition(_RESUME)[2]) if self.said and self.code is not None else None
         return path if path and path.suffix == ".dynadiag" and path.is_file() else None
 
     async def run(self) -> None:

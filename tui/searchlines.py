@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dynadiag.render.words import count
+from dynadiag.render.paths import place
+from dynadiag.render.words import count, duration
+from tui.finding import Finding
 from tui.location import Location
-from tui.roles import Line, line, one_line
+from tui.roles import Fragment, Line, line, one_line
 from tui.searching import Search
 
-__all__ = ["search_lines"]
+__all__ = ["found_lines", "search_lines"]
 
 _ENDED = {
     0: ("found", "good"),
@@ -19,56 +21,102 @@ _ENDED = {
     5: ("it fails, but not every time: no culprit can be named", "break"),
     6: ("the repro was written, and its proof failed", "break"),
     7: ("it fails where nothing can be reduced", "break"),
-    130: ("stopped: what was tried is kept", "break"),
+    130: ("stopped: what was tried is kept, c goes on with it", "break"),
 }
+_UNENDED = ("it did not end: what was tried is kept, c goes on with it", "break")
+_RUNG = {"pass": ("✓", "good"), "same": ("✗", "error"), "fail": ("✗", "error")}
+_NO_DIFFERENCE = 3  # the exit code of a search whose program does not fail
 
 
-def search_lines(search: Search | None, trials: int) -> list[Line]:
-    """The head of the screen."""
+def search_lines(
+    search: Search | None, trials: int, finding: Finding | None = None, cwd: str | None = None
+) -> list[Line]:
+    """The head of the screen: the search that was started here, or else the one that is recorded."""
     if search is None:
-        return [
-            line((count(trials, "trial") if trials else "no search is recorded here", "strong")),
-            line(("B", "key"), " bisects the program: which part of the compiler is at fault"),
-            line(("M", "key"), " minifies it: a small program with the same failure"),
-        ]
+        return [*_recorded(finding, cwd), *(_hints() if finding is None or not trials else ())]
     lines = [line((f"$ {search.plan.text}", "strong")), line((f"in {search.plan.folder}", "dim"))]
     if search.running:
         last = search.trials[-1] if search.trials else None
         said = search.said[-1] if search.said else "starting"
         now = f"trial {last.number}: {last.label}: {last.status}" if last else said
         return [*lines, line(("● running  ", "good"), f"{one_line(now)}  ", ("x stops it", "dim"))]
-    return [*lines, *_ended(search)]
+    return [*lines, *_ended(search, cwd)]
 
 
-def _ended(search: Search) -> Iterator[Line]:
+def found_lines(finding: Finding, cwd: str | None) -> Iterator[Line]:
+    """What a search came to: its verdict, the culprits or the repro, the rungs, the failure."""
+    words, role = _UNENDED if finding.code is None else _words(finding)
+    seconds = finding.document.get("seconds")
+    time = f" in {duration(seconds)}" if isinstance(seconds, (int, float)) else ""
+    told = finding.document.get("trials")
+    trials = told if isinstance(told, int) else finding.trials
+    yield line((words, role), (f"  {count(trials, 'trial')}{time}", "dim"))
+    for culprit in _dicts(finding.document.get("culprits")):
+        yield _culprit(culprit, cwd)
+    yield from _repro(finding.document)
+    if isinstance(rungs := finding.document.get("rungs"), dict):
+        yield line(("rungs    ", "key"), *_rungs(rungs))
+    if isinstance(failure := finding.document.get("failure"), dict):
+        what = ": ".join(str(failure[name]) for name in ("type", "message") if failure.get(name))
+        yield line(("failure  ", "key"), (one_line(what), ""))
+    if finding.kind == "bisect" and finding.code == _NO_DIFFERENCE and "--accuracy" not in finding.options:
+        yield line(("B, then a: ", "key"), ("compares its compiled calls with uncompiled ones instead", "dim"))
+
+
+def _words(finding: Finding) -> tuple[str, str]:
+    if finding.kind == "minify" and finding.code == 0:
+        return "written and proved", "good"
+    return _ENDED.get(finding.code or 0, (f"ended with exit code {finding.code}", "error"))
+
+
+def _recorded(finding: Finding | None, cwd: str | None) -> Iterator[Line]:
+    if finding is None:
+        yield line(("no search is recorded here", "strong"))
+        return
+    yield line((" ".join((finding.kind or "a search", *finding.options)), "strong"))
+    yield from found_lines(finding, cwd)
+
+
+def _hints() -> Iterator[Line]:
+    yield line(("B", "key"), " bisects the program: which part of the compiler is at fault")
+    yield line(("M", "key"), " minifies it: a small program with the same failure")
+
+
+def _ended(search: Search, cwd: str | None) -> Iterator[Line]:
     if search.code is None:
         return
-    words, role = _ENDED.get(search.code, (f"ended with exit code {search.code}", "error"))
-    if search.plan.kind == "minify" and search.code == 0:
-        words = "written and proved"
-    yield line((words, role), (f"  {count(len(search.trials), 'trial')}", "dim"))
-    for culprit in search.document.get("culprits") or ():
-        if isinstance(culprit, dict):
-            yield _culprit(culprit)
-    repro = search.document.get("repro")
-    if isinstance(repro, str):
-        yield line(
-            ("repro  ", "key"),
-            one_line(repro),
-            ("  enter opens it in $EDITOR", "dim"),
-            to=Location("file", document=repro),
-        )
+    finding = Finding(search.plan.kind, search.plan.options, search.document, search.code, len(search.trials))
+    yield from found_lines(finding, cwd)
     if not search.document:
         yield from (line((one_line(text), "dim")) for text in list(search.said)[-3:])
     yield Line()
     yield from (line(text) for text in search.report)
 
 
-def _culprit(data: dict[str, Any]) -> Line:
+def _repro(document: Mapping[str, Any]) -> Iterator[Line]:
+    repro, sizes = document.get("repro"), [document.get(f"nodes_{when}") for when in ("before", "after")]
+    if isinstance(repro, str):
+        left = f"  {sizes[0]} → {sizes[1]} operations" if all(isinstance(size, int) for size in sizes) else ""
+        words = ((one_line(repro), ""), (f"{left}  enter opens it in $EDITOR", "dim"))
+        yield line(("repro    ", "key"), *words, to=Location("file", document=repro))
+
+
+def _rungs(rungs: Mapping[str, Any]) -> Iterator[Fragment]:
+    for name, status in rungs.items():
+        if status != "not_run":
+            mark, role = _RUNG.get(str(status), ("?", "break"))
+            yield f"{one_line(str(name))}{mark}  ", role
+
+
+def _culprit(data: Mapping[str, Any], cwd: str | None) -> Line:
     file, number = data.get("file"), data.get("line")
     name = (f"{one_line(str(data.get('class')))} {one_line(str(data.get('name')))}", "error")
     if not isinstance(file, str) or not isinstance(number, int):
         return line(("culprit  ", "key"), name, ("  no source line is known", "dim"))
     compile_id = data.get("compile_id") if isinstance(data.get("compile_id"), str) else None
     target = Location("code", compile_id, document=f"source:{file}", line=number)
-    return line(("culprit  ", "key"), name, (f"  {one_line(file)}:{number}", "dim"), to=target)
+    return line(("culprit  ", "key"), name, (f"  {place(file, number, None, cwd)}", "dim"), to=target)
+
+
+def _dicts(found: Any) -> Iterator[Mapping[str, Any]]:
+    return (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))

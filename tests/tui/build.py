@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,17 @@ def trial_events(number: int, status: str) -> Events:
     candidate = f'{{"rung": "inductor", "number": {number}}}'
     data = {"pid": 100 + number, "candidate": candidate, "outcome": f'{{"status": "{status}"}}', "seconds": 0.5}
     return [({"dynadiag_trial": data}, None)]
+
+
+def search_events(
+    code: int | None, document: Mapping[str, Any] | None = None, options: Sequence[str] = (), target: str = "prog.py"
+) -> Events:
+    """A search, as `dynadiag bisect` records it; one that was stopped has no `document`."""
+    events = run_events(target)
+    events += [({"dynadiag_search": {"command": "bisect", "options": list(options)}}, None)]
+    events += [*trial_events(0, "fail"), *trial_events(1, "pass")]
+    events += [({"dynadiag_verdict": {}}, json.dumps(document)), *source_events()] if document is not None else []
+    return [*events, ({"dynadiag_exit": {"code": code}}, None)]
 
 
 def source_events(text: str = SOURCE) -> Events:

@@ -55,7 +55,7 @@ async def _ended(pilot: object, search: Search) -> None:
 async def test_a_search_is_agreed_to_watched_and_leads_to_the_culprits_line(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run: _plan(tmp_path, "prog.py"))
+    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
     async with browsing(program) as pilot:
         await press(pilot, "8", "B")
         assert "run this?" in screen(pilot)
@@ -75,14 +75,14 @@ async def test_a_search_is_agreed_to_watched_and_leads_to_the_culprits_line(
 
 
 async def test_escape_runs_nothing(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run: _plan(tmp_path, "prog.py"))
+    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
     async with browsing(program) as pilot:
         await press(pilot, "8", "M", "escape")
         assert _view(pilot.app).search is None
 
 
 async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run: _plan(tmp_path, "hang"))
+    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "hang"))
     async with browsing(program) as pilot:
         await press(pilot, "8", "B", "y")
         search = _view(pilot.app).search

@@ -39,7 +39,7 @@ class CompilesView(View):
 
     def compose(self) -> ComposeResult:
         yield Tree(id="compiles-tree")
-        yield StyledLines(id="compiles-detail", classes="detail")
+        yield StyledLines(id="compiles-detail", classes="detail", wrap=True)
 
     def on_mount(self) -> None:
         self.tree_.border_title = self.TITLE

@@ -31,7 +31,7 @@ class OverviewView(View):
 
     def compose(self) -> ComposeResult:
         first = [*run_lines(self.session.run, live=self.session.live), Line(), line(("reading ...", "dim"))]
-        yield StyledLines(first, id="overview-lines")
+        yield StyledLines(first, id="overview-lines", wrap=True)
 
     @property
     def lines(self) -> StyledLines:
@@ -44,10 +44,12 @@ class OverviewView(View):
         self.fetch("overview", self._read, self._show)
 
     def _read(self) -> list[Line]:
-        from tui.overview import overview  # here, in a worker, with all of the explanation
+        from tui.finding import finding_of  # here, in a worker, with all of the explanation
+        from tui.overview import overview
 
         session = self.session
-        return overview(session.explanation(), len(session.trials()), live=session.live)
+        finding = finding_of(session)
+        return overview(session.explanation(), len(session.trials()), live=session.live, finding=finding)
 
     def show_problem(self, reason: str) -> None:
         head = run_lines(self.session.run, live=self.session.live)
@@ -57,7 +59,7 @@ class OverviewView(View):
         self.lines.show(lines, keep=self._filled)
         if not self._filled:
             self._filled = True
-            first = next((index for index, item in enumerate(lines) if item.target), 0)
+            first = next((index for index, item in enumerate(self.lines.lines) if item.target), 0)
             if first < self.app.size.height - _AROUND:
                 self.lines.go(first)
         self.browser.explained()

@@ -67,7 +67,9 @@ class PanedView(View):
         here = order.index(self._at) if self._at in order else 0
         first = max(0, here - room + 1)
         for name in PANES:
-            self.pane(name).set_class(name not in order[first : first + room], "hidden")
+            pane = self.pane(name)
+            pane.set_class(name not in order[first : first + room], "hidden")
+            pane.set_class(pane.document is None and room > 1, "empty")
 
     def action_zoom(self) -> None:
         self._zoomed = not self._zoomed

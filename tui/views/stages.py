@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from dynadiag.kernels import KernelCall
-from tui.confirm import Confirm
+from tui.confirm import Confirm, Way
 from tui.roles import Line, line, one_line
 from tui.stages import Made, call_at, made_of, needs_consent
 from tui.views.base import View
@@ -54,7 +54,7 @@ class MakesStages(View):
             line("Its source comes out of the recording, and compiling it runs code."),
             line("Do it only if you know who made the recording."),
         ]
-        self.app.push_screen(Confirm(lines), lambda yes: self._make(call) if yes else None)
+        self.app.push_screen(Confirm(Way(True, lines)), lambda yes: self._make(call) if yes else None)
 
     def _make(self, call: KernelCall) -> None:
         self.notify(f"compiling {one_line(call.name)} ...", markup=False)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,12 +12,14 @@ from textual.timer import Timer
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.records import Trial
-from tui.confirm import Confirm
+from tui.confirm import Confirm, Way
+from tui.finding import Finding, finding_of
 from tui.lexing import Highlighter
-from tui.roles import Line, line, one_line
-from tui.searching import Progress, Search, plan_for
+from tui.roles import Line, line
+from tui.searching import Plan, Search, plan_for
 from tui.searchlines import search_lines
 from tui.session import Session
+from tui.trialrows import running_row, trial_lines, trial_row
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
 from tui.widgets.styled import StyledLines
@@ -27,7 +28,9 @@ from tui.widgets.table import Column, Row
 __all__ = ["TrialsView"]
 
 _OFTEN = 0.05  # seconds between two drawings of a search that runs
-_ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
+_REPRO = 1 << 20  # bytes of a repro that are shown
+_JOURNAL = ".journal"  # what the name of a search's journal has after that of its recording
+_ACCURACY = "--accuracy"
 
 
 class TrialsView(ListingView):
@@ -41,24 +44,26 @@ class TrialsView(ListingView):
         Column("ended", widest=12),
         Column("seconds", number=True),
         Column("process", number=True),
-        Column("candidate", widest=200),
+        Column("tried", widest=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("B", "start('bisect')", "bisect", id="search.bisect"),
         Binding("M", "start('minify')", "minify", id="search.minify"),
         Binding("x", "stop", "stop", show=False, id="search.stop"),
+        Binding("c", "go_on", "go on with a search that was stopped", show=False, id="search.resume"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self.search: Search | None = None
+        self._finding: Finding | None = None  # of the recording
         self._found: Session | None = None  # the recording of the search that was started here
         self._told = False  # whether its end was told
         self._due: Timer | None = None  # until what has changed is shown
         self._trials: Sequence[Trial] = ()
 
     def compose(self) -> ComposeResult:
-        yield StyledLines(search_lines(None, 0), id="trials-search")
+        yield StyledLines(search_lines(None, 0), id="trials-search", wrap=True)
         yield from super().compose()
 
     @property
@@ -81,23 +86,54 @@ class TrialsView(ListingView):
     # Starting and stopping
 
     def action_start(self, kind: str) -> None:
+        """Ask whether to search; of a program that ends well, first for calls that are wrong."""
+        self._propose(lambda: self._plans(kind))
+
+    def action_go_on(self) -> None:
+        """Go on with a search that was stopped: the one of before, or the recorded one."""
+        if self._resumable() is None:
+            self.notify("no search was stopped here: B and M start one", severity="warning")
+        else:
+            self._propose(self._rest)
+
+    def _plans(self, kind: str) -> tuple[Plan, ...]:
+        run, known = self.session.run, self._finding
+        if known is not None:
+            return (plan_for(kind, run, known.options),)
+        plain, compared = plan_for(kind, run), plan_for(kind, run, (_ACCURACY,))
+        return (compared, plain) if run.exit_code == 0 else (plain, compared)
+
+    def _rest(self) -> tuple[Plan, ...]:
+        known = self._resumable()
+        if known is None:
+            return ()
+        kind, options, recording = known
+        return (plan_for(kind, self.session.run, options, recording),)
+
+    def _resumable(self) -> tuple[str, tuple[str, ...], Path] | None:
+        """The kind, the options and the recording of a search that was stopped."""
+        search, known = self.search, self._finding
+        if search is not None:
+            path = search.recording
+            return (search.plan.kind, search.plan.options, path) if search.stopped and path is not None else None
+        if known is None or known.is_over or known.kind is None:
+            return None
+        return known.kind, known.options, Path(str(self.session.path).removesuffix(_JOURNAL))
+
+    def _propose(self, make: Callable[[], tuple[Plan, ...]]) -> None:
         if self.search is not None and self.search.running:
             self.notify("a search is running: x stops it", severity="warning")
             return
         try:
-            plan = plan_for(kind, self.session.run)
+            plans = make()
         except DynadiagError as error:
             self.browser.say_problem(str(error))
             return
-        lines = [
-            line((f"$ {plan.text}", "strong")),
-            line((f"in {plan.folder}", "dim")),
-            Line(),
-            line("This runs the program that the recording names, many times."),
-            line("What it does outside (uploads, files it writes) happens each time."),
-        ]
-        search = Search(plan, self._soon)
-        self.app.push_screen(Confirm(lines), lambda yes: self._start(search) if yes else None)
+        self.app.push_screen(Confirm(*(Way(plan, _question(plan)) for plan in plans)), self._agreed)
+
+    def _agreed(self, plan: Plan | None) -> None:
+        if plan is not None:
+            self._start(Search(plan, self._soon))
 
     def _start(self, search: Search) -> None:
         self.search, self._told = search, False
@@ -132,9 +168,9 @@ class TrialsView(ListingView):
 
     def _tell(self, search: Search) -> None:
         """The search has ended: the cursor goes to what it found, one enter away from it."""
-        lines = search_lines(search, len(search.trials))
+        lines = self._head(len(search.trials))
         self.head.show(lines)
-        found = next((number for number, item in enumerate(lines) if item.target), None)
+        found = next((number for number, item in enumerate(self.head.lines) if item.target), None)
         if self.browser.current is not self:
             self.notify(f"the search has ended: {lines[2].text.strip()}" if len(lines) > 2 else "", markup=False)
         elif found is not None:
@@ -150,16 +186,20 @@ class TrialsView(ListingView):
 
     # Showing
 
+    def _head(self, trials: int) -> list[Line]:
+        return search_lines(self.search, trials, self._finding, self.session.run.cwd)
+
     def rows(self) -> Sequence[Row]:
         if self.search is not None and self._found is None:
-            return [_running_row(trial) for trial in list(self.search.trials)]
+            return [running_row(trial) for trial in list(self.search.trials)]
         self._trials = (self._found or self.session).trials()
-        return [_row(item) for item in self._trials]
+        self._finding = finding_of(self.session)
+        return [trial_row(item) for item in self._trials]
 
     def _show(self, rows: Sequence[Row]) -> None:
         at_end = self.table.cursor >= self.table.count - 1
         super()._show(rows)
-        self.head.show(search_lines(self.search, len(rows)), keep=True)
+        self.head.show(self._head(len(rows)), keep=True)
         if self.search is not None and self.search.running and at_end:
             self.table.go(len(rows) - 1)
 
@@ -169,22 +209,14 @@ class TrialsView(ListingView):
         trial = next((item for item in self._trials if item.index == key), None)
         if trial is None:
             return []
-        return [
-            line((f"trial {trial.index + 1}", "title"), f"  {_status(trial)}, {trial.seconds:.1f} s"),
-            Line(),
-            line(("candidate", "strong")),
-            *_pretty(trial.candidate),
-            Line(),
-            line(("outcome", "strong")),
-            *_pretty(trial.outcome),
-        ]
+        return trial_lines(trial)
 
     def moved(self, lines: Lines) -> None:
         if lines is self.head and lines.has_focus:
             target = self.head.lines[lines.cursor].target if lines.count else None
             if target is not None and target.view == "file" and target.document is not None:
-                path = Path(target.document)
-                self.fetch("detail", lambda: _text_of(path), self.details.show)
+                name = target.document
+                self.fetch("detail", lambda: self._text_of(name), self.details.show)
             return
         super().moved(lines)
 
@@ -194,70 +226,41 @@ class TrialsView(ListingView):
             return
         target = self.head.lines[lines.cursor].target
         if target is not None and target.view == "file" and target.document is not None:
-            self.browser.edit_file(Path(target.document))
+            self._edit(Path(target.document))
         elif target is not None:
             self.browser.goto(target)
 
+    def _edit(self, path: Path) -> None:
+        if path.suffix == ".py" and path.is_file():
+            self.browser.edit_file(path)
+        else:
+            self.browser.say_problem(f"{path}: no repro there any more")
 
-def _text_of(path: Path) -> list[Line]:
-    """The repro, as it was written. Raises `DynadiagError` where it is gone."""
+    def _text_of(self, name: str) -> list[Line]:
+        """The repro, as it was written or, where it is gone, as it was recorded. Raises `DynadiagError`."""
+        path = Path(name)
+        recorded = None if path.is_file() else (self._found or self.session).recording.source(name)
+        lines = (_read(path) if recorded is None else recorded).split("\n")
+        coloured = Highlighter(lines, ((0, "python"),))
+        return [line(*coloured.line(number)) for number in range(len(lines))]
+
+
+def _read(path: Path) -> str:
+    if path.suffix != ".py" or not path.is_file():
+        raise DynadiagError(f"{path}: no repro there any more")
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_REPRO)
     except OSError as error:
         raise DynadiagError(f"{path}: {error.strerror}") from error
-    coloured = Highlighter(lines, ((0, "python"),))
-    return [line(*coloured.line(number)) for number in range(len(lines))]
 
 
-def _running_row(item: Progress) -> Row:
-    cells = (str(item.number), item.status, f"{item.seconds:.1f}", "-", one_line(item.label))
-    return Row(cells, item.number, _ROLES.get(item.status, ""))
-
-
-def _row(item: Trial) -> Row:
-    status = _status(item)
-    cells = (str(item.index + 1), status, f"{item.seconds:.1f}", str(item.pid or "-"), _short(item.candidate))
-    return Row(cells, item.index, _ROLES.get(status, ""))
-
-
-def _status(item: Trial) -> str:
-    found = _json(item.outcome)
-    status = found.get("status") if isinstance(found, dict) else found
-    return one_line(str(status))[:40] or "?"
-
-
-def _short(candidate: str) -> str:
-    """A candidate in a few words: the rung, and what of it is switched."""
-    head, brace, rest = candidate.partition("{")
-    found = _json(brace + rest) if brace else candidate
-    if not isinstance(found, dict):
-        return one_line(candidate)
-    words = [head.strip(), str(found.get("rung") or "as written")]
-    words += [_switch(item) for item in found.get("switches") or () if isinstance(item, dict)]
-    words += [
-        "with accuracy" if found.get("accuracy") else "",
-        "without caches" if found.get("caches") is False else "",
+def _question(plan: Plan) -> list[Line]:
+    compared = "Each compiled call is compared with its uncompiled self." if _ACCURACY in plan.options else ""
+    return [
+        line((f"$ {plan.text}", "strong")),
+        line((f"in {plan.folder}", "dim")),
+        Line(),
+        line(compared or "What fails is what the program shows: an exception, a crash, a hang, an exit code."),
+        line("It runs the program that the recording names, many times, and what that does outside happens each time."),
     ]
-    task = found.get("task")
-    words += [task if isinstance(task, str) else json.dumps(task)[:80] if task else ""]
-    return one_line(", ".join(word for word in words if word))
-
-
-def _switch(item: dict[str, Any]) -> str:
-    """Which parts of a class are left on or off: each is named by the end of its hash."""
-    suffixes = item.get("suffixes")
-    ends = "/".join(str(one) for one in suffixes[:6]) if isinstance(suffixes, list) else ""
-    return f"{item.get('group')} {'only' if item.get('keep') else 'without'} {ends or 'all'}"
-
-
-def _pretty(text: str) -> list[Line]:
-    found = _json(text)
-    made = found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False)
-    return [line(f"  {part}") for part in made.replace("\\n", "\n    ").split("\n")]
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

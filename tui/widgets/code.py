@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import textwrap
+from collections.abc import Mapping, Sequence, Set
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -21,6 +22,8 @@ __all__ = ["CodePane", "is_exact"]
 
 _LIT = 0.30  # share of a line's colour in the ground of those that belong to the line under the cursor
 _EMPTY = Links()
+_COMMENT = "# File: "  # what a printed graph has above the nodes of a line
+_LOOKED_AT = 2000  # lit lines among which such a comment is looked for
 
 
 class CodePane(Lines):
@@ -50,9 +53,11 @@ class CodePane(Lines):
 
     def render_line(self, y: int) -> Strip:
         note = self._note or (self.document.note if self.document else "")
-        if y == 0 and note:
+        if note:
+            width = self.scrollable_content_region.width
             style = self.rich_style + role_style("dim", self.dark)
-            return Strip([Segment(note, style)]).crop_extend(0, self.scrollable_content_region.width, style)
+            rows = textwrap.wrap(note, max(width, 1))
+            return Strip([Segment(rows[y] if y < len(rows) else "", style)]).crop_extend(0, width, style)
         return super().render_line(y)
 
     def show(self, document: Document, links: Links = _EMPTY, line: int = 0) -> None:
@@ -74,10 +79,17 @@ class CodePane(Lines):
         exact = self.links.at([place for place in places if is_exact(place)])
         lines = exact or self.links.at(places)
         self._lit = {line: _main(self.links.of(line) & places) for line in lines}
-        if reveal and lines and not any(self._on_screen(line) for line in lines):
-            self.reveal(lines[0], middle=True)
+        if reveal and lines:
+            first = self._first_computed(lines)
+            if not any(self._on_screen(line) for line in lines if line >= first):
+                self.reveal(first, middle=True)
         self.refresh()
         return len(lines)
+
+    def _first_computed(self, lines: Sequence[int]) -> int:
+        """Of lit lines the one to look at: in a graph, where something is computed, and not an argument for it."""
+        heads = (line for line in lines[:_LOOKED_AT] if self.text_of(line).lstrip().startswith(_COMMENT))
+        return next(heads, lines[0])
 
     @property
     def lit(self) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
@@ -18,6 +19,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from tui.palette import role_style
 from tui.search import Finder
 from tui.widgets.marking import marked
 
@@ -153,7 +155,10 @@ class Lines(ScrollView, can_focus=True):
         room = width - (before.cell_length if before else 0)
         left = int(self.scroll_x)
         found = self.get_component_rich_style("lines--match")
-        body = marked(self.draw(index), self.finder, found).crop_extend(left, left + max(room, 0), None)
+        whole = marked(self.draw(index), self.finder, found)
+        body = whole.crop_extend(left, left + max(room, 0), None)
+        if whole.cell_length > left + room > left:
+            body = Strip.join([body.crop(0, room - 1), Strip([Segment("…", role_style("dim", self.dark))])])
         strip = Strip.join([before, body]) if before else body
         return strip.apply_style(self._ground(index)).crop_extend(0, width, None)
 

@@ -11,25 +11,45 @@ from textual.strip import Strip
 from tui.palette import role_style
 from tui.roles import Line
 from tui.widgets.lines import Lines
+from tui.wrapping import wrapped
 
 __all__ = ["StyledLines"]
+
+_MARK = 2  # columns of the mark before a line that enter goes somewhere from
 
 
 class StyledLines(Lines):
     """A text. A line that enter goes somewhere from has a mark in front."""
 
-    def __init__(self, lines: Sequence[Line] = (), *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        lines: Sequence[Line] = (),
+        *,
+        id: str | None = None,  # noqa: A002 - Textual's name
+        classes: str | None = None,
+        wrap: bool = False,
+    ) -> None:
+        """`wrap`: what is too long for one line goes on in the next, instead of being scrolled to."""
         super().__init__(id=id, classes=classes)
-        self._lines = lines
+        self._given = self._lines = lines
+        self._wrap = wrap
+        self._laid = 0  # columns that the lines were wrapped in
         self._marks = any(item.target for item in lines)
 
     def on_mount(self) -> None:
-        self.show(self._lines)
+        self.show(self._given)
+
+    def on_resize(self) -> None:
+        if self._wrap and self.columns != self._laid:
+            self.show(self._given, keep=True)
 
     def show(self, lines: Sequence[Line], *, keep: bool = False) -> None:
         """Show other lines, from the top unless `keep`."""
-        self._lines = lines
+        self._given = self._lines = lines
         self._marks = any(item.target for item in lines)
+        if self._wrap:
+            self._laid = self.columns
+            self._lines = wrapped(lines, self._laid - (_MARK if self._marks else 0))
         self.resize_content(max((cell_len(item.text) for item in lines), default=0))
         if not keep:
             self.scroll_to(0, 0, animate=False, immediate=True, force=True)
@@ -56,7 +76,9 @@ class StyledLines(Lines):
     def side(self, index: int) -> Strip | None:
         if not self._marks:
             return None
-        return Strip([Segment("▸ " if self._lines[index].target else "  ", role_style("key", self.dark))])
+        item = self._lines[index]
+        mark = "▸ " if item.target and not item.goes_on else "  "
+        return Strip([Segment(mark, role_style("key", self.dark))])
 
     def draw(self, index: int) -> Strip:
         dark = self.dark

@@ -1,0 +1,52 @@
+"""Lines with roles laid out in so many columns: a sentence is not cut, it goes on below."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.cells import cell_len, chop_cells
+
+from tui.roles import Fragment, Line
+
+__all__ = ["wrapped"]
+
+_LEAST = 20  # columns below which nothing is laid out
+_INDENT = 4  # columns that what goes on stands to the right of its beginning
+_WORD = re.compile(r"\s*\S+|\s+$")
+
+
+def wrapped(lines: Sequence[Line], columns: int) -> list[Line]:
+    """The lines, each in as many as it takes; enter on any of them goes where the whole goes."""
+    return [part for item in lines for part in _line(item, max(columns, _LEAST))]
+
+
+def _line(item: Line, columns: int) -> Iterator[Line]:
+    if cell_len(item.text) <= columns:
+        yield item
+        return
+    text = item.text
+    blank = (len(text) - len(text.lstrip()) + _INDENT) % columns
+    indent = " " * min(blank, columns // 2)
+    row: list[Fragment] = []
+    used, goes_on = 0, item.goes_on
+    for word, role in _words(item.fragments, columns - len(indent)):
+        size = cell_len(word)
+        if used + size > columns and not word.strip():
+            continue
+        if used + size > columns:
+            yield Line(tuple(row), item.target, goes_on)
+            goes_on = True
+            word = word.lstrip()  # without the blank that the line is broken at
+            row, used, size = [(indent, "")], len(indent), cell_len(word)
+        row.append((word, role))
+        used += size
+    yield Line(tuple(row), item.target, goes_on)
+
+
+def _words(fragments: Iterable[Fragment], columns: int) -> Iterator[Fragment]:
+    """Words with the blanks before them; one that is too long for any line in pieces."""
+    for text, role in fragments:
+        for word in _WORD.findall(text):
+            pieces = chop_cells(word, columns) if cell_len(word) > columns else [word]
+            yield from ((piece, role) for piece in pieces)
