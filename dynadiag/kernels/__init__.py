@@ -13,7 +13,8 @@ from dynadiag.kernels.links import Related, Thread, links_of
 from dynadiag.kernels.printed import Place
 from dynadiag.kernels.source import kernel_source
 from dynadiag.kernels.stages import Stage, Stages, make_stages
-from dynadiag.kernels.survey import KernelCall, Unit, kernel_calls, places_of, units
+from dynadiag.kernels.survey import kernel_calls, units
+from dynadiag.kernels.unit import KernelCall, Unit, places_of
 
 __all__ = [
     "Change",

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dynadiag.kernels.survey import KernelCall
+from dynadiag.kernels.unit import KernelCall
 
 __all__ = ["Change", "compare_kernels", "source_diff"]
 

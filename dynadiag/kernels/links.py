@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dynadiag.kernels.printed import Place, PrintedNode
-from dynadiag.kernels.survey import KernelCall, Unit, sources_of
+from dynadiag.kernels.unit import KernelCall, Unit, sources_of
 from dynadiag.recording.records import Link
 
 __all__ = ["DOCUMENTS", "Related", "Thread", "links_of"]

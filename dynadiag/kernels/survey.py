@@ -5,90 +5,29 @@ A *unit* is one generated module with the graph that it was made of. The unit of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from dynadiag.kernels.align import Line
-from dynadiag.kernels.built import Builds, Built
+from dynadiag.kernels.built import Builds
 from dynadiag.kernels.cached import with_own_places
-from dynadiag.kernels.cost import Cost, cost_of
+from dynadiag.kernels.cost import cost_of
 from dynadiag.kernels.cppwrapper import is_wrapper, read_wrapper
 from dynadiag.kernels.dataflow import infer
 from dynadiag.kernels.holdings import lines_of
 from dynadiag.kernels.mapping import mapping
 from dynadiag.kernels.module import Call, Definition, Module, parse_module
 from dynadiag.kernels.operations import Operation, Scheduled, nodes_of_buffers, nodes_of_calls, read_operations, tie
-from dynadiag.kernels.printed import Place, PrintedGraph, PrintedNode, parse_graph
+from dynadiag.kernels.printed import PrintedGraph, parse_graph
 from dynadiag.kernels.replaced import with_places
+from dynadiag.kernels.unit import KernelCall, Unit, places_of, places_of_nodes, sources_of
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Kernel
 
-__all__ = ["KernelCall", "Known", "Unit", "kernel_calls", "places_of", "sources_of", "unit_of", "units"]
+__all__ = ["Known", "kernel_calls", "unit_of", "units"]
 
 MAX_TEXT = 64 << 20  # bytes of one graph's text that are read; the largest met so far is a tenth of it
-
-
-@dataclass(frozen=True, slots=True)
-class KernelCall:
-    """One call of a kernel, generated or a library's: a row of the listing.
-
-    ``nodes`` are those of the lowered graph that it computes, ``views`` those that only say how it looks at its
-    inputs. ``how`` says where that is from: "scheduler" (the recorder asked Inductor), "comment" (the generated code
-    says so), "dataflow" (inferred from the texts: right as a rule) or "none" (no mapping). ``places`` are the user's
-    lines that are computed, ``view_places`` those of views.
-    """
-
-    index: int  # in its recording
-    compile_id: str
-    stage: str | None  # "forward", "backward" or "inference"
-    event: int  # the event with the generated module
-    name: str
-    language: str  # "cpp", "triton", "extern", or another backend's name
-    number: int  # of the calls of this kernel in its module, from 1
-    line: int  # of the call in the module, from 1
-    text: str
-    definition: Definition | None
-    nodes: tuple[str, ...]
-    views: tuple[str, ...]
-    ops: tuple[str, ...]  # the nodes' operators, each once
-    dynamo: tuple[str, ...]
-    places: tuple[Place, ...]
-    view_places: tuple[Place, ...]
-    how: str
-    grid: str | None
-    cost: Cost
-    device: str | None
-    cache: str | None  # "hit", "miss" or "bypass" of the FX graph cache
-    partition: str | None
-    fallback: str | None  # why this is a library's call by way of a fallback, where it is one
-    lines: tuple[Line, ...] = ()  # what each statement of a generated kernel is part of, by its line in the module
-    built: Built | None = None  # what the run made of it, where the recording has that
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A generated module, the graph it was made of, Dynamo's graph, and its calls."""
-
-    event: int
-    compile_id: str
-    module: Module
-    graph: PrintedGraph
-    graph_event: int | None
-    dynamo: PrintedGraph
-    dynamo_event: int | None
-    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    calls: tuple[KernelCall, ...] = ()
-
-    @cached_property
-    def dynamo_at(self) -> Mapping[Place, tuple[str, ...]]:
-        """Dynamo's nodes of each line."""
-        found: dict[Place, list[str]] = {}
-        for node in self.dynamo.nodes.values():
-            if node.place is not None and node.target:
-                found.setdefault(node.place, []).append(node.name)
-        return {place: tuple(names) for place, names in found.items()}
 
 
 def kernel_calls(recording: Recording) -> tuple[KernelCall, ...]:
@@ -167,7 +106,7 @@ class _Survey:
             first.event if first else None,
             scheduled.sources,
         )
-        return _with_calls(unit, tuple(self._calls(event, unit, scheduled)))
+        return replace(unit, calls=tuple(self._calls(event, unit, scheduled)))
 
     def _lowered(self, event: Event, compile_id: str, stage: str | None) -> Graph | None:
         """The graph that the module was made of: after the passes, or before them where the code is from a cache."""
@@ -245,7 +184,7 @@ class _Survey:
             ops=tuple(dict.fromkeys(node.operator for node in nodes)),
             dynamo=tuple(dict.fromkeys(one for node in nodes for one in sources_of(unit, node))),
             places=places_of(unit, [node.name for node in nodes]),
-            view_places=_places(unit, views),
+            view_places=places_of_nodes(unit, views),
             how=how,
             grid=_grid(call, definition),
             cost=cost_of(
@@ -290,34 +229,6 @@ def _hints(recording: Recording) -> dict[str, dict[str, int]]:
     return found
 
 
-def sources_of(unit: Unit, node: PrintedNode) -> tuple[str, ...]:
-    """Dynamo's nodes that a node was made from: as recorded, or those of the same user line."""
-    if said := tuple(name for name in unit.sources.get(node.name, ()) if name in unit.dynamo.nodes):
-        return said
-    return unit.dynamo_at.get(node.place, ()) if node.place else ()
-
-
-def places_of(unit: Unit, names: Iterable[str]) -> tuple[Place, ...]:
-    """The user's lines of some nodes of the lowered graph; of what reads them, where they have none of their own."""
-    nodes = [unit.graph.nodes[name] for name in names if name in unit.graph.nodes]
-    return _places(unit, nodes) or _places(unit, _users(unit, nodes))
-
-
-def _places(unit: Unit, nodes: list[PrintedNode]) -> tuple[Place, ...]:
-    found: dict[Place, None] = {}
-    for node in nodes:
-        for place in (node.place, *(unit.dynamo.nodes[name].place for name in sources_of(unit, node))):
-            if place is not None:
-                found[place] = None
-                break
-    return tuple(found)
-
-
-def _users(unit: Unit, nodes: list[PrintedNode]) -> list[PrintedNode]:
-    """The nodes that read these: what a node without a line of its own (a seed, say) was made for."""
-    return [unit.graph.nodes[user] for node in nodes for user in unit.graph.users.get(node.name, ())]
-
-
 def _grid(call: Call, definition: Definition | None) -> str | None:
     """The sizes that the launch grid is computed from (Triton): the numbers among the arguments."""
     if definition is None or definition.language != "triton":
@@ -339,17 +250,3 @@ def _device(definition: Definition | None, recorded: str | None) -> str | None:
     if definition.language == "cpp":
         return "cpu"
     return recorded
-
-
-def _with_calls(unit: Unit, calls: tuple[KernelCall, ...]) -> Unit:
-    return Unit(
-        unit.event,
-        unit.compile_id,
-        unit.module,
-        unit.graph,
-        unit.graph_event,
-        unit.dynamo,
-        unit.dynamo_event,
-        unit.sources,
-        calls,
-    )

@@ -12,7 +12,7 @@ from typing import Any
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.cost import BALANCE, Cost, bound
 from dynadiag.kernels.jobs import run_job
-from dynadiag.kernels.survey import KernelCall
+from dynadiag.kernels.unit import KernelCall
 from dynadiag.recording.made import keep
 from dynadiag.recording.reader import Recording
 
