@@ -325,8 +325,7 @@ class _Reducer:
 
     def _replaced(self) -> list[str]:
         """Functions of torch's that the program put others in the place of: the repro does not have these."""
-        now = dict(torch_private.foreign_functions())
-        return [f"{name}, which the program replaced," for name in now if name not in self._capture.before.foreign]
+        return [f"{place}, which the program replaced," for place in self._capture.before.unknown()]
 
 
 def _answers(task: Task) -> list[Outcome]:

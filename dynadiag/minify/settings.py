@@ -7,6 +7,7 @@ the line that makes it and a way to undo it in the process of a trial, so that t
 from __future__ import annotations
 
 import re
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 
 from dynadiag.minify.source import CannotCarryError, Carrier
 from dynadiag.torch_private import minify as torch_private
+from dynadiag.torch_private import replaced
 
 __all__ = ["ASSUME_STATIC", "DEFINITIONS", "Setting", "Snapshot", "changed", "source_of"]
 
@@ -52,24 +54,33 @@ class Snapshot:
 
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     tables: dict[str, dict[Any, Any]] = field(default_factory=dict)
-    foreign: frozenset[str] = frozenset()
+    functions: dict[str, Any] = field(default_factory=dict)  # by place, as they lie there
+    modules: frozenset[str] = frozenset()
 
     @classmethod
     def take(cls) -> Snapshot:
         return cls(
             {module.__name__: module.get_config_copy() for module in torch_private.config_modules()},
             {name: dict(table) for name, table in torch_private.lowering_tables()},
-            frozenset(name for name, _ in torch_private.foreign_functions()),
+            {found.place: found.value for found in replaced.attributes()},
+            frozenset(name for name, _ in replaced.modules()),
         )
 
     def known(self, value: Any) -> str | None:
-        """An expression for what a table of torch's held before."""
+        """An expression for what torch held before: an entry of a table, or a function where another may be now."""
         for name, table in self.tables.items() if callable(value) else ():
             keys = [key for key, entry in table.items() if entry is value]
             if keys:
                 overloads = [key for key in keys if isinstance(key, torch._ops.OpOverload)]
                 return f"{name}[{Carrier().expression((overloads or keys)[0])}]"
-        return None
+        if not isinstance(value, types.FunctionType):
+            return None
+        return next((place for place, held in self.functions.items() if replaced.function_of(held) is value), None)
+
+    def unknown(self) -> list[str]:
+        """Places of functions of somebody's of which it is not known what was there: torch loaded them meanwhile."""
+        found = (f for f in replaced.foreign_functions() if f.place not in self.functions)
+        return [f.place for f in found if f.module not in self.modules]
 
 
 def changed(before: Snapshot, threads: int | None) -> list[Setting]:
@@ -77,6 +88,7 @@ def changed(before: Snapshot, threads: int | None) -> list[Setting]:
     return [
         *_config_settings(before),
         *_table_settings(before),
+        *_function_settings(before),
         *_ambient(),
         *([_threads(threads)] if threads is not None else []),
     ]
@@ -151,6 +163,30 @@ def _table_setting(name: str, table: dict[Any, Any], key: Any, old: Any, new: An
             table[key] = old
 
     return Setting(place, write, undo)
+
+
+def _function_settings(before: Snapshot) -> list[Setting]:
+    """Functions of the program's in the place of torch's own, or beside them."""
+    return [
+        _function_setting(found, before.functions.get(found.place))
+        for found in replaced.foreign_functions()
+        if found.module in before.modules and before.functions.get(found.place) is not found.value
+    ]
+
+
+def _function_setting(found: replaced.Attribute, old: Any) -> Setting:
+    def write(carrier: Carrier) -> str:
+        carrier.require(found.module)
+        text, kind = carrier.expression(found.function), type(found.value)
+        return f"{found.place} = {text if kind is types.FunctionType else f'{kind.__name__}({text})'}"
+
+    def undo() -> None:
+        if old is None:
+            delattr(found.owner, found.name)
+        else:
+            setattr(found.owner, found.name, old)
+
+    return Setting(found.place, write, undo)
 
 
 def _ambient() -> list[Setting]:

@@ -51,6 +51,7 @@ class Carrier:
             return self._container(value)
         known = self._known(value)
         if known is not None:
+            self._require_home(known)
             return known
         for way in (self._of_torch, self._import, self._operator, self._carried):
             text = way(value)
@@ -60,6 +61,12 @@ class Carrier:
 
     def require(self, module: str) -> None:
         self.imports[f"import {module}"] = None
+
+    def _require_home(self, place: str) -> None:
+        """The module that an expression for something in it begins with."""
+        names = place.partition("[")[0].split(".")
+        homes = (".".join(names[:end]) for end in range(len(names), 0, -1))
+        self.require(next(home for home in homes if home in sys.modules))
 
     def _container(self, value: Any) -> str:
         if isinstance(value, dict):
@@ -96,6 +103,8 @@ class Carrier:
         home, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or _held_as(value)
         if not isinstance(home, str) or not isinstance(name, str) or not _is_shared(home):
             return None
+        if isinstance(value, types.FunctionType) and not _is_shared(value.__globals__.get("__name__", "")):
+            return None  # one of the user's that functools.wraps gave the name of torch's
         try:
             found = functools.reduce(getattr, name.split("."), sys.modules[home])
         except (AttributeError, KeyError):
@@ -163,10 +172,10 @@ class Carrier:
             words += [f"{k}={self.expression(v)}" for k, v in value.keywords.items()]
             self.require("functools")
             return f"functools.partial({', '.join([self.expression(value.func), *words])})"
-        if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":
+        if isinstance(value, types.FunctionType) and _definition(value).__code__.co_name == "<lambda>":
             return self._lambda(value)
         if isinstance(value, (types.FunctionType, type)):
-            name = value.__name__
+            name = value.__name__ if isinstance(value, type) else _definition(value).__code__.co_name
             if self._defined.get(name) is not value:
                 self._claim(name, value)
                 self._write(value)
@@ -259,9 +268,17 @@ def _named(value: Any) -> str:
     return f"{getattr(value, '__qualname__', None) or f'a {kind.__module__}.{kind.__qualname__}'}"
 
 
+def _definition(function: types.FunctionType) -> types.FunctionType:
+    """Of a function that a decorator of the user's wrapped the one that is written there; of others themselves."""
+    inner = inspect.unwrap(function)
+    own = isinstance(inner, types.FunctionType) and not _is_shared(inner.__globals__.get("__name__", ""))
+    return inner if own else function
+
+
 def _source(value: Any) -> str:
+    written = _definition(value).__code__ if isinstance(value, types.FunctionType) else value
     try:
-        return textwrap.dedent(inspect.getsource(value)).rstrip() + "\n"
+        return textwrap.dedent(inspect.getsource(written)).rstrip() + "\n"
     except (OSError, TypeError) as error:
         raise CannotCarryError(f"{_named(value)} (its source cannot be read)") from error
 

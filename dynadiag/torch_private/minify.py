@@ -5,15 +5,12 @@ All of this runs in the process of a trial, which is ours and ends with it.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
-import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -27,7 +24,6 @@ __all__ = [
     "backward_nodes",
     "config_modules",
     "fake_of",
-    "foreign_functions",
     "inductor_options",
     "innermost",
     "is_failure",
@@ -53,15 +49,6 @@ _CONFIGS = (
     "torch.fx.experimental._config",
 )
 _BUFFERS = 7  # the place among the arguments of flex attention from which on are the tensors its functions close over
-_PACKAGES = Path(torch.__file__).parents[1]
-_GENERATED = "torch._inductor.runtime.compile_tasks."  # leads the names of modules that Inductor wrote
-_LIBRARY = Path(contextlib.__file__).parent
-_TORCH_AND_ITS_NEEDS = frozenset(
-    {
-        "torch", "functorch", "triton", "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "numpy",
-        "typing_extensions", "torchgen",
-    }
-)  # fmt: skip
 
 
 def config_modules() -> Iterator[ModuleType]:
@@ -155,29 +142,6 @@ def opdef(name: str) -> Any:
     from torch._library.custom_ops import OPDEFS
 
     return OPDEFS.get(name)
-
-
-def foreign_functions() -> Iterator[tuple[str, FunctionType]]:
-    """Functions in torch's compiler modules that are not torch's own: somebody put them there. With their names.
-
-    What these modules import of Python's library and of the packages that torch needs is nobody's.
-    """
-    for name, module in list(sys.modules.items()):
-        compiler = name.startswith(("torch._inductor", "torch._dynamo", "torch._functorch", "torch._decomp"))
-        if not compiler or name.startswith(_GENERATED):
-            continue
-        for attribute, value in list(vars(module).items()) if module is not None else ():
-            if isinstance(value, FunctionType) and not _belongs_there(value):
-                yield f"{name}.{attribute}", value
-
-
-def _belongs_there(function: FunctionType) -> bool:
-    file = Path(function.__code__.co_filename)
-    if file == Path(contextlib.__file__):  # a generator made a context manager: whose it is says the generator
-        file = Path(inspect.unwrap(function).__code__.co_filename)
-    if file.is_relative_to(_PACKAGES):
-        return file.relative_to(_PACKAGES).parts[0].removesuffix(".py") in _TORCH_AND_ITS_NEEDS
-    return file.is_relative_to(_LIBRARY) or file.name.startswith("<")
 
 
 @dataclass(slots=True)

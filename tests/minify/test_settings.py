@@ -10,7 +10,7 @@ import torch._inductor.lowering as lowering
 
 from dynadiag.minify.settings import Setting, Snapshot, changed, source_of
 from dynadiag.minify.source import Carrier
-from dynadiag.torch_private.minify import foreign_functions
+from dynadiag.torch_private.replaced import foreign_functions
 
 
 @pytest.fixture
@@ -89,11 +89,69 @@ def test_only_what_somebody_put_there_is_foreign(monkeypatch: pytest.MonkeyPatch
     import torch._inductor.cudagraph_trees
 
     torch.compile(lambda x: x.sin() + 1)(torch.ones(8))  # loads a module that Inductor wrote
-    assert not {name for name, _ in foreign_functions()}
+    assert not {found.place for found in foreign_functions()}
 
     @functools.wraps(torch._inductor.utils.ceildiv)
     def mine(*args: int) -> int:
         return 1
 
     monkeypatch.setattr(torch._inductor.utils, "ceildiv", mine)
-    assert "torch._inductor.utils.ceildiv" in {name for name, _ in foreign_functions()}
+    assert "torch._inductor.utils.ceildiv" in {found.place for found in foreign_functions()}
+
+
+class _Mine:
+    """What a program may put in the place of a method of torch's."""
+
+    @staticmethod
+    def twice(x: str) -> str:
+        return f"({x} + {x})"
+
+
+def test_a_method_in_the_place_of_torchs_is_written_as_what_it_was(before: Snapshot) -> None:
+    from torch._inductor.codegen.cpp import CppOverrides
+
+    original = vars(CppOverrides)["rsqrt"]
+    CppOverrides.rsqrt = staticmethod(lambda x: f"1 / {x}")
+    place = "torch._inductor.codegen.cpp.CppOverrides.rsqrt"
+    setting = _named(before)[place]
+    lines = source_of([setting], Carrier(before.known)).splitlines()
+    assert lines[0] == "import torch._inductor.codegen.cpp"
+    assert lines[-1] == f"{place} = staticmethod((lambda x: f'1 / {{x}}'))"
+    setting.undo()
+    assert vars(CppOverrides)["rsqrt"] is original
+
+
+def test_a_function_in_the_place_of_torchs_comes_with_the_one_that_it_calls(before: Snapshot) -> None:
+    import torch._inductor.utils
+
+    original = torch._inductor.utils.ceildiv
+
+    @functools.wraps(original)
+    def mine(*args: int) -> int:
+        return original(*args) + 1
+
+    torch._inductor.utils.ceildiv = mine
+    place = "torch._inductor.utils.ceildiv"
+    text = source_of([_named(before)[place]], Carrier(before.known))
+    assert f"\noriginal = {place}\n" in text
+    assert "return original(*args) + 1" in text
+    assert text.splitlines()[-1] == f"{place} = mine"
+
+
+def test_a_method_that_torch_does_not_have_is_taken_away_again(before: Snapshot) -> None:
+    from torch._inductor.scheduler import Scheduler
+
+    Scheduler.of_mine = _Mine.twice  # type: ignore[attr-defined]
+    _named(before)["torch._inductor.scheduler.Scheduler.of_mine"].undo()
+    assert not hasattr(Scheduler, "of_mine")
+
+
+def test_a_module_that_was_loaded_meanwhile_may_have_been_changed(before: Snapshot) -> None:
+    import torch._inductor.utils
+
+    place = "torch._inductor.utils.ceildiv"
+    later = Snapshot(before.configs, before.tables, {}, before.modules - {"torch._inductor.utils"})
+    assert place not in later.unknown()
+    torch._inductor.utils.ceildiv = _Mine.twice
+    assert later.unknown() == [place]
+    assert place not in _named(later)
