@@ -115,7 +115,7 @@ class Browser(SourceApp):
     def _tab_line(self) -> None:
         numbers = self._numbers()
         tabs = self.query_one(Tabs)
-        tabs.tabs = [Tab(s.name, s.title, s.key, numbers.get(s.name), s.short) for s in self._screens]
+        tabs.tabs = [Tab(s.name, s.title, s.key, numbers.get(s.name), s.short, s.least) for s in self._screens]
         tabs.current = self._shown
 
     def _numbers(self) -> dict[str, int]:

@@ -76,4 +76,4 @@ class Actions(Provider):
 
 
 def _title(binding: Binding) -> str:
-    return f"{binding.description}  ({key_of(binding)})"
+    return f"{binding.tooltip or binding.description}  ({key_of(binding)})"

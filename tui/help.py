@@ -53,7 +53,7 @@ def help_lines(sections: Iterable[tuple[str, Iterable[BindingType]]], columns: i
 
 def _binding(item: Binding, columns: int) -> list[Line]:
     keys, room = f"  {key_of(item):<18}", max(columns - _KEYS, _LEAST)
-    first, *rest = textwrap.wrap(item.description, room) or [""]
+    first, *rest = textwrap.wrap(item.tooltip or item.description, room) or [""]
     return [line((keys, "key"), first), *(line(" " * len(keys), text) for text in rest)]
 
 

@@ -33,7 +33,9 @@ class Board:
     colours: dict[Place, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
     line: int | None = None  # of the function that was compiled, in the first source
+    cached: bool = False  # its graphs may be another program's, with the lines of that
     known: dict[str, Links] = field(default_factory=dict)  # of generated modules, as `dynadiag.kernels` tells them
+    graphs: dict[str, str] = field(default_factory=dict)  # of generated modules, the graph that each was made of
 
     def ref(self, pane: str) -> Ref | None:
         """What a pane shows; ``None`` where there is nothing of the kind."""
@@ -45,9 +47,26 @@ class Board:
         for pane, refs in self.refs.items():
             for place, ref in enumerate(refs):
                 if ref.key == key:
-                    self.index[pane] = place
+                    self.turn(pane, place)
                     return pane
         return None
+
+    def turn(self, pane: str, place: int) -> None:
+        """Show another document in a pane; and beside a module the graph that it was made of, and the other way."""
+        self.index[pane] = place % len(self.refs[pane])
+        shown = self.refs[pane][self.index[pane]].key
+        other = {"kernel": "later", "later": "kernel"}.get(pane)
+        pairs = self.graphs.items() if pane == "kernel" else ((graph, made) for made, graph in self.graphs.items())
+        wanted = next((to for key, to in pairs if key == shown), None)
+        for number, ref in enumerate(self.refs[other] if other else ()):
+            if other and ref.key == wanted:
+                self.index[other] = number
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether everything that is shown was read."""
+        shown = (self.ref(pane) for pane in self.refs)
+        return all(ref.key in self.links for ref in shown if ref is not None)
 
 
 def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Board:
@@ -62,12 +81,14 @@ def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Bo
     refs["stage"] = []  # filled when the stages of a kernel were asked for
     board = Board(compile_id, refs, dict.fromkeys(PANES, 0), line=item.line if item else None)
     board.index["later"] = preferred(refs["later"])
-    if wanted and board.find(wanted) is None:
-        _add(board, wanted)
+    board.cached = item is not None and "hit" in (item.cache or "")
     _learn(session, board, {graph.event: graph.nodes for graph in graphs})
     if board.refs["kernel"] and sum(graph.nodes for graph in graphs) <= _SURVEYED:
-        found = unit_links(session, compile_id)
+        found, board.graphs = unit_links(session, compile_id)
         board.known = {key: links for key, links in found.items() if links.places}
+        board.turn("kernel", 0)
+    if wanted and board.find(wanted) is None:
+        _add(board, wanted)
     return fill(session, board)
 
 
@@ -117,9 +138,21 @@ def _tie(session: Session, board: Board, ref: Ref) -> None:
 
 
 def _graph(session: Session, board: Board, ref: Ref, document: Document) -> Links:
-    dynamo = ref in board.refs["dynamo"]
-    spans = _spans(session, ref) if dynamo and ref.graph is not None else {}
-    return graph_links(document.lines, board.names, spans, dynamo=dynamo)
+    if ref in board.refs["dynamo"]:
+        spans = _spans(session, ref) if ref.graph is not None else {}
+        return graph_links(document.lines, board.names, spans, dynamo=True)
+    own = _own_lines(session, board, ref, document) if board.cached else None
+    return graph_links(document.lines, board.names, own, believed=own is None)
+
+
+def _own_lines(session: Session, board: Board, ref: Ref, document: Document) -> dict[str, Place] | None:
+    from tui.ownlines import own_lines
+
+    if not board.refs["dynamo"]:
+        return None
+    forward = next((one for one in board.refs["later"] if one.title == "forward graph"), None)
+    before = document_of(session, forward).lines if forward is not None else None
+    return own_lines(ref.title, document.lines, document_of(session, board.refs["dynamo"][0]).lines, before)
 
 
 def _tie_source(session: Session, board: Board, ref: Ref) -> None:

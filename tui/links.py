@@ -10,7 +10,7 @@ to be one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 __all__ = ["Links", "Names", "Place", "graph_links", "kernel_links", "links_of", "source_links"]
@@ -55,6 +55,7 @@ class Names:
     nodes: dict[str, frozenset[Place]] = field(default_factory=dict)
     operators: dict[str, set[Place]] = field(default_factory=dict)
     _alone: dict[Place, frozenset[Place]] = field(default_factory=dict)
+    _callers: dict[Place, frozenset[Place]] = field(default_factory=dict)  # of lines of a library, the user's
 
     def add(self, node: str | None, operator: str | None, place: Place) -> None:
         if node:
@@ -66,6 +67,16 @@ class Names:
     def alone(self, place: Place) -> frozenset[Place]:
         """The set of one place; one object for each, as 100,000 lines may share it."""
         return self._alone.setdefault(place, frozenset({place}))
+
+    def learn(self, comment: Place, places: Set[Place]) -> frozenset[Place]:
+        """What a comment above nodes stands for: it may name a line of torch's own, where they know the user's."""
+        if places != {comment}:
+            self._callers[comment] = self._callers.get(comment, frozenset()) | places
+        return frozenset(places)
+
+    def of_comment(self, place: Place) -> frozenset[Place]:
+        """The user's lines that a comment of a graph stands for: several, where one line of a library served them."""
+        return self._callers.get(place) or self.alone(place)
 
     def of_kernel(self, name: str) -> frozenset[Place]:
         """The places of the operators that a kernel is named after."""
@@ -82,27 +93,44 @@ def source_links(file: str, count: int, mapped: Iterable[Place]) -> Links:
 
 
 def graph_links(
-    lines: Sequence[str], names: Names, spans: Mapping[str, Place] | None = None, *, dynamo: bool = False
+    lines: Sequence[str],
+    names: Names,
+    spans: Mapping[str, Place] | None = None,
+    *,
+    dynamo: bool = False,
+    believed: bool = True,
 ) -> Links:
-    """A printed graph. `spans` has the places of nodes that were kept as data.
+    """A printed graph. `spans` has the places of nodes that are known otherwise; the others' are in its comments.
 
-    `names` learns this graph's operators, and its nodes where it is `dynamo`'s: those are what generated code names.
+    Where those are not `believed`, nodes without a span have no place, and the others' is a guess. `names` learns this
+    graph's operators, and its nodes where it is `dynamo`'s: those are what generated code names.
     """
     known, places, defined = spans or {}, dict[int, frozenset[Place]](), dict[str, int]()
     here: Place | None = None
+    head, under, guessed = 0, set[Place](), set[int]()
     for number, line in enumerate(lines):
         if found := _COMMENT.match(line):
-            here = (found[1], int(found[2]))
-            places[number] = names.alone(here)
+            here, head, under = (found[1], int(found[2])), number, set()
+            if believed:
+                places[number] = names.of_comment(here)
         elif not line.strip():
             here = None
         elif node := (_NODE.match(line) or _ARGUMENT.match(line)):
             defined.setdefault(node[1], number)
-            place = here or known.get(node[1])
-            if place and not _CLEARED.match(line.strip()):
-                places[number] = names.alone(place)
+            own = known.get(node[1])
+            found_at = names.alone(own) if own else names.of_comment(here) if here and believed else frozenset()
+            if not found_at or _CLEARED.match(line.strip()):
+                continue
+            places[number] = found_at
+            if own and here:
+                under.add(own)
+                places[head] = names.learn(here, under) if dynamo else frozenset(under)
+                guessed.update(() if believed else (head, number))
+            elif len(found_at) > 1:
+                guessed.add(number)
+            for place in found_at:
                 names.add(node[1] if dynamo else None, _operator(node), place)
-    return links_of(places, defined=defined)
+    return links_of(places, frozenset(guessed), defined)
 
 
 def _operator(node: re.Match[str]) -> str | None:

@@ -17,9 +17,11 @@ from tui.session import Session
 __all__ = ["calls_of", "unit_links"]
 
 
-def unit_links(session: Session, compile_id: str) -> dict[str, Links]:
-    """The links of each generated module of a compile, by the key of its document."""
-    return {f"event:{unit.event}": _links(unit) for unit in _units(session, compile_id)}
+def unit_links(session: Session, compile_id: str) -> tuple[dict[str, Links], dict[str, str]]:
+    """By the key of each generated module's document: its links, and the key of the graph that it was made of."""
+    found = _units(session, compile_id)
+    graphs = {f"event:{unit.event}": f"event:{unit.graph_event}" for unit in found if unit.graph_event is not None}
+    return {f"event:{unit.event}": _links(unit) for unit in found}, graphs
 
 
 def calls_of(session: Session, compile_id: str) -> tuple[KernelCall, ...]:

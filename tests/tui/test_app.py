@@ -122,7 +122,7 @@ async def test_help_lists_every_binding_of_the_screen(program: Path) -> None:
     async with browsing(program, (100, 90)) as pilot:
         await press(pilot, "3", "question_mark")
         text = screen(pilot)
-        for words in ("stage before", "next match", "every action", "open in $EDITOR"):
+        for words in ("show the one before", "next match", "every action", "open in $EDITOR"):
             assert words in text
         await press(pilot, "escape")
         assert "stage before" not in screen(pilot).splitlines()[2]

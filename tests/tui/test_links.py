@@ -81,3 +81,41 @@ def test_whatever_a_recording_holds_links_are_consistent(lines: list[str]) -> No
         for number, places in links.places.items():
             assert all(number in links.lines[place] for place in places)
             assert 0 <= number < len(lines)
+
+
+_LIBRARY = """class GraphModule(torch.nn.Module):
+    def forward(self, x):
+        # File: /lib/torch/collectives.py:179 in all_reduce, code: tensor = all_reduce(
+        first: "f32[4]" = torch.ops.c10d.all_reduce(x)
+
+        # File: /lib/torch/collectives.py:179 in all_reduce, code: tensor = all_reduce(
+        second: "f32[4]" = torch.ops.c10d.all_reduce(first)
+
+        # File: prog.py:7 in f, code: y.relu()
+        relu: "f32[4]" = torch.relu(second)
+"""
+
+
+def test_a_line_of_torchs_own_is_the_users_that_called_it() -> None:
+    """What Dynamo's data says of a node goes before the comment above it, which names the innermost line."""
+    names = Names()
+    spans = {"first": ("prog.py", 5), "relu": ("prog.py", 7)}
+    lines = split(_LIBRARY)
+    dynamo = graph_links(lines[:4] + lines[7:], names, spans, dynamo=True)
+    assert dynamo.of(2) == dynamo.of(3) == {("prog.py", 5)}
+    later = graph_links(split(_LIBRARY), names)
+    assert later.of(3) == later.of(5) == {("prog.py", 5)}
+    assert later.of(9) == {("prog.py", 7)}
+    assert not later.guessed
+
+
+def test_a_line_of_torchs_own_that_two_lines_called_is_a_guess_in_later_graphs() -> None:
+    names = Names()
+    spans = {"first": ("prog.py", 5), "second": ("prog.py", 6), "relu": ("prog.py", 7)}
+    dynamo = graph_links(split(_LIBRARY), names, spans, dynamo=True)
+    assert dynamo.of(3) == {("prog.py", 5)}
+    assert dynamo.of(6) == {("prog.py", 6)}
+    assert not dynamo.guessed
+    later = graph_links(split(_LIBRARY), names)
+    assert later.of(3) == {("prog.py", 5), ("prog.py", 6)}
+    assert later.guessed == {3, 6}

@@ -23,6 +23,7 @@ class Screen:
     purpose: str
     kind: str  # the class, in the module of the screen's name
     narrow: str = ""  # the title where there is little room
+    least: str = ""  # and where there is less: a folder's recordings have one screen more
 
     @property
     def short(self) -> str:
@@ -41,8 +42,8 @@ class Screen:
 
 # In the order of their keys.
 SCREENS = (
-    Screen("1", "overview", "Overview", "what happened, and what to look at first", "OverviewView"),
-    Screen("2", "compiles", "Compiles", "every compile, by the calls that led to it", "CompilesView"),
+    Screen("1", "overview", "Overview", "what happened, and what to look at first", "OverviewView", least="Over"),
+    Screen("2", "compiles", "Compiles", "every compile, by the calls that led to it", "CompilesView", least="Comp"),
     Screen("3", "code", "Code", "source, graphs and kernels side by side, linked", "CodeView"),
     Screen("4", "breaks", "Breaks", "graph breaks, the worst first", "BreaksView"),
     Screen(
@@ -54,7 +55,7 @@ SCREENS = (
         "Recomp",
     ),
     Screen("6", "guards", "Guards", "the guards of a compile, with the lines that made them", "GuardsView"),
-    Screen("7", "kernels", "Kernels", "generated and called kernels", "KernelsView"),
+    Screen("7", "kernels", "Kernels", "generated and called kernels", "KernelsView", least="Kern"),
     Screen("8", "trials", "Trials", "the trials of a bisection or a minification", "TrialsView"),
     Screen("9", "events", "Events", "the raw log, event by event", "EventsView"),
     Screen("0", "search", "Search", "a text anywhere in the recording", "SearchView", "Find"),

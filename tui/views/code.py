@@ -32,9 +32,24 @@ class CodeView(PanedView, MakesStages):
     NAME: ClassVar[str] = "code"
     TITLE: ClassVar[str] = "Code"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right_square_bracket", "document(1)", "stage", key_display="]", id="code.next"),
-        Binding("left_square_bracket", "document(-1)", "stage before", show=False, key_display="[", id="code.previous"),
-        Binding("d", "diff", "diff", id="code.diff"),
+        Binding(
+            "right_square_bracket",
+            "document(1)",
+            "stage",
+            key_display="]",
+            id="code.next",
+            tooltip="show the next stage, file or module in this pane",
+        ),
+        Binding(
+            "left_square_bracket",
+            "document(-1)",
+            "stage before",
+            show=False,
+            key_display="[",
+            id="code.previous",
+            tooltip="show the one before",
+        ),
+        Binding("d", "diff", "diff", id="code.diff", tooltip="what this stage changed in the one before, as a diff"),
         Binding("J", "compile(1)", "the next compile", show=False, id="code.next-compile"),
         Binding("K", "compile(-1)", "the compile before", show=False, id="code.previous-compile"),
     ]
@@ -73,11 +88,19 @@ class CodeView(PanedView, MakesStages):
         board = self._board
         self._place = place
         same = board is not None and place.compile_id in (None, board.compile_id)
-        if same and board is not None and (place.document is None or place.document in board.links):
-            pane = board.find(place.document) if place.document else None
-            self._show(board, place) if pane else self._arrive(board, place)
+        if same and board is not None and place.document is None:
+            self._arrive(board, place)
+        elif same and board is not None and place.document in board.links and board.find(place.document):
+            self._read_and_show(board, place)
         elif self.is_mounted:
             self.load()
+
+    def _read_and_show(self, board: Board, place: Location) -> None:
+        """Show what is asked for; what stands beside it may have to be read first."""
+        if board.is_filled:
+            self._show(board, place)
+        else:
+            self.fetch("board", lambda: fill(self.session, board), lambda found: self._show(found, place))
 
     def show_problem(self, reason: str) -> None:
         if self._board is None:
@@ -153,13 +176,13 @@ class CodeView(PanedView, MakesStages):
         if board is None or len(board.refs[self._at]) < 2:
             self.notify("there is nothing else to show in this pane")
             return
-        board.index[self._at] = (board.index[self._at] + by) % len(board.refs[self._at])
+        board.turn(self._at, board.index[self._at] + by)
         at = self._at
         self.fetch("board", lambda: fill(self.session, board), lambda _: self._changed(at))
 
     def _changed(self, name: str) -> None:
-        self._fill(name)
-        self._fill("source")
+        for pane in dict.fromkeys((name, "later", "kernel", "source")):
+            self._fill(pane)
         self.light()
 
     def action_diff(self) -> None:

@@ -28,7 +28,13 @@ class CompilesView(View):
     TITLE: ClassVar[str] = "Compiles"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "timeline", "time line", id="compiles.timeline"),
+        Binding(
+            "v",
+            "timeline",
+            "time line",
+            id="compiles.timeline",
+            tooltip="the time line of the compile in place of its facts, and back",
+        ),
     ]
 
     def __init__(self) -> None:

@@ -23,6 +23,7 @@ __all__ = ["EventsView"]
 
 _PAGE = 100  # events read at once
 _PAGES_KEPT = 10
+_MILLISECONDS = len("00:00:00.000")
 _HEAD = 200  # lines of a payload in the detail; enter shows the whole
 _KINDS = (Column("events", number=True), Column("kind", widest=60))
 
@@ -35,11 +36,11 @@ class EventsView(ListingView):
     LAZY: ClassVar[bool] = True
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", number=True),
-        Column("time", widest=15),
-        Column("kind", widest=24),
-        Column("name", widest=36),
+        Column("time", widest=12),
         Column("compile", widest=7),
         Column("payload", number=True),
+        Column("kind", widest=24),
+        Column("name", widest=60),
     )
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class EventsView(ListingView):
         with Horizontal(classes="pair"):
             yield Table(_KINDS, id="events-kinds")
             yield Table(self.COLUMNS, lazy=True, id="events-list")
-        yield StyledLines(id="events-detail", classes="detail")
+        yield StyledLines(id="events-detail", classes="detail", wrap=True)
 
     def on_mount(self) -> None:
         self.kinds.border_title = "Kinds"
@@ -158,13 +159,13 @@ class EventRows(Sequence[Row]):
 
 
 def _row(event: Event) -> Row:
-    time = (event.time or "").partition(" ")[2]
+    time = (event.time or "").partition(" ")[2][:_MILLISECONDS]
     cells = (
         str(event.index),
         time,
-        one_line(event.kind),
-        one_line(event.name or ""),
         one_line(event.compile_id),
         f"{event.payload_size:,}" if event.payload_size else "",
+        one_line(event.kind),
+        one_line(event.name or ""),
     )
     return Row(cells, event.index)

@@ -40,9 +40,29 @@ class GuardsView(ListingView):
         Column("condition", widest=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "form", "tree, list", id="guards.form"),
-        Binding("right_square_bracket", "compile(1)", "compile", key_display="]", id="guards.next"),
-        Binding("left_square_bracket", "compile(-1)", "compile before", show=False, id="guards.previous"),
+        Binding(
+            "v",
+            "form",
+            "tree, list",
+            id="guards.form",
+            tooltip="the guards as a tree of the values that they are about, or as a list",
+        ),
+        Binding(
+            "right_square_bracket",
+            "compile(1)",
+            "compile",
+            key_display="]",
+            id="guards.next",
+            tooltip="the guards of the next compile",
+        ),
+        Binding(
+            "left_square_bracket",
+            "compile(-1)",
+            "compile before",
+            show=False,
+            id="guards.previous",
+            tooltip="the guards of the compile before",
+        ),
     ]
 
     def __init__(self) -> None:
@@ -53,7 +73,7 @@ class GuardsView(ListingView):
     def compose(self) -> ComposeResult:
         yield Table(self.COLUMNS, id="guards-list")
         yield Tree(id="guards-tree")
-        yield StyledLines(id="guards-detail", classes="detail")
+        yield StyledLines(id="guards-detail", classes="detail", wrap=True)
 
     def on_mount(self) -> None:
         self.tree_.display = False

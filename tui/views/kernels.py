@@ -35,6 +35,7 @@ class KernelsView(ListingView):
     NAME: ClassVar[str] = "kernels"
     TITLE: ClassVar[str] = "Kernels"
     NOTHING: ClassVar[str] = "no kernel was generated"
+    WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", number=True),
         Column("compile"),
@@ -44,7 +45,13 @@ class KernelsView(ListingView):
         Column("name", widest=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "costs", "bytes", id="kernels.costs"),
+        Binding(
+            "c",
+            "costs",
+            "bytes",
+            id="kernels.costs",
+            tooltip="read what each kernel moves (of many kernels only when asked), and sort by it",
+        ),
     ]
 
     def __init__(self) -> None:
@@ -128,8 +135,9 @@ class KernelsView(ListingView):
         kernel = self._kernel(key)
         if kernel is None or kernel.event is None:
             return None
-        first, _ = bounds(split(self.session.payload(kernel.event)), kernel.name)
-        return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=first + 1)
+        first, last = bounds(split(self.session.payload(kernel.event)), kernel.name)
+        called = last if kernel.language == "extern" else first + 1  # above a call stands a comment
+        return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=called)
 
 
 def _with(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:

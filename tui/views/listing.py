@@ -25,6 +25,7 @@ class ListingView(View):
     NOTHING: ClassVar[str] = "nothing of the kind was recorded"
     DETAIL: ClassVar[str] = "detail"
     LAZY: ClassVar[bool] = False
+    WRAP: ClassVar[bool] = True  # of the detail; code is scrolled sideways instead
 
     def __init__(self) -> None:
         super().__init__(classes="listing")
@@ -32,7 +33,7 @@ class ListingView(View):
 
     def compose(self) -> ComposeResult:
         yield Table(self.COLUMNS, lazy=self.LAZY, id=f"{self.NAME}-list")
-        yield StyledLines(id=f"{self.NAME}-detail", classes="detail")
+        yield StyledLines(id=f"{self.NAME}-detail", classes="detail", wrap=self.WRAP)
 
     def on_mount(self) -> None:
         self.table.border_title = self.TITLE

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from tui.linking import PANES
 from tui.views.base import View
 from tui.widgets.code import CodePane
+from tui.widgets.lines import Lines
 from tui.widgets.styled import StyledLines
 
 __all__ = ["PanedView"]
@@ -21,7 +22,9 @@ _PANE = 38  # columns below which a pane is of no use beside others
 class PanedView(View):
     """Lays the panes out and goes from one to the next. Subclasses fill them, and say which there are."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("z", "zoom", "zoom", id="code.zoom")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("z", "zoom", "zoom", id="code.zoom", tooltip="give this pane the whole width, and back")
+    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,5 +90,12 @@ class PanedView(View):
         else:
             self._at = order[here % len(order)]
         self.lay_out()
-        self.pane(self._at).focus()
+        self._enter(self.pane(self._at))
         return True
+
+    def _enter(self, pane: CodePane) -> None:
+        """Into a pane; one that nobody was in yet is begun where it belongs to the line that is left."""
+        if pane.cursor == 0 and pane.lit:
+            pane.set_reactive(Lines.cursor, pane.first_lit)
+            pane.reveal(pane.cursor, middle=True)
+        pane.focus()

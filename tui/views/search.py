@@ -31,6 +31,7 @@ class SearchView(ListingView):
     TITLE: ClassVar[str] = "Search"
     DETAIL: ClassVar[str] = "around it"
     NOTHING: ClassVar[str] = "searching ..."
+    WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("kind"),
         Column("compile", widest=8),

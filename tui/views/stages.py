@@ -18,7 +18,15 @@ __all__ = ["MakesStages"]
 class MakesStages(View):
     """A screen on which the cursor may stand on a kernel."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("a", "stages", "assembly", id="code.stages")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "a",
+            "stages",
+            "assembly",
+            id="code.stages",
+            tooltip="compile the kernel under the cursor, and show its IR and machine code",
+        )
+    ]
 
     def kernel_line(self) -> tuple[str, str, int] | None:
         """The compile, the module's document and the line (from 0) of the cursor, where it stands in generated code."""

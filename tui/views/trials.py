@@ -47,9 +47,28 @@ class TrialsView(ListingView):
         Column("tried", widest=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("B", "start('bisect')", "bisect", id="search.bisect"),
-        Binding("M", "start('minify')", "minify", id="search.minify"),
-        Binding("x", "stop", "stop", show=False, id="search.stop"),
+        Binding(
+            "B",
+            "start('bisect')",
+            "bisect",
+            id="search.bisect",
+            tooltip="bisect the program: which part of the compiler is at fault",
+        ),
+        Binding(
+            "M",
+            "start('minify')",
+            "minify",
+            id="search.minify",
+            tooltip="minify the program: a small one with the same failure",
+        ),
+        Binding(
+            "x",
+            "stop",
+            "stop",
+            show=False,
+            id="search.stop",
+            tooltip="stop the search that runs; what was tried is kept",
+        ),
         Binding("c", "go_on", "go on with a search that was stopped", show=False, id="search.resume"),
     ]
 

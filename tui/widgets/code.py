@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -80,14 +80,16 @@ class CodePane(Lines):
         lines = exact or self.links.at(places)
         self._lit = {line: _main(self.links.of(line) & places) for line in lines}
         if reveal and lines:
-            first = self._first_computed(lines)
+            first = self.first_lit
             if not any(self._on_screen(line) for line in lines if line >= first):
                 self.reveal(first, middle=True)
         self.refresh()
         return len(lines)
 
-    def _first_computed(self, lines: Sequence[int]) -> int:
-        """Of lit lines the one to look at: in a graph, where something is computed, and not an argument for it."""
+    @property
+    def first_lit(self) -> int:
+        """Of the lit lines the one to look at: in a graph, where something is computed, and not an argument for it."""
+        lines = self.lit
         heads = (line for line in lines[:_LOOKED_AT] if self.text_of(line).lstrip().startswith(_COMMENT))
         return next(heads, lines[0])
 

@@ -28,6 +28,7 @@ class Tab:
     key: str
     number: int | None = None
     short: str = ""
+    least: str = ""
 
 
 class Tabs(Widget):
@@ -59,6 +60,7 @@ class Tabs(Widget):
             [f" {tab.key} {tab.title}{f' {tab.number:,}' if tab.number else ''} " for tab in self.tabs],
             [f" {tab.key} {tab.title} " for tab in self.tabs],
             [f"{' ' if place else ''}{tab.key}{tab.short}" for place, tab in enumerate(self.tabs)],
+            [f"{' ' if place else ''}{tab.key}{tab.least or tab.short}" for place, tab in enumerate(self.tabs)],
         )
         bare = [f" {tab.key} {tab.title if tab.name == self.current else ''}" for tab in self.tabs]
         return next((texts for texts in layouts if sum(map(cell_len, texts)) <= self.size.width), bare)
