@@ -64,6 +64,9 @@ def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> I
     try:
         yield notes
         code = 0
+    except Exception as failure:
+        recorder.ended_by(failure)
+        raise
     finally:
         if os.getpid() == pid:
             _end(recorder, path, began, {"code": code, "notes": notes})

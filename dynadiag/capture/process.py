@@ -97,6 +97,7 @@ def _end_with_worker(recorder: Callable[[], Recorder], began: float) -> None:
 def _end(recorder: Recorder, started: float) -> None:
     if recorder.opened:
         recorder.keep_kernels()
+        recorder.ended_by(getattr(sys, "last_value", None))  # what the interpreter ends with, if it is an exception
         recorder.journal().append({"dynadiag_end": run_footer(started)}, past_limit=True)
     recorder.stop()
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, guards, names, skips
+from dynadiag.capture import breaks, guards, names, skips, untold
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import skips as torch_skips
+from dynadiag.torch_private import untold as torch_untold
 
 _PATIENCE = 3  # times that a journal is opened again: a disk that is full stays full
 _SOURCE_LIMIT = 2_000_000  # bytes of one source file that are kept
@@ -79,6 +80,16 @@ class Recorder(logging.Handler):
             except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
                 self.append("missed", {"probe": "triton", "error": f"{type(error).__name__}: {error}"[:500]}, metadata)
         self._modules.clear()
+
+    def ended_by(self, failure: BaseException | None) -> None:
+        """Append what an exception that left the program tells of a break and nothing else did. Never raises."""
+        try:
+            if self.opened and (found := torch_untold.untold(failure)) is not None:
+                data = untold.describe(found)
+                self.append("raised", data, {})
+                self.keep_source(data.get("file"), {})
+        except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
+            self.append("missed", {"probe": "exception", "error": f"{type(error).__name__}: {error}"[:500]}, {})
 
     @property
     def opened(self) -> bool:

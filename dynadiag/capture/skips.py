@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import CodeType
 from typing import Any
 
@@ -12,12 +13,15 @@ __all__ = ["describe"]
 _RESUMED = "torch_dynamo_resume_in_"
 _TOLD = "Dynamo decided to skip the frame while tracing"  # it has a compile of its own
 # Of whole functions thousands are left as they should be (no tensor in them, library code); not for these reasons.
+_SUPPRESSED = "an error was suppressed"  # before it was traced (a generator), or while
 _OF_ACCOUNT = (
     "dynamo tracing is disabled",
     "torch dispatch mode",
     "torchdynamo_debug_function",
-    "an error was suppressed",  # before it was traced (a generator), or while
+    _SUPPRESSED,
 )
+# What that error is, which torch keeps to itself: "Attempt to trace generator", GB0003.
+_GENERATOR = "torch.compile compiles no generator by itself, only where a compiled function goes through it"
 
 
 def describe(code: CodeType, reason: str) -> dict[str, Any] | None:
@@ -32,4 +36,5 @@ def describe(code: CodeType, reason: str) -> dict[str, Any] | None:
     if not resumed and not any(words in reason.lower() for words in _OF_ACCOUNT):
         return None
     named = code.co_name if resumed else code.co_qualname
-    return {"file": code.co_filename, "line": code.co_firstlineno, "function": named, "reason": reason}
+    why = _GENERATOR if code.co_flags & inspect.CO_GENERATOR and _SUPPRESSED in reason else reason
+    return {"file": code.co_filename, "line": code.co_firstlineno, "function": named, "reason": why}

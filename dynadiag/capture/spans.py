@@ -13,14 +13,16 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
-__all__ = ["Positions", "blamed", "characters", "in_characters"]
+__all__ = ["Positions", "blamed", "characters", "defined", "in_characters"]
 
 # They take the value of an expression from the stack. CPython 3.11 gives them the position of their statement, from
 # 3.12 on that of the expression (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
 _TAKES_VALUE = re.compile(r"POP_JUMP_\w*IF_|BEFORE_WITH|GET_ITER|FOR_ITER|CHECK_EXC_MATCH")
 _COMPOUND = re.compile(r"(async|class|def|elif|else|except|finally|for|if|match|try|while|with)\b")
+_DEFINITION = re.compile(r"(\s*)(async\s+)?def\b")
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -58,7 +60,18 @@ def blamed(file: str, instructions: Iterator[Any]) -> Positions | None:
     if _TAKES_VALUE.match(getattr(current, "opname", "")):
         taken = _taken(whole, instructions)
         whole = taken if taken and taken.line == whole.line else whole
-    return _head(file, whole)
+    return _head(file, whole) if whole.end_line > whole.line else whole
+
+
+def defined(code: CodeType) -> Positions | None:
+    """The head of a function's definition, below its decorators; None for a lambda, or where there is no source."""
+    last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
+    for number in range(code.co_firstlineno, last + 1):
+        text = linecache.getline(code.co_filename, number)
+        if match := _DEFINITION.match(text):
+            rest = Positions(number, len(match[1].encode()), last + 1, 0)
+            return _head(code.co_filename, rest)
+    return None
 
 
 def _taken(whole: Positions, before: Iterable[Any]) -> Positions | None:
@@ -78,7 +91,7 @@ def _positions(instruction: Any) -> Positions | None:
 def _head(file: str, span: Positions) -> Positions:
     """The head of a compound statement (``class Net(Base)``) without the block under it; all else as it is."""
     text = linecache.getline(file, span.line).encode()[span.column :].decode(errors="replace")
-    if span.end_line == span.line or not _COMPOUND.match(text):
+    if not _COMPOUND.match(text):
         return span
     rest = [linecache.getline(file, number) for number in range(span.line + 1, span.end_line + 1)]
     end = _end_of_head([text, *rest])

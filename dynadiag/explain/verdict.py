@@ -99,8 +99,8 @@ def _why_nothing(run: Run, skipped: Sequence[SkippedFrame], counts: Mapping[str,
         return ("The program never imported torch.",)
     if not any(count for kind, count in counts.items() if not kind.startswith("dynadiag_")):
         return (
-            "torch reported no event at all: nothing that `torch.compile` returned was called, or compiling "
-            "was disabled.",
+            "torch reported no event at all: nothing that `torch.compile` returned was called, compiling was "
+            "disabled, or torch refused what was called before it looked at it (a generator function).",
         )
     return ("No call reached a function that `torch.compile` had returned.",)
 

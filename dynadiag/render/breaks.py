@@ -110,7 +110,7 @@ def _facts(impact: Impact, explanation: Explanation, style: Style) -> list[str]:
     item = impact.root
     facts = {
         "why": _explained(item, explanation.run.cwd),
-        "in": f"{item.function} (compile {item.compile_id})",
+        "in": item.function if item.compile_id == "-" else f"{item.function} (compile {item.compile_id})",
         "led to": _consequences(impact),
         "costs": cost_text(impact.cost, explanation.warm) if impact.cost and explanation.warm else "",
     }

@@ -141,6 +141,17 @@ def test_a_break_tells_that_what_follows_it_was_not_compiled(explanation: Explan
     assert [(rest.line, rest.reason) for rest in impact.left] == [(17, "no tensor-related objects found in frame")]
 
 
+def test_a_generator_is_named_as_the_reason() -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+
+    found = skips.describe(
+        numbers.__code__.replace(co_filename="/home/user/train.py"), "an error was suppressed during compilation"
+    )
+    assert found is not None
+    assert "generator" in found["reason"]
+
+
 @needs_reasons
 def test_a_generator_that_could_not_be_traced_is_a_skipped_frame(explanation: Explanation) -> None:
     assert ("numbers", 11) in [(frame.function, frame.line) for frame in explanation.skipped]

@@ -75,6 +75,8 @@ class Digest:
             frame = skips.read(data)
             if not self._compiles.traced(frame):
                 yield frame
+        elif kind == "raised":
+            yield from breaks.read_raised(self._context, data)
         elif kind == "graph":
             self._context.note("graph", event.compile_id, payload())
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dynadiag.recording.digest.context import Context, integer, text_or_none, theirs
@@ -35,7 +35,7 @@ class Message:
 def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[Break]:
     """A break that split or skipped a frame."""
     text = payload()
-    yield _break(context, event, text, context.take("break", event.compile_id) or {}, fatal=False)
+    yield _made(context, event.compile_id, text, context.take("break", event.compile_id) or {}, fatal=False)
 
 
 def read_error(
@@ -52,7 +52,22 @@ def read_error(
     if (event.compile_id, parse(last).gb_id, data.get("line")) in context.sites:
         return  # logged already, then raised
     if raised in _RAISES_AS_BREAK and (_ID.search(last) or data.get("gb_type")):
-        yield _break(context, event, last, data, fatal=fatal)
+        yield _made(context, event.compile_id, last, data, fatal=fatal)
+
+
+def read_raised(context: Context, data: dict[str, Any]) -> Iterator[Break]:
+    """A break that only the exception told of which ended the program."""
+    text = str(data.get("text"))
+    if parse(text).gb_id in context.fatal:
+        return  # it was traced, and told
+    frames = data.get("stack")
+    stack = tuple(
+        Frame(str(item.get("file")), integer(item.get("line")), original_name(str(item.get("function"))))
+        for item in (frames if isinstance(frames, list) else ())
+        if isinstance(item, dict)
+    )
+    compile_id = context.unique(text_or_none(data.get("compile_id")) or "-")
+    yield replace(_made(context, compile_id, text, {**data, "fatal": True}, fatal=True), user_stack=stack)
 
 
 def _raised(text: str) -> str | None:
@@ -60,22 +75,23 @@ def _raised(text: str) -> str | None:
     return match[1] if match else None
 
 
-def _break(context: Context, event: Event, text: str, data: dict[str, Any], *, fatal: bool) -> Break:
+def _made(context: Context, compile_id: str, text: str, data: dict[str, Any], *, fatal: bool) -> Break:
     message = parse(text)
     stack = _stack(text)
     span = _span(data, text, stack)
-    if span.file is None and (frames := context.stacks.get(event.compile_id, ())):  # nothing of it was traced yet
+    if span.file is None and (frames := context.stacks.get(compile_id, ())):  # nothing of it was traced yet
         span, stack = Span(frames[-1].file, frames[-1].line), frames
     function = text_or_none(data.get("function")) or (stack[-1].function if stack else "?")
     gb_type = (message.gb_id and message.gb_type) or text_or_none(data.get("gb_type")) or message.gb_type
     hints = data.get("hints")
-    context.breaks[event.compile_id] += 1
+    context.breaks[compile_id] += 1
     if fatal:
-        context.raised.add(event.compile_id)
-    context.sites.add((event.compile_id, message.gb_id, span.line))
+        context.raised.add(compile_id)
+        context.fatal.add(message.gb_id)
+    context.sites.add((compile_id, message.gb_id, span.line))
     return Break(
         index=context.number("break"),
-        compile_id=event.compile_id,
+        compile_id=compile_id,
         gb_id=message.gb_id,
         gb_type=gb_type,
         reason=message.reason,

@@ -54,6 +54,7 @@ class Context:
         self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
         self._places: dict[tuple[str, str], tuple[str, int | None]] = {}
         self.raised: set[str] = set()  # compiles that ended in a break which torch raised
+        self.fatal: set[str | None] = set()  # ids of the breaks that torch raised
         self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to what it compiles
         self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
 

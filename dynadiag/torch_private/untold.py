@@ -1,0 +1,71 @@
+"""Breaks that torch raises before it traces anything of a frame: no event and no log tells of them.
+
+With ``fullgraph=True`` those are a generator function (``ConvertFrameAssert.__call__``) and the limit of recompiles
+(``_compile``; both in convert_frame.py). All that is left of one is the exception: an ``Unsupported`` without
+``real_stack``, by itself or as the cause of another, and in its traceback the frames of torch that knew what was being
+compiled. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+__all__ = ["Untold", "untold"]
+
+_COMPILE = ("_compile", "torch/_dynamo/convert_frame.py")  # it has the locals `code` and `compile_id`
+_CALL = ("compile_wrapper", "torch/_dynamo/eval_frame.py")  # it has `fn`, the user's function
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """What the exception says. ``called`` is the function or the code that torch was to compile, None if unknown."""
+
+    gb_type: str
+    text: str
+    compile_id: str | None
+    called: Any
+    caller: FrameType | None
+    stack: tuple[traceback.FrameSummary, ...]  # down to the exception, outermost first
+
+
+def untold(failure: BaseException | None) -> Untold | None:
+    """The break behind an exception, where torch told of it nowhere else."""
+    for one in _chain(failure):
+        gb_type = getattr(one, "gb_type", None)
+        if type(one).__module__ == "torch._dynamo.exc" and isinstance(gb_type, str) and gb_type:
+            return None if getattr(one, "real_stack", None) else _described(gb_type, str(one), failure)
+    return None
+
+
+def _described(gb_type: str, text: str, failure: BaseException | None) -> Untold:
+    compile_id, called, caller = None, None, None
+    for frame in (frame for one in _chain(failure) for frame in _frames(one)):
+        if _is(frame, *_COMPILE) and "code" in frame.f_locals:
+            compile_id, called, caller = str(frame.f_locals.get("compile_id")), frame.f_locals["code"], frame.f_back
+        elif _is(frame, *_CALL) and called is None:
+            called, caller = frame.f_locals.get("fn"), frame.f_back
+    stack = traceback.extract_tb(failure.__traceback__) if failure else ()
+    return Untold(gb_type, text, compile_id, called, caller, tuple(stack))
+
+
+def _is(frame: FrameType, function: str, file: str) -> bool:
+    return frame.f_code.co_name == function and frame.f_code.co_filename.endswith(file)
+
+
+def _chain(failure: BaseException | None) -> Iterator[BaseException]:
+    seen: list[BaseException] = []
+    while failure is not None and failure not in seen:
+        seen.append(failure)
+        yield failure
+        failure = failure.__cause__ or failure.__context__
+
+
+def _frames(failure: BaseException) -> Iterator[FrameType]:
+    trace = failure.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
