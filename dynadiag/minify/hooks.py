@@ -24,6 +24,7 @@ from dynadiag.minify.task import Capture, Task
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import trial as trial_private
 from dynadiag.torch_private.generated import names_in_graph
+from dynadiag.torch_private.patterns import note_patterns
 from dynadiag.trial.accuracy import compared_call
 from dynadiag.trial.failure import of_exception
 from dynadiag.trial.runtime import TRIAL
@@ -53,6 +54,7 @@ def install() -> None:
     torch_private.wrap_run_backward(_run_backward)
     torch_private.wrap_run_node(_not_lowered)
     torch_private.note_libraries()
+    note_patterns()
     TRIAL.on_start(_start)
 
 

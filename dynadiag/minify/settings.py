@@ -10,10 +10,12 @@ import re
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
+from dynadiag.minify.patterns import registering, taught
 from dynadiag.minify.source import CannotCarryError, Carrier
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import replaced
@@ -89,6 +91,7 @@ def changed(before: Snapshot, threads: int | None) -> list[Setting]:
         *_config_settings(before),
         *_table_settings(before),
         *_function_settings(before),
+        *(Setting(name, partial(registering, made), made.undo) for made, name in taught()),
         *_ambient(),
         *([_threads(threads)] if threads is not None else []),
     ]

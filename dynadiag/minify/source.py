@@ -11,6 +11,7 @@ import ast
 import builtins
 import functools
 import inspect
+import itertools
 import sys
 import textwrap
 import types
@@ -34,13 +35,19 @@ class CannotCarryError(Exception):
 class Carrier:
     """Collects the definitions that expressions need, each once, in an order in which they can be run.
 
-    ``known`` gives expressions for values that are what they were before the program changed anything.
+    ``known`` gives expressions for values that are what they were before the program changed anything, ``others`` for
+    objects of torch's that are made anew.
     """
 
-    def __init__(self, known: Callable[[Any], str | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        known: Callable[[Any], str | None] = lambda _: None,
+        others: Callable[[Any, Carrier], str | None] | None = None,
+    ) -> None:
         self.imports: dict[str, None] = {}
         self.blocks: list[str] = []
         self._known = known
+        self._others = others
         self._defined: dict[str, Any] = {}
 
     def expression(self, value: Any) -> str:
@@ -51,9 +58,9 @@ class Carrier:
             return self._container(value)
         known = self._known(value)
         if known is not None:
-            self._require_home(known)
+            self.require_home(known)
             return known
-        for way in (self._of_torch, self._import, self._operator, self._carried):
+        for way in (self._of_torch, self._made_anew, self._import, self._operator, self._carried):
             text = way(value)
             if text is not None:
                 return text
@@ -62,11 +69,25 @@ class Carrier:
     def require(self, module: str) -> None:
         self.imports[f"import {module}"] = None
 
-    def _require_home(self, place: str) -> None:
+    def require_home(self, place: str) -> None:
         """The module that an expression for something in it begins with."""
         names = place.partition("[")[0].split(".")
         homes = (".".join(names[:end]) for end in range(len(names), 0, -1))
         self.require(next(home for home in homes if home in sys.modules))
+
+    def variable(self, stem: str, value: Any) -> str:
+        """A name of our own for a value that is defined in several lines; the same each time."""
+        for number in itertools.count():
+            name = f"_{stem}{number or ''}"
+            if self._defined.setdefault(name, value) is value:
+                return name
+        raise AssertionError
+
+    def defines(self, value: Any) -> bool:
+        return any(defined is value for defined in self._defined.values())
+
+    def _made_anew(self, value: Any) -> str | None:
+        return self._others(value, self) if self._others is not None else None
 
     def _container(self, value: Any) -> str:
         if isinstance(value, dict):
@@ -98,7 +119,7 @@ class Carrier:
         if isinstance(value, types.ModuleType):
             if not _is_shared(value.__name__):
                 raise CannotCarryError(f"the module {value.__name__}")
-            self.require(value.__name__)
+            self.require_home(value.__name__)
             return value.__name__
         home, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or _held_as(value)
         if not isinstance(home, str) or not isinstance(name, str) or not _is_shared(home):
@@ -156,11 +177,14 @@ class Carrier:
         return short
 
     def _registered(self, name: str, function: Any) -> str:
-        """A function that was registered for an operator, without the decorators that did it."""
+        if isinstance(function, types.FunctionType) and _is_shared(function.__module__):
+            raise CannotCarryError(f"what torch made of a function registered for the operator {name}")
+        return self.undecorated(function)
+
+    def undecorated(self, function: Any) -> str:
+        """A function that was registered somewhere, without the decorators that did it."""
         if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
             return self.expression(function)
-        if _is_shared(function.__module__):
-            raise CannotCarryError(f"what torch made of a function registered for the operator {name}")
         if self._defined.get(function.__name__) is not function:
             self._claim(function.__name__, function)
             self._write(function, decorated=False)
@@ -239,7 +263,8 @@ class Carrier:
         if name == "torch":
             self.require("torch")
             return
-        if isinstance(value, types.ModuleType) and value.__name__ != name and _is_shared(value.__name__):
+        importable = isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value
+        if importable and value.__name__ != name and _is_shared(value.__name__):
             self._claim(name, value)
             self.imports[f"import {value.__name__} as {name}"] = None
             return

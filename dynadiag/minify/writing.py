@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 
 from dynadiag.minify.candidates import Surroundings, Trials
 from dynadiag.minify.likeness import shows
+from dynadiag.minify.patterns import expression_of_pattern
 from dynadiag.minify.repro import Shown, calls, header
 from dynadiag.minify.settings import DEFINITIONS, Snapshot, source_of
 from dynadiag.minify.source import CannotCarryError, Carrier
@@ -84,7 +85,7 @@ def _origins(module: GraphModule) -> list[str]:
 
 def _carried(given: Given, module: GraphModule) -> tuple[str, str]:
     """(the backend in source, everything that has to be set or defined before the function)."""
-    carrier, own = Carrier(given.before.known), given.trials.backend
+    carrier, own = Carrier(given.before.known, expression_of_pattern), given.trials.backend
     backend = f'"{own}"' if isinstance(own, str) else carrier.expression(own)
     preamble = source_of(given.around.settings, carrier, _operators(module))
     if given.around.fallback_random:
