@@ -6,6 +6,7 @@ block under it: to underline fifty lines of a loop says nothing of what broke th
 
 from __future__ import annotations
 
+import ast
 import io
 import linecache
 import re
@@ -21,6 +22,7 @@ __all__ = ["Positions", "blamed", "characters", "defined", "in_characters"]
 # They take the value of an expression from the stack. CPython 3.11 gives them the position of their statement, from
 # 3.12 on that of the expression (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
 _TAKES_VALUE = re.compile(r"POP_JUMP_\w*IF_|BEFORE_WITH|GET_ITER|FOR_ITER|CHECK_EXC_MATCH")
+_KEEPS_VALUE = re.compile(r"GET_ITER|COPY|STORE_")  # they come between: `for`, and `if (n := f(x)):`
 _COMPOUND = re.compile(r"(async|class|def|elif|else|except|finally|for|if|match|try|while|with)\b")
 _DEFINITION = re.compile(r"(\s*)(async\s+)?def\b")
 _OPENING, _CLOSING = "([{", ")]}"
@@ -58,8 +60,10 @@ def blamed(file: str, instructions: Iterator[Any]) -> Positions | None:
     if whole is None:
         return None
     if _TAKES_VALUE.match(getattr(current, "opname", "")):
-        taken = _taken(whole, instructions)
-        whole = taken if taken and taken.line == whole.line else whole
+        # After a break the value may be from before it, and its instructions are gone: then the source says.
+        for taken in (_taken(instructions), _asked(file, whole)):
+            if taken and taken.line == whole.line and whole.holds(taken):
+                return taken
     return _head(file, whole) if whole.end_line > whole.line else whole
 
 
@@ -74,11 +78,53 @@ def defined(code: CodeType) -> Positions | None:
     return None
 
 
-def _taken(whole: Positions, before: Iterable[Any]) -> Positions | None:
-    """The expression that left its value on the stack: what the instruction before (no `GET_ITER`) works on."""
-    last = next((item for item in before if getattr(item, "opname", "") != "GET_ITER"), None)
-    found = _positions(last)
-    return found if found and whole.holds(found) else None
+def _taken(before: Iterable[Any]) -> Positions | None:
+    """The expression that left its value on the stack: what the instruction before works on."""
+    return _positions(next((item for item in before if not _KEEPS_VALUE.match(getattr(item, "opname", ""))), None))
+
+
+def _asked(file: str, span: Positions) -> Positions | None:
+    """What the head of a statement asks for: its condition, what it iterates over, its context manager."""
+    head = _head(file, span)
+    lines = [linecache.getline(file, number) for number in range(head.line, head.end_line + 1)]
+    if head == span or not lines[0]:
+        return None
+    lines[-1] = lines[-1].encode()[: head.end_column].decode(errors="replace")
+    text = "".join(lines).encode()[head.column :].decode(errors="replace")
+    kind = text[:4]
+    before = {"elif": "if 0: pass\n", "exce": "try: pass\n"}.get(kind, "")
+    with suppress(SyntaxError):
+        found = _expression(ast.parse(f"{before}{text}: pass").body[0])
+        return None if found is None else _moved(found, head, -1 if before else 0)
+    return None
+
+
+def _expression(node: ast.AST) -> ast.expr | None:
+    match node:
+        case ast.If(orelse=[ast.If() as other]):
+            return other.test
+        case ast.If() | ast.While():
+            return node.test
+        case ast.For():
+            return node.iter
+        case ast.With(items=[item]):
+            return item.context_expr
+        case ast.Try(handlers=[handler]):
+            return handler.type
+    return None
+
+
+def _moved(node: ast.expr, head: Positions, lines: int) -> Positions:
+    """Where a part of a head is in the file, given where it is in the text of the head."""
+    line, end_line = node.lineno + lines, node.end_lineno or node.lineno
+    end_line += lines
+    column, end_column = node.col_offset, node.end_col_offset or 0
+    return Positions(
+        head.line + line - 1,
+        column + (head.column if line == 1 else 0),
+        head.line + end_line - 1,
+        end_column + (head.column if end_line == 1 else 0),
+    )
 
 
 def _positions(instruction: Any) -> Positions | None:

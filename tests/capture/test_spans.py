@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import dynadiag
 from dynadiag.capture import spans
 from dynadiag.capture.spans import Positions
+from dynadiag.recording.records import Break, Span
 
 PROGRAMS = {
     "if": ("x.any()", "if x.any():\n        x = x + 1\n    else:\n        x = x - 1"),
@@ -23,6 +24,7 @@ PROGRAMS = {
     "not": ("x.any()", "if not x.any():\n        x = x + 1"),
     "the second of two": ("x.any()", "if n and x.any():\n        x = x + 1"),
     "a comparison": ("x.sum() > 0", "if x.sum() > 0:\n        x = x + 1"),
+    "a named condition": ("x.any()", "if (n := x.any()):\n        x = x + n"),
     "text before it": ("x.any()", "if 'é日' and x.any():\n        x = x + 1"),
     "while": ("x.any()", "while x.any():\n        x = x - 1"),
     "conditional expression": ("x.any()", "x = (1 if x.any() else 0) + x"),
@@ -38,6 +40,18 @@ OBJECT = re.finditer("a", "aa")
 class Base:
     def __init_subclass__(cls, key): pass
 def f(x, n=3):
+    {body}
+    return x
+"""
+REST = """
+import threading, torch
+LOCK = threading.Lock()
+@torch.compiler.disable
+def keep(x): return x.sum() > 0
+@torch.compiler.disable
+def lock(): return LOCK
+def f(x, n=3):
+    x = x.sin()
     {body}
     return x
 """
@@ -57,19 +71,46 @@ def text_of(file: str, line: int, column: int, end_line: int, end_column: int) -
     return "".join([lines[0][column:], *lines[1:-1], lines[-1][:end_column]])
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_what_breaks_is_the_expression(name: str, tmp_path: Path) -> None:
-    part, body = PROGRAMS[name]
-    source, file = HEAD.format(body=body), f"<{name}>"
+def breaks_of(source: str, file: str, folder: Path) -> list[Break]:
+    """The breaks of one call of `f` in a program that has only `linecache` for a source."""
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     space: dict[str, Any] = {}
     exec(compile(source, file, "exec"), space)
-    with dynadiag.record(tmp_path / "run.dynadiag"):
+    with dynadiag.record(folder / "run.dynadiag"):
         torch.compile(space["f"], backend="eager")(torch.ones(3))
-    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
-        span = recording.breaks()[0].span
+    with dynadiag.open(folder / "run.dynadiag") as recording:
+        return list(recording.breaks())
+
+
+def columns(span: Span) -> tuple[int, int, int, int]:
     assert None not in (span.line, span.column, span.end_line, span.end_column)
-    assert text_of(file, span.line, span.column, span.end_line, span.end_column) == part  # type: ignore[arg-type]  # not None
+    return span.line, span.column, span.end_line, span.end_column  # type: ignore[return-value]  # not None
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_breaks_is_the_expression(name: str, tmp_path: Path) -> None:
+    part, body = PROGRAMS[name]
+    file = f"<{name}>"
+    assert text_of(file, *columns(breaks_of(HEAD.format(body=body), file, tmp_path)[0].span)) == part
+
+
+AFTER_A_BREAK = {
+    "if": ("keep(x)", "if keep(x):\n        x = x + 1"),
+    "elif": ("keep(x)", "if n > 9:\n        x = x - 1\n    elif keep(x):\n        x = x + 1"),
+    "while": ("keep(x)", "while keep(x):\n        x = x - 1"),
+    "with": ("lock()", "with lock() as n:\n        x = x + 1"),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_A_BREAK)
+def test_a_value_from_before_the_break_is_found_in_the_source(name: str, tmp_path: Path) -> None:
+    """A function that is disabled breaks the graph, and what it returned breaks it again in the rest."""
+    part, body = AFTER_A_BREAK[name]
+    source, file = REST.format(body=body), f"<rest {name}>"
+    found = breaks_of(source, file, tmp_path)
+    assert len(found) > 1
+    assert found[0].gb_id == "GB0098"
+    assert {text_of(file, *columns(item.span)) for item in found} == {part}
 
 
 @given(st.sampled_from(["if a(\n  b, {1: 'é'}):", "class é(x):", "with a[1:2] as b, c:", "while (a\n  or b):"]))
