@@ -21,6 +21,7 @@ Fails = Callable[[GraphModule, list[Any]], bool]
 _PASSES = (
     ("minifier.simplify.shapes", "all_sizes"),
     ("minifier.simplify.shapes", "one_size"),
+    ("minifier.simplify.shapes", "one_axis"),
     ("minifier.simplify.shapes", "one_dimension"),
     ("minifier.simplify.values", "in_float32"),
     ("minifier.simplify.values", "contiguous"),

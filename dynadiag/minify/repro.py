@@ -96,6 +96,10 @@ def calls(shown: Shown, around: Surroundings) -> Iterator[str]:
         yield _backward(shown, call) if shown.backward else f"{call}($arguments)"
     elif "uncompiled raises" in shown.signature.message:
         yield _must_raise(shown, call)
+    elif "share memory" in shown.signature.message:
+        yield _same_of(_MEMORY, "memory", shown, call)
+    elif _FORM_DIFFERS.search(shown.signature.message):
+        yield _same_of(_FORM, "form", shown, call)
     elif "gradient" in shown.signature.message:
         yield from _compared(shown, call, gradients=True)
     else:
@@ -128,6 +132,34 @@ def _compared(shown: Shown, call: str, *, gradients: bool) -> Iterator[str]:
     if not exact:
         yield _WIDENED + _helper(shown, gradients, ", wide=False") + _REFEREED.replace("@", call)
     yield _helper(shown, gradients) + f"torch.testing.assert_close(run({call}), run($function), equal_nan=True)"
+
+
+def _same_of(helper: str, name: str, shown: Shown, call: str) -> str:
+    text = helper.replace("[*inputs, *@]", "[*inputs, @]" if shown.single else "[*inputs, *@]")
+    text = text.replace("in @", "in [@]" if shown.single else "in @").replace("@", "function(*inputs)")
+    return f'{text}assert {name}({call}) == {name}($function), f"{{{name}({call})}} instead of {{{name}($function)}}"'
+
+
+# What no comparison of values sees. The list of tensors keeps the memory of each from being given to another.
+_MEMORY = """
+
+def memory(function):
+    inputs = copy.deepcopy([$arguments])
+    tensors = [t for t in [*inputs, *@] if isinstance(t, torch.Tensor)]
+    places = [t.untyped_storage().data_ptr() for t in tensors]
+    return [places.index(place) for place in places]
+
+
+"""
+_FORM = """
+
+def form(function):
+    inputs = copy.deepcopy([$arguments])
+    return [(t.stride(), t.requires_grad) for t in @ if isinstance(t, torch.Tensor)]
+
+
+"""
+_FORM_DIFFERS = re.compile(r"output \d+: (strides|requires_grad) ")
 
 
 def _rounds(value: Any) -> bool:

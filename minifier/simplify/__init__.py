@@ -8,7 +8,7 @@ from __future__ import annotations
 from minifier.graphs import Case
 from minifier.search import BudgetSpentError, Oracle
 from minifier.simplify.cases import CaseProblem, Simplifier, Variants
-from minifier.simplify.shapes import all_sizes, one_dimension, one_size
+from minifier.simplify.shapes import all_sizes, one_axis, one_dimension, one_size
 from minifier.simplify.structure import (
     fewer_outputs,
     inferred_views,
@@ -43,6 +43,7 @@ _PASSES: tuple[tuple[str, Variants], ...] = (
     ("storage", unshared),
     ("shapes", all_sizes),
     ("shapes", one_size),
+    ("shapes", one_axis),
     ("shapes", one_dimension),
     ("dtypes", in_float32),
     ("strides", contiguous),

@@ -14,7 +14,7 @@ from minifier.graphs import Case, own
 from minifier.storages import regridded, sharing
 from minifier.tensors import map_leaves
 
-__all__ = ["all_sizes", "one_dimension", "one_size"]
+__all__ = ["all_sizes", "one_axis", "one_dimension", "one_size"]
 
 # 1, 2, 3 are what a person would write; beyond, doubling finds a threshold (a vector width, a block) in few trials.
 _SMALL = (1, 2, 3)
@@ -35,6 +35,24 @@ def one_size(case: Case) -> Iterator[Case]:
     for size in sorted(_sizes(case), reverse=True):
         for target in _targets(size):
             yield from _resized(case, {size: target})
+
+
+def one_axis(case: Case) -> Iterator[Case]:
+    """One size smaller on one axis, counted from the last, of every input that has it there: elsewhere the same number
+    may be another size, the more so where sizes have become small.
+    """
+    tensors = {place: value for place, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
+    for axis in range(1, 1 + max((value.dim() for value in tensors.values()), default=0)):
+        for size in sorted({value.shape[-axis] for value in tensors.values() if value.dim() >= axis}, reverse=True):
+            for target in _targets(size):
+                shapes = {place: _on_axis(value.shape, axis, size, target) for place, value in tensors.items()}
+                for inputs in _shaped(case.inputs, shapes):
+                    yield Case(case.module, inputs)
+
+
+def _on_axis(shape: Sequence[int], axis: int, size: int, target: int) -> tuple[int, ...]:
+    changed = len(shape) >= axis and shape[-axis] == size
+    return tuple(target if changed and i == len(shape) - axis else n for i, n in enumerate(shape))
 
 
 def one_dimension(case: Case) -> Iterator[Case]:

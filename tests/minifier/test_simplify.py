@@ -63,6 +63,17 @@ def test_sizes_change_together_and_where_the_graph_names_them() -> None:
     assert all(value.numel() <= 8 for value in reduction.inputs)
 
 
+def test_sizes_that_became_equal_by_shrinking_go_on_by_themselves() -> None:
+    """Rows have to be three, columns need not be; after a first step both are three."""
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.slice_scatter(x, y, dim=0, start=1, end=3)
+
+    fails = _runs_and(lambda module, *_: _has(torch.slice_scatter)(module, []))
+    reduction = reduce_graph(_graph(f), [torch.randn(4, 6), torch.randn(2, 6)], fails)
+    assert [tuple(value.shape) for value in reduction.inputs] == [(3, 1), (2, 1)]
+
+
 def test_a_view_of_a_size_that_is_computed_by_hand_shrinks_too() -> None:
     reduction = reduce_graph(_graph(lambda x: x.view(12, 4).cos()), [torch.randn(6, 8)], _has("view"))
     assert reduction.inputs[0].numel() <= 8

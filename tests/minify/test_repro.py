@@ -96,6 +96,25 @@ def test_a_wrong_gradient_is_caught() -> None:
             ran(call, lambda t: torch.sin(t.detach()) + 0 * t, torch.sin, x)
 
 
+@pytest.mark.parametrize(
+    ("difference", "compiled"),
+    [
+        ("other outputs share memory with the inputs or one another than uncompiled", lambda x: x.t()),
+        ("output 0: strides (1, 2) instead of (2, 1)", lambda x: (x + 0).t().contiguous().t()),
+        ("output 0: requires_grad False instead of True", lambda x: (x + 0).detach()),
+    ],
+)
+@pytest.mark.parametrize("single", [True, False])
+def test_what_no_comparison_of_values_sees_is_caught(difference: str, compiled: Any, single: bool) -> None:
+    wrong = Signature("wrong_result", "wrong_result", f"GraphModule: {difference}")
+    x = torch.ones(2, 2, requires_grad=True)
+    one, other = (lambda x: x + 0, compiled) if single else (lambda x: (x + 0,), lambda x: (compiled(x),))
+    (call,) = calls(shown(wrong, inputs=(x,), single=single), PLAIN)
+    ran(call, one, one, x)
+    with pytest.raises(AssertionError):
+        ran(call, other, one, x)
+
+
 def test_a_result_where_uncompiled_raises_is_caught() -> None:
     wrong = Signature("wrong_result", "wrong_result", "GraphModule: uncompiled raises ValueError: no; compiled returns")
 
