@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import functools
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from dynadiag.capture import spans
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import instructions
 
+Sources: TypeAlias = Callable[[str], spans.Source]  # the lines of a file as they were when it was first met
 
-def describe(failure: BaseException, emitter: FrameType | None, *, fatal: bool) -> dict[str, Any]:
+
+def describe(failure: BaseException, emitter: FrameType | None, sources: Sources, *, fatal: bool) -> dict[str, Any]:
     """The data of one break: ``gb_type``, the place (file, line, columns, function) and whether torch raised it."""
-    place = _blamed(failure, emitter)
+    place = _blamed(failure, emitter, sources)
     return {"gb_type": _gb_type(failure), "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
 
 
@@ -28,21 +31,21 @@ def _gb_type(failure: BaseException) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _blamed(failure: BaseException, emitter: FrameType | None) -> dict[str, Any] | None:
+def _blamed(failure: BaseException, emitter: FrameType | None, sources: Sources) -> dict[str, Any] | None:
     """The innermost frame that is the user's or of a library he called; the innermost of all where there is none."""
     interpreters = list(torch_private.translators(emitter, failure))
-    places = [place for tx in interpreters if (place := _place(tx)) is not None]
-    theirs = [place for place in places if not is_plumbing(place["file"])]
-    innermost = (theirs or places)[-1:]
-    return innermost[0] if innermost else None
+    theirs = [tx for tx in interpreters if not is_plumbing(tx.f_code.co_filename)]
+    innermost = (theirs or interpreters)[-1:]
+    return _place(innermost[0], sources) if innermost else None
 
 
-def _place(tx: Any) -> dict[str, Any] | None:
+def _place(tx: Any, sources: Sources) -> dict[str, Any]:
     code: CodeType = tx.f_code
-    span = spans.blamed(code.co_filename, instructions.back_from_current(tx))
+    source = sources(code.co_filename)
+    span = spans.blamed(source, instructions.back_from_current(tx))
     line = span.line if span else _line(tx)
     place: dict[str, Any] = {"file": code.co_filename, "line": line, "function": code.co_qualname}
-    return place if span is None else {**place, **spans.in_characters(code.co_filename, span)}
+    return place if span is None else {**place, **spans.in_characters(source, span)}
 
 
 def _line(tx: Any) -> int | None:

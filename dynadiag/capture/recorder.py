@@ -45,7 +45,8 @@ class Recorder(logging.Handler):
         self._pid = 0
         self._opening: dict[int, threading.Lock] = {}  # by process: a fork may copy a lock that is held
         self._skips = _SkippedCudaGraphs(self)
-        self._files: set[str] = set()
+        self._sources: dict[str, list[str]] = {}  # lines of the user's files as they were when first met
+        self._files: set[str] = set()  # of which the text is in the journal
         self._modules: dict[str, Mapping[str, Any]] = {}  # generated modules by their file, and the event of each
         self._reopened = 0
 
@@ -85,7 +86,7 @@ class Recorder(logging.Handler):
         """Append what an exception that left the program tells of a break and nothing else did. Never raises."""
         try:
             if self.opened and (found := torch_untold.untold(failure)) is not None:
-                data = untold.describe(found)
+                data = untold.describe(found, self.lines)
                 self.append("raised", data, {})
                 self.keep_source(data.get("file"), {})
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
@@ -187,12 +188,18 @@ class Recorder(logging.Handler):
 
     def keep_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
         """Keep the text of one of the user's files, as it is now, once."""
-        if self._redactor is not None or not file or file in self._files or breaks.is_plumbing(file):
+        if not file or file in self._files or breaks.is_plumbing(file):
             return
         self._files.add(file)
-        text = "".join(linecache.getlines(file)) or _read(file)
-        if text is not None:
+        text = "".join(self.lines(file)) or _read(file)
+        if text is not None and self._redactor is None:
             self.append("source", {"file": file}, metadata, text[:_SOURCE_LIMIT])
+
+    def lines(self, file: str) -> list[str]:
+        """The lines of a file as Python has them, kept: torch makes `linecache` forget a file that has changed."""
+        if not self._sources.get(file):
+            self._sources[file] = list(linecache.getlines(file))
+        return self._sources[file]
 
 
 class _SkippedCudaGraphs(logging.Handler):
@@ -268,7 +275,7 @@ def _append_break(
     fatal: bool,
     named: dict[str, Any],
 ) -> None:
-    data = {**breaks.describe(failure, emitter, fatal=fatal), **named}
+    data = {**breaks.describe(failure, emitter, recorder.lines, fatal=fatal), **named}
     recorder.append("break", data, metadata)
     recorder.keep_source(data.get("file"), metadata)
 

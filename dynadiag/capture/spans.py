@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import ast
 import io
-import linecache
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
 
-__all__ = ["Positions", "blamed", "characters", "defined", "in_characters"]
+__all__ = ["Positions", "Source", "blamed", "defined", "in_characters"]
 
 # They take the value of an expression from the stack. CPython 3.11 gives them the position of their statement, from
 # 3.12 on that of the expression (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
@@ -25,6 +24,7 @@ _TAKES_VALUE = re.compile(r"POP_JUMP_\w*IF_|BEFORE_WITH|GET_ITER|FOR_ITER|CHECK_
 _KEEPS_VALUE = re.compile(r"GET_ITER|COPY|STORE_")  # they come between: `for`, and `if (n := f(x)):`
 _COMPOUND = re.compile(r"(async|class|def|elif|else|except|finally|for|if|match|try|while|with)\b")
 _DEFINITION = re.compile(r"(\s*)(async\s+)?def\b")
+Source: TypeAlias = Sequence[str]  # the lines of a file with their ends, none where it is not known
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -50,7 +50,7 @@ class Positions:
         return self.end_line, self.end_column
 
 
-def blamed(file: str, instructions: Iterator[Any]) -> Positions | None:
+def blamed(source: Source, instructions: Iterator[Any]) -> Positions | None:
     """What an instruction works on, given with those before it, the nearest first; None where nothing is known.
 
     The line is always the instruction's own, which torch names.
@@ -61,20 +61,18 @@ def blamed(file: str, instructions: Iterator[Any]) -> Positions | None:
         return None
     if _TAKES_VALUE.match(getattr(current, "opname", "")):
         # After a break the value may be from before it, and its instructions are gone: then the source says.
-        for taken in (_taken(instructions), _asked(file, whole)):
+        for taken in (_taken(instructions), _asked(source, whole)):
             if taken and taken.line == whole.line and whole.holds(taken):
                 return taken
-    return _head(file, whole) if whole.end_line > whole.line else whole
+    return _head(source, whole) if whole.end_line > whole.line else whole
 
 
-def defined(code: CodeType) -> Positions | None:
+def defined(source: Source, code: CodeType) -> Positions | None:
     """The head of a function's definition, below its decorators; None for a lambda, or where there is no source."""
     last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
     for number in range(code.co_firstlineno, last + 1):
-        text = linecache.getline(code.co_filename, number)
-        if match := _DEFINITION.match(text):
-            rest = Positions(number, len(match[1].encode()), last + 1, 0)
-            return _head(code.co_filename, rest)
+        if match := _DEFINITION.match(_line(source, number)):
+            return _head(source, Positions(number, len(match[1].encode()), last + 1, 0))
     return None
 
 
@@ -83,10 +81,10 @@ def _taken(before: Iterable[Any]) -> Positions | None:
     return _positions(next((item for item in before if not _KEEPS_VALUE.match(getattr(item, "opname", ""))), None))
 
 
-def _asked(file: str, span: Positions) -> Positions | None:
+def _asked(source: Source, span: Positions) -> Positions | None:
     """What the head of a statement asks for: its condition, what it iterates over, its context manager."""
-    head = _head(file, span)
-    lines = [linecache.getline(file, number) for number in range(head.line, head.end_line + 1)]
+    head = _head(source, span)
+    lines = [_line(source, number) for number in range(head.line, head.end_line + 1)]
     if head == span or not lines[0]:
         return None
     lines[-1] = lines[-1].encode()[: head.end_column].decode(errors="replace")
@@ -134,12 +132,12 @@ def _positions(instruction: Any) -> Positions | None:
     return Positions(found.lineno, found.col_offset, found.end_lineno, found.end_col_offset)
 
 
-def _head(file: str, span: Positions) -> Positions:
+def _head(source: Source, span: Positions) -> Positions:
     """The head of a compound statement (``class Net(Base)``) without the block under it; all else as it is."""
-    text = linecache.getline(file, span.line).encode()[span.column :].decode(errors="replace")
+    text = _line(source, span.line).encode()[span.column :].decode(errors="replace")
     if not _COMPOUND.match(text):
         return span
-    rest = [linecache.getline(file, number) for number in range(span.line + 1, span.end_line + 1)]
+    rest = [_line(source, number) for number in range(span.line + 1, span.end_line + 1)]
     end = _end_of_head([text, *rest])
     if end is None:
         return span
@@ -161,16 +159,21 @@ def _end_of_head(lines: list[str]) -> tuple[int, int] | None:
     return None
 
 
-def in_characters(file: str, span: Positions) -> dict[str, int | None]:
-    """A span as it is recorded: its columns in characters."""
+def in_characters(source: Source, span: Positions) -> dict[str, int | None]:
+    """A span as it is recorded: its columns in characters, None where the text of their line is not to be had."""
     return {
-        "column": characters(file, span.line, span.column),
+        "column": _characters(source, span.line, span.column),
         "end_line": span.end_line,
-        "end_column": characters(file, span.end_line, span.end_column),
+        "end_column": _characters(source, span.end_line, span.end_column),
     }
 
 
-def characters(file: str, line: int, offset: int) -> int | None:
-    """A column in characters from CPython's offset in UTF-8 bytes; None where the line's text is not to be had."""
-    text = linecache.getline(file, line)
+def _characters(source: Source, line: int, offset: int) -> int | None:
+    """A column in characters from CPython's offset in UTF-8 bytes."""
+    text = _line(source, line)
     return len(text.encode()[:offset].decode(errors="replace")) if text else None
+
+
+def _line(source: Source, number: int) -> str:
+    """A line by its number, from 1; empty where there is none."""
+    return source[number - 1] if 1 <= number <= len(source) else ""

@@ -7,19 +7,20 @@ from types import CodeType
 from typing import Any
 
 from dynadiag.capture import names, spans
-from dynadiag.capture.breaks import is_plumbing
+from dynadiag.capture.breaks import Sources, is_plumbing
 from dynadiag.torch_private.untold import Untold
 
 __all__ = ["describe"]
 
 
-def describe(found: Untold) -> dict[str, Any]:
+def describe(found: Untold, sources: Sources) -> dict[str, Any]:
     """``gb_type``, torch's text, the place, and the user's stack down to the call."""
     called = found.called
     code = called if isinstance(called, CodeType) else getattr(called, "__code__", None)
     place = _named(called, found)
-    if isinstance(code, CodeType) and (span := spans.defined(code)):
-        place |= {"line": span.line, **spans.in_characters(code.co_filename, span)}
+    source = sources(code.co_filename) if isinstance(code, CodeType) else ()
+    if isinstance(code, CodeType) and (span := spans.defined(source, code)):
+        place |= {"line": span.line, **spans.in_characters(source, span)}
     stack = [
         {"file": item.filename, "line": item.lineno, "function": item.name}
         for item in found.stack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import dynadiag
 from dynadiag.capture import spans
 from dynadiag.capture.spans import Positions
 from dynadiag.recording.records import Break, Span
+from tests.capture.runs import Bench
 
 PROGRAMS = {
     "if": ("x.any()", "if x.any():\n        x = x + 1\n    else:\n        x = x - 1"),
@@ -64,8 +65,8 @@ def fresh() -> Iterator[None]:
     torch.compiler.reset()
 
 
-def text_of(file: str, line: int, column: int, end_line: int, end_column: int) -> str:
-    lines = linecache.getlines(file)[line - 1 : end_line]
+def text_of(source: Sequence[str], line: int, column: int, end_line: int, end_column: int) -> str:
+    lines = source[line - 1 : end_line]
     if len(lines) == 1:
         return lines[0][column:end_column]
     return "".join([lines[0][column:], *lines[1:-1], lines[-1][:end_column]])
@@ -91,7 +92,8 @@ def columns(span: Span) -> tuple[int, int, int, int]:
 def test_what_breaks_is_the_expression(name: str, tmp_path: Path) -> None:
     part, body = PROGRAMS[name]
     file = f"<{name}>"
-    assert text_of(file, *columns(breaks_of(HEAD.format(body=body), file, tmp_path)[0].span)) == part
+    first = breaks_of(HEAD.format(body=body), file, tmp_path)[0]
+    assert text_of(linecache.getlines(file), *columns(first.span)) == part
 
 
 AFTER_A_BREAK = {
@@ -110,7 +112,7 @@ def test_a_value_from_before_the_break_is_found_in_the_source(name: str, tmp_pat
     found = breaks_of(source, file, tmp_path)
     assert len(found) > 1
     assert found[0].gb_id == "GB0098"
-    assert {text_of(file, *columns(item.span)) for item in found} == {part}
+    assert {text_of(linecache.getlines(file), *columns(item.span)) for item in found} == {part}
 
 
 @given(st.sampled_from(["if a(\n  b, {1: 'é'}):", "class é(x):", "with a[1:2] as b, c:", "while (a\n  or b):"]))
@@ -118,18 +120,21 @@ def test_the_head_of_a_statement_ends_before_its_colon(head: str) -> None:
     source = f"{head}\n    pass\n    '''\n{'x' * 40}'''\n"
     (node,) = ast.parse(source).body
     whole = Positions(node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
-    linecache.cache["<head>"] = (len(source), None, source.splitlines(keepends=True), "<head>")
-    found = spans.blamed("<head>", iter([_Instruction(whole)]))
+    found = spans.blamed(source.splitlines(keepends=True), iter([_Instruction(whole)]))
     assert found is not None
-    assert text_of("<head>", found.line, found.column, found.end_line, len(head.split("\n")[-1]) - 1) == head[:-1]
+    assert (
+        text_of(
+            source.splitlines(keepends=True), found.line, found.column, found.end_line, len(head.split("\n")[-1]) - 1
+        )
+        == head[:-1]
+    )
     assert found.end_column == len(head.split("\n")[-1].encode()) - 1
 
 
 def test_a_call_of_several_lines_is_no_statement() -> None:
     source = "if match(a,\n  b): pass\n"
-    linecache.cache["<call>"] = (len(source), None, source.splitlines(keepends=True), "<call>")
     call = Positions(1, 3, 2, 4)
-    assert spans.blamed("<call>", iter([_Instruction(call)])) == call
+    assert spans.blamed(source.splitlines(keepends=True), iter([_Instruction(call)])) == call
 
 
 class _Instruction:
@@ -141,3 +146,22 @@ class _Instruction:
         self.positions = self
         self.lineno, self.col_offset = span.line, span.column
         self.end_lineno, self.end_col_offset = span.end_line, span.end_column
+
+
+CHANGING = """
+    import os, torch
+
+    def f(x):
+        return ("é", x.sum().item())[1]
+
+    f = torch.compile(f, backend="eager")
+    {change}
+    f(torch.ones(3))
+"""
+
+
+@pytest.mark.parametrize("change", ["os.remove(__file__)", "open(__file__, 'w').write('日' * 90 + chr(10)) and None"])
+def test_the_columns_are_of_the_program_that_runs(change: str, tmp_path: Path) -> None:
+    """Who edits a file while it runs has two: the columns are those of the text that is shown."""
+    (found,) = Bench(tmp_path, CHANGING.format(change=change)).recorded().document["breaks"]
+    assert (found["line"], found["column"], found["end_column"]) == (4, 17, 31)
