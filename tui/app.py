@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tui.location import History, Location
+from tui.location import FILE, History, Location
 from tui.roles import one_line
 from tui.session import Session
 from tui.sourceapp import SourceApp
@@ -167,7 +167,10 @@ class Browser(SourceApp):
         return replace(self.current.place(), rank=self.rank)
 
     def goto(self, place: Location) -> None:
-        """Go to a place, so that back comes back here."""
+        """Go to a place, so that back comes back here; a file is opened in the user's editor."""
+        if place.view == FILE:
+            self.edit_file(Path(place.document or ""))
+            return
         self._going += 1
         self.post_message(Goto(place))
 

@@ -20,6 +20,7 @@ _OUTCOME = {
     "break": ("⚡break", "break"),
     "error": ("✗ error", "error"),
     "skipped": ("- skipped", "dim"),
+    "running": ("● running", "good"),
 }
 _FEW = 200  # compiles of one call that are listed beside the tree, which has them all
 _KERNELS = 200  # kernels of one compile in the tree; the kernels' own screen has them all
@@ -108,7 +109,7 @@ def _compile(item: Compile, made: Forest) -> Branch:
     seconds = duration(item.seconds.total) if item.seconds.total is not None else "-"
     parts: list[Fragment] = [
         (f"{one_line(item.compile_id):<5} ", "key"),
-        (f"{mark:<8} ", role),
+        (f"{mark:<9} ", role),
         (f"{seconds:>7}  ", ""),
         (one_line(item.function), "strong"),
         (f":{item.line}" if item.line else "", "dim"),

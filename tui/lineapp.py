@@ -66,10 +66,13 @@ class LineApp(App[int]):
             self._say_editor(edit(self, document, lines.cursor + 1))
 
     def edit_file(self, path: Path) -> None:
-        """Open a file of the user's own."""
+        """Open a program of the user's own, such as a repro; a recording may name what is none."""
         from tui.editor import edit_path
 
-        self._say_editor(edit_path(self, path, 1))
+        if path.suffix == ".py" and path.is_file():
+            self._say_editor(edit_path(self, path, 1))
+        else:
+            self._say_editor(f"{path}: no repro there any more")
 
     def _say_editor(self, problem: str | None) -> None:
         if problem:

@@ -20,6 +20,7 @@ Place = tuple[str, int]  # file, line
 _COMMENT = re.compile(r"^\s*# File: (.+?):(\d+) in ")
 _NODE = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"[^\"\n]*\")? = (\S[^(;]*)?")
 _ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"[^\"]*\"")
+_RETURN = ("return ", "#")
 _CLEARED = re.compile(r"^(?:\w+ = )*None")
 
 _SOURCES = re.compile(r"^\s*# Topologically Sorted Source Nodes: \[([^\]]*)\]")
@@ -130,6 +131,8 @@ def graph_links(
                 guessed.add(number)
             for place in found_at:
                 names.add(node[1] if dynamo else None, _operator(node), place)
+        elif here and places.get(head) and not line.lstrip().startswith(_RETURN):
+            places[number] = places[head]  # a statement that names no node: x[0] = y, or the rest of a long one
     return links_of(places, frozenset(guessed), defined)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["History", "Location"]
+__all__ = ["FILE", "History", "Location"]
+
+FILE = "file"  # the view of a place that is a file of the user's, named by its document
 
 _MOST = 200  # places kept: more than anybody walks back
 

@@ -22,6 +22,8 @@ _FIRST = 8  # of each kind that the overview lists
 _PLACE = 32  # columns of a place: more would push what follows off a screen of 80
 _IDLE = ("It is in torch's own code and ends no graph: nothing to do.",)
 _SENTENCE = 40  # characters of an advice that its first sentence has at least: a full stop in a name is no end
+_REASON = 200  # characters of a failure's reason
+_ERROR = "error: "  # what compilers write before an error
 _BAR = 40  # columns of a bar for all of the time
 _PARTS = {
     "dynamo": ("Dynamo", "bar"),
@@ -105,7 +107,10 @@ def _failures(explanation: Explanation) -> Iterator[Line]:
 
 
 def _reason(item: Compile) -> str:
-    return one_line(item.reason or "no reason was recorded")[:200]
+    """Its first line; of a compiler's output also the first line that it calls an error."""
+    first, *rest = [text for text in (item.reason or "no reason was recorded").split("\n") if text.strip()] or [""]
+    said = next((text[text.find(_ERROR) :] for text in rest if _ERROR in text), "")
+    return one_line(f"{first} … {said}" if said else f"{first} {' '.join(rest)}")[:_REASON]
 
 
 def _compile(item: Compile, cwd: str | None) -> list[Fragment]:

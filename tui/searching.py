@@ -21,6 +21,7 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.records import Run
+from dynadiag.render.paths import shown
 
 __all__ = ["Plan", "Progress", "Search", "plan_for"]
 
@@ -47,6 +48,12 @@ class Plan:
     def text(self) -> str:
         """The command as a user would type it."""
         return shlex.join(["dynadiag", *self.command[3:]])
+
+    @property
+    def brief(self) -> str:
+        """The same with files as they are named from the folder."""
+        words = [shown(word, str(self.folder)) if word.startswith("/") else word for word in self.command[3:]]
+        return shlex.join(["dynadiag", *words])
 
 
 def plan_for(kind: str, run: Run, options: tuple[str, ...] = (), resume: Path | None = None) -> Plan:

@@ -8,7 +8,7 @@ from typing import Any
 from dynadiag.render.paths import place
 from dynadiag.render.words import count, duration
 from tui.finding import Finding
-from tui.location import Location
+from tui.location import FILE, Location
 from tui.roles import Fragment, Line, line, one_line
 from tui.searching import Search
 
@@ -34,17 +34,20 @@ def search_lines(
     """The head of the screen: the search that was started here, or else the one that is recorded."""
     if search is None:
         return [*_recorded(finding, cwd), *(_hints() if finding is None or not trials else ())]
-    lines = [line((f"$ {search.plan.text}", "strong")), line((f"in {search.plan.folder}", "dim"))]
+    lines = [line((f"$ {search.plan.brief}", "dim")), line((f"in {search.plan.folder}", "dim"))]
     if search.running:
         last = search.trials[-1] if search.trials else None
         said = search.said[-1] if search.said else "starting"
         now = f"trial {last.number}: {last.label}: {last.status}" if last else said
-        return [*lines, line(("● running  ", "good"), f"{one_line(now)}  ", ("x stops it", "dim"))]
-    return [*lines, *_ended(search, cwd)]
+        return [line(("● running  ", "good"), f"{one_line(now)}  ", ("x stops it", "dim")), *lines]
+    return [*_ended(search, cwd), *lines, *_told(search)]
 
 
-def found_lines(finding: Finding, cwd: str | None) -> Iterator[Line]:
-    """What a search came to: its verdict, the culprits or the repro, the rungs, the failure."""
+def found_lines(finding: Finding, cwd: str | None, *, here: bool = False) -> Iterator[Line]:
+    """What a search came to: its verdict, the culprits or the repro, the rungs, the failure.
+
+    `here`: the program's own recording is open, so that its compiles can be gone to.
+    """
     words, role = _UNENDED if finding.code is None else _words(finding)
     seconds = finding.document.get("seconds")
     time = f" in {duration(seconds)}" if isinstance(seconds, (int, float)) else ""
@@ -52,7 +55,7 @@ def found_lines(finding: Finding, cwd: str | None) -> Iterator[Line]:
     trials = told if isinstance(told, int) else finding.trials
     yield line((words, role), (f"  {count(trials, 'trial')}{time}", "dim"))
     for culprit in _dicts(finding.document.get("culprits")):
-        yield _culprit(culprit, cwd)
+        yield _culprit(culprit, cwd, here=here)
     yield from _repro(finding.document)
     if isinstance(rungs := finding.document.get("rungs"), dict):
         yield line(("rungs    ", "key"), *_rungs(rungs))
@@ -86,9 +89,13 @@ def _ended(search: Search, cwd: str | None) -> Iterator[Line]:
     if search.code is None:
         return
     finding = Finding(search.plan.kind, search.plan.options, search.document, search.code, len(search.trials))
-    yield from found_lines(finding, cwd)
-    if not search.document:
+    yield from found_lines(finding, cwd, here=True)
+    if not search.document and not search.stopped:
         yield from (line((one_line(text), "dim")) for text in list(search.said)[-3:])
+
+
+def _told(search: Search) -> Iterator[Line]:
+    """The report of the command itself."""
     yield Line()
     yield from (line(text) for text in search.report)
 
@@ -96,9 +103,9 @@ def _ended(search: Search, cwd: str | None) -> Iterator[Line]:
 def _repro(document: Mapping[str, Any]) -> Iterator[Line]:
     repro, sizes = document.get("repro"), [document.get(f"nodes_{when}") for when in ("before", "after")]
     if isinstance(repro, str):
-        left = f"  {sizes[0]} → {sizes[1]} operations" if all(isinstance(size, int) for size in sizes) else ""
-        words = ((one_line(repro), ""), (f"{left}  enter opens it in $EDITOR", "dim"))
-        yield line(("repro    ", "key"), *words, to=Location("file", document=repro))
+        left = f"{sizes[0]} → {sizes[1]} operations, " if all(isinstance(size, int) for size in sizes) else ""
+        words = (f"{left}enter opens it in $EDITOR  ", (one_line(repro), "dim"))
+        yield line(("repro    ", "key"), *words, to=Location(FILE, document=repro))
 
 
 def _rungs(rungs: Mapping[str, Any]) -> Iterator[Fragment]:
@@ -108,12 +115,14 @@ def _rungs(rungs: Mapping[str, Any]) -> Iterator[Fragment]:
             yield f"{one_line(str(name))}{mark}  ", role
 
 
-def _culprit(data: Mapping[str, Any], cwd: str | None) -> Line:
+def _culprit(data: Mapping[str, Any], cwd: str | None, *, here: bool) -> Line:
     file, number = data.get("file"), data.get("line")
     name = (f"{one_line(str(data.get('class')))} {one_line(str(data.get('name')))}", "error")
+    compile_id = found if isinstance(found := data.get("compile_id"), str) else None
     if not isinstance(file, str) or not isinstance(number, int):
-        return line(("culprit  ", "key"), name, ("  no source line is known", "dim"))
-    compile_id = data.get("compile_id") if isinstance(data.get("compile_id"), str) else None
+        whole = Location("code", compile_id) if here and compile_id else None
+        words = "  no line is known" + (f"; enter shows compile {one_line(compile_id or '')}" if whole else "")
+        return line(("culprit  ", "key"), name, (words, "dim"), to=whole)
     target = Location("code", compile_id, document=f"source:{file}", line=number)
     return line(("culprit  ", "key"), name, (f"  {place(file, number, None, cwd)}", "dim"), to=target)
 

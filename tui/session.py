@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -78,7 +79,8 @@ class Session:
             if self._explanation is None:
                 from dynadiag.explain import explain  # here, in a worker: the first screen does without it
 
-                self._explanation = explain(_ForSummary(self))
+                made = explain(_ForSummary(self))
+                self._explanation = _under_way(made) if self.live else made
             return self._explanation
 
     @property
@@ -143,6 +145,15 @@ class Session:
     def payload(self, event: int) -> str:
         self.rows_read += 1
         return self.recording.payload(event)
+
+
+def _under_way(explanation: Explanation) -> Explanation:
+    """What is being compiled just now has not failed: the recording only ends there so far."""
+    compiles = (
+        replace(item, outcome="running", reason=None) if item.outcome == "error" and not item.error else item
+        for item in explanation.compiles
+    )
+    return replace(explanation, compiles=tuple(compiles))
 
 
 def _is_recording(path: Path) -> bool:

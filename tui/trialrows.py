@@ -16,9 +16,9 @@ _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break"
 
 
 def running_row(item: Progress) -> Row:
-    """A trial of a search that runs: what its line of progress said."""
+    """A trial of a search that runs, by its line of progress; its key is the one that it will be recorded with."""
     cells = (str(item.number), item.status, f"{item.seconds:.1f}", "-", one_line(item.label))
-    return Row(cells, item.number, _ROLES.get(item.status, ""))
+    return Row(cells, item.number - 1, _ROLES.get(item.status, ""))
 
 
 def trial_row(item: Trial) -> Row:

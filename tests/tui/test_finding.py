@@ -85,6 +85,34 @@ async def test_a_program_that_ends_well_is_searched_for_calls_that_are_wrong(
         assert ("bisect --accuracy prog.py" in screen(pilot)) is not first
 
 
+async def test_a_repro_is_shown_and_opened_from_the_overview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repro = tmp_path / "repro.py"
+    repro.write_text("assert False, 'the repro'\n")
+    document = {"repro": str(repro), "nodes_before": 5, "nodes_after": 3}
+    opened: list[Path] = []
+    monkeypatch.setattr("tui.editor.edit_path", lambda _app, path, _line: opened.append(path))
+    async with browsing(build.recording(tmp_path, build.search_events(0, document))) as pilot:
+        assert "5 → 3 operations" in screen(pilot)
+        await press(pilot, "enter")
+        assert opened == [repro]
+        await press(pilot, "8", "shift+tab")
+        assert "assert False, 'the repro'" in screen(pilot)
+        await press(pilot, "tab")
+        assert "trial 1" in screen(pilot)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "gone.py", "/dev/zero"])
+async def test_a_strangers_recording_opens_no_other_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.editor.edit_path", lambda *_: pytest.fail("it was opened"))
+    async with browsing(build.recording(tmp_path, build.search_events(0, {"repro": name}))) as pilot:
+        await press(pilot, "enter")
+        assert "no repro there" in screen(pilot)
+        await press(pilot, "8", "shift+tab")
+        assert "root:" not in screen(pilot)
+
+
 def test_options_that_write_somewhere_or_are_none_are_not_taken_over() -> None:
     sound = ["--accuracy", "--rungs", "eager", "--timeout", "9.5", "--repeat", "3"]
     assert sound_options([*sound, "--output", "x", "--timeout", "--force", 3, None, "prog.py"]) == tuple(sound)

@@ -119,3 +119,17 @@ def test_a_line_of_torchs_own_that_two_lines_called_is_a_guess_in_later_graphs()
     later = graph_links(split(_LIBRARY), names)
     assert later.of(3) == {("prog.py", 5), ("prog.py", 6)}
     assert later.guessed == {3, 6}
+
+
+def test_a_statement_without_a_name_belongs_to_the_line_above_it() -> None:
+    """``x[1:] = y`` defines no node; it was what a wrong pass was about."""
+    text = [
+        "    def forward(self, x):",
+        "        # File: prog.py:5 in f, code: x[1:] = x[:-1].clone()",
+        '        clone: "f32[3]" = x.clone()',
+        "        x[slice(1, None, None)] = clone;  setitem = x;  clone = setitem = None",
+        "        return (x,)",
+    ]
+    for dynamo in (True, False):
+        links = graph_links(text, Names(), {}, dynamo=dynamo)
+        assert [number for number in range(len(text)) if links.of(number)] == [1, 2, 3]

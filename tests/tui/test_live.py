@@ -47,6 +47,20 @@ async def test_what_is_recorded_meanwhile_comes_to_the_screen(tmp_path: Path) ->
     assert path.read_bytes().startswith(b"V")  # it stays the journal of the process that writes it
 
 
+async def test_what_is_being_compiled_has_not_failed(tmp_path: Path) -> None:
+    """The recording of a program that runs ends in the middle of a compile more often than not."""
+    path = tmp_path / "live.dynadiag"
+    under_way = build.compile_events("0/1")[:2]
+    build.journal(
+        path, _running([*build.run_events(), *build.source_events(), *build.compile_events("0/0"), *under_way])
+    )
+    async with browsing(path) as pilot:
+        assert "failed" not in screen(pilot)
+        await press(pilot, "2")
+        assert "● running" in screen(pilot)
+        assert "error" not in screen(pilot)
+
+
 async def test_a_recording_that_goes_away_is_said_and_still_shown(tmp_path: Path) -> None:
     path = build.recording(tmp_path, build.program())
     async with browsing(path) as pilot:

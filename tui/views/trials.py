@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.timer import Timer
@@ -15,6 +16,7 @@ from dynadiag.recording.records import Trial
 from tui.confirm import Confirm, Way
 from tui.finding import Finding, finding_of
 from tui.lexing import Highlighter
+from tui.location import FILE
 from tui.roles import Line, line
 from tui.searching import Plan, Search, plan_for
 from tui.searchlines import search_lines
@@ -189,12 +191,12 @@ class TrialsView(ListingView):
         """The search has ended: the cursor goes to what it found, one enter away from it."""
         lines = self._head(len(search.trials))
         self.head.show(lines)
-        found = next((number for number, item in enumerate(self.head.lines) if item.target), None)
+        found = any(item.target for item in lines)
         if self.browser.current is not self:
-            self.notify(f"the search has ended: {lines[2].text.strip()}" if len(lines) > 2 else "", markup=False)
-        elif found is not None:
+            self.notify(f"the search has ended: {lines[0].text.strip()}", markup=False)
+        elif found:
             self.head.focus()
-            self.head.go(found)
+            self._to_first_target()
 
     def _opened(self, path: Path | None) -> Session | None:
         return Session.open(path) if path is not None else None
@@ -231,29 +233,36 @@ class TrialsView(ListingView):
         return trial_lines(trial)
 
     def moved(self, lines: Lines) -> None:
-        if lines is self.head and lines.has_focus:
-            target = self.head.lines[lines.cursor].target if lines.count else None
-            if target is not None and target.view == "file" and target.document is not None:
-                name = target.document
-                self.fetch("detail", lambda: self._text_of(name), self.details.show)
-            return
-        super().moved(lines)
+        repro = self._repro()
+        if lines is self.head and repro is not None:
+            self.fetch("detail", lambda: self._text_of(repro), self.details.show)
+        elif not (lines is self.table and self.head.has_focus and repro is not None):
+            super().moved(lines)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The detail is of what has the focus: of the head that is the repro, where there is one."""
+        if event.widget is self.head:
+            self._to_first_target()
+        elif event.widget is self.table:
+            super().moved(self.table)
+
+    def _to_first_target(self) -> None:
+        found = next((number for number, item in enumerate(self.head.lines) if item.target), None)
+        if found is not None:
+            self.head.go(found)
+
+    def _repro(self) -> str | None:
+        """The repro whose line the cursor of the head is on."""
+        target = self.head.lines[self.head.cursor].target if self.head.count else None
+        return target.document if target is not None and target.view == FILE else None
 
     def chosen(self, lines: Lines) -> None:
         if lines is not self.head:
             super().chosen(lines)
             return
         target = self.head.lines[lines.cursor].target
-        if target is not None and target.view == "file" and target.document is not None:
-            self._edit(Path(target.document))
-        elif target is not None:
+        if target is not None:
             self.browser.goto(target)
-
-    def _edit(self, path: Path) -> None:
-        if path.suffix == ".py" and path.is_file():
-            self.browser.edit_file(path)
-        else:
-            self.browser.say_problem(f"{path}: no repro there any more")
 
     def _text_of(self, name: str) -> list[Line]:
         """The repro, as it was written or, where it is gone, as it was recorded. Raises `DynadiagError`."""
