@@ -94,9 +94,12 @@ def _named(these: Decisions, outcome: Outcome, already: set[str]) -> set[str]:
 def by_bisection(these: Decisions, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:
     """Minimal failing sets one after another, until with all of them off it does not fail in the same way.
 
-    ``known`` are sets that were found already.
+    ``known`` are sets that were found already. None at all where it fails with the whole class off: what then fails
+    with few of them on fails whatever is on.
     """
     found = list(known)
+    if found and _has_no_part(these, union(found)):
+        return []
     if found:
         found += _siblings_at_fault(these, union(found))
     rest = frozenset(these.points) - union(found)
@@ -108,6 +111,11 @@ def by_bisection(these: Decisions, known: Sequence[frozenset[str]] = ()) -> list
         found += _siblings_at_fault(these, union(found))
         rest -= union(found)
     return found
+
+
+def _has_no_part(these: Decisions, found: frozenset[str]) -> bool:
+    status = these.search.status
+    return status(these.off(found)) == "same" and status(these.off(these.points.keys())) == "same"
 
 
 def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:

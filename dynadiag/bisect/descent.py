@@ -17,11 +17,12 @@ from dynadiag.bisect.culprits import culprits_of, plural, shown
 from dynadiag.bisect.decisions import Decisions, all_off, by_bisection, by_witness, union
 from dynadiag.bisect.direction import direction_of
 from dynadiag.bisect.graphs import Part, needed_graphs
+from dynadiag.bisect.ladder import plan_at
 from dynadiag.bisect.search import Search
 from dynadiag.bisect.suspects import suspected
 from dynadiag.bisect.verdict import Culprit
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.plan import Plan
+from dynadiag.trial.plan import BELOW, Plan
 
 __all__ = ["Finding", "descend"]
 
@@ -53,13 +54,13 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
     if lies.confirmed:
         return lies
     near = suspected(search, base, seen)
-    finding = _confirmed(*near) if near else Finding()
+    finding = _confirmed(*near) if near and near[1] else Finding()
     if finding.confirmed:
         return replace(finding, notes=(*lies.notes, *finding.notes))
     notes = list(lies.notes)
     part = needed_graphs(search, base, seen)
     classes = [c for c in _CLASSES.get(rung, ()) if any(p.group == c for p in seen.points)]
-    for name, helped in _candidates(search, part.plan, classes):
+    for name, helped in _candidates(search, part.plan, classes, _endings_of_gone(search, base, rung)):
         met = (seen,) if name == "frame" else (seen, helped)
         points = {p.key: p for outcome in met for p in outcome.points if p.group == name}
         whole = Decisions(search, base, name, points, (name,) if seen.killed else ())
@@ -113,21 +114,31 @@ def _blamed(culprits: tuple[Culprit, ...], seen: Outcome) -> tuple[Culprit, ...]
     return (replace(culprits[0], lines=seen.lines),)
 
 
-def _candidates(search: Search, base: Plan, classes: Sequence[str]) -> Iterable[tuple[str, Outcome]]:
-    """The classes that may explain it, each with a passing trial in which it alone is off; likeliest first.
+def _endings_of_gone(search: Search, base: Plan, rung: str) -> tuple[str, ...]:
+    """How a trial may end in which the failure is gone. Where the rung below fails in another way none can pass."""
+    if rung not in BELOW:
+        return ("pass",)
+    below = search.trial(plan_at(base, BELOW[rung]), BELOW[rung], across_rungs=True)  # the ladder made it
+    return ("pass", "different") if search.status(below, across_rungs=True) == "different" else ("pass",)
+
+
+def _candidates(
+    search: Search, base: Plan, classes: Sequence[str], gone: Sequence[str]
+) -> Iterable[tuple[str, Outcome]]:
+    """The classes that may explain it, likeliest first, each with a trial in which it alone is off: there it is gone.
 
     That is where the shortest prefix that helps ends. A class that does not help by itself explains nothing, whatever
     else is off.
     """
-    best = _shortest_helping_prefix(search, base, classes)
+    best = _shortest_helping_prefix(search, base, classes, gone)
     ordered = [classes[best], *classes[:best], *classes[best + 1 :]] if best is not None else classes
     for name in ordered:
         outcome = _off_altogether(search, base, (name,))
-        if outcome.passed:
+        if search.status(outcome) in gone:
             yield name, outcome
 
 
-def _shortest_helping_prefix(search: Search, base: Plan, classes: Sequence[str]) -> int | None:
+def _shortest_helping_prefix(search: Search, base: Plan, classes: Sequence[str], gone: Sequence[str]) -> int | None:
     """Lowerings are where most faults are, and with all of them off no kernel is written and nothing fused.
 
     So they are tried first, by themselves: where that does not help no prefix that ends before them will.
@@ -135,18 +146,18 @@ def _shortest_helping_prefix(search: Search, base: Plan, classes: Sequence[str])
     low, high = 0, len(classes) + 1  # a prefix of `low` does not help; one of `high` does, or is not there
     if "lowering" in classes:
         end = classes.index("lowering") + 1
-        low, high = (0, end) if _helps(search, base, ("lowering",)) else (end, high)
+        low, high = (0, end) if _helps(search, base, ("lowering",), gone) else (end, high)
     while high - low > 1:
         middle = (low + high + 1) // 2
-        if _helps(search, base, classes[:middle]):
+        if _helps(search, base, classes[:middle], gone):
             high = middle
         else:
             low = middle
     return high - 1 if high <= len(classes) else None
 
 
-def _helps(search: Search, base: Plan, classes: Sequence[str]) -> bool:
-    return _off_altogether(search, base, classes).passed
+def _helps(search: Search, base: Plan, classes: Sequence[str], gone: Sequence[str]) -> bool:
+    return search.status(_off_altogether(search, base, classes)) in gone
 
 
 def _off_altogether(search: Search, base: Plan, classes: Sequence[str]) -> Outcome:

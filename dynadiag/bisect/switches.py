@@ -20,20 +20,13 @@ from dynadiag.bisect import divergence, fakes
 from dynadiag.bisect.directions import joined
 from dynadiag.bisect.userpasses import with_switched_passes
 from dynadiag.torch_private import bisect as torch_private
-from dynadiag.trial.plan import INTERMEDIATES
+from dynadiag.trial.plan import BELOW, INTERMEDIATES
 from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["install"]
 
 # Without these a graph that holds their subject cannot be lowered at all: they are no optimisations.
 _MANDATORY = ("decompose_", "stable_sort", "fix_auto_functionalized")
-_LOWER = {
-    "custom": "eager",
-    "inductor": "aot_eager_decomp_partition",
-    "triton": "aot_eager_decomp_partition",
-    "aot_eager_decomp_partition": "aot_eager",
-    "aot_eager": "eager",
-}
 
 
 def install() -> None:
@@ -179,13 +172,13 @@ def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *arg
     """One graph that Dynamo captured: compiled at the rung under trial, or at the one below."""
     rung = TRIAL.plan.rung
     with with_switched_passes(output_graph.compiler_fn):
-        if rung not in _LOWER or not (TRIAL.asks("dynamo_graph") or TRIAL.asks("direction")):
+        if rung not in BELOW or not (TRIAL.asks("dynamo_graph") or TRIAL.asks("direction")):
             return inner(output_graph, gm, *args, **kwargs)
         here = _here("dynamo")
         frame = f"frame {here['compile_id'].split('/')[0]}"
         describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _lines(gm.graph.nodes)[:1], **here}  # noqa: E731
         compiled = functools.partial(inner, output_graph)
-        lower = functools.partial(torch_private.call_with_backend, inner, output_graph, _LOWER[rung])
+        lower = functools.partial(torch_private.call_with_backend, inner, output_graph, BELOW[rung])
         if TRIAL.on("dynamo_graph", _key(here=here), describe):
             return _in_directions(_key(here=here), compiled, lower, gm, args, kwargs)
         return lower(gm, *args, **kwargs)

@@ -7,9 +7,16 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-__all__ = ["AS_WRITTEN", "INTERMEDIATES", "RUNGS", "Plan", "Switch", "bits"]
+__all__ = ["AS_WRITTEN", "BELOW", "INTERMEDIATES", "RUNGS", "Plan", "Switch", "bits"]
 
 RUNGS = ("uncompiled", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "triton", "custom")
+BELOW = {
+    "custom": "eager",
+    "inductor": "aot_eager_decomp_partition",
+    "triton": "aot_eager_decomp_partition",
+    "aot_eager_decomp_partition": "aot_eager",
+    "aot_eager": "eager",
+}  # the rung at which a graph is compiled that is left out at another
 _BITS = 64
 INTERMEDIATES = "intermediates"  # in a plan's record: where the compiled values first leave the graph's own
 _IN_INDUCTOR = frozenset({"kernel", "fusion", "lowering", "graph", INTERMEDIATES})  # of no consequence before it

@@ -13,7 +13,7 @@ from dynadiag.bisect.descent import Finding, descend
 from dynadiag.bisect.rows import Rows
 from dynadiag.bisect.search import Search
 from dynadiag.trial.outcome import Outcome, Point
-from dynadiag.trial.plan import Plan
+from dynadiag.trial.plan import INTERMEDIATES, Plan
 from dynadiag.trial.signature import Signature
 
 GRAPHS = (("0/0", "forward"), ("0/0", "backward"), ("1/0", "forward"), ("1/0", "backward"))
@@ -38,6 +38,8 @@ class Compiler:
     faults: Sequence[frozenset[str]]
     kind: str = "exception"
     other: frozenset[str] = frozenset()  # keys that fail in another way, where nothing of `faults` is on
+    below: Signature | None = None  # what the rung below fails with, and every trial in which no fault is on
+    diverged: tuple[str, ...] = ()  # keys of nodes where values leave the graph's own, be it by rounding
     points: list[Point] = field(default_factory=_points)
     plans: list[Plan] = field(default_factory=list)
 
@@ -45,11 +47,14 @@ class Compiler:
         self.plans.append(plan)
         on = {p.key for p in self.points if self._on(plan, p)}
         told = tuple(p for p in self.points if p.group in plan.record)
+        if plan.rung != "inductor":
+            return Outcome(self.below, 0.1)
         if any(fault <= on for fault in self.faults):
-            return Outcome(Signature(self.kind, "AssertionError", "not close"), 0.1, points=told)
+            diverged = self.diverged if INTERMEDIATES in plan.record else ()
+            return Outcome(Signature(self.kind, "AssertionError", "not close"), 0.1, points=told, diverged=diverged)
         if self.other & on:
             return Outcome(Signature("exception", "KeyError", "another thing"), 0.1, points=told)
-        return Outcome(None, 0.1, points=told)
+        return Outcome(self.below, 0.1, points=told)
 
     def _on(self, plan: Plan, point: Point) -> bool:
         graphs = plan.switch("graph")
@@ -110,3 +115,17 @@ def test_another_failure_behind_the_one_sought_does_not_hide_its_culprit(tmp_pat
     finding = _descend(tmp_path, compiler)
     assert _named(finding) == {("lowering", "exp", "0/0", "forward")}
     assert "another failure shows: KeyError" in finding.confirmed[0]
+
+
+def test_where_values_part_by_rounding_the_search_does_not_stay(tmp_path: Path) -> None:
+    """A wrong pass comes before the graph that values are compared with; what rounds in it is not at fault."""
+    compiler = Compiler([frozenset({"1/0/joint/fold"})], diverged=("1/0/forward/exp", "1/0/forward/neg"))
+    assert _named(_descend(tmp_path, compiler)) == {("pass", "fold", "1/0", "joint")}
+    assert len(compiler.plans) <= 16
+
+
+def test_where_the_rung_below_fails_in_another_way_that_is_gone_enough(tmp_path: Path) -> None:
+    compiler = Compiler(
+        [frozenset({"1/0/forward/exp"})], below=Signature("exception", "KeyError", "no", cause="KeyError")
+    )
+    assert _named(_descend(tmp_path, compiler)) == {("lowering", "exp", "1/0", "forward")}
