@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from minifier.errors import ReductionError
+from minifier.launches import written_by
 from minifier.tensors import alone, fresh, leaves, map_leaves, same_metadata, storage_key, tensors_in
 from minifier.torch_private import inside_transform, is_transformed, opens_transform, undisturbed
 
@@ -90,12 +91,14 @@ class _Recorder(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         place = self._nodes[n]
-        read = tensors_in(self.fetch_args_kwargs_from_env(n))
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        read = tensors_in((args, kwargs))
         before = [_version(tensor) for tensor in read]
         value = super().run_node(n)
-        changed = {storage_key(t) for t, v in zip(read, before, strict=True) if _version(t) != v} - {None}
-        if changed:
-            self.writes[place] = frozenset(key for key in changed if key is not None)
+        changed = {storage_key(t) for t, v in zip(read, before, strict=True) if _version(t) != v}
+        written = written_by(n, kwargs) | {key for key in changed if key is not None}
+        if written:
+            self.writes[place] = written
         self.values[place] = map_leaves(lambda leaf: self._keep(place, leaf), value)
         return value
 

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from minifier.graphs import Case, own
+from minifier.launches import kernel_of
 from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import undisturbed
 
@@ -55,5 +56,7 @@ class _Fake(fx.Interpreter):
         return self._seen
 
     def run_node(self, n: fx.Node) -> Any:
+        if kernel_of(n) is not None:
+            return None  # it would be launched, on tensors that have no memory
         self._seen[n] = value = super().run_node(n)
         return value

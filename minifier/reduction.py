@@ -12,6 +12,7 @@ from torch import fx
 from minifier.anatomy import Anatomy, dissect
 from minifier.errors import ReductionError
 from minifier.graphs import Case, Fails, GraphProblem, ask, canonical, own
+from minifier.launches import with_launches
 from minifier.search import (
     Budget,
     Candidate,
@@ -80,6 +81,7 @@ def reduce_graph(
     Raises `ReductionError` where the whole graph does not fail, or cannot be run uncompiled on these inputs.
     """
     _check(gm, inputs)
+    gm = with_launches(gm)
     ledger = Ledger(memo, budget, progress)
     asked = fails if votes == 1 else _voting(fails, votes)
     setting = _Setting(asked, ledger, [], executor, width)

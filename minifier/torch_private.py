@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 from torch._functorch import predispatch
+from torch._higher_order_ops import triton_kernel_wrap
 
-__all__ = ["PREDISPATCH", "base_of", "inside_transform", "is_transformed", "opens_transform", "undisturbed"]
+__all__ = [
+    "PREDISPATCH",
+    "KernelCall",
+    "base_of",
+    "inside_transform",
+    "is_transformed",
+    "kernel_launch",
+    "opens_transform",
+    "undisturbed",
+]
 
 # 2.11 to 2.15: what Dynamo records of vmap and grad inside a graph.
 PREDISPATCH: Any = predispatch
@@ -63,3 +74,43 @@ def _dual_entered() -> bool:
         return True
     torch._C._exit_dual_level(level=level)
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """A call of a Triton kernel of the user's. Grid and arguments may hold nodes; ``writes`` names arguments."""
+
+    kernel: Any
+    grid: tuple[Any, ...]
+    arguments: dict[str, Any]
+    writes: frozenset[str]
+
+
+def kernel_launch(node: fx.Node) -> KernelCall | None:
+    """What Dynamo's node for a Triton kernel stands for, or None. 2.11 to 2.15.
+
+    An autotuned kernel has a grid for each of its configurations: only where these are the same is there one call that
+    means them all. Neither is there one where arguments are tensor descriptors.
+    """
+    if node.target is not triton_kernel_wrap.triton_kernel_wrapper_mutation:
+        return None
+    words = node.kwargs
+    grids = words["grid"]
+    if any(grid != grids[0] for grid in grids[1:]) or words["tma_descriptor_metadata"]:
+        return None
+    table = triton_kernel_wrap.kernel_side_table
+    arguments = {**words["kwargs"], **table.get_constant_args(words["constant_args_idx"])}
+    return KernelCall(table.get_kernel(words["kernel_idx"]), tuple(grids[0]), arguments, _written(words))
+
+
+def _written(words: Any) -> frozenset[str]:
+    """The arguments that the kernel writes to, by its own code; all tensors, where torch cannot read that."""
+    examples = {
+        name: value.meta.get("example_value") if isinstance(value, fx.Node) else value
+        for name, value in words["kwargs"].items()
+    }
+    try:
+        names = triton_kernel_wrap.get_mutated_tensors(words["kernel_idx"], words["constant_args_idx"], examples, {})
+    except Exception:  # noqa: BLE001 - it compiles the kernel to find out, and that may fail in any way
+        names = [name for name, value in examples.items() if isinstance(value, torch.Tensor)]
+    return frozenset(names)

@@ -176,7 +176,9 @@ class _Reducer:
     def _forms(self, inputs: list[Any]) -> Iterator[GraphModule]:
         """The graph as Dynamo made it; then the operators that it calls, functorch's transforms worked out."""
         graphs = importlib.import_module("minifier.graphs")
-        yield graphs.own(graphs.Case(self._capture.module, ())).module  # Dynamo skips code that was made while it ran
+        launches = importlib.import_module("minifier.launches")
+        whole = launches.with_launches(self._capture.module)
+        yield graphs.own(graphs.Case(whole, ())).module  # Dynamo skips code that was made while it ran
         if self._raises_uncompiled:
             return
         try:

@@ -196,6 +196,8 @@ class Carrier:
             words += [f"{k}={self.expression(v)}" for k, v in value.keywords.items()]
             self.require("functools")
             return f"functools.partial({', '.join([self.expression(value.func), *words])})"
+        if (function := _kernel_function(value)) is not None:
+            return self._kernel(value, function)
         if isinstance(value, types.FunctionType) and _definition(value).__code__.co_name == "<lambda>":
             return self._lambda(value)
         if isinstance(value, (types.FunctionType, type)):
@@ -207,6 +209,14 @@ class Carrier:
         if isinstance(value, types.MethodType):
             return f"{self.expression(value.__self__)}.{value.__name__}"
         return self._instance(value)
+
+    def _kernel(self, value: Any, function: types.FunctionType) -> str:
+        """A Triton kernel: its function with the decorators that made it one."""
+        name = function.__name__
+        if self._defined.get(name) is not value:
+            self._claim(name, value)
+            self._write(function)
+        return name
 
     def _lambda(self, value: types.FunctionType) -> str:
         """A function without a name, where it is the only one in its statement."""
@@ -298,6 +308,16 @@ def _definition(function: types.FunctionType) -> types.FunctionType:
     inner = inspect.unwrap(function)
     own = isinstance(inner, types.FunctionType) and not _is_shared(inner.__globals__.get("__name__", ""))
     return inner if own else function
+
+
+def _kernel_function(value: Any) -> types.FunctionType | None:
+    """The function that a Triton kernel was made of; None of everything else."""
+    interface = getattr(sys.modules.get("triton.runtime.jit"), "KernelInterface", None)
+    if interface is None or not isinstance(value, interface):
+        return None
+    while not isinstance(value, types.FunctionType):
+        value = value.fn
+    return value
 
 
 def _source(value: Any) -> str:

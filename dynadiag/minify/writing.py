@@ -87,6 +87,8 @@ def _carried(given: Given, module: GraphModule) -> tuple[str, str]:
     """(the backend in source, everything that has to be set or defined before the function)."""
     carrier, own = Carrier(given.before.known, expression_of_pattern), given.trials.backend
     backend = f'"{own}"' if isinstance(own, str) else carrier.expression(own)
+    for kernel in _kernels(module):
+        carrier.expression(kernel)
     preamble = source_of(given.around.settings, carrier, _operators(module))
     if given.around.fallback_random:
         preamble += "\nimport torch._inductor.config\ntorch._inductor.config.fallback_random = True"
@@ -102,6 +104,12 @@ def _operators(module: GraphModule) -> list[str]:
         if "::" in name and name.partition("::")[0] not in ("aten", "prims", "prim", "higher_order", "inductor"):
             found[name] = None
     return list(found)
+
+
+def _kernels(module: GraphModule) -> list[Any]:
+    """The user's Triton kernels that the graph launches."""
+    launches = importlib.import_module("minifier.launches")
+    return [kernel for node in module.graph.nodes if (kernel := launches.kernel_of(node)) is not None]
 
 
 def _shown(given: Given, module: GraphModule, inputs: Sequence[Any], backend: str) -> Shown:

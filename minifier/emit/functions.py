@@ -17,6 +17,7 @@ from minifier.emit.hops import HOPS
 from minifier.emit.modules import module_source
 from minifier.emit.names import Names
 from minifier.emit.values import exact
+from minifier.launches import kernel_name, kernel_of
 
 __all__ = ["Function", "function"]
 
@@ -140,6 +141,9 @@ class _Writer:
             self.lines.extend(call.before)
             self.imports |= call.imports
             return call.expression
+        kernel = kernel_of(node)
+        if kernel is not None:
+            return f"{kernel_name(kernel)}[{self._write(node.args)}]({arguments((), node.kwargs, self._name)})"
         name = target(function)
         if name.split(".")[0] in ("math", "operator"):
             self.imports.add(name.split(".")[0])

@@ -6,6 +6,7 @@ Each pass offers variants of a case; the first that runs uncompiled and still fa
 from __future__ import annotations
 
 from minifier.graphs import Case
+from minifier.launches import kernel_of
 from minifier.search import BudgetSpentError, Oracle
 from minifier.simplify.cases import CaseProblem, Simplifier, Variants
 from minifier.simplify.shapes import all_sizes, one_axis, one_dimension, one_size
@@ -51,13 +52,18 @@ _PASSES: tuple[tuple[str, Variants], ...] = (
     ("scalars", rounder_scalars),
     ("inputs", merged_inputs),
 )
+# A Triton kernel takes sizes and strides as numbers that nothing ties to its tensors: changed apart, it leaves them.
+_BESIDE_KERNELS = ("outputs", "gradients")
 
 
 def simplify(oracle: Oracle[Case], case: Case) -> tuple[Case, bool]:
     """The simplest variant found, and whether there was budget to try them all."""
     simplifier = Simplifier(oracle, case)
+    passes = _PASSES
+    if any(kernel_of(node) is not None for node in case.module.graph.nodes):
+        passes = tuple(one for one in _PASSES if one[0] in _BESIDE_KERNELS)
     try:
-        for name, variants in _PASSES:
+        for name, variants in passes:
             oracle.ledger.stage = name
             simplifier.take_all(variants)
         oracle.ledger.stage = "values"

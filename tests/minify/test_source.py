@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import functools
 import math
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from dynadiag.minify.source import CannotCarryError, Carrier
 from dynadiag.torch_private import minify as torch_private
@@ -101,6 +105,29 @@ def test_operators_are_named_as_a_program_names_them() -> None:
     carrier = Carrier()
     assert carrier.expression(torch.ops.aten.add.Tensor) == "torch.ops.aten.add.Tensor"
     assert carrier.expression(torch.ops.aten.add) == "torch.ops.aten.add"
+
+
+@triton.jit
+def _halved(x):  # type: ignore[no-untyped-def]  # Triton's compiler reads it, not mypy
+    return x * 0.5
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 16})], key=["n"])
+@triton.jit
+def halving(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803 - as Triton has it
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, _halved(tl.load(x_ptr + offsets, mask=offsets < n)), mask=offsets < n)
+
+
+def test_a_triton_kernel_brings_its_decorators_and_the_kernels_that_it_calls(tmp_path: Path) -> None:
+    carrier = Carrier()
+    expression = carrier.expression(halving)
+    file = tmp_path / "carried.py"  # Triton reads the source of a kernel, and wants a file
+    file.write_text("\n".join([*carrier.imports, *carrier.blocks, f"result = {expression}"]))
+    made = runpy.run_path(str(file))
+    assert type(made["result"]) is type(halving)
+    assert made["result"].configs[0].kwargs == {"BLOCK": 16}
+    assert type(made["_halved"]) is type(_halved)
 
 
 def test_what_was_there_before_is_named_by_its_place() -> None:
