@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -92,6 +93,7 @@ class Rows:
             "cwd": str(Path.cwd()),
             "python": sys.version.split()[0],
             "pid": os.getpid(),
+            "host": socket.gethostname(),
             "started": self._began,
         }
 

@@ -21,7 +21,16 @@ from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import EventDigest, fold
 from dynadiag.recording.reader import Recording
 
-__all__ = ["SUFFIX", "beginning", "fold_in_place", "is_journal", "journal_header", "open_any", "recordings_in"]
+__all__ = [
+    "SUFFIX",
+    "beginning",
+    "fold_in_place",
+    "is_journal",
+    "is_running",
+    "journal_header",
+    "open_any",
+    "recordings_in",
+]
 
 SUFFIX = ".dynadiag"  # of recordings, and of journals that become recordings
 _SQLITE = b"SQLite format 3\x00"
@@ -36,7 +45,7 @@ def open_any(path: Path, digest: Callable[[], EventDigest] = Digest) -> Recordin
     not named as recordings are: it may be a log that was exported and is to stay one.
     """
     if is_journal(path):
-        if path.suffix != SUFFIX or _running(path):
+        if path.suffix != SUFFIX or is_running(path):
             return _snapshot(path, digest)
         fold_in_place(path, digest)
     return Recording(path)
@@ -89,7 +98,7 @@ def journal_header(path: Path) -> dict[str, Any] | None:
     return header if isinstance(header, dict) else None
 
 
-def _running(path: Path) -> bool:
+def is_running(path: Path) -> bool:
     """Whether the process that writes this journal is alive on this machine."""
     header = journal_header(path) or {}
     pid = header.get("pid")
