@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Browser"]
 
 SMALLEST = (40, 10)  # columns and rows below which nothing can be laid out
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # after which the terminal is to be left as it was found too
+_SIGNALLED = 128  # what a shell adds to a signal in an exit code
 _SHORT = 30  # rows below which frames are left out
 
 
@@ -72,6 +76,7 @@ class Browser(SourceApp):
         Binding("t", "theme", "light or dark", show=False, id="app.theme"),
         Binding("r", "reload", "read the recording again", show=False, id="app.reload"),
         Binding("q", "quit", "quit", id="app.quit"),
+        Binding("ctrl+z", "suspend_process", "suspend, as any program: `fg` comes back", show=False, id="app.suspend"),
         Binding("escape", "escape", "leave the search", show=False, id="app.escape"),
     ]
 
@@ -95,6 +100,9 @@ class Browser(SourceApp):
         yield Static(f"too small: {width}x{height} at least", id="small", markup=False)
 
     def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.exit, _SIGNALLED + number)
         self._tab_line()
         if (focus := self.current.first_focus()) is not None:
             focus.focus()
@@ -227,6 +235,10 @@ class Browser(SourceApp):
         ]
         sections = [(type(view).TITLE, own), ("Everywhere", type(self).BINDINGS)]
         self.push_screen(HelpScreen(sections))
+
+    def action_help_quit(self) -> None:
+        """What ctrl+c does: it may be meant for a search that runs, or for copying."""
+        self.notify("q quits")
 
     def action_theme(self) -> None:
         self.theme = "textual-light" if self.current_theme.dark else "textual-dark"

@@ -5,6 +5,7 @@ Every method may be called from a worker's thread. They raise `UnreadableInput` 
 
 from __future__ import annotations
 
+import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -31,8 +32,9 @@ from dynadiag.recording.records import (
 if TYPE_CHECKING:
     from dynadiag.explain import Explanation
 
-__all__ = ["Session"]
+__all__ = ["JOURNAL", "Session"]
 
+JOURNAL = ".journal"  # what the name of a search's journal has after that of the recording that it becomes
 _SQLITE = b"SQLite format 3\x00"
 _GUARDED = 4  # compiles whose guards are kept
 T = TypeVar("T")
@@ -51,14 +53,17 @@ class Session:
 
     @classmethod
     def open(cls, path: Path) -> Session:
-        """Open a recording, or a journal that is still written. Raises `UnreadableInput`."""
+        """Open a recording, or a journal that is still written, that of a search too. Raises `UnreadableInput`."""
+        beside = Path(f"{path}{JOURNAL}")
+        if beside.is_file() and not path.exists():
+            path = beside
         if _is_recording(path):
             return cls(path, Recording(path), live=False)
         from dynadiag.kernels.linked import open_any  # with all that folding a journal needs
-        from dynadiag.recording.opening import is_journal
+        from dynadiag.recording.opening import is_journal, is_running
 
         recording = open_any(path)
-        return cls(path, recording, live=is_journal(path))
+        return cls(path, recording, live=is_journal(path) and is_running(path))
 
     def __enter__(self) -> Session:
         return self
@@ -158,6 +163,8 @@ def _under_way(explanation: Explanation) -> Explanation:
 
 def _is_recording(path: Path) -> bool:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UnreadableInput(f"{path}: not a file")  # a pipe would be waited for
         with path.open("rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE
     except OSError as error:

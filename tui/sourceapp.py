@@ -8,7 +8,7 @@ from pathlib import Path
 from dynadiag.errors import DynadiagError
 from tui.lineapp import LineApp
 from tui.roles import one_line
-from tui.session import Session
+from tui.session import JOURNAL, Session
 from tui.watch import Watch
 
 __all__ = ["SourceApp"]
@@ -40,7 +40,10 @@ class SourceApp(LineApp):
     def look(self) -> None:
         """See whether the recording has grown, or gone."""
         seen = self._recorder.look()
-        if seen == "gone":
+        ended = Path(str(self.session.path).removesuffix(JOURNAL))
+        if seen == "gone" and ended.is_file():
+            self._read(ended, self._take_ended)  # a search: its journal has become its recording
+        elif seen == "gone":
             self.say_problem(f"{self.session.path} is gone: what was read of it is still shown")
         elif seen == "grown":
             self.action_reload()
@@ -88,6 +91,10 @@ class SourceApp(LineApp):
                 session.close()  # something else was asked for meanwhile
 
         self.run_worker(read, thread=True, exclusive=True, group="reopen")
+
+    def _take_ended(self, session: Session) -> None:
+        self._recorder = Watch(session.path, live=session.live)
+        self._take(session)
 
     def _take(self, session: Session) -> None:
         old, self.session = self.session, session

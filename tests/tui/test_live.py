@@ -9,7 +9,9 @@ from pathlib import Path
 import zstandard
 from textual.widgets import Input
 
+from dynadiag.bisect.rows import Rows
 from dynadiag.recording.journal import Journal
+from dynadiag.trial.outcome import Outcome
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
@@ -59,6 +61,37 @@ async def test_what_is_being_compiled_has_not_failed(tmp_path: Path) -> None:
         await press(pilot, "2")
         assert "● running" in screen(pilot)
         assert "error" not in screen(pilot)
+
+
+async def test_a_search_of_another_terminal_is_watched_until_it_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "search.dynadiag"
+    rows = Rows(path, "prog.py", ["prog.py"], asked={"command": "bisect", "options": []})
+    rows.add("one", Outcome(None, 1.0, 7, 0), "pass", "as written")
+    async with browsing(path) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        assert "live" in screen(pilot).splitlines()[-2]
+        await press(pilot, "8")
+        assert "as written" in screen(pilot)
+        rows.add("two", Outcome(None, 1.0, 8, 0), "same", "all off: lowering")
+        for finish in (False, True):
+            if finish:
+                rows.tell('{"verdict": "found", "culprits": [{"class": "pass", "name": "noop"}]}')
+                rows.finish(0, force=False)
+            app._recorder._rest_until = 0.0
+            app.look()
+            await app.workers.wait_for_complete()
+            await press(pilot)
+            assert "all off: lowering" in screen(pilot)
+        assert "culprit  pass noop" in screen(pilot)
+        assert "live" not in screen(pilot).splitlines()[-2]
+
+
+async def test_the_log_of_a_program_that_has_ended_is_not_live(tmp_path: Path) -> None:
+    path = build.journal(tmp_path / "exported.log", [*build.run_events(), *build.compile_events("0/0")])
+    async with browsing(path) as pilot:
+        assert "still running" not in screen(pilot)
+        assert "cut short" in screen(pilot)
 
 
 async def test_a_recording_that_goes_away_is_said_and_still_shown(tmp_path: Path) -> None:

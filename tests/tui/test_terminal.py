@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -88,6 +89,18 @@ def test_a_user_walks_through_and_the_terminal_is_left_as_it_was_found(program: 
         assert termios.tcgetattr(shown.slave) == before
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_as_it_was_found_too(number: signal.Signals, program: Path) -> None:
+    with terminal(str(program)) as shown:
+        before = termios.tcgetattr(shown.slave)
+        shown.read_until("Not one graph")
+        shown.process.send_signal(number)
+        assert shown.ended() == 128 + number
+        assert b"\x1b[?1049l" in shown.seen
+        assert b"\x1b[?1000l" in shown.seen
+        assert termios.tcgetattr(shown.slave) == before
+
+
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": "xterm", "COLORTERM": ""}])
 def test_it_works_without_colours(program: Path, variables: dict[str, str]) -> None:
     with terminal(str(program), **variables) as shown:
@@ -130,9 +143,12 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[Path, str]]:
     empty.touch()
     text = folder / "text.dynadiag"
     text.write_text("hello\n" * 100)
+    pipe = folder / "pipe.dynadiag"
+    os.mkfifo(pipe)
     nothing = folder / "nothing"
     nothing.mkdir()
     return {
+        "pipe": (pipe, "not a file"),
         "missing": (folder / "no.dynadiag", "No such file"),
         "folder": (nothing, "no recording in this folder"),
         "cut": (cut, "damaged"),
@@ -142,7 +158,7 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[Path, str]]:
     }
 
 
-@pytest.mark.parametrize("kind", ["missing", "folder", "cut", "newer", "empty", "text"])
+@pytest.mark.parametrize("kind", ["pipe", "missing", "folder", "cut", "newer", "empty", "text"])
 def test_bad_input_is_one_clear_line(kind: str, tmp_path: Path) -> None:
     path, words = _bad_inputs(tmp_path)[kind]
     with terminal(str(path)) as shown:

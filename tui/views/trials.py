@@ -20,7 +20,7 @@ from tui.location import FILE
 from tui.roles import Line, line
 from tui.searching import Plan, Search, plan_for
 from tui.searchlines import search_lines
-from tui.session import Session
+from tui.session import JOURNAL, Session
 from tui.trialrows import running_row, trial_lines, trial_row
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
@@ -31,7 +31,6 @@ __all__ = ["TrialsView"]
 
 _OFTEN = 0.05  # seconds between two drawings of a search that runs
 _REPRO = 1 << 20  # bytes of a repro that are shown
-_JOURNAL = ".journal"  # what the name of a search's journal has after that of its recording
 _ACCURACY = "--accuracy"
 
 
@@ -139,7 +138,7 @@ class TrialsView(ListingView):
             return (search.plan.kind, search.plan.options, path) if search.stopped and path is not None else None
         if known is None or known.is_over or known.kind is None:
             return None
-        return known.kind, known.options, Path(str(self.session.path).removesuffix(_JOURNAL))
+        return known.kind, known.options, Path(str(self.session.path).removesuffix(JOURNAL))
 
     def _propose(self, make: Callable[[], tuple[Plan, ...]]) -> None:
         if self.search is not None and self.search.running:
