@@ -108,14 +108,21 @@ def _why_nothing(run: Run, skipped: Sequence[SkippedFrame], counts: Mapping[str,
 def _why_no_graph(compiles: Sequence[Compile], skipped: Sequence[SkippedFrame]) -> tuple[str, ...]:
     failed = [item for item in compiles if item.outcome == "error"]
     if failed:
-        kinds = ", ".join(dict.fromkeys(item.error or "an exception" for item in failed))
-        return (f"{_count(len(failed), 'compile')} failed: {kinds}.",)
+        return (f"{_count(len(failed), 'compile')} failed: {_failures(failed)}.",)
     if skipped:
         return (f"Frames were left to Python: {_common(skipped)}.",)
     reasons = list(dict.fromkeys(item.reason for item in compiles if item.reason))
     if reasons:
         return tuple(reasons[:_REASONS])
     return ("No frame held a tensor operation that Dynamo could put in a graph.",)
+
+
+def _failures(failed: Sequence[Compile]) -> str:
+    """What was raised, each once, with the first line of what it said."""
+    each = dict.fromkeys(
+        (item.error or "an exception", *(item.reason or "").strip().splitlines()[:1]) for item in failed
+    )
+    return "; ".join(": ".join(part for part in one if part).rstrip(".") for one in each)
 
 
 def _common(skipped: Sequence[SkippedFrame]) -> str:

@@ -76,6 +76,8 @@ def _ending(run: Run, style: Style) -> list[str]:
         text = "nobody saw it end" if run.complete else "the run was cut short; this is what was recorded until then"
     elif run.exit_code < 0:
         text = f"the program was ended by signal {-run.exit_code}"
+        if any(f"signal {-run.exit_code}" in note for note in run.notes):
+            return []
     else:
         text = f"the program ended with exit code {run.exit_code}"
     return labelled("note", "strong", text, style)

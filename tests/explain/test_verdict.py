@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dynadiag.explain.verdict import Verdict, verdict
 from dynadiag.recording.records import Break, Compile, Graph, Run, SkippedFrame, Span
 from tests.explain.build import FILE, RUN, a_break, a_compile, a_graph, a_run
@@ -85,3 +87,9 @@ def test_nothing_compiled_says_why() -> None:
     for found, words in cases:
         assert found.kind == "nothing"
         assert words in " ".join(found.why)
+
+
+def test_a_compile_that_failed_says_what_was_raised() -> None:
+    failed = replace(a_compile(outcome="error"), error="AssertionError", reason="maxlen must be a constant\nmore")
+    found = judge(compiles=(failed, replace(failed, index=1, compile_id="1/0")))
+    assert found.why == ("2 compiles failed: AssertionError: maxlen must be a constant.",)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.recording import Recording
-from dynadiag.recording.digest import Digest, Record
+from dynadiag.recording.digest import Digest, Record, breaks
 from dynadiag.recording.records import Break, Compile, Event, Graph, Guard, Kernel, Recompile, Run, SkippedFrame, Symbol
 
 ZERO = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
@@ -124,6 +124,15 @@ def test_a_frame_without_guarded_code_was_skipped() -> None:
     records = digest(*STARTS, metrics)
     assert only(records, SkippedFrame)[0].function == "f"
     assert only(records, Compile)[0].outcome == "skipped"
+
+
+def test_the_rest_of_a_split_function_is_not_said_to_have_no_operation_at_all() -> None:
+    metrics = ({"compilation_metrics": {"co_name": "f", "co_filename": "/u/p.py", "co_firstlineno": 5}, **ZERO}, "")
+    name = {"file": "/u/p.py", "line": 7, "function": "torch_dynamo_resume_in_f_at_6"}
+    records = digest(({"dynadiag_frame": name, **ZERO}, ""), *STARTS[-1:], metrics)
+    (found,) = only(records, SkippedFrame)
+    assert (found.function, found.line) == ("f", 7)
+    assert found.reason == "what follows the break has no tensor operation"
 
 
 def test_ids_that_are_given_out_again_are_told_apart() -> None:
@@ -320,3 +329,14 @@ def test_guards_on_the_keys_and_values_of_a_dict_have_their_source_and_the_line_
     keys, values = only(digest(*STARTS, (ours, ""), ({"dynamo_cpp_guards_str": {}, **ZERO}, KEYS)), Guard)
     assert (keys.source, keys.file, keys.line) == ("list(dict.keys(L['d']))[0]", "/u/p.py", 6)
     assert (values.source, values.file, values.line) == ("L['d']['a']", "/u/p.py", 6)
+
+
+def test_a_break_without_an_explanation_has_what_torch_tells_its_developers() -> None:
+    text = (
+        "Graph Break Reason: Encountered graph break:\n\nTypeError when making fake tensor call\n  Explanation: \n"
+        "  Hint: Look.\n\n  Developer debug context: TypeError <built-in add at 0x7feb8e>: must be Tensor, not str\n\n"
+        " For more details about this graph break, please visit: https://x/gb/gb0112.html\n"
+    )
+    found = breaks.parse(text)
+    assert found.explanation == "TypeError <built-in add>: must be Tensor, not str"
+    assert (found.gb_id, found.hints) == ("GB0112", ("Look.",))

@@ -15,6 +15,7 @@ _ID = re.compile(r"/gb/(gb\d+)\.html")
 _FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in (\S+)', re.MULTILINE)
 _PLACE = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTILINE)
 _ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order Operator): ?", re.MULTILINE)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _PREAMBLES = ("Encountered graph break when attempting to trace", "Failed to handle graph break gracefully")
 # What torch makes of a break that it cannot go on after: all are raised by way of `unimplemented`, and carry an id.
 _RAISES_AS_BREAK = ("Unsupported", "UserError", "UncapturedHigherOrderOpError", "TorchRuntimeError")
@@ -114,13 +115,16 @@ def parse(text: str) -> Message:
         head, _, rest = first.partition("\n")
         return Message(_gb_id(text), head, head, rest.strip(), ())
     gb_type = body[: items[0].start()].strip().split("\n")[-1].strip()
-    explanation, hints = "", []
+    explanation, context, hints = "", "", []
     for item, following in zip(items, [*items[1:], None], strict=True):
         part = _dedent(body[item.end() : following.start() if following else None])
         if item[1] == "Explanation":
             explanation = part
         elif item[1] == "Hint":
             hints.append(part)
+        elif item[1] == "Developer debug context":
+            context = part
+    explanation = explanation or _ADDRESS.sub("", context)  # some types explain nothing, and have the exception there
     reason = f"{gb_type}: {explanation.splitlines()[0]}" if explanation else gb_type
     return Message(_gb_id(text), gb_type, reason, explanation, tuple(hints))
 

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 from dynadiag.recording.digest.breaks import parse
 from dynadiag.recording.digest.context import Context, Record, integer, is_torch, seconds, text_or_none, theirs
-from dynadiag.recording.names import original_name
+from dynadiag.recording.names import is_rest, original_name
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
 
 _LIMIT = "recompile limit exceeded"  # in torch's reason, all versions
 # Dynamo raises SkipFrame without a reason in the metrics, and never looks at the function again.
 _NO_OPERATION = "no tensor operation in it, so left to Python for good: calls that have one are not compiled either"
+_NO_OPERATION_LEFT = "what follows the break has no tensor operation"
 _PARTS = {
     "total": ("entire_frame_compile_time_s", "backward_cumulative_compile_time_us"),
     "aot": ("backend_compile_time_s", "backward_cumulative_compile_time_us"),
@@ -30,6 +31,7 @@ class _Open:
     file: str | None = None
     line: int | None = None
     function: str = "?"
+    rest: bool = False  # it is what follows a break in that function
     user_stack: tuple[Frame, ...] = ()
     attempts: int = 1
     parts: dict[str, float] = field(default_factory=dict)
@@ -105,6 +107,7 @@ class Compiles:
         if isinstance(frame, dict):
             entry.file, entry.line = text_or_none(frame.get("file")), integer(frame.get("line"))
             entry.function = original_name(str(frame.get("function", "?")))
+            entry.rest = is_rest(str(frame.get("function")))
         elif stack:
             entry.file, entry.line, entry.function = stack[-1].file, stack[-1].line, stack[-1].function
 
@@ -145,7 +148,7 @@ class Compiles:
         if entry.reasons is not None:
             yield self._recompile(entry, limit=limit)
         if outcome == "skipped" and entry.file and not (entry.reason is None and is_torch(entry.file)):
-            yield SkippedFrame(entry.file, entry.line, entry.function, _in_short(entry.reason))
+            yield SkippedFrame(entry.file, entry.line, entry.function, _in_short(entry))
         yield Compile(
             index=self._context.number("compile"),
             compile_id=entry.compile_id,
@@ -185,9 +188,11 @@ class Compiles:
         return "ok" if entry.guarded else "skipped"
 
 
-def _in_short(reason: str | None) -> str:
+def _in_short(entry: _Open) -> str:
     """Why a frame was left to Python, in a sentence: the break that made it so has the rest."""
-    return parse(reason).reason if reason else _NO_OPERATION
+    if entry.reason:
+        return parse(entry.reason).reason
+    return _NO_OPERATION_LEFT if entry.rest else _NO_OPERATION
 
 
 def _seconds(parts: dict[str, float]) -> Seconds:
