@@ -27,6 +27,7 @@ _OTHER_NUMBERS = (
     "it passes with torch._inductor.config.fallback_random = True: with one seed Inductor draws other random numbers "
     "than eager, by design"
 )
+_STALE = "it fails so only with what the compiler's caches keep of earlier compiles: --fresh goes without them"
 _DISABLED = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
 
 
@@ -292,4 +293,7 @@ def _unexplained(bisection: _Bisection, first: Outcome, result: Climb) -> Verdic
     runs = [search.status(search.fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
     failed = runs.count("same")
     note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
+    if failed == len(runs):
+        bare = search.fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
+        note = note if search.status(bare) == "same" else f"{note}; {_STALE}"
     return Verdict("flaky", result.rungs, None, first.signature, notes=(note,))

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.bisect.conftest import Bisected
 from tests.bisect.test_bisector import BACKEND
+
+PLAIN = """
+import torch
+f = lambda x: torch.relu(x) * 2
+x = torch.linspace(-1, 1, 8)
+torch.testing.assert_close(torch.compile(f)(x), f(x))
+"""
+PLANTED = """
+import torch._inductor.lowering as L
+L.lowerings[torch.ops.aten.relu.default] = L.lowerings[torch.ops.aten.abs.default]
+x = torch"""
 
 
 def test_a_status_file_that_was_left_has_no_effect(
@@ -22,3 +35,17 @@ def test_a_status_file_that_was_left_has_no_effect(
     assert (verdict.verdict, verdict.rung) == ("found", "custom")
     assert [culprit.name for culprit in verdict.culprits] == ["double"]
     assert status.read_text() == "backend=eager\nsubsystem=\n"
+
+
+@pytest.mark.slow
+def test_what_fails_only_out_of_the_caches_is_told_so(
+    bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their keys know nothing of a lowering that an earlier program replaced."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    planted = tmp_path / "planted.py"
+    planted.write_text(PLAIN.replace("\nx = torch", PLANTED, 1))
+    subprocess.run([sys.executable, str(planted)], check=False, capture_output=True, timeout=300)
+    verdict = bisected(PLAIN)
+    assert (verdict.verdict, verdict.rungs["inductor"]) == ("flaky", "pass")
+    assert any("--fresh" in note for note in verdict.notes)
