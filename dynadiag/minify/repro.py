@@ -101,9 +101,9 @@ def calls(shown: Shown, around: Surroundings) -> Iterator[str]:
     elif _FORM_DIFFERS.search(shown.signature.message):
         yield _same_of(_FORM, "form", shown, call)
     elif "gradient" in shown.signature.message:
-        yield from _compared(shown, call, gradients=True)
+        yield from _differentiated(shown, call, around)
     else:
-        yield from _compared(shown, call, gradients=False)
+        yield from _compared(shown, call)
 
 
 def _backward(shown: Shown, call: str) -> str:
@@ -122,16 +122,43 @@ def _must_raise(shown: Shown, call: str) -> str:
     )
 
 
-def _compared(shown: Shown, call: str, *, gradients: bool) -> Iterator[str]:
-    plain = shown.single and not (shown.mutates or shown.random or gradients)
+def _compared(shown: Shown, call: str) -> Iterator[str]:
+    plain = shown.single and not (shown.mutates or shown.random)
     exact = _sharing(shown.inputs) or not any(_rounds(v) for v in shown.inputs)  # then float64 has nothing to say
     if plain and not exact:
         yield _plain_refereed(shown, call)
     if plain:
         yield f"torch.testing.assert_close({call}($arguments), $function($arguments), equal_nan=True)"
+    last = f"    return [{'' if shown.single else '*'}function(*inputs), *inputs]"
+    yield from _run_twice(shown, call, last, exact=exact)
+
+
+def _differentiated(shown: Shown, call: str, around: Surroundings) -> Iterator[str]:
+    """The gradients of a sum; where all being the same hides it, of a sum in which each value counts otherwise."""
+    for weight in ("", " * torch.linspace(0.7, 1.3, out.numel()).view_as(out)"):
+        one = f"(out{weight}).sum()" if weight else "out.sum()"
+        if shown.single:
+            lines = ["out = function(*inputs)", f"{one}.backward()"]
+        else:
+            summed = f"[{one} for out in outputs if out.requires_grad]"
+            lines = ["outputs = function(*inputs)", f"torch.autograd.backward({summed})"]
+        for device in (
+            d for d in ("cpu", "cuda") if any(f'set_autocast_enabled("{d}"' in s.name for s in around.settings)
+        ):
+            lines[1:] = [f'with torch.autocast("{device}", enabled=False):', *(f"    {line}" for line in lines[1:])]
+        lines.append("return [t.grad for t in inputs if t.requires_grad]")
+        yield from _run_twice(shown, call, "\n".join(f"    {line}" for line in lines), exact=False)
+
+
+def _autocast_devices(around: Surroundings) -> list[str]:
+    names = " ".join(setting.name for setting in around.settings)
+    return [device for device in ("cpu", "cuda") if f'set_autocast_enabled("{device}", True)' in names]
+
+
+def _run_twice(shown: Shown, call: str, last: str, *, exact: bool) -> Iterator[str]:
     if not exact:
-        yield _WIDENED + _helper(shown, gradients, ", wide=False") + _REFEREED.replace("@", call)
-    yield _helper(shown, gradients) + f"torch.testing.assert_close(run({call}), run($function), equal_nan=True)"
+        yield _WIDENED + _helper(shown, last, ", wide=False") + _REFEREED.replace("@", call)
+    yield _helper(shown, last) + f"torch.testing.assert_close(run({call}), run($function), equal_nan=True)"
 
 
 def _same_of(helper: str, name: str, shown: Shown, call: str) -> str:
@@ -182,20 +209,11 @@ def _plain_refereed(shown: Shown, call: str) -> str:
     )
 
 
-def _helper(shown: Shown, gradients: bool, wide: str = "") -> str:
-    """A function that runs another on copies of the inputs and gives all that it is to be compared by.
+def _helper(shown: Shown, last: str, wide: str = "") -> str:
+    """A function that runs another on copies of the inputs and gives all that it is to be compared by: ``last``.
 
     ``wide`` is the parameter, if it is to have one, that asks for inputs in float64.
     """
-    last = {
-        (True, True): "    function(*inputs).sum().backward()\n    return [t.grad for t in inputs if t.requires_grad]",
-        (True, False): (
-            "    torch.autograd.backward([out.sum() for out in function(*inputs) if out.requires_grad])\n"
-            "    return [t.grad for t in inputs if t.requires_grad]"
-        ),
-        (False, True): "    return [function(*inputs), *inputs]",
-        (False, False): "    return [*function(*inputs), *inputs]",
-    }[gradients, shown.single]
     seed = "    torch.manual_seed(0)\n" if shown.random else ""
     widening = "    if wide:\n        inputs = [widened(t) for t in inputs]\n" if wide else ""
     return f"\n\ndef run(function{wide}):\n{seed}    inputs = copy.deepcopy([$arguments])\n{widening}{last}\n\n\n"

@@ -15,6 +15,7 @@ __all__ = ["Arguments", "Arm", "Call", "copied", "run_arm", "tensors_in"]
 
 T = TypeVar("T")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+_AUTOCAST_DEVICES = ("cpu", "cuda")
 _SEED = 0  # of the cotangents: any fixed one will do, so that both arms differentiate the same scalar
 
 
@@ -117,7 +118,18 @@ def _gradients(
         return None
     generator = torch.Generator().manual_seed(_SEED)
     cotangents = [_cotangent(root, generator) for root in roots]
-    return list(torch.autograd.grad(roots, leaves, cotangents, allow_unused=True))
+    with _without_autocast():
+        return list(torch.autograd.grad(roots, leaves, cotangents, allow_unused=True))
+
+
+@contextlib.contextmanager
+def _without_autocast() -> Iterator[None]:
+    """As torch's documentation has it: the forward pass under autocast, the backward pass outside."""
+    with contextlib.ExitStack() as stack:
+        for device in _AUTOCAST_DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 def _cotangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 
 from dynadiag.minify.candidates import Surroundings
 from dynadiag.minify.repro import Shown, calls, header
+from dynadiag.minify.settings import Setting
 from dynadiag.trial.signature import Signature
 
 WRONG = Signature("wrong_result", "wrong_result", "GraphModule: output 0 differs in 1 of 2 elements")
@@ -113,6 +114,54 @@ def test_what_no_comparison_of_values_sees_is_caught(difference: str, compiled: 
     ran(call, one, one, x)
     with pytest.raises(AssertionError):
         ran(call, other, one, x)
+
+
+def test_a_gradient_that_is_wrong_only_where_they_differ_is_caught() -> None:
+    """A sum asks for the same of every value, and what is rounded in it may be nothing."""
+    wrong = Signature("wrong_result", "wrong_result", "GraphModule: gradient of input 0 differs in 1 of 1 elements")
+    x = torch.ones(1, requires_grad=True)
+
+    class Coarse(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, t: torch.Tensor) -> torch.Tensor:
+            return t.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            return grad.bfloat16().float()
+
+    caught = 0
+    for call in calls(shown(wrong, inputs=(x,)), PLAIN):
+        ran(call, torch.clone, torch.clone, x)
+        try:
+            ran(call, Coarse.apply, torch.clone, x)
+        except AssertionError:
+            caught += 1
+    assert caught
+
+
+def test_what_is_differentiated_is_outside_autocast() -> None:
+    wrong = Signature("wrong_result", "wrong_result", "GraphModule: gradient of input 0 differs in 1 of 1 elements")
+    line = 'torch.set_autocast_dtype("cpu", torch.bfloat16)\ntorch.set_autocast_enabled("cpu", True)'
+    around = Surroundings((Setting(line, lambda _: line, lambda: None),))
+    x = torch.ones(1, requires_grad=True)
+    seen: list[tuple[bool, bool]] = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, t: torch.Tensor) -> torch.Tensor:
+            ctx.forward_on = torch.is_autocast_enabled("cpu")
+            return t.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            seen.append((ctx.forward_on, torch.is_autocast_enabled("cpu")))
+            return grad
+
+    call = next(iter(calls(shown(wrong, inputs=(x,)), around)))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ran(call, Watched.apply, Watched.apply, x)
+    assert set(seen) == {(True, False)}
 
 
 def test_a_result_where_uncompiled_raises_is_caught() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -102,3 +104,25 @@ def test_a_wrong_value_beside_random_numbers_and_a_cast_is_wrong() -> None:
     rounded = _judged(function, lambda x: torch.rand(64) * x, torch.linspace(0.1, 1, 64))
     wrong = _judged(function, lambda x: torch.rand(64) * x + 0.01, torch.linspace(0.1, 1, 64))
     assert [d.rounding for d in (*rounded, *wrong)] == [True, False]
+
+
+def test_gradients_are_taken_outside_autocast() -> None:
+    """As torch's documentation has it; a backward pass that a compiler traced under autocast differs from that."""
+    seen: list[tuple[bool, bool]] = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, t: torch.Tensor) -> torch.Tensor:
+            ctx.forward_on = torch.is_autocast_enabled("cpu")
+            return t.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            seen.append((ctx.forward_on, torch.is_autocast_enabled("cpu")))
+            return grad
+
+    call = Call(Watched.apply, (torch.ones(2, requires_grad=True),), {})
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        run_arm(call, call.function, call.copies())
+        assert torch.is_autocast_enabled("cpu")
+    assert seen == [(True, False)]
