@@ -13,6 +13,7 @@ from dynadiag.render.words import count, duration
 from tui.finding import Finding
 from tui.heading import run_lines
 from tui.location import Location
+from tui.reasons import in_brief, sentence
 from tui.roles import Fragment, Line, line, one_line, tail
 from tui.searchlines import found_lines
 
@@ -21,9 +22,6 @@ __all__ = ["change_of", "overview"]
 _FIRST = 8  # of each kind that the overview lists
 _PLACE = 32  # columns of a place: more would push what follows off a screen of 80
 _IDLE = ("It is in torch's own code and ends no graph: nothing to do.",)
-_SENTENCE = 40  # characters of an advice that its first sentence has at least: a full stop in a name is no end
-_REASON = 200  # characters of a failure's reason
-_ERROR = "error: "  # what compilers write before an error
 _BAR = 40  # columns of a bar for all of the time
 _PARTS = {
     "dynamo": ("Dynamo", "bar"),
@@ -107,10 +105,7 @@ def _failures(explanation: Explanation) -> Iterator[Line]:
 
 
 def _reason(item: Compile) -> str:
-    """Its first line; of a compiler's output also the first line that it calls an error."""
-    first, *rest = [text for text in (item.reason or "no reason was recorded").split("\n") if text.strip()] or [""]
-    said = next((text[text.find(_ERROR) :] for text in rest if _ERROR in text), "")
-    return one_line(f"{first} … {said}" if said else f"{first} {' '.join(rest)}")[:_REASON]
+    return in_brief(item.reason or "no reason was recorded")
 
 
 def _compile(item: Compile, cwd: str | None) -> list[Fragment]:
@@ -184,8 +179,7 @@ def _by_function(explanation: Explanation) -> list[list[tuple[Recompile, tuple[s
 
 def _help(texts: Sequence[str], target: Location) -> Iterator[Line]:
     """What to do about it: the first advice, of a long one its first sentence."""
-    text = one_line(texts[0]) if texts else ""
-    first = next((text[: place + 1] for place in range(_SENTENCE, len(text)) if text[place : place + 2] == ". "), text)
+    first = sentence(texts[0]) if texts else ""
     if first:
         yield replace(line(("       help: ", "help"), (first, "dim"), to=target), goes_on=True)
 

@@ -9,6 +9,7 @@ from dynadiag.render.paths import place
 from dynadiag.render.words import count, duration
 from tui.finding import Finding
 from tui.location import FILE, Location
+from tui.reasons import in_brief
 from tui.roles import Fragment, Line, line, one_line
 from tui.searching import Search
 
@@ -61,7 +62,7 @@ def found_lines(finding: Finding, cwd: str | None, *, here: bool = False) -> Ite
         yield line(("rungs    ", "key"), *_rungs(rungs))
     if isinstance(failure := finding.document.get("failure"), dict):
         what = ": ".join(str(failure[name]) for name in ("type", "message") if failure.get(name))
-        yield line(("failure  ", "key"), (one_line(what), ""))
+        yield line(("failure  ", "key"), (in_brief(what), ""))
     if finding.kind == "bisect" and finding.code == _NO_DIFFERENCE and "--accuracy" not in finding.options:
         yield line(("B, then a: ", "key"), ("compares its compiled calls with uncompiled ones instead", "dim"))
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from dynadiag.recording.records import Trial
+from tui.reasons import in_brief
 from tui.roles import Line, line, one_line
 from tui.searching import Progress
 from tui.widgets.table import Row
@@ -53,7 +54,7 @@ def _failure(signature: Any) -> list[Line]:
     words = [str(signature[name]) for name in ("type", "message") if signature.get(name)]
     where = [str(signature[name]) for name in ("user", "where") if signature.get(name)]
     return [
-        line((one_line(": ".join(words)), "error")),
+        line((in_brief(": ".join(words)), "error")),
         *([line((f"at {one_line(', '.join(where))}", "dim"))] if where else []),
     ]
 

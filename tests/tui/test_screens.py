@@ -63,3 +63,28 @@ async def test_the_help_is_wrapped(program: Path) -> None:
         assert isinstance(pilot.app.screen, HelpScreen)
         pane = pilot.app.screen.query_one(StyledLines)
         assert max(len(item.text) for item in pane.lines) <= pane.columns
+
+
+async def test_a_filter_that_nothing_holds_is_said(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "4", "f", *"zebra", "enter")
+        assert "nothing holds 'zebra': escape shows all" in screen(pilot)
+        await press(pilot, "escape")
+        assert "GB0059" in screen(pilot)
+
+
+async def test_a_line_that_is_cut_says_so(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "6")
+        row = next(text for text in screen(pilot).splitlines() if "TENSOR_MATCH" in text)
+        assert row.rstrip().endswith("…")
+        await press(pilot, *"l" * 20)
+        assert any("stride=[1])" in text for text in screen(pilot).splitlines())
+
+
+async def test_a_time_line_is_of_a_compile(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "2", "v")
+        assert "one first" in screen(pilot)
+        await press(pilot, "j", "v")
+        assert "called  1" not in screen(pilot)

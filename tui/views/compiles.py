@@ -115,6 +115,9 @@ class CompilesView(View):
 
     def action_timeline(self) -> None:
         """The time line in place of the summary, and back."""
+        if self._item() is None:
+            self.notify("a time line is of one compile: go to one first", severity="warning")
+            return
         self._timeline = not self._timeline
         self._describe()
 

@@ -124,7 +124,8 @@ class CodePane(Lines):
         places = self.links.of(index)
         lit = index in self._lit
         place = self._lit.get(index) or (_main(places) if places else None)
-        mark = " " if place is None else "█" if lit else "┆" if index in self.links.guessed else "▌"
+        guess = index in self.links.guessed
+        mark = " " if place is None else ("▒" if guess else "█") if lit else "┆" if guess else "▌"
         return Strip(
             [
                 Segment(f"{number} ", role_style("gutter", self.dark)),

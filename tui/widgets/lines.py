@@ -20,6 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.palette import role_style
+from tui.roles import one_line
 from tui.search import Finder
 from tui.widgets.marking import marked
 
@@ -118,6 +119,10 @@ class Lines(ScrollView, can_focus=True):
         """A background of the line's own."""
         return None
 
+    def nothing(self) -> str:
+        """What is said where there is no line."""
+        return ""
+
     # Drawing
 
     @property
@@ -146,6 +151,9 @@ class Lines(ScrollView, can_focus=True):
             style = self.get_component_rich_style("lines--header")
             return top.crop_extend(int(self.scroll_x), int(self.scroll_x) + width, style).apply_style(style)
         index = int(self.scroll_y) + y - (0 if top is None else 1)
+        if index == self.count == 0 and (said := self.nothing()):
+            style = self.rich_style + role_style("dim", self.dark)
+            return Strip([Segment(said, style)]).crop_extend(0, width, style)
         if not 0 <= index < self.count:
             return Strip.blank(width, self.rich_style)
         return self._line(index, width)
@@ -284,6 +292,9 @@ class Filtered(Lines):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f,ampersand", "app.filter", "filter", key_display="f", show=True, id="lines.filter"),
     ]
+
+    def nothing(self) -> str:
+        return f"nothing holds {one_line(self.filter)!r}: escape shows all" if self.filter else ""
 
     def set_filter(self, text: str) -> None:
         """Show the lines that hold a text; all of them for an empty one."""
