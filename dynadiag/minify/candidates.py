@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,8 @@ from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.supervise import Limits
 
 __all__ = ["Surroundings", "Trials"]
+
+_TEXT = "repro.py"  # the file that a text is taken to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ class Trials:
             self._undo(())
             torch_private.reset()
             torch_private.bypass_caches()
-            exec(compile(source, "repro.py", "exec"), {"__name__": "__main__"})  # noqa: S102 - written by us just now
+            linecache.cache[_TEXT] = (len(source), None, source.splitlines(keepends=True), _TEXT)  # Triton reads it
+            exec(compile(source, _TEXT, "exec"), {"__name__": "__main__"})  # noqa: S102 - written by us just now
 
         return self._tried(action, Plan(rung=rung))
 

@@ -15,7 +15,9 @@ from torch._subclasses import FakeTensor
 
 from minifier import reduce_graph
 from minifier.emit import program
+from minifier.graphs import Case
 from minifier.launches import kernel_of, launch_of, with_launches
+from minifier.metadata import refresh
 
 
 @triton.jit
@@ -73,17 +75,13 @@ def test_an_autotuned_kernel_with_a_grid_for_each_configuration_stays_as_it_is()
 
 
 def test_what_a_kernel_writes_to_stays_with_it() -> None:
-    """Nothing reads the launch: the values are there only where it stays, with what it writes to and what it reads.
-
-    Nor is it launched on fake tensors, which have no memory, when the metadata are brought up to date.
-    """
+    """Nothing reads the launch: the values are there only where it stays, with what it writes to and what it reads."""
     graph = fx.Graph()
     x = graph.placeholder("x")
     out, other, sine = (graph.call_function(of, (x,)) for of in (torch.zeros_like, torch.cos, torch.sin))
     stand = launch_of(Stand(), frozenset({"out_ptr"}))
     graph.call_function(stand, (1,), {"x_ptr": sine, "out_ptr": out, "n": 4})
     graph.output((graph.call_function(torch.relu, (out,)), other))
-    x.meta["val"] = torch.zeros(2, 4)
     wanted = 2 * torch.sin(torch.tensor(0.5))
 
     def fails(candidate: fx.GraphModule, values: list[Any]) -> bool:
@@ -94,6 +92,16 @@ def test_what_a_kernel_writes_to_stays_with_it() -> None:
     assert stand in kept
     assert torch.cos not in kept
     assert {value.shape for value in reduction.inputs} == {(2, 4)}, "sizes that the kernel has as numbers stay"
+
+
+def test_metadata_are_brought_up_to_date_without_launching_anything() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    x.meta["val"] = torch.zeros(8)
+    graph.call_function(launch_of(Stand(), frozenset({"out_ptr"})), (1,), {"x_ptr": x, "out_ptr": x, "n": 4})
+    graph.output((x,))
+    fresh = refresh(Case(fx.GraphModule({}, graph), (torch.zeros(2),)))
+    assert next(iter(fresh.module.graph.nodes)).meta["val"].shape == (2,)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
