@@ -40,7 +40,7 @@ torch.compile(lambda x, w: torch.softmax(scaled(torch.sin(x @ w), 2.0), -1).cums
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: Dynamo records kernels of Triton's for one only")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: Dynamo records Triton's kernels for one only")
 def test_the_kernel_is_launched_in_the_repro(tmp_path: Path) -> None:
     code, repro, data, told = minify(tmp_path, PROGRAM)
     assert code == 0, told
