@@ -47,6 +47,9 @@ def normalise(message: str) -> str:
     return text.strip()[:_MESSAGE_LIMIT]
 
 
+_TOLD_LATE = ("CUDA error: ", "HIP error: ")  # a device tells of them at whatever call comes next
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The identity of a failure.
@@ -81,11 +84,12 @@ class Signature:
         return self.type == other.type
 
     def _identity(self) -> tuple[object, ...]:
-        place = self.where if self.kind == "exception" else None
+        late = self.message.startswith(_TOLD_LATE)
+        place = self.where if self.kind == "exception" and not late else None
         message = normalise(self.message)
         if self.kind in ("wrong_result", "nan"):  # which output is found wrong first depends on what else is right
             message = message.partition(": ")[0]
-        return self.kind, self.type, message, place, self.user
+        return self.kind, self.type, message, place, None if late else self.user
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

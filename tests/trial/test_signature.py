@@ -58,3 +58,16 @@ def test_normalising_twice_changes_nothing_for_numbers(text: str) -> None:
 def test_a_signature_survives_json(kind: str, message: str) -> None:
     signature = _signature(message, kind=kind, user="a.py:1", rung="eager")
     assert Signature.from_json(signature.to_json()) == signature
+
+
+def test_an_error_of_a_device_is_one_failure_wherever_it_was_noticed() -> None:
+    text = "CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported"
+    noticed = [
+        Signature("exception", "torch.AcceleratorError", text, where, user)
+        for where, user in (
+            ("torch/cuda/__init__.py:1162 in synchronize", "a.py:3"),
+            ("torch/_tensor.py:568 in f", None),
+        )
+    ]
+    assert noticed[0].same_as(noticed[1])
+    assert not noticed[0].same_as(Signature("exception", "torch.AcceleratorError", "CUDA error: unknown"))
