@@ -23,9 +23,15 @@ _FURTHEST = (1, sys.maxsize)
 
 
 def all_sizes(case: Case) -> Iterator[Case]:
-    """Every size above it as 1, as 2, as 3: with luck the first trial is all there is to do."""
-    for target in _SMALL:
-        sizes = {size: target for size in _sizes(case) if size > target}
+    """Every size above it as 1, as 2, as 3: with luck the first trial is all there is to do.
+
+    Before the second each size is kept by itself: often it is one that matters, and sizes that have become equal by
+    then are told apart no more.
+    """
+    known = _sizes(case)
+    one = [dict.fromkeys(known, 1), *({size: 1 for size in known if size != kept} for kept in sorted(known))]
+    more = [{size: target for size in known if size > target} for target in _SMALL[1:]]
+    for sizes in (*one, *more):
         if sizes:
             yield from _resized(case, sizes)
 

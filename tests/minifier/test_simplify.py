@@ -74,6 +74,14 @@ def test_sizes_that_became_equal_by_shrinking_go_on_by_themselves() -> None:
     assert [tuple(value.shape) for value in reduction.inputs] == [(3, 1), (2, 1)]
 
 
+def test_one_size_that_matters_keeps_no_other_along() -> None:
+    """Not even where only few sizes of the others fail, so that they cannot be brought down one by one."""
+    x = torch.randn(3, 16, 16)
+    fails = _runs_and(lambda module, x: _relu(module) and x.shape[0] == 3 and x[0].numel() in (1, 9, 256))
+    reduction = reduce_graph(_graph(lambda x: torch.relu(x)), [x], fails)
+    assert tuple(reduction.inputs[0].shape) == (3, 1, 1)
+
+
 def test_a_view_of_a_size_that_is_computed_by_hand_shrinks_too() -> None:
     reduction = reduce_graph(_graph(lambda x: x.view(12, 4).cos()), [torch.randn(6, 8)], _has("view"))
     assert reduction.inputs[0].numel() <= 8
