@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dynadiag.recording.records import Run
-from dynadiag.render.paths import shown
 from tui.roles import Fragment, Line, line
 
 __all__ = ["run_lines"]
@@ -11,7 +10,7 @@ __all__ = ["run_lines"]
 
 def run_lines(run: Run, *, live: bool) -> list[Line]:
     """What is known before anything but the run was read."""
-    lines = [line((shown(run.target, run.cwd) if run.target else "a program", "strong"))]
+    lines = [line((_named(run), "strong"))]
     facts = [f"torch {run.torch}"] if run.torch else []
     facts += [f"Python {run.python}"] if run.python else []
     facts += [f"Triton {run.triton}"] if run.triton else []
@@ -20,6 +19,11 @@ def run_lines(run: Run, *, live: bool) -> list[Line]:
     facts += [f"ran {run.seconds:.1f} s"] if run.seconds is not None else []
     lines.append(line((", ".join(facts), "dim")))
     return [*lines, line(_ending(run, live=live))]
+
+
+def _named(run: Run) -> str:
+    """The program as it is called from the folder that it ran in. (`render.paths` would be one more import.)"""
+    return run.target.removeprefix(f"{run.cwd}/") if run.target else "a program"
 
 
 def _ending(run: Run, *, live: bool) -> Fragment:
