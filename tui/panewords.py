@@ -6,7 +6,10 @@ from tui.links import Place
 from tui.roles import one_line
 from tui.widgets.code import CodePane, is_exact
 
-__all__ = ["EMPTY", "said_of", "where_of"]
+__all__ = ["EMPTY", "TITLES", "said_of", "where_of"]
+
+# Of a pane that has nothing to show.
+TITLES = {"dynamo": "Dynamo's graph", "later": "later graphs", "kernel": "generated code"}
 
 EMPTY = {
     "source": "no source: torch did not say which file this is",
@@ -19,7 +22,7 @@ EMPTY = {
 
 def said_of(pane: CodePane, places: frozenset[Place], lit: int, *, here: bool) -> str:
     """What stands in the title of a pane: where the cursor is, or how many lines belong to it."""
-    if here:
+    if here and pane.count:
         return f"{pane.cursor + 1:,}/{pane.count:,}"
     if not pane.count:
         return ""

@@ -88,3 +88,23 @@ async def test_a_time_line_is_of_a_compile(program: Path) -> None:
         assert "one first" in screen(pilot)
         await press(pilot, "j", "v")
         assert "called  1" not in screen(pilot)
+
+
+async def test_a_recompile_tells_what_to_do_before_what_changed(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "5")
+        assert isinstance(pilot.app, Browser)
+        pane = pilot.app.current.query_one(".detail", StyledLines)
+        texts = [item.text for item in pane.lines]
+        first = next(place for place, text in enumerate(texts) if text.startswith("help: "))
+        assert first == 2
+        assert any("size()[0] was 4, now 5" in text for text in texts[first:])
+
+
+async def test_an_empty_pane_counts_no_lines(tmp_path: Path) -> None:
+    path = build.recording(tmp_path, [*build.run_events(), *build.end_events()])
+    async with browsing(path, (200, 40)) as pilot:
+        await press(pilot, "3")
+        text = screen(pilot)
+        assert "later graphs" in text
+        assert "1/0" not in text

@@ -14,7 +14,7 @@ from tui.links import Links
 from tui.location import Location
 from tui.nodes import node_at
 from tui.nodeview import node_lines
-from tui.panewords import EMPTY, said_of, where_of
+from tui.panewords import EMPTY, TITLES, said_of, where_of
 from tui.roles import one_line
 from tui.stages import Made
 from tui.views.paned import PanedView
@@ -129,7 +129,7 @@ class CodeView(PanedView, MakesStages):
     def _title(self, name: str) -> str:
         board, document = self._board, self.pane(name).document
         if board is None or document is None:
-            return name
+            return TITLES.get(name, name)
         ref = document.ref
         title = ref.title.rpartition("/")[2] if ref.kind == "source" else ref.title
         many = len(board.refs[name]) > 1 and ref.kind != "diff"

@@ -18,6 +18,9 @@ from tui.widgets.table import Column, Row
 
 __all__ = ["RecompilesView"]
 
+_HEAD = 2  # lines of a diagnostic that say what it is of
+_HELP = "help: "
+
 
 class RecompilesView(ListingView):
     """In the order in which they happened."""
@@ -47,11 +50,19 @@ class RecompilesView(ListingView):
         only = replace(explanation, recompiles=(item,), advice=(advice,))
         style = RoleStyle(self.details.columns)
         given_up, others = recompiles_sections(only, style, True)
-        return lines_of([*given_up, *others])
+        return _advice_first(lines_of([*given_up, *others]))
 
     def enter(self, key: int | str) -> Location | None:
         item = next((one for one in self.session.explanation().recompiles if one.index == key), None)
         return _target(item) if item is not None else None
+
+
+def _advice_first(lines: list[Line]) -> list[Line]:
+    """What to do before what changed: of a module's 100 weights the report goes on for screens."""
+    helps = next((place for place, item in enumerate(lines) if item.text.startswith(_HELP)), len(lines))
+    while helps < len(lines) and not lines[-1].text.strip():
+        lines = lines[:-1]
+    return [*lines[:_HEAD], *lines[helps:], Line(), *lines[_HEAD:helps]] if helps < len(lines) else lines
 
 
 def _target(item: Recompile) -> Location:
