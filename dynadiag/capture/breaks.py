@@ -26,6 +26,22 @@ def describe(failure: BaseException, emitter: FrameType | None, sources: Sources
     return {"gb_type": _gb_type(failure), "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
 
 
+def callers(frame: FrameType | None) -> list[dict[str, Any]]:
+    """The user's frames from ``frame`` outwards, outermost first: torch leaves them out where it raises."""
+    found = []
+    while frame is not None:
+        own = str(frame.f_globals.get("__name__")).partition(".")[0] == "dynadiag"
+        if not own and not is_plumbing(frame.f_code.co_filename):
+            found.append(frame_data(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def frame_data(file: str, line: int | None, function: str) -> dict[str, Any]:
+    """A frame of the user's as our events have it."""
+    return {"file": file, "line": line, "function": function}
+
+
 def _gb_type(failure: BaseException) -> str | None:
     name = getattr(failure, "gb_type", None)
     return name if isinstance(name, str) and name else None

@@ -7,6 +7,7 @@ different when the recorder is gone; a probe that fails says so in the journal a
 
 from __future__ import annotations
 
+import json
 import linecache
 import logging
 import os
@@ -83,12 +84,15 @@ class Recorder(logging.Handler):
         self._modules.clear()
 
     def ended_by(self, failure: BaseException | None) -> None:
-        """Append what an exception that left the program tells of a break and nothing else did. Never raises."""
+        """Append what an exception that left the program tells of a break or recompile, and nothing else did."""
         try:
             if self.opened and (found := torch_untold.untold(failure)) is not None:
                 data = untold.describe(found, self.lines)
                 self.append("raised", data, {})
                 self.keep_source(data.get("file"), {})
+            if self.opened and (recompile := torch_untold.refused(failure)) is not None:
+                context = untold.context_of(recompile.compile_id)
+                self.append("refused", _code(recompile.code), context, json.dumps(recompile.reasons))
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
             self.append("missed", {"probe": "exception", "error": f"{type(error).__name__}: {error}"[:500]}, {})
 
@@ -263,7 +267,8 @@ def _break(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) 
 def _error(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.ERROR_EMITTER, emitter):
         fatal = torch_private.is_raised(found["e"], one_graph=bool(found.get("one_graph")))
-        _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named={})
+        above = {"callers": breaks.callers(emitter)} if fatal else {}
+        _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named=above)
 
 
 def _append_break(

@@ -34,8 +34,9 @@ def group(breaks: Sequence[Break]) -> tuple[Break, ...]:
 
 
 def roots(breaks: Sequence[Break]) -> tuple[Break, ...]:
-    """The breaks that are causes of their own."""
-    return tuple(item for item in breaks if item.cause is None)
+    """The breaks that are causes of their own, fatal where torch raised one of their reports."""
+    raised = {item.index if item.cause is None else item.cause for item in breaks if item.fatal}
+    return tuple(replace(item, fatal=item.index in raised) for item in breaks if item.cause is None)
 
 
 def _leaders(breaks: Sequence[Break]) -> dict[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dynadiag.explain.causes import roots
 from dynadiag.explain.ownership import is_torchs
 from dynadiag.explain.warm import Cost, WarmCalls, costs
 from dynadiag.recording.names import is_rest
@@ -60,9 +61,7 @@ def _worst_first(item: Impact) -> tuple[bool, bool, float, int, int]:
 
 
 def _by_root(breaks: Sequence[Break]) -> list[tuple[Break, list[Break]]]:
-    entries: dict[int, tuple[Break, list[Break]]] = {
-        item.index: (item, [item]) for item in breaks if item.cause is None
-    }
+    entries: dict[int, tuple[Break, list[Break]]] = {item.index: (item, [item]) for item in roots(breaks)}
     for item in breaks:
         if item.cause is not None:
             entries[item.cause][1].append(item)

@@ -146,9 +146,11 @@ def _stack(impact: Impact, cwd: str | None, style: Style) -> list[str]:
 
 def _consequences(impact: Impact) -> str:
     """In words: what the break did to the program."""
+    parts = []
     if impact.root.fatal:
-        return "an exception instead of a split (fullgraph=True, torch.cond, an operator that fails, ...)"
-    parts = [f"{count(impact.graphs, 'graph')} ended here"] if impact.graphs else []
+        parts.append("an exception instead of a split (fullgraph=True, torch.cond, an operator that fails, ...)")
+    if impact.graphs:
+        parts.append(f"{count(impact.graphs, 'graph')} ended here")
     if impact.met > 1:
         parts.append(f"met {count(impact.met, 'time')}, in compiles {some(impact.compile_ids)}")
     if len(impact.functions) > 1:

@@ -1,4 +1,4 @@
-"""Breaks that torch raises before it traces anything of a frame: no event and no log tells of them.
+"""Breaks and recompiles that torch raises before it traces anything of a frame: no event and no log tells of them.
 
 With ``fullgraph=True`` those are a generator function (``ConvertFrameAssert.__call__``) and the limit of recompiles
 (``_compile``; both in convert_frame.py). All that is left of one is the exception: an ``Unsupported`` without
@@ -11,12 +11,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["Untold", "untold"]
+__all__ = ["Refused", "Untold", "refused", "untold"]
 
 _COMPILE = ("_compile", "torch/_dynamo/convert_frame.py")  # it has the locals `code` and `compile_id`
+_REASONS = ("get_and_maybe_log_recompilation_reasons", "torch/_dynamo/guards.py")  # it has `reasons`, torch's sentences
 _CALL = ("compile_wrapper", "torch/_dynamo/eval_frame.py")  # it has `fn`, the user's function
 
 
@@ -30,6 +31,27 @@ class Untold:
     called: Any
     caller: FrameType | None
     stack: tuple[traceback.FrameSummary, ...]  # down to the exception, outermost first
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A recompile that ``torch._dynamo.config.error_on_recompile`` made an exception, before torch told of it."""
+
+    compile_id: str
+    code: CodeType
+    reasons: list[str]
+
+
+def refused(failure: BaseException | None) -> Refused | None:
+    """The recompile behind an exception, if it is one."""
+    if not any(type(one).__name__ == "RecompileError" for one in _chain(failure)):
+        return None
+    frames = [frame for one in _chain(failure) for frame in _frames(one)]
+    compiling = next((frame.f_locals for frame in frames if _is(frame, *_COMPILE)), {})
+    told = next((frame.f_locals for frame in frames if _is(frame, *_REASONS)), {})
+    if not {"code", "compile_id"} <= compiling.keys() or "reasons" not in told:
+        return None
+    return Refused(str(compiling["compile_id"]), compiling["code"], [str(reason) for reason in told["reasons"]])
 
 
 def untold(failure: BaseException | None) -> Untold | None:

@@ -85,6 +85,30 @@ def test_a_traced_break_is_told_once(tmp_path: Path) -> None:
     assert len(met(tmp_path, lambda: torch.compile(breaks, backend="eager", fullgraph=True)(torch.ones(3)))) == 1
 
 
+def test_a_recompile_that_is_an_exception_has_its_reason(tmp_path: Path) -> None:
+    def calls() -> None:
+        fn = torch.compile(grows, backend="eager")
+        fn(torch.ones(3))
+        fn(torch.ones(3, dtype=torch.float64))
+
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        assert met(tmp_path, calls) == []
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (found,) = recording.recompiles()
+    (reason,) = found.reasons
+    assert (found.compile_id, found.function, reason.against) == ("0/1", "grows", "0/0")
+    assert (reason.source, reason.was, reason.now) == ("x.dtype", "torch.float32", "torch.float64") or reason.guard
+
+
+def test_a_raised_break_names_the_call(tmp_path: Path) -> None:
+    def breaks(x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.ones(4, 4)
+
+    (found,) = met(tmp_path, lambda: torch.compile(breaks, backend="eager")(torch.ones(3)))
+    assert found.fatal
+    assert [frame.function for frame in found.user_stack][-3:] == ["met", "<lambda>", "breaks"]
+
+
 def test_a_program_that_ends_so_says_it(tmp_path: Path) -> None:
     run = assert_undisturbed(Bench(tmp_path, PROGRAM))
     (found,) = run.document["breaks"]

@@ -71,3 +71,11 @@ def test_every_cause_is_a_root_that_came_before(parts: list[tuple[Span, int | No
     assert all(item.cause is None or (item.cause in ids and item.cause < item.index) for item in grouped)
     assert bool(ids) == bool(met)
     assert group(grouped) == grouped
+
+
+def test_a_break_that_split_one_frame_and_was_raised_in_another_is_fatal() -> None:
+    """A helper under `fullgraph=True` that another compiled function calls: it is inlined there, then fails alone."""
+    split, raised = a_break(0), a_break(1, compile_id="1/0", fatal=True)
+    (root,) = roots(group([split, raised]))
+    assert (root.index, root.fatal) == (0, True)
+    assert [item.fatal for item in group([split, raised])] == [False, True]

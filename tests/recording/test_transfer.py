@@ -46,7 +46,7 @@ KINDS = [
     "chromium_event", "str", "inductor_output_code", "symbolic_shape_specialization",
     "dynadiag_run", "dynadiag_end", "dynadiag_break", "dynadiag_graph", "dynadiag_source",
     "dynadiag_frame", "dynadiag_guards", "dynadiag_recompiled", "dynadiag_skipped",
-    "dynadiag_trial", "dynadiag_missed", "dynadiag_raised", "new_in_torch_9"
+    "dynadiag_trial", "dynadiag_missed", "dynadiag_raised", "dynadiag_refused", "new_in_torch_9"
 ]  # fmt: skip
 NAMES = [
     "dynamo_graph_break_reason", "recompile_reasons", "dynamo_error", "before_pre_grad_graph",

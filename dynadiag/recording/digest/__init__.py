@@ -77,6 +77,9 @@ class Digest:
                 yield frame
         elif kind == "raised":
             yield from breaks.read_raised(self._context, data)
+        elif kind == "refused":
+            self._context.note("recompile", event.compile_id, data)
+            yield from recompiles.read(self._context, event, metadata, payload)
         elif kind == "graph":
             self._context.note("graph", event.compile_id, payload())
         else:

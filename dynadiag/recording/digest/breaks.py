@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.recording.digest.context import Context, integer, text_or_none, theirs
@@ -61,14 +61,8 @@ def read_raised(context: Context, data: dict[str, Any]) -> Iterator[Break]:
     text = str(data.get("text"))
     if parse(text).gb_id in context.fatal:
         return  # it was traced, and told
-    frames = data.get("stack")
-    stack = tuple(
-        Frame(str(item.get("file")), integer(item.get("line")), original_name(str(item.get("function"))))
-        for item in (frames if isinstance(frames, list) else ())
-        if isinstance(item, dict)
-    )
     compile_id = context.unique(text_or_none(data.get("compile_id")) or "-")
-    yield replace(_made(context, compile_id, text, {**data, "fatal": True}, fatal=True), user_stack=stack)
+    yield _made(context, compile_id, text, data, fatal=True)
 
 
 def _raised(text: str) -> str | None:
@@ -82,6 +76,7 @@ def _made(context: Context, compile_id: str, text: str, data: dict[str, Any], *,
     span = _span(data, text, stack)
     if span.file is None and (frames := context.stacks.get(compile_id, ())):  # nothing of it was traced yet
         span, stack = Span(frames[-1].file, frames[-1].line), frames
+    stack = (*_frames(data.get("callers")), *stack)
     function = text_or_none(data.get("function")) or (stack[-1].function if stack else "?")
     gb_type = (message.gb_id and message.gb_type) or text_or_none(data.get("gb_type")) or message.gb_type
     hints = data.get("hints")
@@ -103,6 +98,15 @@ def _made(context: Context, compile_id: str, text: str, data: dict[str, Any], *,
         user_stack=theirs(stack),
         cause=None,
         fatal=fatal,
+    )
+
+
+def _frames(given: Any) -> tuple[Frame, ...]:
+    """Frames of the user's as an event of ours has them."""
+    return tuple(
+        Frame(str(item.get("file")), integer(item.get("line")), original_name(str(item.get("function"))))
+        for item in (given if isinstance(given, list) else ())
+        if isinstance(item, dict)
     )
 
 

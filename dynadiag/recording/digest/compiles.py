@@ -68,7 +68,7 @@ class Compiles:
             entry.attempts = max(entry.attempts, (event.attempt or 0) + 1)
         if name == "dynamo_start":
             self._start(event, metadata)
-        elif name == "recompile_reasons":
+        elif name in ("recompile_reasons", "dynadiag_refused"):
             self._recompiled(event)
         elif name in ("compilation_metrics", "bwd_compilation_metrics"):
             data = metadata.get(name)
