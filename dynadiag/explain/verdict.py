@@ -91,6 +91,8 @@ def _functions(compiles: Sequence[Compile]) -> int:
 
 def _why_nothing(run: Run, skipped: Sequence[SkippedFrame], counts: Mapping[str, int]) -> tuple[str, ...]:
     """What is known of the reason. The recorder's own notes (disabled, torch never imported) stand beside it."""
+    if counts.get("dynadiag_trial"):
+        return ("This is the recording of a search, whose trials compile elsewhere: `dynadiag browse` shows them.",)
     if skipped:
         return (f"Every frame that Dynamo looked at was left to Python: {_common(skipped)}.",)
     if run.notes:

@@ -75,6 +75,7 @@ def test_breaks_that_left_nothing_are_named_as_the_reason() -> None:
 def test_nothing_compiled_says_why() -> None:
     cases = [
         (judge(run=a_run(torch=None)), "never imported torch"),
+        (judge(run=a_run(torch=None), counts={"dynadiag_trial": 24}), "recording of a search"),
         (judge(), "no event at all"),
         (judge(run=a_run(notes=("compiling was disabled",))), "notes"),
         (judge(counts={"artifact": 3}), "No call reached"),
