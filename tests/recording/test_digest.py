@@ -340,3 +340,17 @@ def test_a_break_without_an_explanation_has_what_torch_tells_its_developers() ->
     found = breaks.parse(text)
     assert found.explanation == "TypeError <built-in add>: must be Tensor, not str"
     assert (found.gb_id, found.hints) == ("GB0112", ("Look.",))
+
+
+def test_a_break_inside_torchs_own_code_says_where() -> None:
+    inner = "/env/lib/python3.11/site-packages/torch/optim/optimizer.py"
+    text = (
+        "Graph break in user code at /u/p.py:9\nGraph Break Reason: Call to `torch._dynamo.graph_break()`\n"
+        "  Explanation: User-inserted graph break.\n\nUser code traceback:\n"
+        f'  File "/u/p.py", line 9, in step\n    opt.step()\n  File "{inner}", line 79, in inner\n'
+    )
+    place = {"dynadiag_break": {"file": "/u/p.py", "line": 9}, **ZERO}
+    (found,) = only(digest((place, ""), (artifact("dynamo_graph_break_reason"), text)), Break)
+    assert found.explanation.endswith("(It is inside what this line calls: torch/optim/optimizer.py:79, in inner.)")
+    (own,) = only(digest((artifact("dynamo_graph_break_reason"), BREAK)), Break)
+    assert "inside" not in own.explanation

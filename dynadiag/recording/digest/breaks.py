@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.recording.digest.context import Context, integer, text_or_none, theirs
+from dynadiag.recording.digest.context import Context, integer, is_torch, text_or_none, theirs
 from dynadiag.recording.names import original_name
 from dynadiag.recording.records import Break, Event, Frame, Span
 
@@ -91,7 +91,7 @@ def _made(context: Context, compile_id: str, text: str, data: dict[str, Any], *,
         gb_id=message.gb_id,
         gb_type=gb_type,
         reason=message.reason,
-        explanation=text_or_none(data.get("explanation")) or message.explanation,
+        explanation=(text_or_none(data.get("explanation")) or message.explanation) + _inside(stack, span),
         hints=tuple(map(str, hints)) if isinstance(hints, list) and not message.hints else message.hints,
         span=span,
         function=original_name(function),
@@ -99,6 +99,15 @@ def _made(context: Context, compile_id: str, text: str, data: dict[str, Any], *,
         cause=None,
         fatal=fatal,
     )
+
+
+def _inside(stack: tuple[Frame, ...], span: Span) -> str:
+    """Where a line of the user's only leads to the break: what it calls is torch's own code, or Python's."""
+    if not stack or span.file is None or is_torch(span.file) or not is_torch(stack[-1].file):
+        return ""
+    inner = stack[-1]
+    file = inner.file.rpartition("/site-packages/")[2]
+    return f" (It is inside what this line calls: {file}:{inner.line}, in {inner.function}.)"
 
 
 def _frames(given: Any) -> tuple[Frame, ...]:
