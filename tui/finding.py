@@ -35,11 +35,12 @@ class Finding:
     document: Mapping[str, Any] = field(default_factory=dict)
     code: int | None = None  # None: it did not end
     trials: int = 0
+    running: bool = False  # elsewhere, just now
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to go on with."""
-        return self.code not in (None, 130)
+        """Whether there is nothing to go on with here."""
+        return self.running or self.code not in (None, 130)
 
 
 def finding_of(session: Session) -> Finding | None:
@@ -51,8 +52,9 @@ def finding_of(session: Session) -> Finding | None:
     asked = asked if isinstance(asked, dict) else {}
     kind = asked.get("command") if asked.get("command") in ("bisect", "minify") else None
     document = _payload(session, "dynadiag_verdict")
+    trials = counts.get("dynadiag_trial", 0)
     return Finding(
-        kind, sound_options(asked.get("options")), document, session.run.exit_code, counts.get("dynadiag_trial", 0)
+        kind, sound_options(asked.get("options")), document, session.run.exit_code, trials, running=session.live
     )
 
 

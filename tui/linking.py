@@ -33,6 +33,7 @@ class Board:
     colours: dict[Place, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
     line: int | None = None  # of the function that was compiled, in the first source
+    recorded: bool = True  # whether the recording has this compile: a search names those of its trials
     cached: bool = False  # its graphs may be another program's, with the lines of that
     known: dict[str, Links] = field(default_factory=dict)  # of generated modules, as `dynadiag.kernels` tells them
     graphs: dict[str, str] = field(default_factory=dict)  # of generated modules, the graph that each was made of
@@ -81,6 +82,7 @@ def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Bo
     refs["stage"] = []  # filled when the stages of a kernel were asked for
     board = Board(compile_id, refs, dict.fromkeys(PANES, 0), line=item.line if item else None)
     board.index["later"] = preferred(refs["later"])
+    board.recorded = item is not None
     board.cached = item is not None and "hit" in (item.cache or "")
     _learn(session, board, {graph.event: graph.nodes for graph in graphs})
     if board.refs["kernel"] and sum(graph.nodes for graph in graphs) <= _SURVEYED:

@@ -6,7 +6,9 @@ from tui.links import Place
 from tui.roles import one_line
 from tui.widgets.code import CodePane, is_exact
 
-__all__ = ["EMPTY", "TITLES", "said_of", "where_of"]
+__all__ = ["EMPTY", "TITLES", "UNKNOWN", "said_of", "where_of"]
+
+UNKNOWN = "this compile is not in the recording"
 
 # Of a pane that has nothing to show.
 TITLES = {"dynamo": "Dynamo's graph", "later": "later graphs", "kernel": "generated code"}

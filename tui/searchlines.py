@@ -25,6 +25,7 @@ _ENDED = {
     130: ("stopped: what was tried is kept, c goes on with it", "break"),
 }
 _UNENDED = ("it did not end: what was tried is kept, c goes on with it", "break")
+_RUNNING = ("● running, in another terminal", "good")
 _RUNG = {"pass": ("✓", "good"), "same": ("✗", "error"), "fail": ("✗", "error")}
 _NO_DIFFERENCE = 3  # the exit code of a search whose program does not fail
 
@@ -49,7 +50,7 @@ def found_lines(finding: Finding, cwd: str | None, *, here: bool = False) -> Ite
 
     `here`: the program's own recording is open, so that its compiles can be gone to.
     """
-    words, role = _UNENDED if finding.code is None else _words(finding)
+    words, role = _words(finding)
     seconds = finding.document.get("seconds")
     time = f" in {duration(seconds)}" if isinstance(seconds, (int, float)) else ""
     told = finding.document.get("trials")
@@ -68,6 +69,10 @@ def found_lines(finding: Finding, cwd: str | None, *, here: bool = False) -> Ite
 
 
 def _words(finding: Finding) -> tuple[str, str]:
+    if finding.running:
+        return _RUNNING
+    if finding.code is None:
+        return _UNENDED
     if finding.kind == "minify" and finding.code == 0:
         return "written and proved", "good"
     return _ENDED.get(finding.code or 0, (f"ended with exit code {finding.code}", "error"))

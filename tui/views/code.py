@@ -14,7 +14,7 @@ from tui.links import Links
 from tui.location import Location
 from tui.nodes import node_at
 from tui.nodeview import node_lines
-from tui.panewords import EMPTY, TITLES, said_of, where_of
+from tui.panewords import EMPTY, TITLES, UNKNOWN, said_of, where_of
 from tui.roles import one_line
 from tui.stages import Made
 from tui.views.paned import PanedView
@@ -118,7 +118,8 @@ class CodeView(PanedView, MakesStages):
         board, pane = self._board, self.pane(name)
         ref = board.ref(name) if board else None
         if board is None or ref is None:
-            pane.say(EMPTY[name] if board else "nothing was compiled")
+            words = EMPTY[name] if board and board.recorded else UNKNOWN
+            pane.say(words if board else "nothing was compiled")
             return
         document, links = board.documents[ref.key], board.links.get(ref.key, Links())
         if pane.document is not document:
