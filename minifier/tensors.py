@@ -121,6 +121,8 @@ class _Sharing:
 def alone(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides in a storage of its own, no larger than it needs."""
     plain = tensor.detach()
+    if tensor._is_zerotensor():
+        return _like(tensor, plain)  # there is no storage, and nothing can be written to it
     if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
         return _like(tensor, plain.clone())
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))

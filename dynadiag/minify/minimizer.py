@@ -101,7 +101,8 @@ class _Minimizer:
             last = "".join(printed.strip().splitlines()[-1:])
             self.notes.append(f"the process that reduces the graph ended before it was done ({last})")
         result = self._result(base, listener)
-        return prove(self.search, self.request.output, result) if result.text else result
+        assert located.climb is not None
+        return prove(self.search, self.request.output, result, located.climb.rungs) if result.text else result
 
     def _run(self, task: dict[str, Any], listener: _Listener) -> tuple[TaskEnd, bool]:
         """The task to its end, and whether it was interrupted.

@@ -93,7 +93,8 @@ def calls(shown: Shown, around: Surroundings) -> Iterator[str]:
     """Call sites that may show the failure, the plainest first; which of them do is for a trial to say."""
     call = compiled(shown, around)
     if shown.signature.kind not in ("wrong_result", "nan"):
-        yield _backward(shown, call) if shown.backward else f"{call}($arguments)"
+        text = _backward(shown, call) if shown.backward else f"{call}($arguments)"
+        yield f"{text}\ntorch.cuda.synchronize()" if shown.signature.told_late else text
     elif "uncompiled raises" in shown.signature.message:
         yield _must_raise(shown, call)
     elif "share memory" in shown.signature.message:
@@ -131,6 +132,19 @@ def _compared(shown: Shown, call: str) -> Iterator[str]:
         yield f"torch.testing.assert_close({call}($arguments), $function($arguments), equal_nan=True)"
     last = f"    return [{'' if shown.single else '*'}function(*inputs), *inputs]"
     yield from _run_twice(shown, call, last, exact=exact)
+    if _sharing(shown.inputs) and not shown.random:
+        yield _as_they_are(shown, call)
+
+
+def _as_they_are(shown: Shown, call: str) -> str:
+    """The compiled call on the inputs themselves: a copy of a view is a view no more, only in the same memory."""
+    star = "" if shown.single else "*"
+    return (
+        "copies = copy.deepcopy([$arguments])\n"
+        f"actual = [{star}{call}($arguments), $arguments]\n"
+        f"expected = [{star}$function(*copies), *copies]\n"
+        "torch.testing.assert_close(actual, expected, equal_nan=True)"
+    )
 
 
 def _differentiated(shown: Shown, call: str, around: Surroundings) -> Iterator[str]:

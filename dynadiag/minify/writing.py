@@ -116,7 +116,8 @@ def _shown(given: Given, module: GraphModule, inputs: Sequence[Any], backend: st
     """What the function does when it is called, tried on copies."""
     output = module.graph.output_node().args[0]
     single = not isinstance(output, (tuple, list)) or len(output) == 1
-    mine, state = copy.deepcopy(list(inputs)), torch.get_rng_state()
+    fresh = importlib.import_module("minifier.tensors").fresh
+    mine, state = fresh(inputs), torch.get_rng_state()
     try:
         copy.deepcopy(module)(*mine)
     except Exception:  # noqa: BLE001 - it may be the failure that the function raises uncompiled

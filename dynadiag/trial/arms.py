@@ -78,6 +78,8 @@ class _Copier:
     def __call__(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
+        if leaf._is_zerotensor():  # the zeros that autograd gives without storage: a clone would have one
+            return leaf.detach().requires_grad_(leaf.requires_grad)
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided:
             return leaf.detach().clone().requires_grad_(leaf.requires_grad)
         source = leaf.untyped_storage()

@@ -13,6 +13,7 @@ from minifier.emit.names import Names
 from minifier.emit.values import exact, recognised
 from minifier.simplify.values import SEED
 from minifier.storages import hull, is_whole, shared, sharing
+from minifier.torch_private import base_of
 
 __all__ = ["input_lines"]
 
@@ -38,6 +39,9 @@ def _alone(tensor: torch.Tensor) -> str:
 
 
 def _strided(plain: torch.Tensor) -> str:
+    if plain._is_zerotensor():
+        dtype = "" if plain.dtype is torch.get_default_dtype() else f", dtype={plain.dtype}"
+        return f"torch._efficientzerotensor({tuple(plain.shape)}{dtype})"
     if plain.is_conj():
         return f"{_strided(plain.conj())}.conj()"
     if plain.is_contiguous():
@@ -90,7 +94,9 @@ def _group_lines(members: list[tuple[str, torch.Tensor]], names: Names) -> list[
     base = members[whole][0] if whole is not None else names.free("storage")
     flattened = base if whole is None else f"{base}.view(-1)"
     shape = tensors[whole].shape if whole is not None else flat.shape
-    lines = [f"{base} = {recognised(flat.view(shape)) or exact(flat.view(shape))}"]
+    source = recognised(flat.view(shape)) or exact(flat.view(shape))
+    viewed = any(base_of(tensor) is not None for _, tensor in members)
+    lines = [f"{base} = {source}{'.clone()' if viewed and '.reshape(' in source else ''}"]  # a base is nobody's view
     for i, (name, tensor) in enumerate(members):
         if i != whole:
             view = _sliced(base, tensors[whole], tensors[i]) if whole is not None else None

@@ -135,6 +135,8 @@ def _moved(
 
 def _corner(value: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """The first values in each dimension, with the dimensions in the same order of strides."""
+    if value._is_zerotensor():
+        return torch._efficientzerotensor(shape, dtype=value.dtype, device=value.device)
     corner = value.detach()[tuple(slice(size) for size in shape)]
     strides = _strides(shape, value.stride())
     made = torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)

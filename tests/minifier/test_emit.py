@@ -375,3 +375,20 @@ def test_a_graph_that_raises_uncompiled_is_written_without_shapes() -> None:
     graph.output((graph.call_method("view", (graph.placeholder("x"), 7)),))
     text = program(fx.GraphModule({}, graph), [torch.zeros(2)])
     assert ".view(7)\n" in text
+
+
+def test_a_base_is_written_as_nobodys_view() -> None:
+    """A compiler may treat a view otherwise, and the rows of what was reshaped are views of what was before."""
+    base = torch.arange(4.0).reshape(2, 2).clone()
+    scope = _run(program(_traced(lambda x, y: x + y[0]), [base, base[1:]], call=_CALL))
+    one, other = scope["arguments"]
+    assert one._base is None
+    assert other._base is one
+
+
+def test_zeros_without_storage_stay_so() -> None:
+    zeros = torch._efficientzerotensor((2, 3))
+    scope = _run(program(_traced(lambda x: x + 1), [zeros], call=_CALL))
+    assert scope["arguments"][0]._is_zerotensor()
+    assert scope["arguments"][0].shape == (2, 3)
+    assert fresh([zeros])[0]._is_zerotensor()

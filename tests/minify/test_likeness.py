@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dynadiag.minify.likeness import akin, corrupted, same
+from dynadiag.minify.likeness import akin, corrupted, same, shows
 from dynadiag.trial.signature import Signature
 
 RAISED = Signature(
@@ -78,3 +78,11 @@ def test_memory_written_out_of_bounds_kills_or_falsifies(
     found: Signature | None, sought: Signature, alike: bool
 ) -> None:
     assert corrupted(same, found, sought) is alike
+
+
+def test_an_assertion_of_the_compilers_is_no_wrong_result() -> None:
+    wrong = Signature("wrong_result", "wrong_result", "output 0 differs in 1 of 2 elements")
+    own = Signature("exception", "AssertionError", "Tensor-likes are not close!", cause="AssertionError")
+    assert shows(own, wrong)
+    assert shows(replace(own, where="torch/testing/_comparison.py:1 in assert_close"), wrong)
+    assert not shows(replace(own, where="torch/_functorch/_aot_autograd/functional_utils.py:1 in gen_alias"), wrong)

@@ -82,6 +82,17 @@ def test_each_comparison_catches_a_wrong_result_and_passes_a_right_one(changed: 
             ran(call, torch.cos, torch.sin, torch.ones(2))
 
 
+def test_a_view_is_still_one_for_the_compiled_function() -> None:
+    """What goes wrong with views may go wrong otherwise, or not at all, with copies in the same memory."""
+    base = torch.arange(4.0)
+    row = base[1:]
+    *_, call = calls(shown(WRONG, inputs=(base, row), mutates=True), PLAIN)
+    right = lambda x, y: x.add_(1) + y[0]  # noqa: E731
+    ran(call, right, right, base, row)
+    with pytest.raises(AssertionError):
+        ran(call, lambda x, y: right(x, y) + (y._base is x), right, base, row)
+
+
 def test_rounding_is_no_wrong_result_for_the_referee() -> None:
     x = torch.full((8,), 0.1, dtype=torch.float16)
     call = next(iter(calls(shown(WRONG, inputs=(x,)), PLAIN)))
@@ -193,3 +204,9 @@ def test_float64_is_asked_only_where_it_has_something_to_say(inputs: tuple[torch
     assert not any("double" in call for call in calls(shown(WRONG, inputs=views), PLAIN))
     rounds = any(value.is_floating_point() for value in inputs)
     assert any("double" in call for call in calls(shown(WRONG, inputs=inputs), PLAIN)) == rounds
+
+
+def test_a_repro_waits_for_a_device_that_tells_of_its_errors_late() -> None:
+    failed = Signature("exception", "torch.AcceleratorError", "CUDA error: device-side assert triggered\nmore", None)
+    (call,) = calls(shown(failed), PLAIN)
+    assert filled(call).splitlines()[-1] == "torch.cuda.synchronize()"
