@@ -35,7 +35,7 @@ def is_wrapper(text: str) -> bool:
 def read_wrapper(text: str) -> Module:
     """The kernels, the calls and the buffers of a C++ wrapper. What is not understood is left out."""
     lines = text.splitlines()
-    module = Module()
+    module = Module(guards_device="AOTICudaGuard" in text)
     for place, line in enumerate(lines):
         if found := _KERNEL.match(line):
             _define(module, lines, place, found[1])

@@ -83,6 +83,7 @@ class Module:
 
     ``reuses[a] == b``: buffer b lives on in the memory of a; ``aliases[b] == a``: b is another name of a;
     ``parts[b] == a``: b is a piece of a; ``items[b] == (a, i)``: b is a[i].
+    ``guards_device``: it chooses a GPU to run on.
     """
 
     stage: str | None = None
@@ -94,6 +95,7 @@ class Module:
     parts: dict[str, str] = field(default_factory=dict)
     items: dict[str, tuple[str, int]] = field(default_factory=dict)
     returns: tuple[str | None, ...] = ()
+    guards_device: bool = False
 
 
 def parse_module(text: str) -> Module:
@@ -106,7 +108,7 @@ class _Reader:
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
-        self._module = Module()
+        self._module = Module(guards_device=any("_DeviceGuard(" in line for line in lines))
         self._comments = Comments()
         self._partition: str | None = None
         self._subgraph: str | None = None

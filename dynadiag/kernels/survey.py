@@ -195,7 +195,7 @@ class _Survey:
                 self._hints.get(unit.compile_id, {}),
                 products=definition is None or _is_template(definition, operations),
             ),
-            device=_device(definition, self._recorded_device),
+            device=_device(unit.module, definition, self._recorded_device),
             cache=cache,
             partition=call.partition,
             fallback=next((one.reason for one in operations if one.reason), None),
@@ -244,9 +244,9 @@ def _is_template(definition: Definition, operations: list[Operation]) -> bool:
     return "_tem_" in definition.name or any("Template" in one.kind for one in operations)
 
 
-def _device(definition: Definition | None, recorded: str | None) -> str | None:
-    if definition is None:
-        return recorded
-    if definition.language == "cpp":
+def _device(module: Module, definition: Definition | None, recorded: str | None) -> str | None:
+    """Of a library's call that of the module: a machine with a GPU runs modules on its CPU too."""
+    language = definition.language if definition is not None else None
+    if language == "cpp" or (language is None and not module.guards_device):
         return "cpu"
     return recorded

@@ -119,7 +119,7 @@ def test_a_log_without_the_recorder_has_the_same_nodes_for_nearly_all_lines(lang
     ]
     equal = sum(ours == theirs for ours, theirs in lines)
     assert len(lines) > 200
-    assert equal >= 0.9 * len(lines), f"{equal} of {len(lines)}"
+    assert equal >= 0.85 * len(lines), f"{equal} of {len(lines)}"
 
 
 @pytest.mark.parametrize("language", _LANGUAGES)

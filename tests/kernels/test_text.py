@@ -79,3 +79,9 @@ def test_types_as_graphs_print_them() -> None:
     assert tensor is not None
     assert (tensor.item_size, tensor.elements({"s0": 3, "s1": 4}), tensor.elements({})) == (2, 24, None)
     assert tensor_of("Sym(s0)") is None
+
+
+def test_a_librarys_call_is_the_gpus_only_in_a_module_that_chooses_one() -> None:
+    guarded = "def call(args):\n    with torch.cuda._DeviceGuard(0):\n        extern_kernels.mm(a, b, out=buf0)\n"
+    assert parse_module(guarded).guards_device
+    assert not parse_module(guarded.replace("with torch.cuda._DeviceGuard(0)", "if True")).guards_device
