@@ -51,6 +51,8 @@ def attempt(call: GraphCall, function: Callable[..., Any], inputs: Sequence[Any]
     result = compiled(*inputs)
     if call.backward:
         differentiate(result)
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()  # a device tells of its errors late
 
 
 def differentiate(result: Any) -> None:

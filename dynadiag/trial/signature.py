@@ -47,9 +47,6 @@ def normalise(message: str) -> str:
     return text.strip()[:_MESSAGE_LIMIT]
 
 
-_TOLD_LATE = ("CUDA error: ", "HIP error: ")  # a device tells of them at whatever call comes next
-
-
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The identity of a failure.
@@ -83,13 +80,17 @@ class Signature:
             return (self.user is not None and self.user == other.user) or self.cause == other.cause
         return self.type == other.type
 
+    @property
+    def told_late(self) -> bool:
+        """Whether it is an error of a device, which tells of it at whatever call comes next."""
+        return self.message.startswith(("CUDA error: ", "HIP error: "))
+
     def _identity(self) -> tuple[object, ...]:
-        late = self.message.startswith(_TOLD_LATE)
-        place = self.where if self.kind == "exception" and not late else None
+        place = self.where if self.kind == "exception" and not self.told_late else None
         message = normalise(self.message)
         if self.kind in ("wrong_result", "nan"):  # which output is found wrong first depends on what else is right
             message = message.partition(": ")[0]
-        return self.kind, self.type, message, place, None if late else self.user
+        return self.kind, self.type, message, place, None if self.told_late else self.user
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
