@@ -69,6 +69,9 @@ def _verdict(
         return Verdict("split", f"Not one graph: {_breaks(split)} in the way.")
     functions = _functions(compiles)
     variants = f", in {made} variants" if made > functions else ""
+    failed = [item for item in compiles if item.outcome == "error" and item.error]
+    if failed:
+        return Verdict("failed", f"{_count(len(failed), 'compile')} failed: {_failures(failed)}.")
     if functions == 1:
         return Verdict("one_graph", f"All that was compiled is one graph{variants}.")
     together = f"{variants} together" if variants else ""
@@ -120,11 +123,15 @@ def _why_no_graph(compiles: Sequence[Compile], skipped: Sequence[SkippedFrame]) 
 
 
 def _failures(failed: Sequence[Compile]) -> str:
-    """What was raised, each once, with the first line of what it said."""
-    each = dict.fromkeys(
-        (item.error or "an exception", *(item.reason or "").strip().splitlines()[:1]) for item in failed
-    )
+    """What was raised, each once, with the beginning of what it said."""
+    each = dict.fromkeys((item.error or "an exception", _beginning(item.reason or "")) for item in failed)
     return "; ".join(": ".join(part for part in one if part).rstrip(".") for one in each)
+
+
+def _beginning(text: str) -> str:
+    """The first line, and the next where it only leads to that (``backend='inductor' raised:``)."""
+    lines = text.strip().splitlines()
+    return " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
 
 
 def _common(skipped: Sequence[SkippedFrame]) -> str:

@@ -94,3 +94,18 @@ def test_a_compile_that_failed_says_what_was_raised() -> None:
     failed = replace(a_compile(outcome="error"), error="AssertionError", reason="maxlen must be a constant\nmore")
     found = judge(compiles=(failed, replace(failed, index=1, compile_id="1/0")))
     assert found.why == ("2 compiles failed: AssertionError: maxlen must be a constant.",)
+
+
+def test_a_graph_that_the_backend_failed_on_is_not_called_whole() -> None:
+    failed = replace(
+        a_compile(outcome="error"),
+        error="BackendCompilerFailed",
+        reason="backend='mine' raised:\nValueError: no backend\n\nmore",
+    )
+    found = judge(compiles=(failed,), graphs=(a_graph(),))
+    assert (found.kind, found.sentence) == (
+        "failed",
+        "1 compile failed: BackendCompilerFailed: backend='mine' raised: ValueError: no backend.",
+    )
+    cut_short = replace(failed, error=None, reason="the recording ends during this compile")
+    assert judge(compiles=(cut_short,), graphs=(a_graph(),)).kind == "one_graph"
