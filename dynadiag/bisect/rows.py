@@ -19,6 +19,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import is_running
 from dynadiag.trial.outcome import Outcome, Point
 from dynadiag.trial.signature import Signature
 
@@ -64,10 +65,12 @@ class Rows:
         argv: list[str],
         resume: Path | None = None,
         asked: Mapping[str, Any] | None = None,
+        force: bool = False,
     ) -> None:
         """``asked`` is the command and its options: whoever resumes the search asks for the same.
 
-        Raises `DynadiagError` where ``resume`` is no search of this target, or the journal cannot be written.
+        Raises `DynadiagError` where ``resume`` is no search of this target, or the journal cannot be written: a
+        stopped search has left one, which goes with ``force``, or another is being made.
         """
         self.output = output
         self.count = 0
@@ -76,8 +79,12 @@ class Rows:
         self._began = time.time()
         earlier = _rows_of(resume, target) if resume is not None else []
         self._path = Path(f"{output}.journal")
-        if resume is not None:
+        if resume is not None or (force and not is_running(self._path)):
             self._path.unlink(missing_ok=True)
+        elif self._path.exists() and not is_running(self._path):
+            raise DynadiagError(
+                f"{self._path} is of a search that was stopped: --resume {output} goes on with it, --force begins anew"
+            )
         self._journal = Journal.create(self._path)
         self._journal.append({"dynadiag_run": self._run(target, argv)})
         if asked is not None:

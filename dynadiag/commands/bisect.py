@@ -91,7 +91,7 @@ def _rows(program: Program, args: argparse.Namespace) -> tuple[Rows, Path]:
     else:
         output = common.new_recording(args.output, program.text, force=args.force)
     asked = asked_of("bisect", args)
-    return Rows(output, program.text, [program.target, *program.arguments], args.resume, asked), output
+    return Rows(output, program.text, [program.target, *program.arguments], args.resume, asked, args.force), output
 
 
 def asked_of(command: str, args: argparse.Namespace) -> dict[str, Any]:

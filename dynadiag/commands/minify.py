@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     output = _output(args, program)
     recording = _recording(args, program)
     asked = asked_of("minify", args)
-    rows = Rows(recording, program.text, [program.target, *program.arguments], args.resume, asked)
+    rows = Rows(recording, program.text, [program.target, *program.arguments], args.resume, asked, args.force)
     runner = Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
     code: int | None = None
     with Progress(sys.stderr) as progress, runner:

@@ -106,7 +106,7 @@ def _serve(channel: socket.socket, call: Callable[[], None], hooks: Sequence[str
     """The fork that forks the trials. Returns from `zygote.serve` only in them."""
     try:
         os.setsid()
-        zygote.die_with_parent()
+        worker.die_with_parent()
         _own_streams()
         os.environ.update(env)
         _with_one_thread()

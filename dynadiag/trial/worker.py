@@ -7,6 +7,7 @@ reports what it showed and ends the process as Python would have.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -27,8 +28,9 @@ from dynadiag.trial.report import Reporter
 from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.signature import Signature
 
-__all__ = ["BOOT", "conduct", "ended", "flush", "fresh", "prepare"]
+__all__ = ["BOOT", "conduct", "die_with_parent", "ended", "flush", "fresh", "prepare"]
 
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # sys.path[0] is the current folder with -c: it goes before anything of ours is imported, since the user may have a
 # package of the same name. It is the program's business to put it back.
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.worker import fresh; fresh(sys.argv[1], int(sys.argv[2]))"
@@ -36,6 +38,7 @@ BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.worker import fresh; fr
 
 def fresh(request: str, descriptor: int) -> NoReturn:
     """The entry of a fresh interpreter. A program as written meets a torch that nobody touched, ours or others."""
+    die_with_parent()
     data = json.loads(request)
     plan = Plan.from_json(data["plan"])
     os.set_inheritable(descriptor, False)
@@ -44,6 +47,11 @@ def fresh(request: str, descriptor: int) -> NoReturn:
         _after_torch_import(tuple(data["hooks"]))
     TRIAL.plan = plan
     conduct(program.Program.from_json(data["program"]))
+
+
+def die_with_parent() -> None:
+    """Has the kernel end this process when the thread that started it ends: a hang outlives no search."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _bisection_was_left() -> bool:

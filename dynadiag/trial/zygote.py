@@ -7,11 +7,9 @@ before it compiles (imports, weights, data) is then done once for a whole search
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import random
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -23,12 +21,11 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.report import Reporter
 from dynadiag.trial.runtime import TRIAL
 
-__all__ = ["BOOT", "become_trial", "die_with_parent", "main", "receive", "send", "serve"]
+__all__ = ["BOOT", "become_trial", "main", "receive", "send", "serve"]
 
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
 _MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes takes some kilobytes
-_PR_SET_PDEATHSIG = 1
 # What `Zygote` puts into the environment for this process alone; the program must not see it.
 OWN_ENVIRONMENT = (
     "OMP_NUM_THREADS",
@@ -50,7 +47,7 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 def main(descriptor: int, settings: str) -> NoReturn:
     """The zygote itself: loads torch, warms the compiler, then serves until the channel closes."""
-    die_with_parent()
+    worker.die_with_parent()
     options = json.loads(settings)
     channel = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
@@ -95,11 +92,6 @@ def _warm() -> None:
     torch_private.reset()
 
 
-def die_with_parent() -> None:
-    """Has the kernel end this process when the thread that forked it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Forks a trial for each request. Returns only in the forks, each with its request and its descriptors."""
     while True:
@@ -121,7 +113,7 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 def become_trial(request: dict[str, Any], descriptors: list[int]) -> None:
     """Own session, own output, own report, and the plan."""
     os.setsid()
-    die_with_parent()
+    worker.die_with_parent()
     output, report = descriptors
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (output, 1), (output, 2)):

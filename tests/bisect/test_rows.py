@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 from dynadiag import recording
 from dynadiag.bisect.rows import Rows, outcome_from_json
 from dynadiag.commands import bisect, minify
 from dynadiag.commands.bisect import asked_of
+from dynadiag.errors import DynadiagError
 from dynadiag.trial.outcome import Outcome
+
+STOPPED = """
+import os, sys
+from pathlib import Path
+from dynadiag.bisect.rows import Rows
+Rows(Path(sys.argv[1]), "program.py", ["program.py"])
+os._exit(0)
+"""
 
 
 def _document(rows: Rows, kind: str) -> dict[str, object]:
@@ -36,6 +49,20 @@ def test_a_search_keeps_what_was_asked_and_what_it_came_to(tmp_path: Path) -> No
         (trial,) = found.trials()
     assert json.loads(trial.outcome)["label"] == "all off: lowering"
     assert outcome_from_json(trial.outcome).passed
+
+
+def test_what_a_stopped_search_left_goes_only_when_it_is_said(tmp_path: Path) -> None:
+    output = tmp_path / "search.dynadiag"
+    stopped = subprocess.run([sys.executable, "-c", STOPPED, str(output)], check=True)
+    journal = Path(f"{output}.journal")
+    assert stopped.returncode == 0
+    assert journal.exists()
+    with pytest.raises(DynadiagError, match=r"--resume .* --force"):
+        Rows(output, "program.py", ["program.py"])
+    rows = Rows(output, "program.py", ["program.py"], force=True)
+    with pytest.raises(DynadiagError, match="exists"):  # one that is being made is nobody's to replace
+        Rows(output, "program.py", ["program.py"], force=True)
+    rows.discard()
 
 
 def _parsed(command: ModuleType, *words: str) -> argparse.Namespace:

@@ -1,7 +1,12 @@
-"""Where trials are forked from: what a program does before is done once for all of them."""
+"""The processes of trials: what a program does before a fork is done once for all of them; none outlives the search."""
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from dynadiag.bisect.bisector import HOOKS
@@ -37,3 +42,32 @@ def test_what_comes_before_inductor_is_done_once_where_the_program_has_computed_
         assert runner.run(off).passed
     assert (tmp_path / "started").read_text() == "x"
     assert (tmp_path / "traced").read_text() == "x"
+
+
+HANGS = """
+import os, threading
+from pathlib import Path
+Path({file!r} + ".part").write_text(str(os.getpid()))
+Path({file!r} + ".part").rename({file!r})
+threading.Event().wait()
+"""
+SUPERVISOR = """
+import sys
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+with Runner(Program(sys.argv[1])) as runner:
+    runner.fresh()
+"""
+
+
+def test_a_program_that_hangs_does_not_outlive_the_search_that_was_killed(tmp_path: Path) -> None:
+    told, program = tmp_path / "pid", tmp_path / "program.py"
+    program.write_text(HANGS.format(file=str(told)))
+    supervisor = subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(program)])
+    watched = os.pidfd_open(supervisor.pid)
+    while not told.exists():
+        assert not select.select([watched], [], [], 0.1)[0], "the supervisor ended"
+    hanging = os.pidfd_open(int(told.read_text()))
+    supervisor.send_signal(signal.SIGKILL)
+    supervisor.wait()
+    assert select.select([hanging], [], [], 60)[0]
