@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from minifier.errors import ReductionError
-from minifier.torch_private import base_of
+from minifier.torch_private import base_of, is_without_storage
 
 __all__ = [
     "alone",
@@ -50,7 +50,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 def storage_key(tensor: torch.Tensor) -> int | None:
     """What two tensors of one storage have in common, while both live; None where there is no storage to share."""
-    if tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor._is_zerotensor():
+    if tensor.layout is not torch.strided or tensor.device.type == "meta" or is_without_storage(tensor):
         return None
     return tensor.untyped_storage().data_ptr() or None
 
@@ -121,7 +121,7 @@ class _Sharing:
 def alone(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides in a storage of its own, no larger than it needs."""
     plain = tensor.detach()
-    if tensor._is_zerotensor():
+    if is_without_storage(tensor):
         return _like(tensor, plain)  # there is no storage, and nothing can be written to it
     if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
         return _like(tensor, plain.clone())

@@ -18,9 +18,11 @@ __all__ = [
     "base_of",
     "inside_transform",
     "is_transformed",
+    "is_without_storage",
     "kernel_launch",
     "opens_transform",
     "undisturbed",
+    "zeros_without_storage",
 ]
 
 # 2.11 to 2.15: what Dynamo records of vmap and grad inside a graph.
@@ -36,6 +38,16 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
 def is_transformed(value: Any) -> bool:
     """Whether a tensor exists only inside a vmap or grad that has been entered. 2.11 to 2.15."""
     return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def is_without_storage(tensor: torch.Tensor) -> bool:
+    """Whether it is one of the zeros that autograd gives without memory. 2.11 to 2.15."""
+    return tensor._is_zerotensor()
+
+
+def zeros_without_storage(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Another of these. 2.11 to 2.15."""
+    return torch._efficientzerotensor(shape, dtype=dtype, device=device)
 
 
 def inside_transform() -> bool:

@@ -27,6 +27,7 @@ __all__ = [
     "compile_in_this_process",
     "failed_compiles",
     "is_disabled",
+    "is_without_storage",
     "load_compiler",
     "load_on_demand",
     "lookup_backend",
@@ -186,6 +187,11 @@ def made_again(compiled: Any, wrap: Wrap) -> Any:
         compiled._compiled_call_impl = wrap(compiled._compiled_call_impl, compiled._call_impl, False)
         return compiled
     return wrap(compiled, compiled._torchdynamo_orig_callable, False)
+
+
+def is_without_storage(tensor: torch.Tensor) -> bool:
+    """Whether it is one of the zeros that autograd gives without memory."""
+    return tensor._is_zerotensor()
 
 
 def same_random_numbers() -> None:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch.utils import _pytree as pytree
 
+from dynadiag.torch_private import trial as torch_private
+
 __all__ = ["Arguments", "Arm", "Call", "copied", "run_arm", "tensors_in"]
 
 T = TypeVar("T")
@@ -78,7 +80,7 @@ class _Copier:
     def __call__(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        if leaf._is_zerotensor():  # the zeros that autograd gives without storage: a clone would have one
+        if torch_private.is_without_storage(leaf):  # a clone would have one
             return leaf.detach().requires_grad_(leaf.requires_grad)
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided:
             return leaf.detach().clone().requires_grad_(leaf.requires_grad)

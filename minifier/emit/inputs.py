@@ -13,7 +13,7 @@ from minifier.emit.names import Names
 from minifier.emit.values import exact, recognised
 from minifier.simplify.values import SEED
 from minifier.storages import hull, is_whole, shared, sharing
-from minifier.torch_private import base_of
+from minifier.torch_private import base_of, is_without_storage
 
 __all__ = ["input_lines"]
 
@@ -39,7 +39,7 @@ def _alone(tensor: torch.Tensor) -> str:
 
 
 def _strided(plain: torch.Tensor) -> str:
-    if plain._is_zerotensor():
+    if is_without_storage(plain):
         dtype = "" if plain.dtype is torch.get_default_dtype() else f", dtype={plain.dtype}"
         return f"torch._efficientzerotensor({tuple(plain.shape)}{dtype})"
     if plain.is_conj():

@@ -13,6 +13,7 @@ from torch import fx
 from minifier.graphs import Case, own
 from minifier.storages import regridded, sharing
 from minifier.tensors import map_leaves
+from minifier.torch_private import is_without_storage, zeros_without_storage
 
 __all__ = ["all_sizes", "one_axis", "one_dimension", "one_size"]
 
@@ -135,8 +136,8 @@ def _moved(
 
 def _corner(value: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """The first values in each dimension, with the dimensions in the same order of strides."""
-    if value._is_zerotensor():
-        return torch._efficientzerotensor(shape, dtype=value.dtype, device=value.device)
+    if is_without_storage(value):
+        return zeros_without_storage(shape, value.dtype, value.device)
     corner = value.detach()[tuple(slice(size) for size in shape)]
     strides = _strides(shape, value.stride())
     made = torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
