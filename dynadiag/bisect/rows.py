@@ -79,12 +79,8 @@ class Rows:
         self._began = time.time()
         earlier = _rows_of(resume, target) if resume is not None else []
         self._path = Path(f"{output}.journal")
-        if resume is not None or (force and not is_running(self._path)):
-            self._path.unlink(missing_ok=True)
-        elif self._path.exists() and not is_running(self._path):
-            raise DynadiagError(
-                f"{self._path} is of a search that was stopped: --resume {output} goes on with it, --force begins anew"
-            )
+        if self._path.exists():
+            self._replace(resume is not None or force)
         self._journal = Journal.create(self._path)
         self._journal.append({"dynadiag_run": self._run(target, argv)})
         if asked is not None:
@@ -92,6 +88,17 @@ class Rows:
         for candidate, outcome, pid, seconds in earlier:
             self._append(candidate, outcome, pid, seconds)
             self._known.setdefault(candidate, []).append(outcome)
+
+    def _replace(self, wanted: bool) -> None:
+        """Takes away the journal of a search that was stopped."""
+        if is_running(self._path):
+            raise DynadiagError(f"{self._path} is being written by another search: give another name with -o")
+        if not wanted:
+            raise DynadiagError(
+                f"{self._path} is of a search that was stopped: --resume {self.output} goes on with it, "
+                "--force begins anew"
+            )
+        self._path.unlink(missing_ok=True)
 
     def _run(self, target: str, argv: list[str]) -> dict[str, Any]:
         return {

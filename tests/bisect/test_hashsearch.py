@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,13 @@ def test_every_independent_fault_is_found(faults: list[set[str]]) -> None:
             disjoint.append(rest)
     found = culprit_sets(KEYS, Oracle(*disjoint))
     assert set(found) == set(disjoint)
+
+
+@pytest.mark.parametrize(("every", "most"), [(1, 110), (2, 150), (94, 20)])
+def test_many_faults_cost_few_trials_each_and_one_what_halving_costs(every: int, most: int) -> None:
+    oracle = Oracle(*(frozenset({key}) for key in KEYS[every - 1 :: every]))
+    assert set(culprit_sets(KEYS, oracle)) == set(oracle.faults)
+    assert len(oracle.asked) <= most
 
 
 @given(st.sets(st.sampled_from(KEYS)), st.sampled_from([True, False]))
