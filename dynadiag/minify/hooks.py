@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from dynadiag.minify.reducer import reduce_here
 from dynadiag.minify.settings import Snapshot
-from dynadiag.minify.signs import CALLS, COMPARED_CALLS, ORIGINS
+from dynadiag.minify.signs import BEGUN, CALLS, COMPARED_CALLS, ORIGINS
 from dynadiag.minify.task import Capture, Task
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import trial as trial_private
@@ -52,10 +52,16 @@ def install() -> None:
     torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
     torch_private.wrap_run_backward(_run_backward)
-    torch_private.wrap_run_node(_not_lowered)
+    torch_private.wrap_run_node(_begun, _not_lowered)
     torch_private.note_libraries()
     note_patterns()
     TRIAL.on_start(_start)
+
+
+def _begun(node: Any) -> None:
+    """In a trial of the whole graph, each operator before it is lowered: what kills its process tells of none."""
+    if BEGUN in TRIAL.plan.record:
+        TRIAL.send("point", group=BEGUN, key=node.name, name=" ".join(names_in_graph(node)))
 
 
 def _not_lowered(node: Any) -> None:

@@ -24,7 +24,7 @@ from dynadiag.minify.candidates import Surroundings, Trials
 from dynadiag.minify.likeness import akin, corrupted, same, shows
 from dynadiag.minify.raising import reduce_raising
 from dynadiag.minify.settings import ASSUME_STATIC, changed
-from dynadiag.minify.signs import ORIGINS
+from dynadiag.minify.signs import BEGUN, ORIGINS
 from dynadiag.minify.task import Capture, Task
 from dynadiag.minify.writing import Given, Written, write
 from dynadiag.torch_private import minify as torch_private
@@ -201,7 +201,7 @@ class _Reducer:
             outcome = self._once(
                 f"whole {dynamic} {self._canonical(module, inputs)}",
                 ("whole", _operations(module)),
-                partial(self._trials.graph, module, inputs, around, (INTERMEDIATES,)),
+                partial(self._trials.graph, module, inputs, around, (INTERMEDIATES, BEGUN)),
                 self._like(akin),
             )
             if self._like(akin)(outcome.signature, self._task.reference):
@@ -340,6 +340,9 @@ def _suspects(outcome: Outcome) -> list[list[str]]:
     whose values first went astray, by their names in its text. Many are tried together before each.
     """
     origins = [point.name for point in outcome.points if point.group == ORIGINS]
+    begun = [point.name.split() for point in outcome.points if point.group == BEGUN]
+    if outcome.killed and begun:
+        origins += begun[-1]
     named = list(dict.fromkeys([*reversed(origins), *reversed(outcome.diverged_in), *outcome.witness]))
     together = [named] if len(named) > _FEW else []
     return [*together, *([name] for name in named)]

@@ -103,14 +103,15 @@ def backward_nodes(outputs: Any) -> list[Any]:
     return list(found.values())
 
 
-def wrap_run_node(failed: Callable[[Any], None]) -> None:
-    """Have ``failed(node)`` called with the node whose lowering raised."""
+def wrap_run_node(begun: Callable[[Any], None], failed: Callable[[Any], None]) -> None:
+    """Have ``begun(node)`` called before each node is lowered, and ``failed(node)`` where that raised."""
     from torch._inductor.graph import GraphLowering
 
     inner = GraphLowering.run_node
 
     @functools.wraps(inner)
     def run_node(self: Any, node: Any) -> Any:
+        begun(node)
         try:
             return inner(self, node)
         except Exception:

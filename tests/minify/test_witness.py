@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.minify.reducer import _suspects
+from dynadiag.minify.signs import BEGUN
+from dynadiag.trial.outcome import Outcome, Point
+from dynadiag.trial.signature import Signature
 from tests.minify.test_command import minify
 
 PROGRAM = """
@@ -32,3 +36,9 @@ def test_the_kernel_at_fault_is_tried_before_all_else(tmp_path: Path, kind: str)
     assert "relu(" in repro.read_text()
     assert "witness: 1 operations" in told
     assert "prefix:" not in told  # nothing was halved
+
+
+@pytest.mark.parametrize(("kind", "suspects"), [("hang", [["relu"]]), ("exception", [])])
+def test_of_what_kills_its_process_the_operator_that_was_being_lowered(kind: str, suspects: list[list[str]]) -> None:
+    begun = tuple(Point(BEGUN, node, " ".join(names)) for node, names in (("sin", ["sin"]), ("relu_1", ["relu"])))
+    assert _suspects(Outcome(Signature(kind, kind, ""), 1.0, points=begun)) == suspects
