@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.recording import Recording
 from dynadiag.recording.digest import Digest, Record, breaks
+from dynadiag.recording.digest.context import integer
 from dynadiag.recording.records import Break, Compile, Event, Graph, Guard, Kernel, Recompile, Run, SkippedFrame, Symbol
 
 ZERO = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
@@ -354,3 +356,8 @@ def test_a_break_inside_torchs_own_code_says_where() -> None:
     assert found.explanation.endswith("(It is inside what this line calls: torch/optim/optimizer.py:79, in inner.)")
     (own,) = only(digest((artifact("dynamo_graph_break_reason"), BREAK)), Break)
     assert "inside" not in own.explanation
+
+
+@pytest.mark.parametrize(("number", "read"), [(7, 7), (-(1 << 63), -(1 << 63)), (1 << 63, None), (True, None)])
+def test_a_number_that_sqlite_cannot_hold_is_none(number: object, read: int | None) -> None:
+    assert integer(number) == read

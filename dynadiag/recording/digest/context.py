@@ -155,8 +155,8 @@ def is_torch(file: str) -> bool:
 
 
 def integer(value: Any) -> int | None:
-    """An int from JSON, or None."""
-    return value if type(value) is int else None
+    """An int from JSON, or None. One that SQLite cannot hold is none of torch's."""
+    return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 
 def text_or_none(value: Any) -> str | None:
