@@ -26,7 +26,9 @@ _CALLED = re.compile(
     r"|(?P<kernel>\w+?)(?P<run>\.run)?)\("
 )
 _ALLOCATED = re.compile(r"^\s+(\w+) = (?:empty_strided\w*|rand_strided|generate_example_value)\(")
-_ASSERTED = re.compile(r"^\s+assert_size_stride\(")
+_ASSERTED = re.compile(
+    r"^\s+assert_(?:size_stride|tensor_metadata)(_grouped)?\("
+)  # from 2.15 on of several, or with dtype
 _REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)\b[^=]*?;\s+del \2\b")
 _ALIASED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\((\w+)\b|(\w+)$|alloc_from_pool\((\w+)\b)")
 _ITEM = re.compile(r"^\s+(\w+) = (\w+)\[(\d+)\]$")
@@ -176,9 +178,12 @@ class _Reader:
             source = found[2] or found[3] or found[4]
             (module.aliases if found[3] else module.parts)[found[1]] = source
             self._view(line, found[1], source)
-        elif _ASSERTED.match(line):
-            name, sizes, *_ = [*arguments(line, line.index("(") + 1), "", ""]
-            module.buffers.setdefault(name, Buffer(_sizes(sizes), None))
+        elif found := _ASSERTED.match(line):
+            name, sizes, *rest = [*arguments(line, line.index("(") + 1), "", ""]
+            dtype = next((one for one in rest if one.startswith("torch.")), None)
+            pairs = zip(_sizes(name), _sizes(sizes), strict=False) if found[1] else [(name, sizes)]
+            for one, each in pairs:
+                module.buffers.setdefault(one, Buffer(_sizes(each), dtype))
         elif line.lstrip().startswith("return (") and not module.returns:
             module.returns = _returned(line)
         else:

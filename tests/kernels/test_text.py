@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.kernels.module import parse_module
+from dynadiag.kernels.module import Buffer, parse_module
 from dynadiag.kernels.operations import read_operations
 from dynadiag.kernels.printed import Place, parse_graph, tensor_of
 from dynadiag.kernels.text import arguments, names_in, size
@@ -85,3 +85,15 @@ def test_a_librarys_call_is_the_gpus_only_in_a_module_that_chooses_one() -> None
     guarded = "def call(args):\n    with torch.cuda._DeviceGuard(0):\n        extern_kernels.mm(a, b, out=buf0)\n"
     assert parse_module(guarded).guards_device
     assert not parse_module(guarded.replace("with torch.cuda._DeviceGuard(0)", "if True")).guards_device
+
+
+def test_what_is_asserted_of_a_tensor_is_known_of_it() -> None:
+    """Torch asserts sizes of inputs and of what a library gave; from 2.15 on dtypes too, and several at once."""
+    lines = (
+        "assert_size_stride(a, (2, s0), (s0, 1), 'input')",
+        "assert_tensor_metadata(b, (3, ), (1, ), torch.bool, 'f')",
+        "assert_size_stride_grouped((c, d), ((4, ), (5, 6)), ((1, ), (6, 1)), 'input')",
+    )
+    module = parse_module("def call(args):\n" + "".join(f"    {line}\n" for line in lines))
+    plain = {name: Buffer(sizes, None) for name, sizes in (("a", ("2", "s0")), ("c", ("4",)), ("d", ("5", "6")))}
+    assert module.buffers == {**plain, "b": Buffer(("3",), "torch.bool")}
