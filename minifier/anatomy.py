@@ -71,13 +71,6 @@ class Anatomy:
         return node not in self.group_of and self.nodes[node].op not in ("placeholder", "get_attr", "output")
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    values: tuple[Any, ...]
-    mutated: frozenset[int]  # storages that some node wrote to
-    writes: dict[int, frozenset[int]]  # node -> storages it wrote to
-
-
 class _Recorder(fx.Interpreter):
     """Runs a graph and keeps every value. `clone`: storages whose values must be copied, as they change later."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dynadiag.recording.records import Event
 from tui.session import Session
 
 __all__ = ["Finding", "finding_of", "sound_options"]
@@ -72,13 +73,17 @@ def sound_options(options: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _event(session: Session, kind: str) -> Event | None:
+    return next(iter(session.recording.events(kind, limit=1)), None)
+
+
 def _first(session: Session, kind: str) -> dict[str, Any]:
-    event = next(iter(session.recording.events(kind, limit=1)), None)
+    event = _event(session, kind)
     return session.recording.metadata(event.index) if event is not None else {}
 
 
 def _payload(session: Session, kind: str) -> dict[str, Any]:
-    event = next(iter(session.recording.events(kind, limit=1)), None)
+    event = _event(session, kind)
     if event is None:
         return {}
     try:

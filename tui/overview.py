@@ -21,7 +21,6 @@ __all__ = ["change_of", "overview"]
 
 _FIRST = 8  # of each kind that the overview lists
 _PLACE = 32  # columns of a place: more would push what follows off a screen of 80
-_IDLE = ("It is in torch's own code and ends no graph: nothing to do.",)
 _BAR = 40  # columns of a bar for all of the time
 _PARTS = {
     "dynamo": ("Dynamo", "bar"),

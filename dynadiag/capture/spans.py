@@ -61,7 +61,8 @@ def blamed(source: Source, instructions: Iterator[Any]) -> Positions | None:
         return None
     if _TAKES_VALUE.match(getattr(current, "opname", "")):
         # After a break the value may be from before it, and its instructions are gone: then the source says.
-        for taken in (_taken(instructions), _asked(source, whole)):
+        for find in (lambda: _taken(instructions), lambda: _asked(source, whole)):
+            taken = find()
             if taken and taken.line == whole.line and whole.holds(taken):
                 return taken
     return _head(source, whole) if whole.end_line > whole.line else whole

@@ -156,9 +156,7 @@ def _differentiated(shown: Shown, call: str, around: Surroundings) -> Iterator[s
         else:
             summed = f"[{one} for out in outputs if out.requires_grad]"
             lines = ["outputs = function(*inputs)", f"torch.autograd.backward({summed})"]
-        for device in (
-            d for d in ("cpu", "cuda") if any(f'set_autocast_enabled("{d}"' in s.name for s in around.settings)
-        ):
+        for device in _autocast_devices(around):
             lines[1:] = [f'with torch.autocast("{device}", enabled=False):', *(f"    {line}" for line in lines[1:])]
         lines.append("return [t.grad for t in inputs if t.requires_grad]")
         yield from _run_twice(shown, call, "\n".join(f"    {line}" for line in lines), exact=False)
@@ -166,7 +164,7 @@ def _differentiated(shown: Shown, call: str, around: Surroundings) -> Iterator[s
 
 def _autocast_devices(around: Surroundings) -> list[str]:
     names = " ".join(setting.name for setting in around.settings)
-    return [device for device in ("cpu", "cuda") if f'set_autocast_enabled("{device}", True)' in names]
+    return [device for device in ("cpu", "cuda") if f'set_autocast_enabled("{device}"' in names]
 
 
 def _run_twice(shown: Shown, call: str, last: str, *, exact: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dynadiag.minify.candidates import Surroundings
 from dynadiag.minify.repro import Shown, calls, header
 from dynadiag.minify.settings import Setting
 from dynadiag.trial.signature import Signature
+from tests.watching import autocast_watcher
 
 WRONG = Signature("wrong_result", "wrong_result", "GraphModule: output 0 differs in 1 of 2 elements")
 PLAIN = Surroundings(())
@@ -156,22 +157,10 @@ def test_what_is_differentiated_is_outside_autocast() -> None:
     line = 'torch.set_autocast_dtype("cpu", torch.bfloat16)\ntorch.set_autocast_enabled("cpu", True)'
     around = Surroundings((Setting(line, lambda _: line, lambda: None),))
     x = torch.ones(1, requires_grad=True)
-    seen: list[tuple[bool, bool]] = []
-
-    class Watched(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, t: torch.Tensor) -> torch.Tensor:
-            ctx.forward_on = torch.is_autocast_enabled("cpu")
-            return t.clone()
-
-        @staticmethod
-        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-            seen.append((ctx.forward_on, torch.is_autocast_enabled("cpu")))
-            return grad
-
+    watched, seen = autocast_watcher()
     call = next(iter(calls(shown(wrong, inputs=(x,)), around)))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        ran(call, Watched.apply, Watched.apply, x)
+        ran(call, watched, watched, x)
     assert set(seen) == {(True, False)}
 
 

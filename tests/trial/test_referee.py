@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
 from dynadiag.trial.arms import Call, run_arm
 from dynadiag.trial.referee import Difference, differences
+from tests.watching import autocast_watcher
 
 
 def _judged(function: object, wrong: object, *args: torch.Tensor) -> list[Difference]:
@@ -108,20 +107,8 @@ def test_a_wrong_value_beside_random_numbers_and_a_cast_is_wrong() -> None:
 
 def test_gradients_are_taken_outside_autocast() -> None:
     """As torch's documentation has it; a backward pass that a compiler traced under autocast differs from that."""
-    seen: list[tuple[bool, bool]] = []
-
-    class Watched(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, t: torch.Tensor) -> torch.Tensor:
-            ctx.forward_on = torch.is_autocast_enabled("cpu")
-            return t.clone()
-
-        @staticmethod
-        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-            seen.append((ctx.forward_on, torch.is_autocast_enabled("cpu")))
-            return grad
-
-    call = Call(Watched.apply, (torch.ones(2, requires_grad=True),), {})
+    watched, seen = autocast_watcher()
+    call = Call(watched, (torch.ones(2, requires_grad=True),), {})
     with torch.autocast("cpu", dtype=torch.bfloat16):
         run_arm(call, call.function, call.copies())
         assert torch.is_autocast_enabled("cpu")
