@@ -1,0 +1,9 @@
+"""What all tests need of the process that they run in."""
+
+from __future__ import annotations
+
+import signal
+
+# A shell that starts `make test &` in a script has it ignore Ctrl-C, which all that it starts inherits: tests that
+# interrupt a command would wait for its end.
+signal.signal(signal.SIGINT, signal.default_int_handler)
