@@ -1,9 +1,13 @@
 """What recording costs: one program bare, under TORCH_TRACE, and under the recorder, in turn, with cold caches.
 
     python benchmarks/record_overhead.py [--runs N] [--program NAME] [--device cuda]
+    python benchmarks/record_overhead.py --instructions [--program NAME]
 
 The figure is the CPU time (user + system) of the program's own Python process, compilers that it starts left out, from
-after `import torch` to the end of its first call. Ratios are of the least of N runs: noise only adds.
+after `import torch` to the end of its first calls. Ratios are of the least of N runs: noise only adds.
+
+On a machine that others use too the least of many runs still moves by more than the figure. `--instructions` counts
+those that the process executes in its first calls, with valgrind: that stays the same whatever else runs.
 """
 
 from __future__ import annotations
@@ -14,10 +18,14 @@ import _paths  # noqa: F401 - for what it does to sys.path
 
 import argparse
 import os
+import re
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PROGRAMS = {
@@ -36,20 +44,24 @@ PROGRAMS = {
     """,
 }
 HARNESS = """
-import resource, sys, torch
-device = sys.argv[1]
+import os, resource, sys, torch
+device, until = sys.argv[1:]
 torch.zeros(1, device=device)
 torch.manual_seed(0)
 def spent():
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 {program}
+if until == "first calls":
+    os._exit(0)
 start = spent()
 for call in calls:
     out = model(*call)
     if torch.is_tensor(out):
         out.sum().backward()
 first = spent() - start
+if until == "warm calls":
+    os._exit(0)
 start = spent()
 for _ in range(200):
     out = model(*calls[-1])
@@ -58,19 +70,36 @@ print(first, spent() - start)
 KINDS = ("bare", "TORCH_TRACE", "recorder")
 
 
-def run(kind: str, program: Path, device: str) -> tuple[float, float]:
-    """CPU seconds of the first calls, and of 200 warm ones."""
+def execute(kind: str, program: Path, device: str, until: str, under: Sequence[str] = ()) -> tuple[str, str]:
+    """What the program prints on stdout and stderr, with cold caches."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         if kind == "TORCH_TRACE":
             environment["TORCH_TRACE"] = f"{folder}/trace"
         elif kind == "recorder":
             environment["DYNADIAG_RECORD"] = f"{folder}/record"
-        done = subprocess.run(
-            [sys.executable, program, device], env=environment, capture_output=True, text=True, check=True
-        )
-    first, warm = map(float, done.stdout.split())
+        command = [*under, sys.executable, program, device, until]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+def run(kind: str, program: Path, device: str) -> tuple[float, float]:
+    """CPU seconds of the first calls, and of 200 warm ones."""
+    first, warm = map(float, execute(kind, program, device, "the end")[0].split())
     return first, warm
+
+
+def instructions(kind: str, program: Path, until: str) -> int:
+    """How many the program's process executes until its first calls, or until its warm calls."""
+    under = ["env", "PYTHONHASHSEED=0", "OMP_NUM_THREADS=1", *_VALGRIND]
+    told = execute(kind, program, "cpu", until, under)[1]
+    found = re.findall(r"I +refs: +([\d,]+)", told)
+    if not found:
+        raise SystemExit(f"valgrind gave no count: {told[-500:]}")
+    return int(found[-1].replace(",", ""))
+
+
+_VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 
 
 def main() -> None:
@@ -78,16 +107,40 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="runs of each kind (default 5)")
     parser.add_argument("--program", choices=PROGRAMS, action="append", help="by itself: all")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--instructions", action="store_true", help="count them, on the CPU: minutes a program")
     args = parser.parse_args()
+    if args.instructions and shutil.which("valgrind") is None:
+        parser.error("--instructions needs valgrind, which is not installed")
     for name in args.program or PROGRAMS:
-        measure(name, args.runs, args.device)
+        if args.instructions:
+            count(name)
+        else:
+            measure(name, args.runs, args.device)
+
+
+def written(name: str, folder: str) -> Path:
+    """The program as a file."""
+    program = Path(folder, f"{name}.py")
+    lines = [line.removeprefix("        ") for line in PROGRAMS[name].strip("\n").splitlines()]
+    program.write_text(HARNESS.format(program="\n".join(lines)))
+    return program
+
+
+def count(name: str) -> None:
+    """Side by side, since it makes no difference to the counts."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        program = written(name, folder)
+        tasks = [(kind, until) for kind in KINDS for until in ("first calls", "warm calls")]
+        counts = list(pool.map(lambda task: instructions(task[0], program, task[1]), tasks))
+    first = [after - before for before, after in zip(counts[::2], counts[1::2], strict=True)]
+    print(f"{name}: instructions of the first calls, in millions")
+    for kind, executed in zip(KINDS, first, strict=True):
+        print(f"{kind:<12} {executed / 1e6:>12,.0f} {executed / first[0] - 1:>8.1%}")
 
 
 def measure(name: str, runs: int, device: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder, f"{name}.py")
-        lines = [line.removeprefix("        ") for line in PROGRAMS[name].strip("\n").splitlines()]
-        program.write_text(HARNESS.format(program="\n".join(lines)))
+        program = written(name, folder)
         found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
         for _ in range(runs):
             for kind in KINDS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.bisect.culprits import plural, shown
@@ -47,20 +47,28 @@ class Decisions:
         return replace(self.base, switches=(*self.base.switches, switch))
 
     def fails_with_only(self, keys: frozenset[str]) -> bool:
-        rest = self.points.keys() - keys
-        if rest and len(rest) < len(keys):
-            outcome = self.off(rest)
-        else:
-            outcome = self.search.trial(self.only(keys), f"{self._noun(len(keys))} on, the others off")
-        return self.search.status(outcome) == "same"
+        return self.search.status(self.search.trial(*self.with_only(keys))) == "same"
+
+    @property
+    def ahead(self) -> Callable[[Sequence[frozenset[str]]], None] | None:
+        """Makes the trials of `fails_with_only` for several sets at once; None where that would take as long."""
+        return self.search.ahead(self.with_only)
 
     def off(self, keys: Collection[str]) -> Outcome:
+        return self.search.trial(*self.with_off(keys))
+
+    def with_off(self, keys: Collection[str]) -> tuple[Plan, str]:
+        """A trial with these off, and its label."""
         named = sorted(self.points[k].name for k in keys)
         names = ", ".join(named) if len(named) <= _LISTED else f"{len(named)} of {len(self.points)}"
-        return self.search.trial(self.without(keys), f"off: {shown(self.name)} {names}")
+        return self.without(keys), f"off: {shown(self.name)} {names}"
 
-    def _noun(self, count: int) -> str:
-        return f"{count} of {len(self.points)} {plural(self.name)}"
+    def with_only(self, keys: Collection[str]) -> tuple[Plan, str]:
+        """A trial with these on and the rest of the class off, and its label. It names whichever are fewer."""
+        rest = self.points.keys() - keys
+        if rest and len(rest) < len(keys):
+            return self.with_off(rest)
+        return self.only(keys), f"{len(keys)} of {len(self.points)} {plural(self.name)} on, the others off"
 
 
 def all_off(name: str) -> Switch:
@@ -107,7 +115,7 @@ def by_bisection(these: Decisions, known: Sequence[frozenset[str]] = ()) -> list
         if not rest or (found and these.search.status(these.off(union(found))) != "same"):
             return found
         ordered = [key for key in these.points if key in rest]
-        found.append(minimal_set(ordered, these.fails_with_only) if len(rest) > 1 else rest)
+        found.append(minimal_set(ordered, these.fails_with_only, these.ahead) if len(rest) > 1 else rest)
         found += _siblings_at_fault(these, union(found))
         rest -= union(found)
     return found
@@ -133,4 +141,4 @@ def _siblings_at_fault(these: Decisions, found: frozenset[str]) -> list[frozense
         return []
     if not these.off(found | siblings).passed or not these.fails_with_only(siblings):
         return []
-    return culprit_sets(siblings, these.fails_with_only)
+    return culprit_sets(siblings, these.fails_with_only, these.ahead)

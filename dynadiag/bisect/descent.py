@@ -190,7 +190,9 @@ def _within_part(whole: Decisions, part: Part) -> list[frozenset[str]]:
 def _confirmed(these: Decisions, sets: Sequence[frozenset[str]]) -> Finding:
     """Tries both halves of the verdict."""
     keys = union(sets)
-    without, only = these.off(keys), these.search.trial(these.only(keys), "the culprits on, the rest of the class off")
+    halves = these.with_off(keys), (these.only(keys), "the culprits on, the rest of the class off")
+    these.search.together(halves)
+    without, only = (these.search.trial(*half) for half in halves)
     gone, stays = these.search.status(without) in ("pass", "different"), these.search.status(only) == "same"
     culprits = culprits_of(these.name, these.points, sets)
     names = ", ".join(c.name for c in culprits)

@@ -40,7 +40,7 @@ def needed_graphs(search: Search, base: Plan, seen: Outcome) -> Part:
     graphs = Decisions(search, base, "graph", points)
     if len(points) < 2 or seen.witness or not graphs.off(points).passed:
         return Part(base)
-    needed = minimal_set(points, graphs.fails_with_only)
+    needed = minimal_set(points, graphs.fails_with_only, graphs.ahead)
     if len(needed) == len(points):
         return Part(base)
     return Part(graphs.only(needed), _in_order(points, needed))

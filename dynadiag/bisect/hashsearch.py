@@ -7,7 +7,8 @@ order of the hashes, which would need fewer suffixes, has it write new ones each
 found by binary search with pinning: the shortest prefix that still fails ends in a culprit; that one is pinned, and
 the search goes on in the prefix before it. This takes about k log2(n) trials for k culprits that only fail together;
 it assumes that adding decisions to a failing set does not hide the failure, and its answer is tried, so a wrong
-assumption costs trials and never gives a wrong answer.
+assumption costs trials and never gives a wrong answer. Where two trials can be made at once it goes by thirds instead
+of halves: a fourth more trials in three fifths of the rounds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dynadiag.trial.plan import bits
 __all__ = ["culprit_sets", "minimal_set", "suffixes"]
 
 Fails = Callable[[frozenset[str]], bool]  # whether it fails with only these decisions on
+Ahead = Callable[[Sequence[frozenset[str]]], None]  # tries two sets at once, for `Fails` to remember
 
 
 def _ordered(keys: Collection[str]) -> list[str]:
@@ -53,32 +55,39 @@ def _cover(suffix: str, wanted: set[str], others: set[str]) -> list[str]:
     return found
 
 
-def minimal_set(keys: Collection[str], fails: Fails) -> frozenset[str]:
+def minimal_set(keys: Collection[str], fails: Fails, ahead: Ahead | None = None) -> frozenset[str]:
     """A set that fails by itself, and from which nothing can be taken without the failure going.
 
     ``keys`` altogether must fail. ``fails`` may be asked for the same set twice: remember answers where they are dear.
     """
     pinned: list[str] = []
     rest = _ordered(keys)
-    while not fails(frozenset(pinned)) if pinned else True:
-        end = _shortest_failing_prefix(rest, pinned, fails)
-        if end == 0:
-            break
+    while end := _shortest_failing_prefix(rest, pinned, fails, ahead):
         pinned.append(rest[end - 1])
         rest = rest[: end - 1]
     return _without_passengers(pinned, fails)
 
 
-def _shortest_failing_prefix(rest: Sequence[str], pinned: Sequence[str], fails: Fails) -> int:
-    """The length of the shortest prefix of ``rest`` that fails together with what is pinned."""
-    low, high = 0, len(rest)  # the prefix of length `high` fails, that of length `low` does not
+def _shortest_failing_prefix(rest: Sequence[str], pinned: Sequence[str], fails: Fails, ahead: Ahead | None) -> int:
+    """The length of the shortest prefix of ``rest`` that fails together with what is pinned; 0 where that suffices."""
+    low, high = -1 if pinned else 0, len(rest)  # the prefix of length `high` fails, that of length `low` does not
     while high - low > 1:
-        middle = (low + high) // 2
-        if fails(frozenset([*pinned, *rest[:middle]])):
-            high = middle
-        else:
-            low = middle
+        prefixes = {cut: frozenset([*pinned, *rest[:cut]]) for cut in _cuts(low, high, 1 if ahead is None else 2)}
+        if ahead is not None:
+            ahead(list(prefixes.values()))
+        for cut, prefix in prefixes.items():
+            if fails(prefix):
+                high = cut
+                break
+            low = cut
     return high
+
+
+def _cuts(low: int, high: int, count: int) -> list[int]:
+    """Where to look between the two, in order: at what is pinned by itself first, then at equal distances."""
+    if low < 0:
+        return sorted({0, high // 2})[:count]
+    return sorted({low + (high - low) * part // (count + 1) for part in range(1, count + 1)} - {low})
 
 
 def _without_passengers(pinned: Sequence[str], fails: Fails) -> frozenset[str]:
@@ -95,7 +104,7 @@ def _without_passengers(pinned: Sequence[str], fails: Fails) -> frozenset[str]:
     return frozenset(kept)
 
 
-def culprit_sets(keys: Collection[str], fails: Fails) -> list[frozenset[str]]:
+def culprit_sets(keys: Collection[str], fails: Fails, ahead: Ahead | None = None) -> list[frozenset[str]]:
     """Disjoint minimal failing sets, until what is left does not fail.
 
     Two faults that each suffice make two sets; one that needs both parts makes one set of two. Stretches are tried by
@@ -110,7 +119,7 @@ def culprit_sets(keys: Collection[str], fails: Fails) -> list[frozenset[str]]:
     while rest:
         stretch = rest[:length]
         if fails(frozenset(stretch)):
-            found.append(minimal_set(stretch, fails))
+            found.append(minimal_set(stretch, fails, ahead))
             end = 1 + max(stretch.index(key) for key in found[-1])  # what comes before it passes
             passed += [key for key in stretch[:end] if key not in found[-1]]
             rest, length, way = rest[end:], max(1, (way + end) // 2), 0
@@ -118,6 +127,6 @@ def culprit_sets(keys: Collection[str], fails: Fails) -> list[frozenset[str]]:
             passed += stretch
             rest, length, way = rest[length:], length * 2, way + length
     while passed and fails(frozenset(passed)):
-        found.append(minimal_set(passed, fails))
+        found.append(minimal_set(passed, fails, ahead))
         passed = [key for key in passed if key not in found[-1]]
     return found

@@ -58,13 +58,17 @@ def climb(search: Search, base: Plan, rungs: Sequence[str], record: tuple[str, .
     """
     statuses = dict.fromkeys(RUNGS, "not_run")
     notes: list[str] = []
-    for rung in rungs:
+    hangs = search.reference is not None and search.reference.kind == "hang"
+    for number, rung in enumerate(rungs):
+        if number % 2 == 0 and not hangs:  # two at once: with more, too many would be tried above the one that fails
+            pair = rungs[number : number + 2]
+            search.together([(plan_at(base, rung, record), rung) for rung in pair], across_rungs=True)
         outcome, statuses[rung] = _tried(search, plan_at(base, rung, record), notes)
         if statuses[rung] == "same":
             if rung == "inductor" and TRITON in rungs:
                 _, statuses[TRITON] = _tried(search, plan_at(base, TRITON, record), notes)
             return Climb(statuses, rung, outcome, tuple(notes))
-        if outcome.passed and search.reference is not None and search.reference.kind == "hang":
+        if outcome.passed and hangs:
             search.shorten_limit()
     return Climb(statuses, None, None, tuple(notes))
 

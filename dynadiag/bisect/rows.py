@@ -117,6 +117,10 @@ class Rows:
         self.replayed += bool(left)
         return outcome_from_json(left.pop(0)) if left else None
 
+    def holds(self, candidate: str) -> bool:
+        """Whether an earlier search made a run of this candidate that was not asked for yet."""
+        return bool(self._known.get(candidate))
+
     def earlier(self, prefix: str) -> dict[str, str]:
         """What an earlier search says of candidates that begin so: the last outcome of each, as JSON."""
         return {c: outcomes[-1] for c, outcomes in self._known.items() if c.startswith(prefix) and outcomes}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.bisect.rows import Rows
@@ -27,6 +28,10 @@ def _silent(_number: int, _label: str, _status: str, _seconds: float) -> None:
 
 def _ignored(_text: str) -> None:
     return None
+
+
+def _same(outcome: Outcome) -> Outcome:
+    return outcome
 
 
 @dataclass(slots=True)
@@ -70,6 +75,26 @@ class Search:
                     break
             self._memo[key] = outcome
         return self._memo[key]
+
+    def together(self, candidates: Sequence[tuple[Plan, str]], across_rungs: bool = False) -> None:
+        """Make trials (each with its label) that will all be asked for, where the machine can make them at once."""
+        new = {plan.key(): (plan, label) for plan, label in candidates if not self._made(plan.key())}
+        if self.repeat > 1 or len(new) < 2 or not self.runner.abreast:
+            return
+        outcomes = self.runner.together([plan for plan, _ in new.values()])
+        for (key, (_, label)), outcome in zip(new.items(), outcomes, strict=True):
+            self._memo[key] = self._do(key, functools.partial(_same, outcome), label, across_rungs)
+
+    def ahead(
+        self, candidate: Callable[[frozenset[str]], tuple[Plan, str]]
+    ) -> Callable[[Sequence[frozenset[str]]], None] | None:
+        """Makes the trials of several sets of decisions; None where two at once take as long as one after the other."""
+        if self.repeat > 1 or not self.runner.abreast:
+            return None
+        return lambda sets: self.together([candidate(keys) for keys in sets])
+
+    def _made(self, key: str) -> bool:
+        return key in self._memo or self.rows.holds(key)
 
     def forget(self) -> None:
         """What forks showed does not count any more: fresh interpreters go on."""

@@ -30,15 +30,19 @@ def suspected(search: Search, base: Plan, seen: Outcome) -> tuple[Decisions, lis
     outcome = search.trial(replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the graph's own")
     lowerings = _decisions(search, base, "lowering", seen)
     near = [key for key in lowerings.points if key in outcome.diverged]
-    if not near or not lowerings.fails_with_only(frozenset(near)):
+    if not near:
         return None
     later = [_decisions(search, base, name, seen) for name in _LATER]
     chosen = [_about(outcome.diverged, these) for these in later]
-    if any(chosen) and _all_off(later, chosen).passed:
+    these_off = [_all_off(later, chosen)] if any(chosen) else []
+    search.together([lowerings.with_only(near), lowerings.with_off(near), *these_off])
+    if not lowerings.fails_with_only(frozenset(near)):
+        return None
+    if these_off and search.trial(*these_off[0]).passed:
         for these, keys in zip(later, chosen, strict=True):
             if keys and these.off(keys).passed:
                 return these, by_bisection(these, [_minimal(these, keys)])
-    return lowerings, by_bisection(lowerings, [minimal_set(near, lowerings.fails_with_only)])
+    return lowerings, by_bisection(lowerings, [minimal_set(near, lowerings.fails_with_only, lowerings.ahead)])
 
 
 def _decisions(search: Search, base: Plan, name: str, seen: Outcome) -> Decisions:
@@ -53,16 +57,16 @@ def _about(diverged: Sequence[str], these: Decisions) -> list[str]:
     return [p.key for p in points if names.intersection(p.name.split("+"))]
 
 
-def _all_off(classes: Sequence[Decisions], chosen: Sequence[list[str]]) -> Outcome:
-    base, search = classes[0].base, classes[0].search
+def _all_off(classes: Sequence[Decisions], chosen: Sequence[list[str]]) -> tuple[Plan, str]:
+    base = classes[0].base
     pairs = [(these, keys) for these, keys in zip(classes, chosen, strict=True) if keys]
     switches = (Switch(these.name, False, suffixes(keys, these.points)) for these, keys in pairs)
     plan = replace(base, switches=(*base.switches, *switches))
-    return search.trial(plan, "off there: " + ", ".join(these.name for these, _ in pairs))
+    return plan, "off there: " + ", ".join(these.name for these, _ in pairs)
 
 
 def _minimal(these: Decisions, keys: Sequence[str]) -> frozenset[str]:
     """Those of ``keys`` that have to stay on. What is elsewhere stays as it is: off it would be many new kernels."""
     every = frozenset(keys)
     fails = lambda on: these.search.status(these.off(every - on)) == "same"  # noqa: E731
-    return minimal_set(keys, fails)
+    return minimal_set(keys, fails, these.search.ahead(lambda on: these.with_off(every - on)))

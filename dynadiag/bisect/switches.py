@@ -27,6 +27,7 @@ __all__ = ["install"]
 
 # Without these a graph that holds their subject cannot be lowered at all: they are no optimisations.
 _MANDATORY = ("decompose_", "stable_sort", "fix_auto_functionalized")
+_compiling: list[GraphModule] = []  # graphs that Inductor is at, the innermost last
 
 
 def install() -> None:
@@ -61,6 +62,11 @@ def _lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
     return list(dict.fromkeys(line for line in found if line is not None))
 
 
+def _first_line(*graphs: GraphModule) -> list[tuple[str, int]]:
+    """Where a graph begins in the user's source."""
+    return _lines(node for gm in graphs for node in gm.graph.nodes)[:1]
+
+
 def _subsystem(_backend: str, subsystem: str, debug_info: Callable[[], str] | None) -> bool:
     """True where torch's own question, may this part be skipped, is answered with yes."""
     if subsystem == "lowerings":
@@ -69,7 +75,8 @@ def _subsystem(_backend: str, subsystem: str, debug_info: Callable[[], str] | No
         return not _decomposition_on(debug_info())
     if subsystem == "cudagraphs":
         here = _here()
-        return not TRIAL.on("cudagraphs", _key(here=here), lambda: {"name": "cudagraphs", **here})
+        describe = lambda: {"name": "cudagraphs", "lines": _first_line(*_compiling[-1:]), **here}  # noqa: E731
+        return not TRIAL.on("cudagraphs", _key(here=here), describe)
     return False
 
 
@@ -157,11 +164,19 @@ def _inner_graph(inner: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwar
     with torch_private.graph_kind_is(torch_private.kind_of_inner(kwargs)):
         here = _here()
         occurrence = TRIAL.occurrence("graph", _key(here=here))
-        describe = lambda: {"name": _graph_name(here), "lines": _lines(gm.graph.nodes)[:1], **here}  # noqa: E731
-        if TRIAL.on("graph", _key(occurrence, here=here), describe):
-            compile_inner = functools.partial(inner, gm, *args, **kwargs)
-            return divergence.compared(compile_inner, _key(here=here)) if TRIAL.asks(INTERMEDIATES) else compile_inner()
-        return torch_private.uncompiled_graph(gm)
+        describe = lambda: {"name": _graph_name(here), "lines": _first_line(gm), **here}  # noqa: E731
+        if not TRIAL.on("graph", _key(occurrence, here=here), describe):
+            return torch_private.uncompiled_graph(gm)
+        compile_inner = functools.partial(_compiled, inner, gm, args, kwargs)
+        return divergence.compared(compile_inner, _key(here=here)) if TRIAL.asks(INTERMEDIATES) else compile_inner()
+
+
+def _compiled(inner: Callable[..., Any], gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    _compiling.append(gm)
+    try:
+        return inner(gm, *args, **kwargs)
+    finally:
+        _compiling.pop()
 
 
 def _graph_name(here: dict[str, Any]) -> str:
@@ -176,7 +191,7 @@ def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *arg
             return inner(output_graph, gm, *args, **kwargs)
         here = _here("dynamo")
         frame = f"frame {here['compile_id'].split('/')[0]}"
-        describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _lines(gm.graph.nodes)[:1], **here}  # noqa: E731
+        describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _first_line(gm), **here}  # noqa: E731
         compiled = functools.partial(inner, output_graph)
         lower = functools.partial(torch_private.call_with_backend, inner, output_graph, BELOW[rung])
         if TRIAL.on("dynamo_graph", _key(here=here), describe):

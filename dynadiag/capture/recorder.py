@@ -7,6 +7,7 @@ different when the recorder is gone; a probe that fails says so in the journal a
 
 from __future__ import annotations
 
+import importlib
 import json
 import linecache
 import logging
@@ -52,7 +53,9 @@ class Recorder(logging.Handler):
         self._reopened = 0
 
     def start(self) -> None:
-        """Listen."""
+        """Listen. What a first graph needs is loaded now where torch is: a compile is measured, its imports with it."""
+        if "torch" in sys.modules:
+            importlib.import_module("dynadiag.capture.graphs")
         torch_private.listen(self)
         torch_skips.listen(self._left)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._skips)

@@ -16,13 +16,14 @@ from types import TracebackType
 from typing import Any
 
 from dynadiag.trial import worker, zygote
+from dynadiag.trial.abreast import abreast, room_for
 from dynadiag.trial.ending import outcome_of
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.server import Server
 from dynadiag.trial.supervise import Limits, kill_session, tail, watch
-from dynadiag.trial.workplace import Workplaces, environment_of
+from dynadiag.trial.workplace import Workplace, Workplaces, environment_of
 
 __all__ = ["START_LIMIT", "Runner", "Started", "forked_trial"]
 
@@ -88,9 +89,7 @@ class Runner:
 
     def run(self, plan: Plan) -> Outcome:
         """One trial in whatever way is quickest and still shows the same failure."""
-        if (other := self._for(plan)) is not self:
-            if not (other.forks or other._gave_up or self._gave_up):
-                other.start_forks(self._threads, checkpoint=self._checkpoint is not None)
+        if (other := self._forking_for(plan)) is not self:
             return other.run(plan)
         server = self._at_graph(plan) or self._checkpoint or self._zygote
         if server is None:
@@ -106,6 +105,37 @@ class Runner:
             self.notes.append(f"the process that forks trials is gone ({error}); fresh interpreters go on")
             self.stop_forks()
             return self.fresh(plan)
+
+    def together(self, plans: Sequence[Plan]) -> list[Outcome]:
+        """Trials that are wanted whatever each of them shows: side by side where they can be, else in turn."""
+        other = self._forking_for(plans[0])
+        if other is not self and all(self._for(plan) is other for plan in plans):
+            return other.together(plans)
+        try:
+            if len(servers := self._side_by_side(plans)) > 1:
+                return abreast(lambda server, plan: forked_trial(self, server, plan, {}), servers, plans)
+        except (ConnectionError, EOFError, TimeoutError):
+            pass  # a server is gone: which, and what goes on, is seen in turn
+        return [self.run(plan) for plan in plans]
+
+    @property
+    def abreast(self) -> bool:
+        """Whether `together` makes more than one at a time."""
+        return self._checkpoint is not None and room_for(self._checkpoint, self.limits.memory) > 1
+
+    def _side_by_side(self, plans: Sequence[Plan]) -> list[Server]:
+        """Processes that stand where all of these plans can begin. None use a GPU: `_Checkpoint` refuses to."""
+        places = {plan.before_inductor() for plan in plans}
+        if self._checkpoint is None or len(places) > 1 or any(self._for(plan) is not self for plan in plans):
+            return []
+        server = self._at_graph(plans[0]) or self._checkpoint
+        return server.with_twins(min(len(plans), room_for(server, self.limits.memory)))
+
+    def _forking_for(self, plan: Plan) -> Runner:
+        """The runner of a plan, with forks to be had from it where they can be had from this one."""
+        if (other := self._for(plan)) is not self and not (other.forks or other._gave_up or self._gave_up):
+            other.start_forks(self._threads, checkpoint=self._checkpoint is not None)
+        return other
 
     def _for(self, plan: Plan) -> Runner:
         """The runner whose processes can have this plan: for the triton rung those of an interpreter."""
@@ -133,17 +163,15 @@ class Runner:
     @contextmanager
     def started(self, plan: Plan) -> Iterator[Started]:
         """The program's process with this plan and one thread, for whoever listens to it while it runs."""
-        with self._places.one() as (scratch, output, reading, writing):
+        with self._places.one() as place:
             if self._zygote is not None:
-                with _forked_task(self, self._zygote, plan, scratch, (output, writing)) as (pid, ended, wait):
-                    yield Started(pid, ended, reading, output, wait)
+                with _forked_task(self, self._zygote, plan, place) as (pid, ended, wait):
+                    yield Started(pid, ended, place.reading, place.output, wait)
             else:
-                process = _interpreter(
-                    self, plan, scratch, (output, writing), dict.fromkeys(zygote.OWN_ENVIRONMENT, "1")
-                )
+                process = _interpreter(self, plan, place, dict.fromkeys(zygote.OWN_ENVIRONMENT, "1"))
                 ended = os.pidfd_open(process.pid)
                 try:
-                    yield Started(process.pid, ended, reading, output, process.wait)
+                    yield Started(process.pid, ended, place.reading, place.output, process.wait)
                 finally:
                     os.close(ended)
                     kill_session(process.pid)
@@ -255,47 +283,42 @@ def _start_zygote(runner: Runner) -> Server:
     return Server(ours, process.pid, process)
 
 
-def _interpreter(
-    runner: Runner, plan: Plan, scratch: Path, descriptors: tuple[int, int], extra: dict[str, str]
-) -> subprocess.Popen[bytes]:
-    """A fresh interpreter with the program in it. Closes the writing end of the report, which is now its own."""
-    output, writing = descriptors
+def _interpreter(runner: Runner, plan: Plan, place: Workplace, extra: dict[str, str]) -> subprocess.Popen[bytes]:
+    """A fresh interpreter with the program in it."""
+    report = place.writing.fileno()
     request = {"program": runner.program.to_json(), "plan": plan.to_json(), "hooks": list(runner.hooks)}
     process = subprocess.Popen(
-        [sys.executable, "-c", worker.BOOT, json.dumps(request), str(writing)],
-        env=runner.environment_in(scratch) | extra,
-        pass_fds=[writing],
+        [sys.executable, "-c", worker.BOOT, json.dumps(request), str(report)],
+        env=runner.environment_in(place.scratch) | extra,
+        pass_fds=[report],
         stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
+        stdout=place.output,
+        stderr=place.output,
         start_new_session=True,
     )
-    os.close(writing)
+    place.writing.close()
     return process
 
 
 def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
-    with runner._places.one() as (scratch, output, reading, writing):
-        process = _interpreter(runner, plan, scratch, (output, writing), {})
+    with runner._places.one() as place:
+        process = _interpreter(runner, plan, place, {})
         ended = os.pidfd_open(process.pid)
         try:
-            seen = watch(process.pid, ended, reading, runner.limits, output)
+            seen = watch(process.pid, ended, place.reading, runner.limits, place.output)
         finally:
             os.close(ended)
             kill_session(process.pid)
             code = process.wait()
-        return outcome_of(seen, code, process.pid, plan, tail(output))
+        return outcome_of(seen, code, process.pid, plan, tail(place.output))
 
 
 @contextmanager
 def _forked_task(
-    runner: Runner, server: Server, plan: Plan, scratch: Path, descriptors: tuple[int, int]
+    runner: Runner, server: Server, plan: Plan, place: Workplace
 ) -> Iterator[tuple[int, int, Callable[[], int]]]:
     """(pid, descriptor that becomes readable at its end, what waits for its exit code) of a fork of the zygote."""
-    message = {**runner._request(), "threads": 1, "seed": _TASK_SEED, "plan": plan.to_json(), "scratch": str(scratch)}
-    zygote.send(server.channel, message, list(descriptors))
-    os.close(descriptors[1])
-    pid = int(server.expect("pid"))
+    pid = _ask(server, plan, place, {**runner._request(), "threads": 1, "seed": _TASK_SEED})
     wait = functools.cache(lambda: int(server.expect("ended")))
     try:
         yield pid, server.channel.fileno(), wait
@@ -306,15 +329,20 @@ def _forked_task(
 
 def forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, Any]) -> Outcome:
     """One trial in a fork of a server's process. Raises `OSError` or `EOFError` where that is gone."""
-    with runner._places.one() as (scratch, output, reading, writing):
-        message = {**request, "plan": plan.to_json(), "scratch": str(scratch)}
-        zygote.send(server.channel, message, [output, writing])
-        os.close(writing)
-        pid = int(server.expect("pid"))
+    with runner._places.one() as place:
+        pid = _ask(server, plan, place, request)
         try:
-            seen = watch(pid, server.channel.fileno(), reading, runner.limits, output)
+            seen = watch(pid, server.channel.fileno(), place.reading, runner.limits, place.output)
         except BaseException:
             kill_session(pid)
             raise
         code = int(server.expect("ended"))
-        return outcome_of(seen, code, pid, plan, tail(output))
+        return outcome_of(seen, code, pid, plan, tail(place.output))
+
+
+def _ask(server: Server, plan: Plan, place: Workplace, request: dict[str, Any]) -> int:
+    """The process that ``server`` forks for this plan."""
+    message = {**request, "plan": plan.to_json(), "scratch": str(place.scratch)}
+    zygote.send(server.channel, message, [place.output, place.writing.fileno()])
+    place.writing.close()
+    return int(server.expect("pid"))

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,12 @@ class Server:
     channel: socket.socket
     leader: int
     process: subprocess.Popen[bytes] | None = None
+    twins: list[Server] = field(default_factory=list)
 
     def stop(self) -> None:
         """Ends it, with all that it forked."""
+        for twin in self.twins:
+            twin.stop()
         self.channel.close()
         kill_session(self.leader)
         if self.process is not None:
@@ -49,6 +52,15 @@ class Server:
         if key not in answer:
             raise EOFError("it ended unexpectedly")
         return answer[key]
+
+    def with_twins(self, count: int) -> list[Server]:
+        """``count`` processes that stand at one place, this one first. Raises `OSError` or `EOFError` if it is gone."""
+        while len(self.twins) < count - 1:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            zygote.send(self.channel, {"twin": True}, [theirs.fileno()])
+            theirs.close()
+            self.twins.append(Server(ours, int(self.expect("pid"))))
+        return [self, *self.twins[: count - 1]]
 
     @classmethod
     def checkpoint(cls, parent: Server, scratch: Path, request: dict[str, Any], plan: Plan) -> Server:

@@ -8,10 +8,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
-__all__ = ["Workplaces", "default_cache", "environment_of"]
+__all__ = ["Workplace", "Workplaces", "default_cache", "environment_of"]
 
 _HEADERS = "precompiled_headers"  # in torch's default cache folder, wherever TORCHINDUCTOR_CACHE_DIR points
 
@@ -37,6 +39,20 @@ def default_cache() -> Path:
     """Inductor's cache folder where its variable is not set, as torch names it."""
     user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
     return Path(tempfile.gettempdir(), f"torchinductor_{user}")
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What one process has: a temporary folder, a file to print into, a pipe to report through.
+
+    ``writing`` is that pipe's end for the process. It is closed here once the process has it, or nobody would see its
+    end; it is no bare number, since a second closing would close what another thread has opened by then.
+    """
+
+    scratch: Path
+    output: int
+    reading: int
+    writing: FileIO
 
 
 class Workplaces:
@@ -72,18 +88,18 @@ class Workplaces:
         return scratch
 
     @contextmanager
-    def one(self) -> Iterator[tuple[Path, int, int, int]]:
-        """(scratch folder, output file, report's reading end, its writing end) of a trial, gone afterwards."""
+    def one(self) -> Iterator[Workplace]:
+        """That of a trial, gone afterwards."""
         scratch = self.scratch()
         output = os.open(scratch.with_suffix(".out"), os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
-        reading, writing = os.pipe()
+        reading, end = os.pipe()
+        writing = FileIO(end, "w")
         try:
-            yield scratch, output, reading, writing
+            yield Workplace(scratch, output, reading, writing)
         finally:
             os.close(output)
             os.close(reading)
-            with suppress(OSError):
-                os.close(writing)
+            writing.close()
             scratch.with_suffix(".out").unlink(missing_ok=True)
             shutil.rmtree(scratch, ignore_errors=True)
 

@@ -7,6 +7,7 @@ before it compiles (imports, weights, data) is then done once for a whole search
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -54,6 +55,8 @@ def main(descriptor: int, settings: str) -> NoReturn:
     worker.prepare(options["hooks"])
     _warm()
     _restore_environment(options["environment"])
+    gc.collect()
+    gc.freeze()  # torch's own objects: a collection in a trial would copy each page of them to mark what stays
     send(channel, {"ready": True})
     request, descriptors = serve(channel)
     checkpoint = descriptors.pop() if request.get("checkpoint") else None
@@ -93,7 +96,10 @@ def _warm() -> None:
 
 
 def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Forks a trial for each request. Returns only in the forks, each with its request and its descriptors."""
+    """Forks a trial for each request. Returns only in the forks, each with its request and its descriptors.
+
+    The fork that is asked to be a twin serves in its turn, so that two trials may run at once.
+    """
     while True:
         request, descriptors = receive(channel)
         if not request:
@@ -101,11 +107,16 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
         pid = os.fork()
         if pid == 0:
             channel.close()
-            return request, descriptors
+            if not request.get("twin"):
+                return request, descriptors
+            os.setsid()
+            worker.die_with_parent()
+            channel = socket.socket(fileno=descriptors[0])
+            continue
         for descriptor in descriptors:
             os.close(descriptor)
         send(channel, {"pid": pid})
-        if not request.get("checkpoint"):
+        if not (request.get("checkpoint") or request.get("twin")):
             _, status = os.waitpid(pid, 0)
             send(channel, {"ended": os.waitstatus_to_exitcode(status)})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -42,6 +42,11 @@ class Compiler:
     diverged: tuple[str, ...] = ()  # keys of nodes where values leave the graph's own, be it by rounding
     points: list[Point] = field(default_factory=_points)
     plans: list[Plan] = field(default_factory=list)
+    abreast: ClassVar[bool] = False  # whether several trials are made at once
+
+    def together(self, plans: Sequence[Plan]) -> list[Outcome]:
+        assert self.abreast
+        return [self.run(plan) for plan in plans]
 
     def run(self, plan: Plan) -> Outcome:
         self.plans.append(plan)
@@ -66,6 +71,11 @@ class Compiler:
             return False
         switch = plan.switch(point.group)
         return switch is None or switch.on(point.key)
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["in turn", "side by side"])
+def _side_by_side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Compiler, "abreast", request.param)
 
 
 def _descend(tmp_path: Path, compiler: Compiler, **changes: Any) -> Finding:

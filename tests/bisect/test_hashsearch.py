@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +31,21 @@ def test_decisions_that_only_fail_together_are_all_found(fault: set[str]) -> Non
     oracle = Oracle(frozenset(fault))
     assert minimal_set(KEYS, oracle) == fault
     assert len(oracle.asked) <= len(fault) * (math.ceil(math.log2(len(KEYS))) + 1) + 4
+
+
+@given(st.sets(st.sampled_from(KEYS), min_size=1, max_size=4))
+def test_with_two_trials_at_once_all_are_found_in_fewer_rounds(fault: set[str]) -> None:
+    oracle, rounds = Oracle(frozenset(fault)), []
+
+    def ahead(sets: Sequence[frozenset[str]]) -> None:
+        new = set(sets) - oracle.asked
+        rounds.append(len(new))
+        for one in new:
+            oracle(one)
+
+    assert minimal_set(KEYS, oracle, ahead) == fault
+    assert max(rounds) == 2
+    assert len(rounds) <= len(fault) * (math.ceil(math.log(len(KEYS), 3)) + 2)
 
 
 @given(st.lists(st.sets(st.sampled_from(KEYS), min_size=1, max_size=3), min_size=1, max_size=4))

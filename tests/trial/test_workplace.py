@@ -34,20 +34,20 @@ def test_headers_that_are_there_are_found_by_every_trial(temporary: Path) -> Non
     there.mkdir(parents=True)
     (there / "a.h.gch").write_text("compiled")
     places = Workplaces()
-    with places.one() as (scratch, *_):
-        assert (_headers(scratch) / "a.h.gch").read_text() == "compiled"
+    with places.one() as place:
+        assert (_headers(place.scratch) / "a.h.gch").read_text() == "compiled"
         assert (_headers(places.folder) / "a.h.gch").exists()
-    assert not scratch.exists()
+    assert not place.scratch.exists()
     places.remove()
     assert (there / "a.h.gch").read_text() == "compiled"
 
 
 def test_without_any_the_trials_share_theirs_and_leave_nothing(temporary: Path) -> None:
     places = Workplaces()
-    with places.one() as (scratch, *_):
-        (_headers(scratch) / "a.h.gch").write_text("compiled")
-    with places.one() as (scratch, *_):
-        assert (_headers(scratch) / "a.h.gch").exists()
+    with places.one() as place:
+        (_headers(place.scratch) / "a.h.gch").write_text("compiled")
+    with places.one() as place:
+        assert (_headers(place.scratch) / "a.h.gch").exists()
     places.remove()
     assert not list(temporary.iterdir())
 
@@ -55,6 +55,6 @@ def test_without_any_the_trials_share_theirs_and_leave_nothing(temporary: Path) 
 def test_own_headers_are_nobodys(temporary: Path) -> None:
     _headers(temporary).mkdir(parents=True)
     places = Workplaces(own_headers=True)
-    with places.one() as (scratch, *_):
-        assert not _headers(scratch).exists()
+    with places.one() as place:
+        assert not _headers(place.scratch).exists()
     shutil.rmtree(places.folder)
