@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass, replace
 
 from dynadiag.bisect.descent import Finding, descend
-from dynadiag.bisect.ladder import CLASSES, Climb, climb, ladder, plan_at, top_rung
-from dynadiag.bisect.search import Search
+from dynadiag.bisect.ladder import CLASSES, Climb, candidate_at, climb, ladder, plan_at, top_rung
+from dynadiag.bisect.search import Candidate, Search
 from dynadiag.bisect.triton import TRITON, idle, unavailable
 from dynadiag.bisect.verdict import Verdict
 from dynadiag.trial.outcome import Outcome
@@ -181,15 +181,18 @@ def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
     """Goes over to forks where a fork shows the same failure, else stays with fresh interpreters."""
     search, facts = bisection.search, first.facts or {}
     search.runner.interpret = not facts.get("cuda")
+    search.runner.alone = bool(facts.get("writes"))
     reason = search.runner.start_forks(threads=_threads(facts))
     if reason:
         bisection.notes.append(f"each trial runs the whole program: {reason}")
     top = bisection.base.rung or top_rung(facts.get("backends", ()))
-    plan = bisection.at(top) if top else bisection.base
+    forked = Candidate(bisection.at(top) if top else bisection.base, "as written, forked")
+    below = ladder(top, _rungs(bisection))[:-1] if top else ()
     for _ in range(2):
         if not search.runner.forks or first.hung:
             return
-        if search.status(search.trial(plan, "as written, forked")) == "same":
+        search.together([forked, *(candidate_at(bisection.base, rung, bisection.options.record) for rung in below)])
+        if search.status(search.trial(*forked)) == "same":
             return
         search.contradicted = True
         search.forget()
@@ -218,6 +221,7 @@ def _descend(bisection: _Bisection, result: Climb) -> Finding:
     assert result.first is not None
     assert result.outcome is not None
     bisection.search.reference = result.outcome.signature
+    bisection.search.beside(_again(bisection))
     base = replace(plan_at(bisection.base, result.first), record=())
     return descend(bisection.search, base, result.first, result.outcome)
 
@@ -274,8 +278,12 @@ def _flaky(bisection: _Bisection, finding: Finding) -> str | None:
 
 
 def _fails_again(bisection: _Bisection) -> bool:
-    outcome = bisection.search.once(replace(bisection.base, caches=False), "as written, again")
+    outcome = bisection.search.once(*_again(bisection))
     return bisection.search.status(outcome, across_rungs=True) == "same"
+
+
+def _again(bisection: _Bisection) -> Candidate:
+    return Candidate(replace(bisection.base, caches=False), "as written, again")
 
 
 def _rate(failed: int, count: int, repeat: int, confidence: float) -> str:

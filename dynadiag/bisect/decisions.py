@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.bisect.culprits import plural, shown
 from dynadiag.bisect.hashsearch import culprit_sets, minimal_set, suffixes
-from dynadiag.bisect.search import Search
+from dynadiag.bisect.search import Candidate, Search
 from dynadiag.trial.outcome import Outcome, Point
 from dynadiag.trial.plan import Plan, Switch
 
@@ -57,18 +57,19 @@ class Decisions:
     def off(self, keys: Collection[str]) -> Outcome:
         return self.search.trial(*self.with_off(keys))
 
-    def with_off(self, keys: Collection[str]) -> tuple[Plan, str]:
-        """A trial with these off, and its label."""
+    def with_off(self, keys: Collection[str]) -> Candidate:
+        """A trial with these off."""
         named = sorted(self.points[k].name for k in keys)
         names = ", ".join(named) if len(named) <= _LISTED else f"{len(named)} of {len(self.points)}"
-        return self.without(keys), f"off: {shown(self.name)} {names}"
+        return Candidate(self.without(keys), f"off: {shown(self.name)} {names}")
 
-    def with_only(self, keys: Collection[str]) -> tuple[Plan, str]:
-        """A trial with these on and the rest of the class off, and its label. It names whichever are fewer."""
+    def with_only(self, keys: Collection[str]) -> Candidate:
+        """A trial with these on and the rest of the class off. It names whichever are fewer."""
         rest = self.points.keys() - keys
         if rest and len(rest) < len(keys):
             return self.with_off(rest)
-        return self.only(keys), f"{len(keys)} of {len(self.points)} {plural(self.name)} on, the others off"
+        label = f"{len(keys)} of {len(self.points)} {plural(self.name)} on, the others off"
+        return Candidate(self.only(keys), label)
 
 
 def all_off(name: str) -> Switch:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.bisect.search import Search
+from dynadiag.bisect.search import Candidate, Search
 from dynadiag.bisect.triton import TRITON, idle
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
-__all__ = ["CLASSES", "Climb", "climb", "ladder", "plan_at", "top_rung"]
+__all__ = ["CLASSES", "Climb", "candidate_at", "climb", "ladder", "plan_at", "top_rung"]
 
 CLASSES = (
     "kernel",
@@ -61,8 +61,7 @@ def climb(search: Search, base: Plan, rungs: Sequence[str], record: tuple[str, .
     hangs = search.reference is not None and search.reference.kind == "hang"
     for number, rung in enumerate(rungs):
         if number % 2 == 0 and not hangs:  # two at once: with more, too many would be tried above the one that fails
-            pair = rungs[number : number + 2]
-            search.together([(plan_at(base, rung, record), rung) for rung in pair], across_rungs=True)
+            search.together(candidate_at(base, rung, record) for rung in rungs[number : number + 2])
         outcome, statuses[rung] = _tried(search, plan_at(base, rung, record), notes)
         if statuses[rung] == "same":
             if rung == "inductor" and TRITON in rungs:
@@ -82,6 +81,11 @@ def _tried(search: Search, plan: Plan, notes: list[str]) -> tuple[Outcome, str]:
         return outcome, search.status(outcome, across_rungs=True)
     notes.append(reason)
     return outcome, "not_run"
+
+
+def candidate_at(base: Plan, rung: str, record: tuple[str, ...] = CLASSES) -> Candidate:
+    """The trial of a rung."""
+    return Candidate(plan_at(base, rung, record), rung, across_rungs=True)
 
 
 def plan_at(base: Plan, rung: str, record: tuple[str, ...] = CLASSES) -> Plan:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dynadiag.bisect.rows import Rows
 from dynadiag.trial.outcome import Outcome
@@ -13,11 +14,20 @@ from dynadiag.trial.runner import Runner
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["Search"]
+__all__ = ["Candidate", "Search"]
 
 _FRESH = "fresh "  # leads the candidate of a trial in a fresh interpreter: it is another trial than its fork
 _HANG_SLACK = 10.0  # seconds; a trial is taken to hang well after ten times what a passing one took
 _HANG_FACTOR = 10.0
+
+
+class Candidate(NamedTuple):
+    """What is to be tried, and how a row and the progress name it. ``across_rungs`` as in `Search.status`."""
+
+    plan: Plan
+    label: str
+    across_rungs: bool = False
+
 
 Tell = Callable[[int, str, str, float], None]  # trial number, what is tried, its status, seconds
 
@@ -50,6 +60,8 @@ class Search:
     contradicted: bool = False  # one candidate was seen to end in two ways
     side_finds: dict[str, None] = field(default_factory=dict)
     _memo: dict[str, Outcome] = field(default_factory=dict)
+    _beside: Candidate | None = None
+    _beside_made: dict[str, Outcome] = field(default_factory=dict)
     _slowest_pass: float = 0.0
 
     def status(self, outcome: Outcome, across_rungs: bool = False) -> str:
@@ -62,7 +74,9 @@ class Search:
         return self._do(_FRESH + plan.key(), lambda: self.runner.fresh(plan), label, across_rungs=False)
 
     def once(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
-        """One trial, whether or not it was made before."""
+        """One trial, whether or not it was made before; one that `beside` was asked for counts as this one."""
+        if (made := self._beside_made.pop(plan.key(), None)) is not None:
+            return made
         return self._do(plan.key(), lambda: self.runner.run(plan), label, across_rungs)
 
     def trial(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
@@ -76,17 +90,27 @@ class Search:
             self._memo[key] = outcome
         return self._memo[key]
 
-    def together(self, candidates: Sequence[tuple[Plan, str]], across_rungs: bool = False) -> None:
-        """Make trials (each with its label) that will all be asked for, where the machine can make them at once."""
-        new = {plan.key(): (plan, label) for plan, label in candidates if not self._made(plan.key())}
-        if self.repeat > 1 or len(new) < 2 or not self.runner.abreast:
+    def beside(self, candidate: Candidate) -> None:
+        """Have `together` make this one too as soon as a core would be idle; `once` is asked for it later."""
+        self._beside = candidate
+
+    def together(self, candidates: Iterable[Candidate]) -> None:
+        """Make trials that will all be asked for, where the machine can make them at once."""
+        new = {one.plan.key(): one for one in candidates if not self._made(one.plan.key())}
+        if self.repeat > 1 or not new or not self.runner.abreast:
             return
-        outcomes = self.runner.together([plan for plan, _ in new.values()])
-        for (key, (_, label)), outcome in zip(new.items(), outcomes, strict=True):
-            self._memo[key] = self._do(key, functools.partial(_same, outcome), label, across_rungs)
+        makes = [(one, self._memo) for one in new.values()]
+        if len(new) % 2 and (other := self._beside) is not None and not self._made(other.plan.key()):
+            makes, self._beside = [*makes, (other, self._beside_made)], None
+        if len(makes) < 2:
+            return
+        outcomes = self.runner.together([one.plan for one, _ in makes])
+        for (one, made), outcome in zip(makes, outcomes, strict=True):
+            key = one.plan.key()
+            made[key] = self._do(key, functools.partial(_same, outcome), one.label, one.across_rungs)
 
     def ahead(
-        self, candidate: Callable[[frozenset[str]], tuple[Plan, str]]
+        self, candidate: Callable[[frozenset[str]], Candidate]
     ) -> Callable[[Sequence[frozenset[str]]], None] | None:
         """Makes the trials of several sets of decisions; None where two at once take as long as one after the other."""
         if self.repeat > 1 or not self.runner.abreast:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dynadiag.bisect.decisions import Decisions, by_bisection
 from dynadiag.bisect.hashsearch import minimal_set, suffixes
-from dynadiag.bisect.search import Search
+from dynadiag.bisect.search import Candidate, Search
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan, Switch
 
@@ -57,12 +57,12 @@ def _about(diverged: Sequence[str], these: Decisions) -> list[str]:
     return [p.key for p in points if names.intersection(p.name.split("+"))]
 
 
-def _all_off(classes: Sequence[Decisions], chosen: Sequence[list[str]]) -> tuple[Plan, str]:
+def _all_off(classes: Sequence[Decisions], chosen: Sequence[list[str]]) -> Candidate:
     base = classes[0].base
     pairs = [(these, keys) for these, keys in zip(classes, chosen, strict=True) if keys]
     switches = (Switch(these.name, False, suffixes(keys, these.points)) for these, keys in pairs)
     plan = replace(base, switches=(*base.switches, *switches))
-    return plan, "off there: " + ", ".join(these.name for these, _ in pairs)
+    return Candidate(plan, "off there: " + ", ".join(these.name for these, _ in pairs))
 
 
 def _minimal(these: Decisions, keys: Sequence[str]) -> frozenset[str]:

@@ -1,10 +1,11 @@
-"""Trials side by side: each in the fork of a server of its own, where a machine has the cores for it."""
+"""Trials side by side: each in a fork of a server of its own, where a machine has the cores for it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from queue import SimpleQueue
 
 from dynadiag.trial.outcome import Outcome
@@ -23,26 +24,30 @@ def room_for(server: Server, memory: int) -> int:
     return min(len(os.sched_getaffinity(0)), memory // (_GROWTH * max(1, session_memory(server.leader))))
 
 
-def abreast(trial: Trial, servers: Sequence[Server], plans: Sequence[Plan]) -> list[Outcome]:
-    """The outcomes in the order of ``plans``, as many at a time as there are servers.
+def abreast(trial: Trial, plans: Sequence[Plan], servers: Sequence[Server], most: int) -> list[Outcome]:
+    """The outcomes in the order of ``plans``, at most ``most`` at a time.
 
-    What a trial raises, or Ctrl-C, ends the servers with all that runs in them, and is raised.
+    ``servers`` are those where each begins; several at one place need as many twins. What a trial raises, or Ctrl-C,
+    ends the servers with all that runs in them, and is raised.
     """
-    free: SimpleQueue[Server] = SimpleQueue()
-    for server in servers:
-        free.put(server)
+    begins = [id(server) for server in servers]
+    alike = {id(server): server.with_twins(min(most, begins.count(id(server)))) for server in servers}
+    free: dict[int, SimpleQueue[Server]] = {place: SimpleQueue() for place in alike}
+    for place, twins in alike.items():
+        for server in twins:
+            free[place].put(server)
 
-    def one(plan: Plan) -> Outcome:
-        server = free.get()
+    def one(plan: Plan, place: int) -> Outcome:
+        server = free[place].get()
         try:
             return trial(server, plan)
         finally:
-            free.put(server)
+            free[place].put(server)
 
-    with ThreadPoolExecutor(len(servers)) as pool:
+    with ThreadPoolExecutor(most) as pool:
         try:
-            return list(pool.map(one, plans))
+            return list(pool.map(one, plans, begins))
         except BaseException:
-            for server in servers:
+            for server in chain(*alike.values()):
                 kill_session(server.leader)  # a trial dies with the process that it was forked from
             raise

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,6 +24,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.server import Server
 from dynadiag.trial.supervise import Limits, kill_session, tail, watch
 from dynadiag.trial.workplace import Workplace, Workplaces, environment_of
+from dynadiag.trial.writes import seen, written
 
 __all__ = ["START_LIMIT", "Runner", "Started", "forked_trial"]
 
@@ -45,6 +46,7 @@ class Runner:
     limits: Limits = field(default_factory=lambda: Limits.default(600.0))
     fresh_caches: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)  # beyond the program's own
+    alone: bool = False  # no two trials at once, as they could meet in what the program writes
     interpret: bool = True  # the triton rung; off where the device's own code generator is Triton's
     _threads: int = 1
     _zygote: Server | None = None
@@ -112,8 +114,8 @@ class Runner:
         if other is not self and all(self._for(plan) is other for plan in plans):
             return other.together(plans)
         try:
-            if len(servers := self._side_by_side(plans)) > 1:
-                return abreast(lambda server, plan: forked_trial(self, server, plan, {}), servers, plans)
+            if self.abreast and (servers := self._side_by_side(plans)):
+                return abreast(lambda server, plan: forked_trial(self, server, plan, {}), plans, servers, self._room())
         except (ConnectionError, EOFError, TimeoutError):
             pass  # a server is gone: which, and what goes on, is seen in turn
         return [self.run(plan) for plan in plans]
@@ -121,15 +123,18 @@ class Runner:
     @property
     def abreast(self) -> bool:
         """Whether `together` makes more than one at a time."""
-        return self._checkpoint is not None and room_for(self._checkpoint, self.limits.memory) > 1
+        return not self.alone and self._room() > 1
+
+    def _room(self) -> int:
+        """How many trials of the stopped program may run at once. It uses no GPU: `_Checkpoint` refuses to."""
+        return 1 if self._checkpoint is None else room_for(self._checkpoint, self.limits.memory)
 
     def _side_by_side(self, plans: Sequence[Plan]) -> list[Server]:
-        """Processes that stand where all of these plans can begin. None use a GPU: `_Checkpoint` refuses to."""
-        places = {plan.before_inductor() for plan in plans}
-        if self._checkpoint is None or len(places) > 1 or any(self._for(plan) is not self for plan in plans):
+        """The processes where these plans begin; none where those cannot be had at one time."""
+        graphs = {plan.before_inductor() for plan in plans} - {None}
+        if self._checkpoint is None or len(graphs) > 1 or any(self._for(plan) is not self for plan in plans):
             return []
-        server = self._at_graph(plans[0]) or self._checkpoint
-        return server.with_twins(min(len(plans), room_for(server, self.limits.memory)))
+        return [self._at_graph(plan) or self._checkpoint for plan in plans]
 
     def _forking_for(self, plan: Plan) -> Runner:
         """The runner of a plan, with forks to be had from it where they can be had from this one."""
@@ -301,16 +306,19 @@ def _interpreter(runner: Runner, plan: Plan, place: Workplace, extra: dict[str, 
 
 
 def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
+    looked_at = functools.partial(seen, Path.cwd(), runner._places.not_the_programs(runner.environment))
+    before = looked_at()
     with runner._places.one() as place:
         process = _interpreter(runner, plan, place, {})
         ended = os.pidfd_open(process.pid)
         try:
-            seen = watch(process.pid, ended, place.reading, runner.limits, place.output)
+            watched = watch(process.pid, ended, place.reading, runner.limits, place.output)
         finally:
             os.close(ended)
             kill_session(process.pid)
             code = process.wait()
-        return outcome_of(seen, code, process.pid, plan, tail(place.output))
+        outcome = outcome_of(watched, code, process.pid, plan, tail(place.output))
+    return replace(outcome, facts={**(outcome.facts or {}), "writes": written(before, looked_at())})
 
 
 @contextmanager
@@ -332,12 +340,12 @@ def forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, 
     with runner._places.one() as place:
         pid = _ask(server, plan, place, request)
         try:
-            seen = watch(pid, server.channel.fileno(), place.reading, runner.limits, place.output)
+            watched = watch(pid, server.channel.fileno(), place.reading, runner.limits, place.output)
         except BaseException:
             kill_session(pid)
             raise
         code = int(server.expect("ended"))
-        return outcome_of(seen, code, pid, plan, tail(place.output))
+        return outcome_of(watched, code, pid, plan, tail(place.output))
 
 
 def _ask(server: Server, plan: Plan, place: Workplace, request: dict[str, Any]) -> int:

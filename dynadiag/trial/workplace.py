@@ -15,6 +15,7 @@ from pathlib import Path
 
 __all__ = ["Workplace", "Workplaces", "default_cache", "environment_of"]
 
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 _HEADERS = "precompiled_headers"  # in torch's default cache folder, wherever TORCHINDUCTOR_CACHE_DIR points
 
 
@@ -102,6 +103,12 @@ class Workplaces:
             writing.close()
             scratch.with_suffix(".out").unlink(missing_ok=True)
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def not_the_programs(self, more: Mapping[str, str]) -> list[Path]:
+        """Folders that a trial writes into of itself, wherever they may be: ours, and the compiler's caches."""
+        environment = environment_of(self.folder, more)
+        caches = (environment[name] for name in _CACHES if name in environment)
+        return [self.folder, default_cache(), *(Path(cache).absolute() for cache in caches)]
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

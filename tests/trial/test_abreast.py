@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,12 +70,23 @@ sys.exit(torch.compile(lambda x: torch.compiler.is_compiling() * 3 + int(x.shape
             assert [outcome.exit_code for outcome in outcomes] == [0, 3]
 
 
+def test_what_begins_at_two_places_runs_at_once_too(tmp_path: Path) -> None:
+    (meeting := tmp_path / "meeting").mkdir()
+    with runner(tmp_path, MEETS.format(folder=str(meeting))) as trials:
+        trials.start_forks(threads=1)
+        outcomes = trials.together([EAGER[0], OFF])
+        assert trials._checkpoint is not None
+        assert not trials._checkpoint.twins
+    assert {str(outcome.pid) for outcome in outcomes} == {file.name for file in meeting.iterdir()}
+
+
 def test_what_cannot_stand_at_one_place_is_tried_in_turn(tmp_path: Path) -> None:
     with runner(tmp_path, ALIKE) as trials:
         trials.start_forks(threads=1)
-        assert all(outcome.passed for outcome in trials.together([EAGER[0], OFF]))
-        assert trials._checkpoint is not None
-        assert not trials._checkpoint.twins
+        assert all(outcome.passed for outcome in trials.together([OFF, replace(OFF, accuracy=True)]))
+        assert trials._graph is not None
+        assert trials._graph[1] is not None
+        assert not trials._graph[1].twins
 
 
 def test_a_twin_that_is_gone_is_no_outcome(tmp_path: Path) -> None:
