@@ -35,7 +35,8 @@ def suspected(search: Search, base: Plan, seen: Outcome) -> tuple[Decisions, lis
     later = [_decisions(search, base, name, seen) for name in _LATER]
     chosen = [_about(outcome.diverged, these) for these in later]
     these_off = [_all_off(later, chosen)] if any(chosen) else []
-    search.together([lowerings.with_only(near), lowerings.with_off(near), *these_off])
+    surely = [lowerings.with_off(near)] if len(near) == 1 else []  # of several it is not known yet which
+    search.together([lowerings.with_only(near), *surely, *these_off])
     if not lowerings.fails_with_only(frozenset(near)):
         return None
     if these_off and search.trial(*these_off[0]).passed:
