@@ -68,6 +68,7 @@ for _ in range(200):
 print(first, spent() - start)
 """
 KINDS = ("bare", "TORCH_TRACE", "recorder")
+_VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 
 
 def execute(kind: str, program: Path, device: str, until: str, under: Sequence[str] = ()) -> tuple[str, str]:
@@ -97,9 +98,6 @@ def instructions(kind: str, program: Path, until: str) -> int:
     if not found:
         raise SystemExit(f"valgrind gave no count: {told[-500:]}")
     return int(found[-1].replace(",", ""))
-
-
-_VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 
 
 def main() -> None:

@@ -55,8 +55,8 @@ class _Bisection:
     def announce(self, text: str) -> None:
         self.search.announce(text)
 
-    def at(self, rung: str) -> Plan:
-        return plan_at(self.base, rung, self.options.record)
+    def at(self, rung: str) -> Candidate:
+        return candidate_at(self.base, rung, self.options.record)
 
 
 def bisect(search: Search, options: Options) -> Verdict:
@@ -139,7 +139,7 @@ def _passes_at_triton(bisection: _Bisection, first: Outcome) -> tuple[dict[str, 
         return statuses, first
     bisection.search.runner.interpret = not (first.facts or {}).get("cuda")
     bisection.search.runner.start_forks(threads=_threads(first.facts or {}))
-    outcome = bisection.search.trial(bisection.at(TRITON), TRITON, across_rungs=True)
+    outcome = bisection.search.trial(*bisection.at(TRITON))
     if not outcome.passed:
         bisection.base = replace(bisection.base, rung=TRITON)
         bisection.notes.append("as it is written it passes: the failure is that of the triton rung")
@@ -186,12 +186,12 @@ def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
     if reason:
         bisection.notes.append(f"each trial runs the whole program: {reason}")
     top = bisection.base.rung or top_rung(facts.get("backends", ()))
-    forked = Candidate(bisection.at(top) if top else bisection.base, "as written, forked")
+    forked = Candidate(bisection.at(top).plan if top else bisection.base, "as written, forked")
     below = ladder(top, _rungs(bisection))[:-1] if top else ()
     for _ in range(2):
         if not search.runner.forks or first.hung:
             return
-        search.together([forked, *(candidate_at(bisection.base, rung, bisection.options.record) for rung in below)])
+        search.together([forked, *map(bisection.at, below)])
         if search.status(search.trial(*forked)) == "same":
             return
         search.contradicted = True
@@ -212,7 +212,7 @@ def _top(bisection: _Bisection, first: Outcome) -> str:
     backends = list((first.facts or {}).get("backends", ()))
     if not backends:
         for rung in ("uncompiled", "eager"):
-            outcome = bisection.search.trial(bisection.at(rung), rung, across_rungs=True)
+            outcome = bisection.search.trial(*bisection.at(rung))
             backends += (outcome.facts or {}).get("backends", ())
     return top_rung(backends) or "inductor"
 

@@ -17,7 +17,7 @@ from dynadiag.bisect.culprits import culprits_of, plural, shown
 from dynadiag.bisect.decisions import Decisions, all_off, by_bisection, by_witness, union
 from dynadiag.bisect.direction import direction_of
 from dynadiag.bisect.graphs import Part, needed_graphs
-from dynadiag.bisect.ladder import plan_at
+from dynadiag.bisect.ladder import candidate_at
 from dynadiag.bisect.search import Candidate, Search
 from dynadiag.bisect.suspects import suspected
 from dynadiag.bisect.verdict import Culprit
@@ -118,7 +118,7 @@ def _endings_of_gone(search: Search, base: Plan, rung: str) -> tuple[str, ...]:
     """How a trial may end in which the failure is gone. Where the rung below fails in another way none can pass."""
     if rung not in BELOW:
         return ("pass",)
-    below = search.trial(plan_at(base, BELOW[rung]), BELOW[rung], across_rungs=True)  # the ladder made it
+    below = search.trial(*candidate_at(base, BELOW[rung]))  # the ladder made it
     return ("pass", "different") if search.status(below, across_rungs=True) == "different" else ("pass",)
 
 

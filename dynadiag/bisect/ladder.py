@@ -58,25 +58,21 @@ def climb(search: Search, base: Plan, rungs: Sequence[str], record: tuple[str, .
     """
     statuses = dict.fromkeys(RUNGS, "not_run")
     notes: list[str] = []
-    hangs = search.reference is not None and search.reference.kind == "hang"
-    for number, rung in enumerate(rungs):
-        if number % 2 == 0 and not hangs:  # two at once: with more, too many would be tried above the one that fails
-            search.together(candidate_at(base, rung, record) for rung in rungs[number : number + 2])
-        outcome, statuses[rung] = _tried(search, plan_at(base, rung, record), notes)
+    for rung in rungs:
+        outcome, statuses[rung] = _tried(search, candidate_at(base, rung, record), notes)
         if statuses[rung] == "same":
             if rung == "inductor" and TRITON in rungs:
-                _, statuses[TRITON] = _tried(search, plan_at(base, TRITON, record), notes)
+                _, statuses[TRITON] = _tried(search, candidate_at(base, TRITON, record), notes)
             return Climb(statuses, rung, outcome, tuple(notes))
-        if outcome.passed and hangs:
+        if outcome.passed and search.reference is not None and search.reference.kind == "hang":
             search.shorten_limit()
     return Climb(statuses, None, None, tuple(notes))
 
 
-def _tried(search: Search, plan: Plan, notes: list[str]) -> tuple[Outcome, str]:
+def _tried(search: Search, candidate: Candidate, notes: list[str]) -> tuple[Outcome, str]:
     """The outcome at a rung with its status, which for Triton's is a pass only where a kernel of Triton's ran."""
-    assert plan.rung is not None
-    outcome = search.trial(plan, plan.rung, across_rungs=True)
-    reason = idle(outcome) if plan.rung == TRITON else None
+    outcome = search.trial(*candidate)
+    reason = idle(outcome) if candidate.plan.rung == TRITON else None
     if reason is None:
         return outcome, search.status(outcome, across_rungs=True)
     notes.append(reason)

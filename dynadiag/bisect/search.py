@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -38,10 +37,6 @@ def _silent(_number: int, _label: str, _status: str, _seconds: float) -> None:
 
 def _ignored(_text: str) -> None:
     return None
-
-
-def _same(outcome: Outcome) -> Outcome:
-    return outcome
 
 
 @dataclass(slots=True)
@@ -97,7 +92,7 @@ class Search:
     def together(self, candidates: Iterable[Candidate]) -> None:
         """Make trials that will all be asked for, where the machine can make them at once."""
         new = {one.plan.key(): one for one in candidates if not self._made(one.plan.key())}
-        if self.repeat > 1 or not new or not self.runner.abreast:
+        if not new or not self._abreast:
             return
         makes = [(one, self._memo) for one in new.values()]
         if len(new) % 2 and (other := self._beside) is not None and not self._made(other.plan.key()):
@@ -107,15 +102,19 @@ class Search:
         outcomes = self.runner.together([one.plan for one, _ in makes])
         for (one, made), outcome in zip(makes, outcomes, strict=True):
             key = one.plan.key()
-            made[key] = self._do(key, functools.partial(_same, outcome), one.label, one.across_rungs)
+            made[key] = self._add(key, outcome, one.label, one.across_rungs)
 
     def ahead(
         self, candidate: Callable[[frozenset[str]], Candidate]
     ) -> Callable[[Sequence[frozenset[str]]], None] | None:
         """Makes the trials of several sets of decisions; None where two at once take as long as one after the other."""
-        if self.repeat > 1 or not self.runner.abreast:
+        if not self._abreast:
             return None
         return lambda sets: self.together([candidate(keys) for keys in sets])
+
+    @property
+    def _abreast(self) -> bool:
+        return self.repeat == 1 and self.runner.abreast
 
     def _made(self, key: str) -> bool:
         return key in self._memo or self.rows.holds(key)
@@ -125,12 +124,16 @@ class Search:
         self._memo.clear()
 
     def _do(self, key: str, run: Callable[[], Outcome], label: str, across_rungs: bool) -> Outcome:
-        known = self.rows.known(key)
-        outcome = known if known is not None else run()
+        if (known := self.rows.known(key)) is None:
+            return self._add(key, run(), label, across_rungs)
+        self._learn(known, self.status(known, across_rungs), label)
+        return known
+
+    def _add(self, key: str, outcome: Outcome, label: str, across_rungs: bool) -> Outcome:
+        """Keep the outcome of a new trial, and tell of it."""
         status = self.status(outcome, across_rungs)
-        if known is None:
-            self.rows.add(key, outcome, status, label)
-            self.tell(self.rows.count, label, status, outcome.seconds)
+        self.rows.add(key, outcome, status, label)
+        self.tell(self.rows.count, label, status, outcome.seconds)
         self._learn(outcome, status, label)
         return outcome
 

@@ -114,8 +114,8 @@ class Runner:
         if other is not self and all(self._for(plan) is other for plan in plans):
             return other.together(plans)
         try:
-            if self.abreast and (servers := self._side_by_side(plans)):
-                return abreast(lambda server, plan: forked_trial(self, server, plan, {}), plans, servers, self._room())
+            if (room := self._room()) > 1 and (servers := self._side_by_side(plans)):
+                return abreast(lambda server, plan: forked_trial(self, server, plan, {}), plans, servers, room)
         except (ConnectionError, EOFError, TimeoutError):
             pass  # a server is gone: which, and what goes on, is seen in turn
         return [self.run(plan) for plan in plans]
@@ -123,11 +123,11 @@ class Runner:
     @property
     def abreast(self) -> bool:
         """Whether `together` makes more than one at a time."""
-        return not self.alone and self._room() > 1
+        return self._room() > 1
 
     def _room(self) -> int:
         """How many trials of the stopped program may run at once. It uses no GPU: `_Checkpoint` refuses to."""
-        return 1 if self._checkpoint is None else room_for(self._checkpoint, self.limits.memory)
+        return 1 if self.alone or self._checkpoint is None else room_for(self._checkpoint, self.limits.memory)
 
     def _side_by_side(self, plans: Sequence[Plan]) -> list[Server]:
         """The processes where these plans begin; none where those cannot be had at one time."""
