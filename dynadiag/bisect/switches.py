@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.fx import GraphModule, Node
 from dynadiag.bisect import divergence, fakes
 from dynadiag.bisect.directions import joined
 from dynadiag.bisect.userpasses import with_switched_passes
+from dynadiag.capture.breaks import callers
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.plan import BELOW, INTERMEDIATES
 from dynadiag.trial.runtime import TRIAL
@@ -57,9 +59,10 @@ def _key(*parts: object, here: dict[str, Any]) -> str:
 
 
 def _lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
-    """The user's line of each node, each line once."""
+    """The user's line of each node, each line once; where torch wrote all of them, the line that called what did."""
     found = (torch_private.user_line(node) for node in nodes)
-    return list(dict.fromkeys(line for line in found if line is not None))
+    lines = list(dict.fromkeys(line for line in found if line is not None))
+    return lines or [(frame["file"], frame["line"]) for frame in callers(sys._getframe())[-1:]]
 
 
 def _first_line(*graphs: GraphModule) -> list[tuple[str, int]]:

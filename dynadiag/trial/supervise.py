@@ -19,6 +19,7 @@ __all__ = ["Limits", "Watched", "kill_session", "session_memory", "tail", "watch
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _POLL = 0.1  # seconds between looks at the clock and the output
 _MEMORY_EVERY = 5  # polls between looks at /proc: walking it costs some milliseconds
+_GRACE = 0.5  # seconds for what a trial started to end by itself
 _OUTPUT_LIMIT = 64 << 20  # bytes of a trial's output that are kept; what is printed beyond is dropped from the file
 
 
@@ -68,10 +69,24 @@ def session_memory(leader: int) -> int:
 
 
 def kill_session(leader: int) -> None:
-    """Ends everything in the session. Forks of a fork are in it, unless they founded their own."""
+    """Ends everything in the session: the leader at once, what it started after a moment to clean up.
+
+    A C++ compiler that is asked to end removes the half of a library that it has written. Left in Inductor's cache
+    that half would be loaded by every later run, the user's own too. Forks of a fork are in the session, unless they
+    founded their own.
+    """
     for pid, _ in _session(leader):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+        _send(pid, signal.SIGKILL if pid == leader else signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE
+    while (left := [pid for pid, _ in _session(leader) if pid != leader]) and time.monotonic() < deadline:
+        time.sleep(_GRACE / 20)
+    for pid in left:
+        _send(pid, signal.SIGKILL)
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
 
 
 def watch(leader: int, ended: int, report: int, limits: Limits, output: int) -> Watched:

@@ -7,6 +7,7 @@ before it compiles (imports, weights, data) is then done once for a whole search
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -89,7 +90,8 @@ def _warm() -> None:
         return
     x = torch.ones(8, requires_grad=True)
     x.sum().backward()  # first: begun within a compile, autograd of a GPU build refuses forks (2.11, 2.15 on a CPU)
-    with torch_private.caches_bypassed():
+    # A compile that fails here (no C++ compiler, a cache that is damaged) fails in the trials, which tell of it.
+    with torch_private.caches_bypassed(), contextlib.suppress(Exception):
         torch.compile(lambda t: t.relu().sum(), backend="inductor")(x).backward()
     torch_private.load_on_demand()  # else each fork does; a larger compile would cost more than it saves
     torch_private.reset()

@@ -74,6 +74,15 @@ def test_a_lowering_that_raises_is_named_with_its_line(bisected: Bisected, tmp_p
     assert all(trial.pid for trial in trials)
 
 
+def test_where_torch_wrote_every_line_of_the_graph_the_call_of_it_is_named(bisected: Bisected, tmp_path: Path) -> None:
+    start = LOWERING.index("def f")
+    model = "model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())\ntorch.compile(model)(torch.ones(4))\n"
+    verdict = bisected(LOWERING[:start] + model)
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name) == ("lowering", "tanh")
+    assert culprit.lines == ((str(tmp_path / "program.py"), 12),)
+
+
 def test_a_program_that_fails_uncompiled(bisected: Bisected) -> None:
     verdict = bisected("import torch\ntorch.compile(lambda x: x.reshape(7))(torch.ones(4))\n")
     assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dynadiag.bisect.bisector import HOOKS
 from dynadiag.trial.plan import Plan, Switch
 from dynadiag.trial.program import Program
@@ -71,3 +73,15 @@ def test_a_program_that_hangs_does_not_outlive_the_search_that_was_killed(tmp_pa
     supervisor.send_signal(signal.SIGKILL)
     supervisor.wait()
     assert select.select([hanging], [], [], 60)[0]
+
+
+def test_forks_are_to_be_had_where_no_cpp_compiler_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The zygote's own first compile fails: that is no reason to try each rung in an interpreter of its own."""
+    monkeypatch.setenv("CXX", "/bin/false")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    program = tmp_path / "program.py"
+    program.write_text("import torch\ntorch.compile(lambda x: x.sin())(torch.ones(3))\n")
+    with Runner(Program(str(program)), HOOKS) as runner:
+        assert runner.start_forks(threads=1) is None
+        outcomes = [runner.run(Plan(rung, caches=False)) for rung in ("aot_eager", "inductor")]
+    assert [outcome.passed for outcome in outcomes] == [True, False]

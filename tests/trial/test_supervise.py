@@ -1,0 +1,56 @@
+"""The end of a trial, with all that it started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from dynadiag.trial.supervise import kill_session
+
+_LEADER = """
+import subprocess, sys, time
+child = [sys.executable, "-c", sys.argv[1], sys.argv[2]]
+subprocess.Popen(child)
+time.sleep(600)
+"""
+_CLEANS_UP = """
+import pathlib, signal, sys, time
+file = pathlib.Path(sys.argv[1])
+def end(*_):
+    file.unlink()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+file.write_text("half a library")
+time.sleep(600)
+"""
+_STUBBORN = """
+import os, pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+def _leader(child: str, file: Path) -> subprocess.Popen[bytes]:
+    leader = subprocess.Popen([sys.executable, "-c", _LEADER, child, str(file)], start_new_session=True)
+    while not (file.exists() and file.read_text()):
+        time.sleep(0.02)
+    return leader
+
+
+def test_what_a_trial_started_may_remove_what_it_has_half_written(tmp_path: Path) -> None:
+    leader = _leader(_CLEANS_UP, tmp_path / "kernel.so")
+    kill_session(leader.pid)
+    assert leader.wait() < 0
+    assert not (tmp_path / "kernel.so").exists()
+
+
+def test_what_does_not_mind_being_asked_is_ended_too(tmp_path: Path) -> None:
+    leader = _leader(_STUBBORN, tmp_path / "pid")
+    kill_session(leader.pid)
+    assert leader.wait() < 0
+    stat = Path("/proc", (tmp_path / "pid").read_text(), "stat")
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.02)
