@@ -217,7 +217,7 @@ class Runner:
             return None
         if self._graph is None or self._graph[0] != before:
             self._stop_at_graph()
-            server = Server.checkpoint(self._checkpoint, self.scratch, {}, before)
+            server = self._checkpoint.checkpoint(self.scratch, {}, before)
             ready = server.wait(self.limits.seconds).get("ready")
             if not ready:
                 server.stop()
@@ -246,7 +246,7 @@ class Runner:
 
     def _start_checkpoint(self) -> str | None:
         assert self._zygote is not None
-        server = Server.checkpoint(self._zygote, self.scratch, self._request(), AS_WRITTEN)
+        server = self._zygote.checkpoint(self.scratch, self._request(), AS_WRITTEN)
         answer = server.wait(self.limits.seconds)
         if answer.get("ready"):
             self._checkpoint = server

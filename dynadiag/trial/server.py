@@ -56,21 +56,21 @@ class Server:
     def with_twins(self, count: int) -> list[Server]:
         """``count`` processes that stand at one place, this one first. Raises `OSError` or `EOFError` if it is gone."""
         while len(self.twins) < count - 1:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            zygote.send(self.channel, {"twin": True}, [theirs.fileno()])
-            theirs.close()
-            self.twins.append(Server(ours, int(self.expect("pid"))))
+            self.twins.append(self._forked({"twin": True}))
         return [self, *self.twins[: count - 1]]
 
-    @classmethod
-    def checkpoint(cls, parent: Server, scratch: Path, request: dict[str, Any], plan: Plan) -> Server:
-        """A fork of ``parent`` that goes on with the program by ``plan`` and stops at the next place to fork from."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        report = os.open(os.devnull, os.O_WRONLY)
-        output = os.open(os.devnull, os.O_WRONLY)
+    def checkpoint(self, scratch: Path, request: dict[str, Any], plan: Plan) -> Server:
+        """A fork that goes on with the program by ``plan`` and stops at the next place to fork from."""
         message = {**request, "plan": plan.to_json(), "scratch": str(scratch), "checkpoint": True}
-        zygote.send(parent.channel, message, [output, report, theirs.fileno()])
-        theirs.close()
-        os.close(report)
-        os.close(output)
-        return cls(ours, int(parent.expect("pid")))
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # for what it prints, and for what it tells of itself
+        try:
+            return self._forked(message, nowhere, nowhere)
+        finally:
+            os.close(nowhere)
+
+    def _forked(self, message: dict[str, Any], *descriptors: int) -> Server:
+        """A fork that serves in its turn, on a channel of its own. Raises `OSError` or `EOFError` if this is gone."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            zygote.send(self.channel, message, [*descriptors, theirs.fileno()])
+        return Server(ours, int(self.expect("pid")))
