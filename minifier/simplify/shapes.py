@@ -12,7 +12,7 @@ from torch import fx
 
 from minifier.graphs import Case, own
 from minifier.storages import regridded, sharing
-from minifier.tensors import map_leaves
+from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import is_without_storage, zeros_without_storage
 
 __all__ = ["all_sizes", "one_axis", "one_dimension", "one_size"]
@@ -21,6 +21,7 @@ __all__ = ["all_sizes", "one_axis", "one_dimension", "one_size"]
 _SMALL = (1, 2, 3)
 # Where a view of a shared storage may begin, on each axis: next to the others, or as far along as it does.
 _FURTHEST = (1, sys.maxsize)
+_VIEWS = frozenset({"view", "_unsafe_view", "reshape", "expand", "repeat", "unflatten"})  # they name sizes of results
 
 
 def all_sizes(case: Case) -> Iterator[Case]:
@@ -80,7 +81,19 @@ def _targets(size: int) -> list[int]:
 
 
 def _sizes(case: Case) -> set[int]:
-    return {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape if size > 1}
+    """Of the inputs, and of what the graph views them as: those need be no product of them."""
+    given = {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape}
+    views = [node for node in case.module.graph.nodes if _operation(node) in _VIEWS]
+    named = {leaf for node in views for leaf in leaves(node.args[1:]) if type(leaf) is int}
+    return {size for size in given | named if size > 1}
+
+
+def _operation(node: fx.Node) -> str:
+    """``view`` for the method and for ``aten.view.default``."""
+    if node.op not in ("call_function", "call_method"):
+        return ""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return str(name).partition(".")[0]
 
 
 def _resized(case: Case, sizes: Mapping[int, int]) -> Iterator[Case]:
@@ -183,7 +196,7 @@ def _rename(node: fx.Node, table: Mapping[int, int]) -> tuple[Any, Any]:
     def swap(leaf: Any) -> Any:
         return table.get(leaf, leaf) if type(leaf) is int else leaf
 
-    inside = node.op == "call_method" and node.target in ("view", "reshape", "expand", "repeat", "unflatten")
+    inside = node.op == "call_method" and node.target in _VIEWS
     args = tuple(map_leaves(swap, a) if inside or isinstance(a, (tuple, list, slice)) else a for a in node.args)
     kwargs = {k: map_leaves(swap, v) if isinstance(v, (tuple, list)) else v for k, v in node.kwargs.items()}
     return args, kwargs

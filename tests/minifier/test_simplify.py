@@ -63,6 +63,14 @@ def test_sizes_change_together_and_where_the_graph_names_them() -> None:
     assert all(value.numel() <= 8 for value in reduction.inputs)
 
 
+def test_a_view_of_sizes_that_no_input_has_shrinks() -> None:
+    reduction = reduce_graph(
+        _graph(lambda x: aten.view.default(x, [6, 8])), [torch.randn(12, 4)], _has(aten.view.default)
+    )
+    (value,) = reduction.inputs
+    assert value.numel() == 1
+
+
 def test_sizes_that_became_equal_by_shrinking_go_on_by_themselves() -> None:
     """Rows have to be three, columns need not be; after a first step both are three."""
 
