@@ -18,6 +18,7 @@ import torch
 
 from dynadiag.trial import failure
 from dynadiag.trial.arms import Arm, Call, run_arm
+from dynadiag.trial.facts import facts
 from dynadiag.trial.referee import Difference, differences
 from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.signature import Signature
@@ -86,5 +87,5 @@ def _program_line() -> str | None:
 
 def _end(signature: Signature, witness: tuple[str, ...] = ()) -> NoReturn:
     """Ends the trial: what the program would do with a wrong result says nothing more."""
-    TRIAL.send("wrong", failure=signature.to_json(), witness=witness)
+    TRIAL.send("wrong", failure=signature.to_json(), witness=witness, facts=facts())
     os._exit(1)

@@ -34,7 +34,7 @@ def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> 
         diverged_in=tuple(diverged.get("captured", ())),
         lines=tuple((str(file), int(line)) for file, line in end.get("lines", ())),
         points=tuple(Point.from_json(e) for e in seen.events if e["event"] == "point"),
-        facts=_merged_facts(seen, end),
+        facts=_facts(seen),
         notes=_notes(seen, end, plan),
         tail=printed,
     )
@@ -60,8 +60,8 @@ def _diverged(seen: Watched) -> dict[str, Any]:
     return max(told, key=lambda e: float(e["jump"]), default={})
 
 
-def _merged_facts(seen: Watched, end: dict[str, Any]) -> dict[str, Any]:
-    facts = dict(end.get("facts") or {})
+def _facts(seen: Watched) -> dict[str, Any]:
+    facts: dict[str, Any] = next((e["facts"] for e in seen.events if "facts" in e), {})
     backends = [*facts.get("backends", ()), *_told(seen, "backend")]
     operators = list(dict.fromkeys(_told(seen, "operator")))
     return {**facts, "backends": backends, "launches": _told(seen, "launch"), "operators": operators}

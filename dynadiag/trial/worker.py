@@ -20,9 +20,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from dynadiag.trial import failure, program
+from dynadiag.trial.facts import facts
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.report import Reporter
 from dynadiag.trial.runtime import TRIAL
@@ -117,26 +118,26 @@ def ended(action: Callable[[], None]) -> int:
         return 2
     except BaseException as error:  # noqa: BLE001 - whatever leaves the program is what the trial is about
         return _failed(error)
-    TRIAL.send("end", failure=None, facts=_facts())
+    TRIAL.send("end", failure=None, facts=facts())
     return 0
 
 
 def _exited(error: SystemExit) -> int:
     code = error.code
     if code is None or code == 0:
-        TRIAL.send("end", failure=None, facts=_facts())
+        TRIAL.send("end", failure=None, facts=facts())
         return 0
     number = code if isinstance(code, int) else 1
     if not isinstance(code, int):
         print(code, file=sys.stderr)  # noqa: T201 - as Python does
-    TRIAL.send("end", failure=Signature("exit", str(number & 0xFF), str(code)).to_json(), facts=_facts())
+    TRIAL.send("end", failure=Signature("exit", str(number & 0xFF), str(code)).to_json(), facts=facts())
     return number & 0xFF
 
 
 def _failed(error: BaseException) -> int:
     signature = failure.of_exception(error, TRIAL.plan.rung)
     named = failure.witness_of(error), failure.user_lines(error)
-    TRIAL.send("end", failure=signature.to_json(), witness=named[0], lines=named[1], facts=_facts())
+    TRIAL.send("end", failure=signature.to_json(), witness=named[0], lines=named[1], facts=facts())
     _print_traceback(error)
     return 1
 
@@ -151,23 +152,6 @@ def _print_traceback(error: BaseException) -> None:
         sys.excepthook(type(error), error.with_traceback(trace), trace)
     except Exception:  # noqa: BLE001 - a program's own excepthook may fail; the report is out already
         traceback.print_exc()
-
-
-def _facts() -> dict[str, Any]:
-    """What is known at the end of a run that nobody watched: was anything compiled, with which backends."""
-    torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "get_num_threads"):
-        return {"torch": None, "backends": []}
-    private = importlib.import_module("dynadiag.torch_private.trial")
-    compiles = "torch._dynamo.eval_frame" in sys.modules
-    return {
-        "torch": str(torch.__version__),
-        "threads": torch.get_num_threads(),
-        "backends": private.backends_used() if compiles else [],
-        "failed_compiles": private.failed_compiles() if compiles else [],
-        "cuda": torch.cuda.is_initialized(),
-        "disabled": private.is_disabled(),
-    }
 
 
 def _default_signals() -> None:
