@@ -235,12 +235,15 @@ class Lines(ScrollView, can_focus=True):
             self.post_message(self.Chosen(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        index = int(self.scroll_y) + event.y - self._head
-        if event.y < self._head:
-            self.header_clicked(event.x + int(self.scroll_x))
+        at = event.get_content_offset(self)  # within the border, which the event's own place counts from
+        if at is None:
+            return
+        index = int(self.scroll_y) + at.y - self._head
+        if at.y < self._head:
+            self.header_clicked(at.x + int(self.scroll_x))
         elif 0 <= index < self.count:
             self.cursor = index
-            self.clicked(index, event.x)
+            self.clicked(index, at.x)
             if event.chain == 2:
                 self.action_choose()
 
