@@ -12,6 +12,7 @@ from tui.app import Browser
 from tui.views import SCREENS
 from tui.views.code import CodeView
 from tui.widgets.code import CodePane
+from tui.widgets.tree import Tree
 
 
 def _app(pilot: object) -> Browser:
@@ -116,6 +117,19 @@ async def test_filter_keeps_matching_rows_and_escape_brings_all_back(program: Pa
         assert [row.cells[-1] for row in table.rows] == ["cpp_fused_relu_1", "cpp_fused_relu_1"]  # type: ignore[union-attr]
         await press(pilot, "escape")
         assert len(table.rows) == 6  # type: ignore[union-attr]
+
+
+async def test_a_jump_arrives_where_a_filter_or_a_closed_branch_hides_the_place(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "4", "f", *"zebra", "enter", "1", "enter")
+        assert _app(pilot).current.NAME == "breaks"
+        assert "GB0059" in screen(pilot)
+        assert "with zebra" not in screen(pilot)
+        await press(pilot, "2", "C", "1", "G", "enter")
+        tree = _app(pilot).focused
+        assert isinstance(tree, Tree)
+        assert tree.branch is not None
+        assert tree.branch.key.startswith("compile/")
 
 
 async def test_help_lists_every_binding_of_the_screen(program: Path) -> None:

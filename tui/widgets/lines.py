@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.palette import role_style
-from tui.roles import one_line
+from tui.roles import copied, one_line
 from tui.search import Finder
 from tui.widgets.marking import marked
 
@@ -276,11 +276,11 @@ class Lines(ScrollView, can_focus=True):
 
     def action_copy(self) -> None:
         if self.count:
-            self.app.copy_to_clipboard(self.text_of(self.cursor))
+            self.app.copy_to_clipboard(copied(self.text_of(self.cursor)))
             self.notify("line copied")
 
     def action_copy_all(self) -> None:
-        self.app.copy_to_clipboard(self.whole())
+        self.app.copy_to_clipboard(copied(self.whole()))
         self.notify(f"{self.count:,} lines copied")
 
     def whole(self) -> str:
@@ -301,4 +301,14 @@ class Filtered(Lines):
 
     def set_filter(self, text: str) -> None:
         """Show the lines that hold a text; all of them for an empty one."""
+        self.filter = text
+        self.sift()
+        self.tell_count()
+
+    def tell_count(self) -> None:
+        """Say below how many lines there are."""
+        self.border_subtitle = f"{self.count:,}{f' with {one_line(self.filter)}' if self.filter else ''}"
+
+    def sift(self) -> None:
+        """Show the lines that hold the filter."""
         raise NotImplementedError

@@ -88,18 +88,21 @@ class Table(Filtered):
         return self._rows[self.cursor].key if 0 <= self.cursor < len(self._rows) else None
 
     def go_to_key(self, key: int | str) -> bool:
-        """Put the cursor on a row; whether it is there."""
-        if self._lazy and isinstance(key, int):
-            index = next((place for place in (key,) if place < len(self._rows)), None)
-        else:
-            index = next((place for place, row in enumerate(self._rows) if row.key == key), None)
+        """Put the cursor on a row; whether it is there. A filter that hides it gives way."""
+        index = self._place_of(key)
+        if index is None and self.filter:
+            self.set_filter("")
+            index = self._place_of(key)
         if index is not None:
             self.go(index)
         return index is not None
 
-    def set_filter(self, text: str) -> None:
-        """Show the rows that hold a text; all of them for an empty one."""
-        self.filter = text
+    def _place_of(self, key: int | str) -> int | None:
+        if self._lazy and isinstance(key, int):
+            return key if key < len(self._rows) else None
+        return next((place for place, row in enumerate(self._rows) if row.key == key), None)
+
+    def sift(self) -> None:
         self._arrange(self.key)
 
     def action_sort(self, by: int) -> None:
