@@ -74,7 +74,7 @@ def _rank(index: int, session: Session) -> Rank:
         targets.setdefault(thing, target)
     name = f"rank {run.rank}" if run.rank is not None else one_line(session.path.stem)
     seconds = explanation.timing.total if explanation.timing else None
-    return Rank(index, name, run, explanation.graph_count, len(explanation.kernels), seconds, things, targets)
+    return Rank(index, name, run, explanation.graph_count, session.kernel_count, seconds, things, targets)
 
 
 def _things(explanation: Explanation, rank: int) -> Iterator[tuple[Thing, Location]]:

@@ -30,7 +30,7 @@ def test_recompiles_of_one_function_are_one_line_and_what_torch_gave_up_on_comes
     *others, last = explanation.recompiles
     given_up = replace(last, function="g", line=9, limit_reached=True)
     texts = [
-        item.text for item in overview.overview(replace(explanation, recompiles=(*others, given_up)), 0, live=False)
+        item.text for item in overview.overview(replace(explanation, recompiles=(*others, given_up)), 0, 0, live=False)
     ]
     (first,) = (number for number, text in enumerate(texts) if "torch gave up on it" in text)
     assert texts[first].startswith("1/1    g  ")
