@@ -97,6 +97,37 @@ async def test_enter_in_code_jumps_to_the_counterpart(program: Path) -> None:
         assert "y = x.sin()" in pane.text_of(pane.cursor)
 
 
+async def test_another_stage_is_shown_at_what_belongs_to_the_line(tmp_path: Path) -> None:
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0")]
+    head, first, second = build.POST_GRAD.split("        # File: ")
+    longer = f"{head}        # File: {second.rpartition('return')[0]}\n        # File: {first}        return (relu,)\n"
+    name = {"name": "before_post_grad_graph", "encoding": "string"}
+    events.insert(5, ({"artifact": name, **build.at("0/0")}, longer))
+    async with browsing(build.recording(tmp_path, events), (200, 60)) as pilot:
+        await press(pilot, "3")
+        pane = _app(pilot).current.query_one("#pane-later", CodePane)
+        pane.focus()
+        pane.go(next(line for line in range(pane.count) if "aten.relu" in pane.text_of(line)))
+        before = pane.cursor
+        await press(pilot, "left_square_bracket")
+        assert pane.cursor != before
+        assert f"{build.FILE}:7" in pane.text_of(pane.cursor)
+
+
+async def test_the_cursor_is_seen_in_a_pane_that_was_scrolled_meanwhile(tmp_path: Path) -> None:
+    body = "\n".join(f"    auto tmp{number} = 0;" for number in range(200))
+    module = build.MODULE.replace("    auto tmp0 = in_ptr0[0];", body)
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0", module=module)]
+    async with browsing(build.recording(tmp_path, events), (200, 40)) as pilot:
+        await press(pilot, "3", "tab", "tab", "tab", "G", "shift+tab")
+        pane = _app(pilot).current.query_one("#pane-kernel", CodePane)
+        pane.scroll_to(y=60, animate=False)  # as the wheel does
+        await press(pilot, "tab")
+        assert pane.has_focus
+        assert pane.on_screen(pane.cursor)
+        assert "auto tmp" in pane.text_of(pane.cursor)
+
+
 async def test_search_finds_and_goes_on(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "3", "slash", *"size", "enter")
