@@ -17,7 +17,7 @@ __all__ = ["command_for", "edit", "edit_path"]
 # Editors that take the line as `file:line`; the others take `+line file`, as vi does.
 _COLON = frozenset({"subl", "zed", "hx", "helix"})
 _GOTO = frozenset({"code", "codium", "cursor"})
-_SUFFIXES = {"graph": ".py", "kernel": ".py", "diff": ".diff"}
+_SUFFIXES = {"source": ".py", "graph": ".py", "kernel": ".py", "diff": ".diff"}
 
 
 def command_for(editor: str, path: Path, line: int) -> list[str]:

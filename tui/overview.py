@@ -59,10 +59,10 @@ def overview(
 def _verdict(explanation: Explanation, kernels: int, trials: int) -> Iterator[Line]:
     verdict = explanation.verdict
     failed = sum(item.outcome == "error" for item in explanation.compiles)
-    if failed:
+    if failed and verdict.kind != "failed":  # which says so itself
         yield line((f"{count(failed, 'compile')} failed.", "error"))
     whole = verdict.kind in ("one_graph", "whole")
-    role = ("" if failed else "good") if whole else "break"
+    role = "error" if verdict.kind == "failed" else ("" if failed else "good") if whole else "break"
     yield line((one_line(verdict.sentence), role))
     for why in verdict.why:
         yield line(("  ", ""), (one_line(why), "dim"))

@@ -40,6 +40,15 @@ def test_recompiles_of_one_function_are_one_line_and_what_torch_gave_up_on_comes
     assert not any(text.startswith(("0/2", "0/3")) and "→" in text for text in texts)
 
 
+def test_a_failed_compile_is_said_once(program: Path) -> None:
+    with Session.open(program) as session:
+        explanation = session.explanation()
+    failed = tuple(replace(item, outcome="error", error="InductorError") for item in explanation.compiles)
+    verdict = replace(explanation.verdict, kind="failed", sentence="2 compiles failed: InductorError: boom.", why=())
+    lines = overview.overview(replace(explanation, compiles=failed, verdict=verdict), 0, 0, live=False)
+    assert [item.text for item in lines if "compiles failed" in item.text] == [verdict.sentence]
+
+
 async def test_a_failure_says_what_to_do_next(tmp_path: Path) -> None:
     async with browsing(build.recording(tmp_path, [*build.run_events(), *build.end_events(1)])) as pilot:
         assert "on the Trials screen bisects it" in screen(pilot)
