@@ -6,6 +6,7 @@ import os
 import socket
 from pathlib import Path
 
+import pytest
 import zstandard
 from textual.widgets import Input
 
@@ -159,6 +160,13 @@ async def test_a_home_that_nobody_has_is_said(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "3", "w", *"~nobody-of-this-name/out.txt", "enter")
         assert "cannot write ~nobody-of-this-name/out.txt" in screen(pilot)
+
+
+async def test_an_editor_that_is_no_command_is_said(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "vi 'x")
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "e")
+        assert "No closing quotation" in screen(pilot)
 
 
 async def test_without_a_terminal_to_hand_over_the_editor_is_refused_in_words(program: Path) -> None:
