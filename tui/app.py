@@ -134,7 +134,7 @@ class Browser(SourceApp):
             "compiles": len(explanation.compiles),
             "breaks": explanation.break_count,
             "recompiles": explanation.recompile_count,
-            "kernels": len(explanation.kernels),
+            "kernels": self.session.kernel_count,
         }
 
     def explained(self) -> None:

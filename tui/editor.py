@@ -17,7 +17,7 @@ __all__ = ["command_for", "edit", "edit_path"]
 # Editors that take the line as `file:line`; the others take `+line file`, as vi does.
 _COLON = frozenset({"subl", "zed", "hx", "helix"})
 _GOTO = frozenset({"code", "codium", "cursor"})
-_SUFFIXES = {"graph": ".py", "kernel": ".py", "diff": ".diff"}
+_SUFFIXES = {"source": ".py", "graph": ".py", "kernel": ".py", "diff": ".diff"}
 
 
 def command_for(editor: str, path: Path, line: int) -> list[str]:
@@ -45,12 +45,14 @@ def edit(app: App[int], document: Document, line: int) -> str | None:
 def edit_path(app: App[int], path: Path, line: int) -> str | None:
     """Open a file at a line; the terminal is the editor's meanwhile."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    command = command_for(editor, path, line)
     try:
+        command = command_for(editor, path, line)
         with app.suspend():
             code = subprocess.run(command, check=False).returncode
     except SuspendNotSupported:
         return "this terminal cannot be handed to an editor"
     except OSError as error:
         return f"{editor}: {error.strerror}; set $EDITOR"
+    except ValueError as error:  # a quote that is not closed
+        return f"{editor}: {error}; set $EDITOR"
     return None if code == 0 else f"{command[0]} ended with {code}"

@@ -32,15 +32,18 @@ class Forest:
 
     explanation: Explanation
     graphs: Callable[[str], Sequence[Graph]]  # of a compile; read when it is looked at
-    kernels: dict[str, list[Kernel]] = field(default_factory=dict)
+    kernels: Callable[[str], Sequence[Kernel]]  # likewise
     breaks: dict[str, list[Break]] = field(default_factory=dict)
     calls: dict[str, tuple[tuple[Frame, ...], tuple[Compile, ...]]] = field(default_factory=dict)  # by key in the tree
 
     @classmethod
-    def of(cls, explanation: Explanation, graphs: Callable[[str], Sequence[Graph]]) -> Forest:
-        made = cls(explanation, graphs)
-        for kernel in explanation.kernels:
-            made.kernels.setdefault(kernel.compile_id, []).append(kernel)
+    def of(
+        cls,
+        explanation: Explanation,
+        graphs: Callable[[str], Sequence[Graph]],
+        kernels: Callable[[str], Sequence[Kernel]],
+    ) -> Forest:
+        made = cls(explanation, graphs, kernels)
         for item in explanation.breaks:
             made.breaks.setdefault(item.compile_id, []).append(item)
         return made
@@ -138,7 +141,7 @@ def _inside(item: Compile, made: Forest) -> list[Branch]:
             Branch(f"{key}/graph/{graph.index}", tuple(parts), Location("code", id_, document=f"event:{graph.event}"))
         )
     found.append(Branch(f"{key}/guards", ((count(item.guards, "guard"), ""),), Location("guards", id_)))
-    for kernel in made.kernels.get(id_, [])[:_KERNELS]:
+    for kernel in made.kernels(id_)[:_KERNELS]:
         parts = [(f"{kernel.language} ", "dim"), (one_line(kernel.name), "")]
         found.append(Branch(f"{key}/kernel/{kernel.index}", tuple(parts), Location("kernels", item=kernel.index)))
     return found
@@ -196,7 +199,7 @@ def compile_lines(item: Compile, made: Forest) -> list[Line]:
     lines += _section("called from", [_frame(frame, made) for frame in item.user_stack[:-1]])
     lines += _section("breaks", [_break(one, made) for one in made.breaks.get(item.compile_id, [])])
     lines += _section("graphs", [_graph(one) for one in made.graphs(item.compile_id)])
-    lines += _section("kernels", [_kernel(one) for one in made.kernels.get(item.compile_id, [])[:_KERNELS]])
+    lines += _section("kernels", [_kernel(one) for one in made.kernels(item.compile_id)[:_KERNELS]])
     return lines
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from textual.app import App
 
-from tui.roles import one_line
 from tui.widgets.lines import Filtered, Lines
 from tui.widgets.prompt import Prompt
 
@@ -38,7 +37,6 @@ class LineApp(App[int]):
     def _filter(self, lines: Filtered, text: str) -> None:
         lines.focus()
         lines.set_filter(text)
-        lines.border_subtitle = f"{lines.count:,} with {one_line(text)}" if text else f"{lines.count:,}"
 
     async def action_write(self) -> None:
         if (lines := self.focused_lines) is not None:
@@ -48,14 +46,16 @@ class LineApp(App[int]):
         lines.focus()
         if not name:
             return
-        path = Path(name).expanduser()
+        path = Path(name)
         try:
+            path = path.expanduser()
             with path.open("x", encoding="utf-8") as file:
                 file.write(lines.whole())
         except FileExistsError:
             self.notify(f"{path} exists: give another name", severity="error", markup=False)
-        except OSError as error:
-            self.notify(f"cannot write {path}: {error.strerror}", severity="error", markup=False)
+        except (OSError, RuntimeError) as error:  # no such folder; no such user's home
+            reason = error.strerror if isinstance(error, OSError) else error
+            self.notify(f"cannot write {path}: {reason}", severity="error", markup=False)
         else:
             self.notify(f"{lines.count:,} lines written to {path}", markup=False)
 

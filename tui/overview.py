@@ -32,14 +32,16 @@ _PARTS = {
 }
 
 
-def overview(explanation: Explanation, trials: int, *, live: bool, finding: Finding | None = None) -> list[Line]:
+def overview(
+    explanation: Explanation, kernels: int, trials: int, *, live: bool, finding: Finding | None = None
+) -> list[Line]:
     """The whole overview; of a search, what it came to: nothing of a program is in its recording."""
     run = explanation.run
     if finding is not None:
         return [*run_lines(run, live=live)[:2], Line(), *_search(finding, run.cwd)]
     sections = [
         run_lines(run, live=live),
-        list(_verdict(explanation, trials)),
+        list(_verdict(explanation, kernels, trials)),
         list(_failures(explanation)),
         list(_next(run)),
         list(_breaks(explanation)),
@@ -54,13 +56,13 @@ def overview(explanation: Explanation, trials: int, *, live: bool, finding: Find
     return made[:-1]
 
 
-def _verdict(explanation: Explanation, trials: int) -> Iterator[Line]:
+def _verdict(explanation: Explanation, kernels: int, trials: int) -> Iterator[Line]:
     verdict = explanation.verdict
     failed = sum(item.outcome == "error" for item in explanation.compiles)
-    if failed:
+    if failed and verdict.kind != "failed":  # which says so itself
         yield line((f"{count(failed, 'compile')} failed.", "error"))
     whole = verdict.kind in ("one_graph", "whole")
-    role = ("" if failed else "good") if whole else "break"
+    role = "error" if verdict.kind == "failed" else ("" if failed else "good") if whole else "break"
     yield line((one_line(verdict.sentence), role))
     for why in verdict.why:
         yield line(("  ", ""), (one_line(why), "dim"))
@@ -69,7 +71,7 @@ def _verdict(explanation: Explanation, trials: int) -> Iterator[Line]:
         (count(explanation.graph_count, "graph"), "compiles"),
         (count(explanation.break_count, "graph break"), "breaks"),
         (count(explanation.recompile_count, "recompile"), "recompiles"),
-        (count(len(explanation.kernels), "kernel"), "kernels"),
+        (count(kernels, "kernel"), "kernels"),
         (count(len(explanation.skipped), "skipped frame"), ""),
         (count(trials, "trial"), "trials"),
     )

@@ -18,7 +18,7 @@ from tui.overview import change_of
 from tui.roles import Fragment, Line, line, one_line
 from tui.session import Session
 
-__all__ = ["Rank", "differences", "read_rank"]
+__all__ = ["Rank", "differences", "ending", "read_rank"]
 
 _SHOWN = 200  # differences of each kind that are listed
 _SLOWER = 1.5  # times the median that a rank compiles before that is told
@@ -74,7 +74,7 @@ def _rank(index: int, session: Session) -> Rank:
         targets.setdefault(thing, target)
     name = f"rank {run.rank}" if run.rank is not None else one_line(session.path.stem)
     seconds = explanation.timing.total if explanation.timing else None
-    return Rank(index, name, run, explanation.graph_count, len(explanation.kernels), seconds, things, targets)
+    return Rank(index, name, run, explanation.graph_count, session.kernel_count, seconds, things, targets)
 
 
 def _things(explanation: Explanation, rank: int) -> Iterator[tuple[Thing, Location]]:
@@ -109,15 +109,24 @@ def differences(ranks: Sequence[Rank]) -> list[Line]:
 
 
 def _endings(ranks: Sequence[Rank]) -> Iterator[Line]:
-    codes = {rank.run.exit_code for rank in ranks if rank.run is not None}
-    if len(codes) < 2:
+    groups: dict[tuple[str, str], list[Rank]] = {}
+    for rank in ranks:
+        if rank.run is not None:
+            groups.setdefault(ending(rank.run), []).append(rank)
+    if len(groups) < 2:
         return
     yield line(("They ended differently", "title"))
-    for code in sorted(codes, key=lambda one: (one is None, one or 0)):
-        names = _names([rank for rank in ranks if rank.run is not None and rank.run.exit_code == code])
-        said = "nobody saw it end" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
-        yield line((f"  {said}", "error" if code else "good" if code == 0 else "break"), (f"  {names}", ""))
+    for (said, role), group in sorted(groups.items(), key=lambda pair: -len(pair[1])):
+        yield line((f"  {said}", role), (f"  {_names(group)}", ""))
     yield Line()
+
+
+def ending(run: Run) -> tuple[str, str]:
+    """How a rank ended, with its role. What `torchrun` starts records itself, and does not see its exit code."""
+    code = run.exit_code
+    if code is None:
+        return ("ended", "") if run.complete else ("cut short", "break")
+    return (f"signal {-code}", "error") if code < 0 else (f"exit code {code}", "error" if code else "good")
 
 
 def _slow(ranks: Sequence[Rank]) -> Iterator[Line]:

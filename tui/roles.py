@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from dynadiag.render.clean import clean, clean_line
 from tui.location import Location
 
-__all__ = ["Fragment", "Line", "line", "one_line", "shown", "tail"]
+__all__ = ["Fragment", "Line", "copied", "line", "one_line", "shown", "tail"]
 
 Fragment = tuple[str, str]
 
@@ -40,6 +40,11 @@ def line(*parts: str | Fragment, to: Location | None = None) -> Line:
 def shown(text: str) -> str:
     """A line of code as it is shown: tabs to stops of four, control characters visible."""
     return clean(text.rstrip("\r").expandtabs(4))
+
+
+def copied(text: str) -> str:
+    """A text for the clipboard: what is pasted into a shell may bring no escape sequence out of a recording either."""
+    return clean("\n".join([part.removesuffix("\r") for part in text.split("\n")]))
 
 
 def _flat(text: str) -> str:

@@ -13,8 +13,10 @@ import shlex
 import signal
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _TRIAL = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
 _RESUME = "go on with --resume "
 _INTERRUPTED = 130  # the exit code of a search that was interrupted
+_LAST = 20.0  # seconds that a search has for its end when the browser is left
 _LINES = 50_000  # trials whose lines are kept
 _SAID = 200  # other lines of stderr that are kept
 _LONGEST = 16 << 20  # bytes of one line of its output
@@ -43,6 +46,7 @@ class Plan:
     command: tuple[str, ...]
     folder: Path
     options: tuple[str, ...] = ()  # of the search; they are in the command too
+    resume: Path | None = None  # the recording that is gone on with
 
     @property
     def text(self) -> str:
@@ -70,7 +74,7 @@ def plan_for(kind: str, run: Run, options: tuple[str, ...] = (), resume: Path | 
         raise DynadiagError(f"{name}: no program here by this name; run `dynadiag {kind}` on it yourself")
     again = ("--resume", str(resume.absolute())) if resume is not None else ()
     command = (sys.executable, "-m", "dynadiag", kind, *options, *again, *words, *run.argv[1:])
-    return Plan(kind, command, folder, options)
+    return Plan(kind, command, folder, options, resume)
 
 
 def _target(target: str, folder: Path) -> list[str] | None:
@@ -110,7 +114,9 @@ class Search:
     document: dict[str, Any] = field(default_factory=dict)  # the JSON of the verdict, once it is there
     code: int | None = None  # the exit code, once it has ended
     over: bool = False  # it has ended, and its verdict was read
+    began: float = field(default_factory=time.monotonic)
     _process: asyncio.subprocess.Process | None = None
+    _interrupted: bool = False
 
     @property
     def running(self) -> bool:
@@ -148,7 +154,8 @@ class Search:
                 await asyncio.gather(self._read(errors, self._line), self._read(out, self._told))
                 self.code = await self._process.wait()
             finally:
-                self.stop()
+                if not self._interrupted:  # a second time would cut short how it puts away what was tried
+                    self.stop()
             self.document = _document(document)
         self.over = True
         self.changed()
@@ -156,7 +163,16 @@ class Search:
     def stop(self) -> None:
         """Interrupt it as Ctrl-C would: what was tried is kept."""
         if self._process is not None and self._process.returncode is None:
+            self._interrupted = True
             self._process.send_signal(signal.SIGINT)
+
+    async def leave(self) -> None:
+        """Interrupt it, and wait a while for its end: asyncio kills what is still there when it ends itself."""
+        if self._process is not None:
+            if not self._interrupted:
+                self.stop()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), _LAST)
 
     async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
         while stream is not None and (line := await stream.readline()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -41,7 +42,8 @@ def search_lines(
         last = search.trials[-1] if search.trials else None
         said = search.said[-1] if search.said else "starting"
         now = f"trial {last.number}: {last.label}: {last.status}" if last else said
-        return [line(("● running  ", "good"), f"{one_line(now)}  ", ("x stops it", "dim")), *lines]
+        since = f"{time.monotonic() - search.began:.0f} s  "
+        return [line(("● running  ", "good"), (since, "dim"), f"{one_line(now)}  ", ("x stops it", "dim")), *lines]
     return [*_ended(search, cwd), *lines, *_told(search)]
 
 

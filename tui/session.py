@@ -48,7 +48,9 @@ class Session:
         self.recording = recording
         self.rows_read = 0  # rows of the recording that were fetched so far, for the benchmark
         self._lock = threading.Lock()
+        self.kernel_count = 0  # known as soon as the explanation is
         self._explanation: Explanation | None = None
+        self._kernels: tuple[Kernel, ...] | None = None
         self._guards: OrderedDict[str, tuple[Guard, ...]] = OrderedDict()
 
     @classmethod
@@ -79,12 +81,13 @@ class Session:
         return self.recording.run
 
     def explanation(self) -> Explanation:
-        """What happened, in all, read once. Guards and later graphs are not in it: see `guards`, `graphs`."""
+        """What happened, in all, read once. Guards, kernels and later graphs are not in it: they have methods."""
         with self._lock:
             if self._explanation is None:
                 from dynadiag.explain import explain  # here, in a worker: the first screen does without it
 
                 made = explain(_ForSummary(self))
+                self.kernel_count = self.recording.totals().get("kernel", 0)
                 self._explanation = _under_way(made) if self.live else made
             return self._explanation
 
@@ -108,7 +111,14 @@ class Session:
 
     def kernels(self, compile_id: str) -> tuple[Kernel, ...]:
         """The kernels of a compile."""
-        return tuple(item for item in self.explanation().kernels if item.compile_id == compile_id)
+        return tuple(self.counted(self.recording.kernels(compile_id)))
+
+    def every_kernel(self) -> tuple[Kernel, ...]:
+        """The kernels of all compiles, read once. The first screen waits for the explanation, not for these."""
+        with self._lock:
+            if self._kernels is None:
+                self._kernels = tuple(self.counted(self.recording.kernels()))
+            return self._kernels
 
     def guards(self, compile_id: str) -> tuple[Guard, ...]:
         """The guards of a compile."""
@@ -174,28 +184,23 @@ def _is_recording(path: Path) -> bool:
 class _ForSummary:
     """A recording as `explain` reads it for the screens: without what no summary shows.
 
-    There may be 10,000 guards on one frame and ten graphs to a compile; those of one compile are read when it is looked
-    at. Of the graphs, Dynamo's are what is counted.
+    There may be 10,000 guards on one frame, ten graphs and a hundred kernels to a compile; those of a compile are read
+    when it is looked at. Of the graphs, Dynamo's are what is counted.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._recording = session.recording
-        self._compiles: tuple[Compile, ...] | None = None
 
     @property
     def run(self) -> Run:
         return self._recording.run
 
     def compiles(self) -> tuple[Compile, ...]:
-        if self._compiles is None:
-            self._compiles = tuple(self._session.counted(self._recording.compiles()))
-        return self._compiles
+        return tuple(self._session.counted(self._recording.compiles()))
 
     def graphs(self, _compile_id: str | None = None) -> tuple[Graph, ...]:
-        ids = dict.fromkeys(item.compile_id for item in self.compiles())
-        found = (graph for one in ids for graph in self._session.graphs(one) if graph.stage == "dynamo")
-        return tuple(sorted(found, key=lambda graph: graph.index))
+        return tuple(self._session.counted(self._recording.graphs_at("dynamo")))
 
     def guards(self, _compile_id: str | None = None) -> tuple[Guard, ...]:
         return ()
@@ -213,7 +218,7 @@ class _ForSummary:
         return tuple(self._session.counted(self._recording.symbols()))
 
     def kernels(self) -> tuple[Kernel, ...]:
-        return tuple(self._session.counted(self._recording.kernels()))
+        return ()
 
     def source(self, file: str) -> str | None:
         self._session.rows_read += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ from tui.unitlinks import calls_of
 __all__ = ["Made", "add_stages", "call_at", "fine", "made_of", "needs_consent"]
 
 _LANGUAGES = {"asm": "gas", "amdgcn": "gas", "ptx": "ptx", "llir": "llvm"}  # Pygments knows no others
+
+# `nvdisasm` lays an instruction out in columns that take the whole of a pane before the instruction begins.
+_ADDRESSED = re.compile(r"^ +(/\*[0-9a-f]+\*/) +")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def fine(made: Made, module: Links) -> Links:
 
 
 def _document(made: Made, stage: Stage) -> Document:
-    lines = split(stage.text)
+    lines = [_ADDRESSED.sub(r"\1 ", text) for text in split(stage.text)]
     name = f"{stage.name} of {made.call.name} for {made.stages.target}"
     ref = Ref(f"stage:{made.call.event}:{made.call.name}:{stage.name}", "stage", name, made.call.compile_id)
     return Document(ref, lines, ((0, _LANGUAGES.get(stage.name, "text")),))

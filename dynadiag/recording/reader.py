@@ -123,6 +123,10 @@ class Recording:
         """The graphs of every compile, or of one."""
         return self._of_compile(Graph, compile_id)
 
+    def graphs_at(self, stage: str) -> tuple[Graph, ...]:
+        """The graphs of every compile at one stage."""
+        return self._records(Graph, "WHERE stage = ? ORDER BY id", stage)
+
     def guards(self, compile_id: str | None = None) -> tuple[Guard, ...]:
         """The guards of every compile, or of one."""
         return self._of_compile(Guard, compile_id)
@@ -131,9 +135,9 @@ class Recording:
         """Symbolic sizes and what happened to them."""
         return self._records(Symbol, "ORDER BY rowid")
 
-    def kernels(self) -> tuple[Kernel, ...]:
-        """Generated and called kernels."""
-        return self._records(Kernel, "ORDER BY id")
+    def kernels(self, compile_id: str | None = None) -> tuple[Kernel, ...]:
+        """Generated and called kernels, of every compile or of one."""
+        return self._of_compile(Kernel, compile_id)
 
     def links(self, module: int | None = None) -> tuple[Link, ...]:
         """How lines belong together, of every generated module or of one; empty in recordings from before links."""

@@ -317,6 +317,7 @@ _TYPED = (
             "language": '"cpp", "triton" or "extern"',
             "event": "the event whose payload holds its source",
         },
+        after=("CREATE INDEX kernel_compile ON kernel (compile_id)",),
     ),
     _typed(
         records.Link,

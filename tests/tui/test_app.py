@@ -12,6 +12,7 @@ from tui.app import Browser
 from tui.views import SCREENS
 from tui.views.code import CodeView
 from tui.widgets.code import CodePane
+from tui.widgets.tree import Tree
 
 
 def _app(pilot: object) -> Browser:
@@ -96,6 +97,37 @@ async def test_enter_in_code_jumps_to_the_counterpart(program: Path) -> None:
         assert "y = x.sin()" in pane.text_of(pane.cursor)
 
 
+async def test_another_stage_is_shown_at_what_belongs_to_the_line(tmp_path: Path) -> None:
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0")]
+    head, first, second = build.POST_GRAD.split("        # File: ")
+    longer = f"{head}        # File: {second.rpartition('return')[0]}\n        # File: {first}        return (relu,)\n"
+    name = {"name": "before_post_grad_graph", "encoding": "string"}
+    events.insert(5, ({"artifact": name, **build.at("0/0")}, longer))
+    async with browsing(build.recording(tmp_path, events), (200, 60)) as pilot:
+        await press(pilot, "3")
+        pane = _app(pilot).current.query_one("#pane-later", CodePane)
+        pane.focus()
+        pane.go(next(line for line in range(pane.count) if "aten.relu" in pane.text_of(line)))
+        before = pane.cursor
+        await press(pilot, "left_square_bracket")
+        assert pane.cursor != before
+        assert f"{build.FILE}:7" in pane.text_of(pane.cursor)
+
+
+async def test_the_cursor_is_seen_in_a_pane_that_was_scrolled_meanwhile(tmp_path: Path) -> None:
+    body = "\n".join(f"    auto tmp{number} = 0;" for number in range(200))
+    module = build.MODULE.replace("    auto tmp0 = in_ptr0[0];", body)
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0", module=module)]
+    async with browsing(build.recording(tmp_path, events), (200, 40)) as pilot:
+        await press(pilot, "3", "tab", "tab", "tab", "G", "shift+tab")
+        pane = _app(pilot).current.query_one("#pane-kernel", CodePane)
+        pane.scroll_to(y=60, animate=False)  # as the wheel does
+        await press(pilot, "tab")
+        assert pane.has_focus
+        assert pane.on_screen(pane.cursor)
+        assert "auto tmp" in pane.text_of(pane.cursor)
+
+
 async def test_search_finds_and_goes_on(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "3", "slash", *"size", "enter")
@@ -116,6 +148,19 @@ async def test_filter_keeps_matching_rows_and_escape_brings_all_back(program: Pa
         assert [row.cells[-1] for row in table.rows] == ["cpp_fused_relu_1", "cpp_fused_relu_1"]  # type: ignore[union-attr]
         await press(pilot, "escape")
         assert len(table.rows) == 6  # type: ignore[union-attr]
+
+
+async def test_a_jump_arrives_where_a_filter_or_a_closed_branch_hides_the_place(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "4", "f", *"zebra", "enter", "1", "enter")
+        assert _app(pilot).current.NAME == "breaks"
+        assert "GB0059" in screen(pilot)
+        assert "with zebra" not in screen(pilot)
+        await press(pilot, "2", "C", "1", "G", "enter")
+        tree = _app(pilot).focused
+        assert isinstance(tree, Tree)
+        assert tree.branch is not None
+        assert tree.branch.key.startswith("compile/")
 
 
 async def test_help_lists_every_binding_of_the_screen(program: Path) -> None:

@@ -19,7 +19,7 @@ from tui.views.kernels import KernelsView
 def _costs(session: Session, compile_ids: object) -> dict[tuple[int | None, str], KernelCost]:
     """As if the kernels of the second compile moved more, and nobody knew of the library's."""
     found = {}
-    for item in session.explanation().kernels:
+    for item in session.every_kernel():
         if item.compile_id in list(compile_ids):  # type: ignore[call-overload]
             moved = None if item.language == "extern" else (item.compile_id == "0/1") * 1_000_000 + item.index
             found[item.event, item.name] = KernelCost(2, moved, None, None, (f"{build.FILE}:6",))

@@ -6,6 +6,7 @@ import os
 import socket
 from pathlib import Path
 
+import pytest
 import zstandard
 from textual.widgets import Input
 
@@ -141,6 +142,31 @@ async def test_lines_are_copied_and_written(tmp_path: Path) -> None:
         field.value = str(out)
         await press(pilot, "enter")
         assert "exists" in screen(pilot)
+
+
+async def test_what_is_copied_brings_no_escape_codes_with_it(tmp_path: Path) -> None:
+    """It may be pasted into a shell."""
+    nasty = "import os  # \x1b[201~rm -rf ~\x07\u202e"
+    events = [*build.run_events(), *build.source_events(f"{nasty}\r\n{build.SOURCE}"), *build.compile_events("0/0")]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "3", "g", "y")
+        assert pilot.app.clipboard == "import os  # \\x1b[201~rm -rf ~\\x07\\u202e"
+        await press(pilot, "Y")
+        assert pilot.app.clipboard.splitlines()[0] == "import os  # \\x1b[201~rm -rf ~\\x07\\u202e"
+        assert pilot.app.clipboard.endswith(build.SOURCE)
+
+
+async def test_a_home_that_nobody_has_is_said(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "w", *"~nobody-of-this-name/out.txt", "enter")
+        assert "cannot write ~nobody-of-this-name/out.txt" in screen(pilot)
+
+
+async def test_an_editor_that_is_no_command_is_said(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "vi 'x")
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "e")
+        assert "No closing quotation" in screen(pilot)
 
 
 async def test_without_a_terminal_to_hand_over_the_editor_is_refused_in_words(program: Path) -> None:

@@ -30,7 +30,7 @@ def test_recompiles_of_one_function_are_one_line_and_what_torch_gave_up_on_comes
     *others, last = explanation.recompiles
     given_up = replace(last, function="g", line=9, limit_reached=True)
     texts = [
-        item.text for item in overview.overview(replace(explanation, recompiles=(*others, given_up)), 0, live=False)
+        item.text for item in overview.overview(replace(explanation, recompiles=(*others, given_up)), 0, 0, live=False)
     ]
     (first,) = (number for number, text in enumerate(texts) if "torch gave up on it" in text)
     assert texts[first].startswith("1/1    g  ")
@@ -38,6 +38,15 @@ def test_recompiles_of_one_function_are_one_line_and_what_torch_gave_up_on_comes
     assert texts[first + 2].startswith("0/1    f  ")
     assert texts[first + 2].endswith("4 → 5  compiled again 3 times")
     assert not any(text.startswith(("0/2", "0/3")) and "→" in text for text in texts)
+
+
+def test_a_failed_compile_is_said_once(program: Path) -> None:
+    with Session.open(program) as session:
+        explanation = session.explanation()
+    failed = tuple(replace(item, outcome="error", error="InductorError") for item in explanation.compiles)
+    verdict = replace(explanation.verdict, kind="failed", sentence="2 compiles failed: InductorError: boom.", why=())
+    lines = overview.overview(replace(explanation, compiles=failed, verdict=verdict), 0, 0, live=False)
+    assert [item.text for item in lines if "compiles failed" in item.text] == [verdict.sentence]
 
 
 async def test_a_failure_says_what_to_do_next(tmp_path: Path) -> None:

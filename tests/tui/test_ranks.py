@@ -17,13 +17,22 @@ from tui.folders import open_folder
 from tui.ranks import differences, read_rank
 
 
-def _rank(folder: Path, rank: int, *, again: bool = False, seconds: float = 1.0, code: int = 0) -> Path:
+def _rank(
+    folder: Path,
+    rank: int,
+    *,
+    again: bool = False,
+    seconds: float = 1.0,
+    code: int = 0,
+    ends: build.Events | None = None,
+) -> Path:
     events = build.run_events("train.py")
     events[0][0]["dynadiag_run"]["rank"] = rank
     events += [*build.source_events(), *build.break_events("0/0"), *build.compile_events("0/0", seconds=seconds)]
     if again:
         events += [*build.recompile_events("0/1", "4", "5"), *build.compile_events("0/1", seconds=seconds)]
-    return build.recording(folder, [*events, *build.end_events(code)], f"train-rank{rank}")
+    end = build.end_events(code) if ends is None else ends
+    return build.recording(folder, [*events, *end], f"train-rank{rank}")
 
 
 @pytest.fixture
@@ -65,6 +74,14 @@ def test_ranks_that_do_the_same_are_said_to(tmp_path: Path) -> None:
     assert _texts(tmp_path) == [
         "The same compiles, breaks and recompiles on every rank, and none compiled much longer than the others."
     ]
+
+
+def test_a_rank_that_was_cut_short_is_told_from_those_whose_exit_code_nobody_saw(tmp_path: Path) -> None:
+    """Under `torchrun` each process records itself."""
+    for rank in range(3):
+        ended = build.end_events()[:1] if rank < 2 else []
+        _rank(tmp_path, rank, ends=ended)
+    assert _texts(tmp_path)[:3] == ["They ended differently", "  ended  ranks 0-1", "  cut short  rank 2"]
 
 
 async def test_enter_goes_to_a_rank_and_back_returns(folder: Path) -> None:

@@ -11,10 +11,11 @@ from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.documents import split
 from tui.hunt import MOST
+from tui.session import Session
 from tui.views.search import SearchView
 from tui.widgets.code import CodePane
 from tui.widgets.lines import Lines
-from tui.widgets.table import Table
+from tui.widgets.table import Row, Rows, Table
 from tui.widgets.tree import Tree
 
 KEYS = ("2", "j", "G", "3", "j", "tab", "G", "4", "5", "6", "G", "7", "j", "9", "tab", "G", "k")
@@ -38,6 +39,37 @@ async def _rows_read(path: Path) -> list[int]:
             await press(pilot, key)
             read.append(app.session.rows_read - before)
     return read
+
+
+def test_what_the_first_screen_waits_for_does_not_grow_with_the_kernels(tmp_path: Path) -> None:
+    read = []
+    for kernels in (1, 100):
+        definition, rest = build.MODULE[build.MODULE.index("cpp_fused_relu_1 =") :].split("class Runner")
+        more = "".join(definition.replace("relu_1", f"relu_{number}") for number in range(2, kernels + 1))
+        module = build.MODULE.replace(f"class Runner{rest}", f"{more}class Runner{rest}")
+        events = [*build.run_events(), *build.compile_events("0/0", module=module), *build.end_events()]
+        with Session.open(build.recording(tmp_path, events, f"kernels{kernels}")) as session:
+            session.explanation()
+            read.append(session.rows_read)
+            assert session.kernel_count == len(session.every_kernel()) >= kernels
+    assert read[0] == read[1]
+
+
+async def test_a_table_makes_the_rows_that_are_seen(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "5")
+        table, made = pilot.app.query_one("#recompiles-list", Table), set()
+
+        def make(index: int) -> Row:
+            made.add(index)
+            return Row((f"{index}/0", "f", "prog.py:5", "1", f"size {index}"), index)
+
+        table.show(Rows(100_000, make))
+        await press(pilot, "G")
+        assert "size 99999" in screen(pilot)
+        assert len(made) < 300
+        await press(pilot, "s", "S", "g")
+        assert table.key == 99_999
 
 
 async def test_a_key_press_reads_as_much_of_a_large_recording_as_of_a_small_one(tmp_path: Path) -> None:

@@ -82,6 +82,14 @@ async def test_a_line_that_is_cut_says_so(program: Path) -> None:
         assert any("stride=[1])" in text for text in screen(pilot).splitlines())
 
 
+async def test_a_small_screen_tells_whose_guards_it_shows(program: Path) -> None:
+    async with browsing(program, (80, 24)) as pilot:
+        await press(pilot, "6", "right_square_bracket")
+        assert "Guards of 0/1 f · 1" in screen(pilot)
+        await press(pilot, "4", "6")
+        assert "Guards of 0/1 f · 1" in screen(pilot)
+
+
 async def test_a_time_line_is_of_a_compile(program: Path) -> None:
     async with browsing(program, (80, 24)) as pilot:
         await press(pilot, "2", "v")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tui.widgets.code import CodePane
 
 # Stands for `dynadiag bisect`: the same arguments, the same lines, the same document.
 SEARCH = f"""
-import json, signal, sys
+import json, os, signal, sys, time
 arguments = sys.argv[3:]
 document = arguments[arguments.index("--json") + 1]
 print("trial 1: as written: same (1.5 s)", file=sys.stderr, flush=True)
@@ -26,12 +27,20 @@ if "hang" in arguments:
     try:
         signal.pause()
     except KeyboardInterrupt:
+        time.sleep(0.3)  # as putting away what was tried takes its time
+        open("kept", "w").close()
         sys.exit(130)
+if "goes on" in arguments:
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    os.replace(*arguments[-2:])
 print("trial 2: lowering: pass (0.5 s)", file=sys.stderr, flush=True)
 print("found: lowering relu")
 culprit = {{"class": "lowering", "name": "relu", "compile_id": "0/0", "file": {build.FILE!r}, "line": 7}}
 open(document, "w").write(json.dumps({{"verdict": "found", "culprits": [culprit]}}))
+print(arguments[-1], file=sys.stderr, flush=True)
 """
+CULPRIT = {"class": "lowering", "name": "relu", "compile_id": "0/0", "file": build.FILE, "line": 7}
 
 
 def _plan(folder: Path, *arguments: str) -> Plan:
@@ -93,6 +102,43 @@ async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: p
         await _ended(pilot, search)
         assert search.code == 130
         assert "stopped" in screen(pilot)
+
+
+async def test_a_search_that_runs_ends_in_order_when_the_browser_is_left(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "hang"))
+    async with browsing(program) as pilot:
+        await press(pilot, "8", "B", "y")
+        search = _view(pilot.app).search
+        assert search is not None
+        while not search.trials:
+            await pilot.pause(0.02)
+    assert (tmp_path / "kept").exists()
+
+
+async def test_a_search_that_is_gone_on_with_shows_what_it_tried_before_and_then_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = build.recording(tmp_path, build.search_events(130))
+    whole = build.recording(tmp_path, build.search_events(0, {"verdict": "found", "culprits": [CULPRIT]}), "whole")
+    plan = replace(_plan(tmp_path, "prog.py", "goes on", str(whole), str(path)), resume=path)
+    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: plan)
+    async with browsing(path) as pilot:
+        await press(pilot, "8", "c", "y")
+        view = _view(pilot.app)
+        assert view.search is not None
+        while not view.search.trials:
+            await pilot.pause(0.02)
+        await press(pilot)
+        assert [row.cells[0] for row in view.table.rows[:3]] == ["1", "2", "1"]
+        (tmp_path / "go").touch()
+        await _ended(pilot, view.search)
+        await pilot.app.workers.wait_for_complete()
+        await press(pilot, "enter")
+        pane = pilot.app.focused
+        assert isinstance(pane, CodePane)
+        assert pane.text_of(pane.cursor) == "    z = torch.relu(y)"
 
 
 def test_what_would_be_run_is_the_recorded_program_in_its_folder(tmp_path: Path) -> None:

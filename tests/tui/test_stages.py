@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
+import pytest
+
+from dynadiag.errors import DynadiagError
 from dynadiag.kernels import Stage, Stages
 from tests.tui import build
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.documents import split
 from tui.linking import board_of, take_stages
 from tui.session import Session
 from tui.stages import Made, call_at
-from tui.widgets.code import is_exact
+from tui.widgets.code import CodePane, is_exact
 
 MODULE_LINES = split(build.MODULE)
 
@@ -25,6 +30,18 @@ def _made(session: Session) -> tuple[Made, int]:
     source = line + 2 - call.definition.first
     stage = Stage("asm", "kernel:\n  mov %rax, %rbx\n  ret", ((2, source),))
     return Made(call, Stages("native", {"asm": stage})), line
+
+
+def test_an_instruction_stands_beside_its_address(program: Path) -> None:
+    with Session.open(program) as session:
+        made, _ = _made(session)
+        text = f"        /*00a0*/{' ' * 19}LDC R1, c[0x0][0x28] ;"
+        sass = Made(made.call, Stages("sm_90", {"sass": Stage("sass", text, ())}))
+        board = board_of(session, "0/0")
+        take_stages(board, sass)
+        ref = board.ref("stage")
+        assert ref is not None
+        assert board.documents[ref.key].lines == ["/*00a0*/ LDC R1, c[0x0][0x28] ;"]
 
 
 def _module(session: Session) -> str:
@@ -43,6 +60,30 @@ def test_a_line_of_assembly_belongs_to_one_line_of_the_kernel_and_to_the_users(p
         assert module.at({exact}) == (line,)
         assert {place for place in stage.of(1) if not is_exact(place)} == {(build.FILE, 7)}
         assert stage.of(2) == frozenset()
+
+
+async def test_a_kernel_that_is_compiled_and_one_that_cannot_be_is_said_where_its_stages_would_stand(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going, said = threading.Event(), "no compiler: there is no g++ here"
+
+    def failing(*_: object) -> Made:
+        going.wait(60)
+        raise DynadiagError(said)
+
+    monkeypatch.setattr("tui.views.stages.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.stages.made_of", failing)
+    async with browsing(program, (200, 40)) as pilot:
+        await press(pilot, "3", "tab", "tab", "tab", "slash", *"auto tmp0", "enter")
+        await pilot.press("a")
+        while "compiling" not in screen(pilot):
+            await pilot.pause(0.01)
+        going.set()
+        await settle(pilot)
+        assert "compiling" not in screen(pilot)
+        pane = pilot.app.query_one("#pane-stage", CodePane)
+        assert pane.display
+        assert said in pane._note
 
 
 def test_no_kernel_stands_on_an_import(program: Path) -> None:

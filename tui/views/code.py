@@ -8,9 +8,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 
+from dynadiag.kernels import KernelCall
 from tui.documents import Document
 from tui.linking import PANES, Board, board_of, diff_of, fill, take_stages
-from tui.links import Links
+from tui.links import Links, Place
 from tui.location import Location
 from tui.nodes import node_at
 from tui.nodeview import node_lines
@@ -58,6 +59,7 @@ class CodeView(PanedView, MakesStages):
         super().__init__()
         self._board: Board | None = None
         self._place: Location | None = None  # to be gone to once the board is there
+        self._making = ""  # what is said in place of a kernel's stages, while they are made or where they could not be
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -106,8 +108,12 @@ class CodeView(PanedView, MakesStages):
         if self._board is None:
             for pane in self.panes().values():
                 pane.say(one_line(reason))
+        elif self._making:
+            self._say_stage(one_line(reason))
 
     def _show(self, board: Board | None, place: Location) -> None:
+        if board is not self._board:
+            self._making = ""
         self._board = board
         for name in PANES:
             self._fill(name)
@@ -119,7 +125,8 @@ class CodeView(PanedView, MakesStages):
         ref = board.ref(name) if board else None
         if board is None or ref is None:
             words = EMPTY[name] if board and board.recorded else UNKNOWN
-            pane.say(words if board else "nothing was compiled")
+            said = self._making if name == "stage" else ""
+            pane.say(said or words if board else "nothing was compiled")
             return
         document, links = board.documents[ref.key], board.links.get(ref.key, Links())
         if pane.document is not document:
@@ -170,20 +177,25 @@ class CodeView(PanedView, MakesStages):
     @property
     def order(self) -> tuple[str, ...]:
         """The panes from left to right; the last one only once there is something in it."""
-        return PANES if self._board and self._board.refs["stage"] else PANES[:-1]
+        return PANES if self._making or (self._board and self._board.refs["stage"]) else PANES[:-1]
 
     def action_document(self, by: int) -> None:
         board = self._board
         if board is None or len(board.refs[self._at]) < 2:
             self.notify("there is nothing else to show in this pane")
             return
-        board.turn(self._at, board.index[self._at] + by)
-        at = self._at
-        self.fetch("board", lambda: fill(self.session, board), lambda _: self._changed(at))
+        at, pane = self._at, self.pane(self._at)
+        places = pane.links.of(pane.cursor)
+        board.turn(at, board.index[at] + by)
+        self.fetch("board", lambda: fill(self.session, board), lambda _: self._changed(at, places))
 
-    def _changed(self, name: str) -> None:
-        for pane in dict.fromkeys((name, "later", "kernel", "source")):
-            self._fill(pane)
+    def _changed(self, name: str, places: frozenset[Place]) -> None:
+        """Show what was turned to, with the cursor on what belongs to the line that was left."""
+        for each in dict.fromkeys((name, "later", "kernel", "source")):
+            self._fill(each)
+        pane = self.pane(name)
+        if lines := pane.belonging(places):
+            pane.go(lines[0])
         self.light()
 
     def action_diff(self) -> None:
@@ -212,16 +224,29 @@ class CodeView(PanedView, MakesStages):
             return None
         return board.compile_id, ref.key, self.pane("kernel").cursor
 
+    def begin_stages(self, call: KernelCall) -> None:
+        self._say_stage(f"compiling {one_line(call.name)} ...")
+
+    def _say_stage(self, words: str) -> None:
+        self._making = words
+        self.pane("stage").say(words)
+        self._lay_out_with_stage()
+
+    def _lay_out_with_stage(self) -> None:
+        """Show the last pane beside the one that the cursor is in."""
+        at, self._at = self._at, "stage"
+        self.lay_out()
+        self._at = at
+
     def take_stages(self, made: Made) -> None:
         board = self._board
         if board is None or made.call.compile_id != board.compile_id:
             return
         take_stages(board, made)
+        self._making = ""
         self._fill("stage")
         self._fill("kernel")
-        self._at = "stage"
-        self.lay_out()
-        self._at = "kernel"
+        self._lay_out_with_stage()
         self.light()
         for note in made.stages.notes:
             self.notify(one_line(note), markup=False)

@@ -66,7 +66,8 @@ class CompilesView(View):
         self.fetch("forest", self._read, self._show)
 
     def _read(self) -> tuple[Forest, list[Branch]]:
-        made = Forest.of(self.session.explanation(), self.session.graphs)
+        session = self.session
+        made = Forest.of(session.explanation(), session.graphs, session.kernels)
         return made, forest(made)
 
     def show_problem(self, reason: str) -> None:
@@ -126,12 +127,12 @@ class CompilesView(View):
         if made is None or branch is None:
             return
         if item is None:
-            self.details.show(call_lines(branch.key, made))
+            self.fetch("detail", lambda: call_lines(branch.key, made), self.details.show)
         elif self._timeline:
             id_ = item.compile_id
-            self.fetch("timeline", lambda: timeline_lines(read_phases(self.session, id_)), self.details.show)
+            self.fetch("detail", lambda: timeline_lines(read_phases(self.session, id_)), self.details.show)
         else:
-            self.details.show(compile_lines(item, made))
+            self.fetch("detail", lambda: compile_lines(item, made), self.details.show)
 
     def chosen(self, lines: Lines) -> None:
         if lines is self.tree_:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import ClassVar, overload
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -17,7 +17,7 @@ from tui.session import Session
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
 from tui.widgets.styled import StyledLines
-from tui.widgets.table import Column, Row, Table
+from tui.widgets.table import Column, Row, Rows, Table
 
 __all__ = ["EventsView"]
 
@@ -122,26 +122,13 @@ class EventsView(ListingView):
         super().chosen(lines)
 
 
-class EventRows(Sequence[Row]):
+class EventRows(Rows):
     """The rows of a log, read in pages when they are looked at."""
 
     def __init__(self, session: Session, kind: str | None, number: int) -> None:
+        super().__init__(number, lambda index: self._page(index // _PAGE)[index % _PAGE])
         self._session, self._kind, self._number = session, kind, number
         self._pages: OrderedDict[int, list[Row]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return self._number
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(self._number))]
-        if not 0 <= index < self._number:
-            raise IndexError(index)
-        return self._page(index // _PAGE)[index % _PAGE]
 
     def _page(self, page: int) -> list[Row]:
         known = self._pages.get(page)

@@ -69,6 +69,7 @@ class GuardsView(ListingView):
         super().__init__()
         self._compile: str | None = None
         self._guards: dict[int, Guard] = {}
+        self._title = ""
 
     def compose(self) -> ComposeResult:
         yield Table(self.COLUMNS, id="guards-list")
@@ -133,9 +134,19 @@ class GuardsView(ListingView):
         self._show(rows)
         item = self.session.compile(self._compile or "-")
         name = f" {one_line(item.function)}" if item else ""
+        self._title = f"Guards of {one_line(self._compile or '-')}{name} · {len(guards):,}"
         for lines in (self.table, self.tree_):
-            lines.border_title = f"Guards of {one_line(self._compile or '-')}{name} · {len(guards):,}"
+            lines.border_title = self._title
+        self._say()
         self.table.border_subtitle = ""
+
+    async def arrived(self) -> None:
+        self._say()
+
+    def _say(self) -> None:
+        """A small screen has no frame with the title in it."""
+        if self.browser.current is self:
+            self.browser.say(self._title, "")
 
     def _key(self) -> int | str | None:
         if not self.tree_.display:

@@ -16,7 +16,7 @@ from tui.location import Location
 from tui.roles import Line, line, one_line
 from tui.session import Session
 from tui.views.listing import ListingView
-from tui.widgets.table import Column, Row
+from tui.widgets.table import Column, Row, Rows
 
 __all__ = ["KernelsView"]
 
@@ -67,9 +67,13 @@ class KernelsView(ListingView):
         return _with(self.COLUMNS, _TIMED) if self._measured else self.COLUMNS
 
     def rows(self) -> Sequence[Row]:
-        known, measured = self._costs, self._measured
-        kernels = self.session.explanation().kernels
-        return [_row(item, known.get((item.event, item.name)), measured=measured) for item in kernels]
+        known, measured, kernels = self._costs, self._measured, self.session.every_kernel()
+
+        def made(place: int) -> Row:
+            item = kernels[place]
+            return _row(item, known.get((item.event, item.name)), measured=measured)
+
+        return Rows(len(kernels), made)
 
     def _sort(self) -> None:
         titles = [column.title for column in self.columns()]
@@ -89,7 +93,7 @@ class KernelsView(ListingView):
 
     def _begin(self) -> None:
         self._costed, self._costs = self.session, {}
-        self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.explanation().kernels)))
+        self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.every_kernel())))
 
     def _read_costs(self, ids: list[str]) -> None:
         """A few compiles at a time: what is known already is on the screen meanwhile."""
@@ -111,7 +115,7 @@ class KernelsView(ListingView):
         self.fetch("costs", lambda: costs_of(session, ids[:_FEW]), take)
 
     def _kernel(self, key: int | str) -> Kernel | None:
-        kernels = self.session.explanation().kernels
+        kernels = self.session.every_kernel()
         return kernels[int(key)] if int(key) < len(kernels) else None
 
     def detail(self, key: int | str) -> Sequence[Line]:

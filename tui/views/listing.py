@@ -79,7 +79,7 @@ class ListingView(View):
 
     def _show(self, rows: Sequence[Row]) -> None:
         self.table.show(rows, self.columns())
-        self.table.border_subtitle = f"{len(rows):,}"
+        self.table.tell_count()
         if not rows:
             self.details.show([line((self.NOTHING, "dim"))])
         if self._wanted is not None:

@@ -49,7 +49,8 @@ class OverviewView(View):
 
         session = self.session
         finding = finding_of(session)
-        return overview(session.explanation(), len(session.trials()), live=session.live, finding=finding)
+        explanation, trials = session.explanation(), len(session.trials())
+        return overview(explanation, session.kernel_count, trials, live=session.live, finding=finding)
 
     def show_problem(self, reason: str) -> None:
         head = run_lines(self.session.run, live=self.session.live)
@@ -63,6 +64,7 @@ class OverviewView(View):
             if first < self.app.size.height - _AROUND:
                 self.lines.go(first)
         self.browser.explained()
+        self.fetch("kernels", self.session.every_kernel, lambda _: None)  # so that their screen has nothing to read
 
     def place(self) -> Location:
         return Location(self.NAME, line=self.lines.cursor + 1)

@@ -94,8 +94,12 @@ class PanedView(View):
         return True
 
     def _enter(self, pane: CodePane) -> None:
-        """Into a pane; one that nobody was in yet is begun where it belongs to the line that is left."""
+        """Into a pane; one that nobody was in yet is begun where it belongs to the line that is left, and one whose
+        cursor is out of sight on a line that is seen.
+        """
         if pane.cursor == 0 and pane.lit:
             pane.set_reactive(Lines.cursor, pane.first_lit)
             pane.reveal(pane.cursor, middle=True)
+        elif pane.count and not pane.on_screen(pane.cursor):
+            pane.set_reactive(Lines.cursor, pane.first_seen)
         pane.focus()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from dynadiag.render.words import duration
 from tui.location import Location
-from tui.ranks import Rank, differences, read_rank
+from tui.ranks import Rank, differences, ending, read_rank
 from tui.roles import line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
@@ -68,16 +68,10 @@ class RanksView(ListingView):
         return Location("overview", rank=rank.index)
 
 
-def _ended(code: int | None) -> tuple[str, str]:
-    if code is None:
-        return "not seen", "break"
-    return (f"signal {-code}", "error") if code < 0 else (f"exit {code}", "error" if code else "")
-
-
 def _row(rank: Rank) -> Row:
     if rank.run is None:
         return Row((rank.name, rank.problem or "", *("-" for _ in _KINDS), "-"), rank.index, "error")
-    ended, role = _ended(rank.run.exit_code)
+    ended, role = ending(rank.run)
     numbers = (rank.number("compile"), rank.graphs, rank.number("break"), rank.number("recompile"), rank.kernels)
     cells = (rank.name, ended, *map(str, numbers), duration(rank.seconds) if rank.seconds is not None else "-")
-    return Row(cells, rank.index, role)
+    return Row(cells, rank.index, "" if role == "good" else role)

@@ -32,6 +32,10 @@ class MakesStages(View):
         """The compile, the module's document and the line (from 0) of the cursor, where it stands in generated code."""
         raise NotImplementedError
 
+    def begin_stages(self, call: KernelCall) -> None:
+        """Say that a kernel is being compiled."""
+        raise NotImplementedError
+
     def take_stages(self, made: Made) -> None:
         """Show what was made."""
         raise NotImplementedError
@@ -65,5 +69,5 @@ class MakesStages(View):
         self.app.push_screen(Confirm(Way(True, lines)), lambda yes: self._make(call) if yes else None)
 
     def _make(self, call: KernelCall) -> None:
-        self.notify(f"compiling {one_line(call.name)} ...", markup=False)
+        self.begin_stages(call)
         self.fetch("stages", lambda: made_of(self.session, call), self.take_stages)

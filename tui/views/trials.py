@@ -30,6 +30,7 @@ from tui.widgets.table import Column, Row
 __all__ = ["TrialsView"]
 
 _OFTEN = 0.05  # seconds between two drawings of a search that runs
+_SECOND = 1.0
 _REPRO = 1 << 20  # bytes of a repro that are shown
 _ACCURACY = "--accuracy"
 
@@ -81,6 +82,7 @@ class TrialsView(ListingView):
         self._told = False  # whether its end was told
         self._due: Timer | None = None  # until what has changed is shown
         self._trials: Sequence[Trial] = ()
+        self._before: Sequence[Trial] = ()  # of the search that was gone on with
 
     def compose(self) -> ComposeResult:
         yield StyledLines(search_lines(None, 0), id="trials-search", wrap=True)
@@ -93,9 +95,9 @@ class TrialsView(ListingView):
     def on_mount(self) -> None:
         self.head.border_title = "Search"
 
-    def on_unmount(self) -> None:
+    async def on_unmount(self) -> None:
         if self.search is not None:
-            self.search.stop()
+            await self.search.leave()
         self._close_found()
 
     def _close_found(self) -> None:
@@ -156,10 +158,18 @@ class TrialsView(ListingView):
             self._start(Search(plan, self._soon))
 
     def _start(self, search: Search) -> None:
+        self._before = self._trials if search.plan.resume is not None else ()
         self.search, self._told = search, False
         self._close_found()
+        self._tick(search)
         self.run_worker(search.run(), group="search", exclusive=True, exit_on_error=False)
         self._changed()
+
+    def _tick(self, search: Search) -> None:
+        """Show that it lives, also while a trial takes long."""
+        if search is self.search and not search.over:
+            self.head.show(self._head(len(search.trials)), keep=True)
+            self.set_timer(_SECOND, lambda: self._tick(search))
 
     def action_stop(self) -> None:
         if self.search is None or not self.search.running:
@@ -184,6 +194,8 @@ class TrialsView(ListingView):
             self._tell(search)
         if search is not None and search.recording is not None and self._found is None:
             self.fetch("found", lambda: self._opened(search.recording), self._take)
+            if search.recording.absolute() == self.session.path.absolute():  # what is open was gone on with
+                self.browser.action_reload()
         self.load()
 
     def _tell(self, search: Search) -> None:
@@ -211,7 +223,7 @@ class TrialsView(ListingView):
 
     def rows(self) -> Sequence[Row]:
         if self.search is not None and self._found is None:
-            return [running_row(trial) for trial in list(self.search.trials)]
+            return [*map(trial_row, self._before), *map(running_row, list(self.search.trials))]
         self._trials = (self._found or self.session).trials()
         self._finding = finding_of(self.session)
         return [trial_row(item) for item in self._trials]
@@ -224,12 +236,11 @@ class TrialsView(ListingView):
             self.table.go(len(rows) - 1)
 
     def detail(self, key: int | str) -> Sequence[Line]:
-        if self.search is not None and self._found is None:
-            return [line(("the whole of a trial is shown once the search has ended", "dim"))]
-        trial = next((item for item in self._trials if item.index == key), None)
-        if trial is None:
-            return []
-        return trial_lines(trial)
+        running = self.search is not None and self._found is None
+        trial = next((item for item in (self._before if running else self._trials) if item.index == key), None)
+        if trial is not None:
+            return trial_lines(trial)
+        return [line(("the whole of a trial is shown once the search has ended", "dim"))] if running else []
 
     def moved(self, lines: Lines) -> None:
         repro = self._repro()

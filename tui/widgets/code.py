@@ -76,15 +76,18 @@ class CodePane(Lines):
 
     def light(self, places: Set[Place], *, reveal: bool) -> int:
         """Light the lines that belong to these places; how many there are."""
-        exact = self.links.at([place for place in places if is_exact(place)])
-        lines = exact or self.links.at(places)
+        lines = self.belonging(places)
         self._lit = {line: _main(self.links.of(line) & places) for line in lines}
         if reveal and lines:
             first = self.first_lit
-            if not any(self._on_screen(line) for line in lines if line >= first):
+            if not any(self.on_screen(line) for line in lines if line >= first):
                 self.reveal(first, middle=True)
         self.refresh()
         return len(lines)
+
+    def belonging(self, places: Set[Place]) -> tuple[int, ...]:
+        """The lines that belong to these places; only those of a kernel's own line, where there are any."""
+        return self.links.at([place for place in places if is_exact(place)]) or self.links.at(places)
 
     @property
     def first_lit(self) -> int:
@@ -98,8 +101,16 @@ class CodePane(Lines):
         """The lines that are lit."""
         return sorted(self._lit)
 
-    def _on_screen(self, line: int) -> bool:
+    def on_screen(self, line: int) -> bool:
+        """Whether a line is seen."""
         return int(self.scroll_y) <= line < int(self.scroll_y) + self.page_height
+
+    @property
+    def first_seen(self) -> int:
+        """Of the lines on the screen the first that has a counterpart, or else the first."""
+        top = int(self.scroll_y)
+        seen = range(top, min(self.count, top + self.page_height))
+        return next((line for line in seen if self.links.of(line)), top)
 
     @property
     def _margin(self) -> int:

@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.palette import role_style
-from tui.roles import one_line
+from tui.roles import copied, one_line
 from tui.search import Finder
 from tui.widgets.marking import marked
 
@@ -235,12 +235,15 @@ class Lines(ScrollView, can_focus=True):
             self.post_message(self.Chosen(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        index = int(self.scroll_y) + event.y - self._head
-        if event.y < self._head:
-            self.header_clicked(event.x + int(self.scroll_x))
+        at = event.get_content_offset(self)  # within the border, which the event's own place counts from
+        if at is None:
+            return
+        index = int(self.scroll_y) + at.y - self._head
+        if at.y < self._head:
+            self.header_clicked(at.x + int(self.scroll_x))
         elif 0 <= index < self.count:
             self.cursor = index
-            self.clicked(index, event.x)
+            self.clicked(index, at.x)
             if event.chain == 2:
                 self.action_choose()
 
@@ -273,11 +276,11 @@ class Lines(ScrollView, can_focus=True):
 
     def action_copy(self) -> None:
         if self.count:
-            self.app.copy_to_clipboard(self.text_of(self.cursor))
+            self.app.copy_to_clipboard(copied(self.text_of(self.cursor)))
             self.notify("line copied")
 
     def action_copy_all(self) -> None:
-        self.app.copy_to_clipboard(self.whole())
+        self.app.copy_to_clipboard(copied(self.whole()))
         self.notify(f"{self.count:,} lines copied")
 
     def whole(self) -> str:
@@ -298,4 +301,14 @@ class Filtered(Lines):
 
     def set_filter(self, text: str) -> None:
         """Show the lines that hold a text; all of them for an empty one."""
+        self.filter = text
+        self.sift()
+        self.tell_count()
+
+    def tell_count(self) -> None:
+        """Say below how many lines there are."""
+        self.border_subtitle = f"{self.count:,}{f' with {one_line(self.filter)}' if self.filter else ''}"
+
+    def sift(self) -> None:
+        """Show the lines that hold the filter."""
         raise NotImplementedError

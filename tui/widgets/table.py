@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, overload
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -16,7 +16,7 @@ from tui.palette import role_style
 from tui.roles import tail
 from tui.widgets.lines import Filtered, Lines
 
-__all__ = ["Column", "Row", "Table"]
+__all__ = ["Column", "Row", "Rows", "Table"]
 
 _GAP = 2
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
@@ -43,6 +43,27 @@ class Row:
     cells: tuple[str, ...]
     key: int | str
     role: str = ""
+
+
+class Rows(Sequence[Row]):
+    """Rows that are made when they are looked at: of 100,000 nobody sees more than a screenful."""
+
+    def __init__(self, count: int, make: Callable[[int], Row]) -> None:
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(self._count))]
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        return self._make(index)
 
 
 class Table(Filtered):
@@ -88,18 +109,21 @@ class Table(Filtered):
         return self._rows[self.cursor].key if 0 <= self.cursor < len(self._rows) else None
 
     def go_to_key(self, key: int | str) -> bool:
-        """Put the cursor on a row; whether it is there."""
-        if self._lazy and isinstance(key, int):
-            index = next((place for place in (key,) if place < len(self._rows)), None)
-        else:
-            index = next((place for place, row in enumerate(self._rows) if row.key == key), None)
+        """Put the cursor on a row; whether it is there. A filter that hides it gives way."""
+        index = self._place_of(key)
+        if index is None and self.filter:
+            self.set_filter("")
+            index = self._place_of(key)
         if index is not None:
             self.go(index)
         return index is not None
 
-    def set_filter(self, text: str) -> None:
-        """Show the rows that hold a text; all of them for an empty one."""
-        self.filter = text
+    def _place_of(self, key: int | str) -> int | None:
+        if self._lazy and isinstance(key, int):
+            return key if key < len(self._rows) else None
+        return next((place for place, row in enumerate(self._rows) if row.key == key), None)
+
+    def sift(self) -> None:
         self._arrange(self.key)
 
     def action_sort(self, by: int) -> None:
@@ -135,7 +159,7 @@ class Table(Filtered):
         rows: Sequence[Row] = self._all
         if self.filter and not self._lazy:
             small = self.filter.lower()
-            rows = [row for row in rows if any(small in cell.lower() for cell in row.cells)]
+            rows = _picked(rows, [i for i, row in enumerate(rows) if any(small in cell.lower() for cell in row.cells)])
         if self._sort is not None and not self._lazy:
             place, number = self._sort, self._columns[self._sort].number
             rows = _sorted(rows, place, number=number, down=self._down)
@@ -210,10 +234,17 @@ class Table(Filtered):
         return (" " * _GAP).join(parts)
 
 
-def _sorted(rows: Sequence[Row], place: int, *, number: bool, down: bool) -> list[Row]:
+def _picked(rows: Sequence[Row], places: Sequence[int]) -> Sequence[Row]:
+    """These of the rows, in this order."""
+    return Rows(len(places), lambda index: rows[places[index]])
+
+
+def _sorted(rows: Sequence[Row], place: int, *, number: bool, down: bool) -> Sequence[Row]:
     """Numbers by their value, anything else by its letters; what is not there comes last, either way round."""
+    cells = [row.cells[place] for row in rows]
     if not number:
-        return sorted(rows, key=lambda row: row.cells[place].lower(), reverse=down)
-    known = [(found, row) for row in rows if (found := _NUMBER.match(row.cells[place].strip()))]
-    ranked = sorted(known, key=lambda pair: float(pair[0][0].replace(",", "")), reverse=down)
-    return [*(row for _, row in ranked), *(row for row in rows if not _NUMBER.match(row.cells[place].strip()))]
+        return _picked(rows, sorted(range(len(cells)), key=lambda index: cells[index].lower(), reverse=down))
+    found = ((index, _NUMBER.match(cell.strip())) for index, cell in enumerate(cells))
+    known = {index: float(number[0].replace(",", "")) for index, number in found if number}
+    ranked = sorted(known, key=known.__getitem__, reverse=down)
+    return _picked(rows, [*ranked, *(index for index in range(len(cells)) if index not in known)])

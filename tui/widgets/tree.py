@@ -63,15 +63,23 @@ class Tree(Filtered):
         return self._shown[self.cursor].branch if 0 <= self.cursor < len(self._shown) else None
 
     def go_to_key(self, key: str) -> bool:
-        """Put the cursor on a branch that is shown; whether it is."""
-        index = next((place for place, shown in enumerate(self._shown) if shown.branch.key == key), None)
+        """Put the cursor on a branch; whether it is there. A filter that hides it gives way, and so do branches that
+        were open from the beginning and were closed.
+        """
+        index = self._place_of(key)
+        if index is None and (self.filter or self._flipped):
+            self._flipped -= {branch.key for branch in _way_to(key, self._roots)}
+            self.set_filter("")
+            index = self._place_of(key)
         if index is not None:
             self.go(index)
         return index is not None
 
-    def set_filter(self, text: str) -> None:
-        """Show the open branches that hold a text, with those above them."""
-        self.filter = text
+    def _place_of(self, key: str) -> int | None:
+        return next((place for place, shown in enumerate(self._shown) if shown.branch.key == key), None)
+
+    def sift(self) -> None:
+        """Show the open branches that hold the filter, with those above them."""
         self._lay()
 
     def _lay(self) -> None:
@@ -144,6 +152,18 @@ class Tree(Filtered):
         mark = "  " if branch.children is None else "▾ " if self._is_open(branch) else "▸ "
         head = Segment("  " * shown.depth + mark, role_style("gutter", dark))
         return Strip([head, *(Segment(text, role_style(role, dark)) for text, role in branch.fragments)])
+
+
+def _way_to(key: str, branches: Sequence[Branch]) -> tuple[Branch, ...]:
+    """The branches above one, outermost first; only those are looked into that are open from the beginning."""
+    for branch in branches:
+        if branch.open and branch.children is not None:
+            below = branch.children()
+            if any(one.key == key for one in below):
+                return (branch,)
+            if way := _way_to(key, below):
+                return (branch, *way)
+    return ()
 
 
 def _matching(shown: list[_Shown], text: str) -> list[_Shown]:
