@@ -45,9 +45,13 @@ class _Flow:
         """Find the node of as many buffers as the texts name."""
         graph, module = self._graph, self._module
         self._node.update({name: name for name, node in graph.nodes.items() if not node.target})
-        for buffer, node in zip(module.returns, graph.returns, strict=False):
-            if buffer and node:
-                self._is(buffer, graph.root(node))
+        for subgraph, returned in module.returns.items():
+            for buffer, node in zip(returned, graph.returns.get(subgraph, ()), strict=False):
+                if buffer and node:
+                    self._is(buffer, graph.root(node))
+        for buffer, subgraph in module.runs.items():
+            for node in graph.users.get(subgraph, ()):
+                self._is(buffer, node)
         for _ in range(2):  # what a later call tells of its arguments helps with an earlier one
             for call, role in zip(module.calls, self._roles, strict=True):
                 if not call.generated:
@@ -94,7 +98,8 @@ class _Flow:
     def _candidates(self, call: Call) -> list[str]:
         operator = call.kernel.split(".")[1] if "." in call.kernel else call.kernel
         used = self._taken.union(self._node.values())
-        return [one.name for one in self._graph.nodes.values() if one.operator == operator and one.name not in used]
+        nodes = [one for one in self._graph.nodes.values() if one.subgraph == call.subgraph]
+        return [one.name for one in nodes if one.operator == operator and one.name not in used]
 
     def _agreement(self, name: str, buffers: Iterable[str]) -> int:
         """How many arguments are the same; -1 where one is another."""
