@@ -12,8 +12,8 @@ from dynadiag.kernels.text import names_in, renamed, size, without_strings
 __all__ = ["Place", "PrintedGraph", "PrintedNode", "Tensor", "parse_graph", "qualified", "tensor_of"]
 
 _CLASS = re.compile(r"^( *)class ([^\s(]+)\(torch\.nn\.Module\):")
-# From 2.15 on the longer one in a backward graph.
-_COMMENT = re.compile(r"^\s*# (?:Backward of forward node: )?File: (.+?):(\d+) in (?:.*?, code: (.*))?")
+# Before it stands "Backward of forward node: " from 2.15 on, "ac_graph_id: 2 - PREFER_RECOMPUTE " in a checkpoint.
+_COMMENT = re.compile(r"^\s*# (?:.*? )?File: (.+?):(\d+) in (?:.*?, code: (.*))?")
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
 _TARGET = re.compile(r"([A-Za-z_][\w.]*)\(")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from dynadiag.kernels.alike import places_of_alike
@@ -11,18 +11,22 @@ from dynadiag.kernels.printed import Place, PrintedGraph, PrintedNode
 __all__ = ["with_places", "with_places_in_bodies"]
 
 
-def with_places(after: PrintedGraph, before: PrintedGraph) -> PrintedGraph:
+def with_places(after: PrintedGraph, before: PrintedGraph, told: Container[str] = ()) -> PrintedGraph:
     """The graph after the passes, each computing node without a line given that of what it replaced.
 
     What a node replaced is gone from the graph, and was computed from what the node reads. Of several lines it is that
     of the first (a product, where a product and a sum became ``addmm``). Where nothing is seen to be gone, since the
-    pass came before, it is that of what reads the node.
+    pass came before, it is that of what reads the node; not of those whose origin torch `told`.
     """
     own = [name for name, node in after.nodes.items() if node.computes and node.place is None and not node.subgraph]
     found = {name: place for name in own if (place := _place(after.nodes[name], after, before))}
     for name in reversed(own):
         readers = (found.get(user) or after.nodes[user].place for user in after.users.get(name, ()))
-        if name not in found and (place := next((one for one in readers if one is not None), None)):
+        if (
+            name not in found
+            and name not in told
+            and (place := next((one for one in readers if one is not None), None))
+        ):
             found[name] = place
     return _placed(after, found)
 

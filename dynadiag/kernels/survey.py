@@ -93,7 +93,8 @@ class _Survey:
         first = self._nearest(event, compile_id, ("dynamo",), 0)
         scheduled = self._scheduled(event)
         dynamo = self._graph(first)
-        graph = with_places_in_bodies(with_places(self._graph(lowered), self._graph(earlier)), dynamo)
+        placed = with_places(self._graph(lowered), self._graph(earlier), _told(scheduled, dynamo))
+        graph = with_places_in_bodies(placed, dynamo)
         if self._cache(event) == "hit":
             forward = self._nearest(event, compile_id, ("forward",), 0) if module.stage == "backward" else None
             graph = with_own_places(graph, dynamo, self._graph(forward) if forward else None)
@@ -215,6 +216,12 @@ class _Survey:
         words = [(one.index, word) for one, word in self._caches if _same(one, event) and one.index < until]
         later = [pair for pair in words if pair[0] > event.index]
         return min(later)[1] if later else max(words)[1] if words else None
+
+
+def _told(scheduled: Scheduled, dynamo: PrintedGraph) -> set[str]:
+    """The nodes that torch told Dynamo's nodes of."""
+    names = {node.printed for node in dynamo.nodes.values()}
+    return {name for name, made in scheduled.sources.items() if not names.isdisjoint(made)}
 
 
 def _parts(unit: Unit, nodes: list[PrintedNode]) -> tuple[tuple[str, str], ...]:
