@@ -49,9 +49,7 @@ class _Flow:
             for buffer, node in zip(returned, graph.returns.get(subgraph, ()), strict=False):
                 if buffer and node:
                     self._is(buffer, graph.root(node))
-        for buffer, subgraph in module.runs.items():
-            for node in graph.users.get(subgraph, ()):
-                self._is(buffer, node)
+        self._subgraphs()
         for _ in range(2):  # what a later call tells of its arguments helps with an earlier one
             for call, role in zip(module.calls, self._roles, strict=True):
                 if not call.generated:
@@ -59,6 +57,19 @@ class _Flow:
             for name, (source, index) in module.items.items():
                 self._item(name, source, index)
         self._comments()
+
+    def _subgraphs(self) -> None:
+        """What subgraphs are given and return. The last of an operator's inputs are what its subgraphs are given."""
+        graph = self._graph
+        for buffer, subgraph in self._module.runs.items():
+            for node in graph.users.get(subgraph, ()):
+                self._is(buffer, node)
+        for subgraph, given in self._module.given.items():
+            for node in graph.users.get(subgraph, ()):
+                operands = [name for name in graph.nodes[node].inputs if name not in graph.returns]
+                if len(given) <= len(operands):
+                    for buffer, operand in zip(reversed(given), reversed(operands), strict=False):
+                        self._is(buffer, graph.root(operand))
 
     def buffers(self) -> dict[str, frozenset[str]]:
         """The node of each buffer that the texts name."""

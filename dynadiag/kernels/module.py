@@ -33,6 +33,9 @@ _REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)\b[^=]*?;\s+del
 _ALIASED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\((\w+)\b|(\w+)$|alloc_from_pool\((\w+)\b)")
 _ITEM = re.compile(r"^\s+(\w+) = (\w+)\[(\d+)\]$")
 _RUN = re.compile(r"^\s+\(?(\w+)\b.* = (\w+)\(\2_args\)")
+_GIVEN = re.compile(r"^\s+(\w+)_args = \[(.*)\]$")
+_TESTED = re.compile(r"^\s+if (\w+)\.item\(\):")  # before the first branch
+_SET = re.compile(r"^\s+(\w+\[\d+\]) = (\w+)$")  # what a loop begins with
 _BENCHMARK = re.compile(r"^def (?:get_args|benchmark_compiled_module)\(")
 _FUNCTION = re.compile(r"^(?:    )?def (\w+)\((?:self, )?args\):")  # what runs kernels
 _PARTITION = re.compile(r"partition_\d+")
@@ -87,7 +90,7 @@ class Module:
     ``returns`` are the buffers that it returns, by subgraph; ``""`` is the module itself.
     ``reuses[a] == b``: buffer b lives on in the memory of a; ``aliases[b] == a``: b is another name of a;
     ``parts[b] == a``: b is a piece of a; ``items[b] == (a, i)``: b is a[i]; ``runs[b] == s``: b is what subgraph s
-    returns.
+    returns; ``given[s]`` are the buffers that it is called with, after the one that chose it.
     ``guards_device``: it chooses a GPU to run on.
     """
 
@@ -100,6 +103,7 @@ class Module:
     parts: dict[str, str] = field(default_factory=dict)
     items: dict[str, tuple[str, int]] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
+    given: dict[str, tuple[str, ...]] = field(default_factory=dict)
     returns: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
     guards_device: bool = False
 
@@ -118,6 +122,8 @@ class _Reader:
         self._comments = Comments()
         self._partition: str | None = None
         self._subgraph = ""
+        self._tested: list[str] = []  # what the branch to come was chosen by
+        self._set: dict[str, str] = {}
         self._returned = ""  # whose return statement comes next
         self._benchmark = False
 
@@ -196,6 +202,14 @@ class _Reader:
                 module.buffers.setdefault(one, Buffer(_sizes(each), dtype))
         elif found := _RUN.match(line):
             module.runs[found[1]] = found[2]
+        elif found := _GIVEN.match(line):
+            given = [self._set.get(one, one) for one in arguments(found[2] + "]")]
+            module.given.setdefault(found[1], (*self._tested, *given))
+            self._tested = []
+        elif found := _TESTED.match(line):
+            self._tested = [found[1]]
+        elif found := _SET.match(line):
+            self._set.setdefault(found[1], found[2])
         elif line.lstrip().startswith("return ("):
             module.returns.setdefault(self._returned, _returned(line))
         else:

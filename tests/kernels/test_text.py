@@ -113,6 +113,51 @@ def test_a_graph_is_read_with_those_of_its_branches() -> None:
     }
 
 
+def test_the_line_of_a_node_in_a_checkpoint() -> None:
+    tagged = _GRAPH.replace("# File", "# ac_graph_id: 2 - PREFER_RECOMPUTE File").replace("y = x.sin", "y = x.cos")
+    node = parse_graph(tagged).nodes["sin"]
+    assert (node.place, node.code) == (Place("/home/x/net.py", 7), "y = x.cos()")
+
+
+_CALLS = """
+def while_loop_body_graph_0(args):
+    while_loop_body_graph_0_arg0_1, = args
+    return (while_loop_body_graph_0_buf0, )
+
+def partition_0(args):
+    return (buf9, )
+
+class Runner:
+    def call(self, args):
+        buf3 = [None] * 1
+        if buf2.item():
+            true_graph_0_args = [buf1, arg0_1]
+            buf3 = true_graph_0(true_graph_0_args)
+        else:
+            false_graph_0_args = [buf1, arg0_1]
+            buf3 = false_graph_0(false_graph_0_args)
+        buf5[0] = buf4
+        while_loop_body_graph_0_args = [buf5[0], arg0_1]
+        (buf5[0],) = while_loop_body_graph_0(while_loop_body_graph_0_args)
+        return (buf5, )
+"""
+
+
+def test_what_subgraphs_are_given_and_return() -> None:
+    module = parse_module(_CALLS)
+    assert module.given == {
+        "true_graph_0": ("buf2", "buf1", "arg0_1"),
+        "false_graph_0": ("buf1", "arg0_1"),
+        "while_loop_body_graph_0": ("buf4", "arg0_1"),
+    }
+    assert module.runs == {"buf3": "false_graph_0", "buf5": "while_loop_body_graph_0"}
+    assert module.returns == {
+        "while_loop_body_graph_0": ("while_loop_body_graph_0_buf0",),
+        "partition_0": ("buf9",),
+        "": ("buf5",),
+    }
+
+
 def test_types_as_graphs_print_them() -> None:
     tensor = tensor_of("bf16[2, s0*s1][s0, 1]cuda:0")
     assert tensor is not None
