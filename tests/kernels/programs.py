@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 def zeroed(*args):
     for one in args:
         if isinstance(one, torch.Tensor):
-            one.detach().zero_()
+            one.data.zero_()
 
 
 async_compile.AsyncCompile.cpp_pybinding = lambda self, *args, **kwargs: zeroed
@@ -41,7 +41,7 @@ from dynadiag.torch_private.interpreter import generate_triton_for_cpu
 def zeroed(self, *args, **kwargs):
     for one in args:
         if isinstance(one, torch.Tensor):
-            one.detach().zero_()
+            one.data.zero_()
 
 
 generate_triton_for_cpu()

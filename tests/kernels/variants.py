@@ -1,4 +1,4 @@
-"""A model as it is and in five variants, each recorded forward and backward in one process."""
+"""A model as it is and in four variants, each recorded forward and backward in one process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def run(name, function, **options):
 
 run("plain", plain)
 run("less_fused", plain, max_fusion_size=2)
-run("realized", plain, realize_opcount_threshold=2, realize_reads_threshold=1)
 run("broken", broken)
 run("changed", changed)
 run("added", added)
