@@ -34,7 +34,7 @@ _ALIASED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\((\w+)\b|(\w+)$|alloc_
 _ITEM = re.compile(r"^\s+(\w+) = (\w+)\[(\d+)\]$")
 _RUN = re.compile(r"^\s+\(?(\w+)\b.* = (\w+)\(\2_args\)")
 _GIVEN = re.compile(r"^\s+(\w+)_args = \[(.*)\]$")
-_TESTED = re.compile(r"^\s+if (\w+)\.item\(\):")  # before the first branch
+_TESTED = re.compile(r"^\s+(?:if |\w+_selector = int\()(\w+)\.item\(\)")  # before the first branch; 2.15: a selector
 _SET = re.compile(r"^\s+(\w+\[\d+\]) = (\w+)$")  # what a loop begins with
 _BENCHMARK = re.compile(r"^def (?:get_args|benchmark_compiled_module)\(")
 _FUNCTION = re.compile(r"^(?:    )?def (\w+)\((?:self, )?args\):")  # what runs kernels

@@ -21,7 +21,7 @@ __all__ = ["Operation", "Scheduled", "nodes_of_buffers", "nodes_of_calls", "read
 
 _NOTHING = ("ConcatKernel", "NopKernel")  # kinds that only say where buffers lie
 _ITEM = "MultiOutput"  # the kind of what is taken out of a result
-_AROUND = ("Conditional", "WhileLoop", "InvokeSubgraph")  # kinds that run the kernels of other graphs
+_AROUND = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")  # kinds that run the kernels of other graphs
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,8 +287,9 @@ def scheduled(lowered: Any) -> list[list[Any]]:
 
 def subgraphs(lowered: Any) -> list[Any]:
     """The lowered graphs of the branches and the loops' bodies in a lowered graph that have code of their own."""
-    found = [value for node in lowered.scheduler.nodes for one in node.get_nodes() for value in vars(one.node).values()]
-    graphs = [value.graph for value in found if type(value).__name__ == "Subgraph"]
+    held = [value for node in lowered.scheduler.nodes for one in node.get_nodes() for value in vars(one.node).values()]
+    found = [one for value in held for one in (value if isinstance(value, list | tuple) else [value])]  # a list: 2.15
+    graphs = [one.graph for one in found if type(one).__name__ == "Subgraph"]
     return [graph for graph in graphs if getattr(graph, "scheduler", None) is not None]
 
 

@@ -158,6 +158,12 @@ def test_what_subgraphs_are_given_and_return() -> None:
     }
 
 
+def test_a_branch_is_chosen_by_a_selector_too() -> None:
+    """From torch 2.15 on."""
+    chosen = "        buf3_selector = int(buf2.item())\n        if buf3_selector == 0:"
+    assert parse_module(_CALLS.replace("        if buf2.item():", chosen)).given == parse_module(_CALLS).given
+
+
 def test_types_as_graphs_print_them() -> None:
     tensor = tensor_of("bf16[2, s0*s1][s0, 1]cuda:0")
     assert tensor is not None
