@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 from dynadiag.torch_private import capture as torch_private
@@ -21,18 +22,33 @@ def describe(lowered: Any) -> str:
     ``operations``: ``[group, kind, outputs, reads, origin, origins, reason]``. Operations of one group are fused;
     ``outputs`` and ``reads`` are names of buffers in the wrapper, ``origin`` is the node whose value the first output
     is (or None), ``origins`` are all nodes that Inductor says went into it, ``reason`` why a fallback is one.
-    ``sources`` maps a node to Dynamo's.
+    ``sources`` maps a node to Dynamo's. A branch or a loop's body is a lowered graph of its own, and its code stands
+    before that of the graph around it; its nodes have its name before their own, as its buffers have.
     """
-    operations = [
-        [group, type(node.node).__name__, outputs, reads, origin, origins, torch_private.fallback_reason(node)]
-        for group, fused in enumerate(torch_private.scheduled(lowered))
-        for node in fused
-        for outputs, reads, origin, origins in [torch_private.provenance(node)]
-    ]
-    return json.dumps({"operations": operations, "sources": dict(_sources(lowered.graph))})
+    graphs = [*_inner(lowered, set()), lowered]
+    groups = count()
+    operations = [row for graph in graphs for row in _operations(graph, groups)]
+    return json.dumps({"operations": operations, "sources": dict(pair for graph in graphs for pair in _sources(graph))})
 
 
-def _sources(graph: Any) -> Iterator[tuple[str, list[str]]]:
-    for node in graph.nodes:
+def _inner(lowered: Any, seen: set[str]) -> Iterator[Any]:
+    """The lowered graphs of branches and loops' bodies, each once, the innermost first."""
+    for graph in torch_private.subgraphs(lowered):
+        if graph.name not in seen:
+            seen.add(graph.name)
+            yield from _inner(graph, seen)
+            yield graph
+
+
+def _operations(lowered: Any, groups: Iterator[int]) -> Iterator[list[Any]]:
+    for group, fused in zip(groups, torch_private.scheduled(lowered), strict=False):
+        for node in fused:
+            outputs, reads, origin, origins = torch_private.provenance(node, lowered)
+            kind, reason = type(node.node).__name__, torch_private.fallback_reason(node)
+            yield [group, kind, outputs, reads, origin, origins, reason]
+
+
+def _sources(lowered: Any) -> Iterator[tuple[str, list[str]]]:
+    for node in lowered.graph.nodes:
         if node.op not in ("placeholder", "output") and (names := torch_private.dynamo_nodes(node)):
-            yield node.name, names
+            yield lowered.qualify_name(node.name), names

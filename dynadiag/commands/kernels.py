@@ -35,7 +35,8 @@ from dynadiag.kernels.timing import Scale, Timing, kept_timing, measure
 from dynadiag.recording.reader import Recording
 from dynadiag.render import encode
 from dynadiag.render.clean import clean
-from dynadiag.render.kernels import changes_text, kernel_text, listing_text, stage_text
+from dynadiag.render.kernelchanges import changes_text
+from dynadiag.render.kernels import kernel_text, listing_text, stage_text
 from dynadiag.render.words import count
 
 
@@ -183,6 +184,7 @@ def _entry(call: KernelCall, scale: Scale, *, whole: bool) -> dict[str, Any]:
         "dynamo_nodes": list(call.dynamo),
         "lines": [{"file": place.file, "line": place.line} for place in call.places or call.view_places],
         "mapping": call.how,
+        "around": list(call.around),
         "grid": call.grid,
         "bytes_read": call.cost.read,
         "bytes_written": call.cost.written,
@@ -214,7 +216,7 @@ def _compare(args: argparse.Namespace) -> int:
         document = {**_heading(after), "changes": [_changed(change) for change in changes]}
         common.write_json(args.json, encode(document))
         if args.json != "-":
-            sys.stdout.write(changes_text(changes))
+            sys.stdout.write(changes_text(changes, common.style_for(sys.stdout)))
     return 0
 
 

@@ -9,16 +9,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
-from difflib import SequenceMatcher
 
+from dynadiag.kernels.alike import places_of_alike
 from dynadiag.kernels.printed import Place, PrintedGraph, PrintedNode
 
 __all__ = ["with_own_places"]
-
-# What Dynamo's graph calls otherwise than ATen's.
-_PRODUCTS = frozenset({"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "mv", "dot"})
-_SAME = {"truediv": "div", "iadd": "add", "isub": "sub", "imul": "mul", "itruediv": "div", "conv2d": "convolution"}
-_MOST = 5000  # nodes: beyond, matching takes longer than a person waits
 
 
 def with_own_places(graph: PrintedGraph, dynamo: PrintedGraph, forward: PrintedGraph | None = None) -> PrintedGraph:
@@ -29,7 +24,7 @@ def with_own_places(graph: PrintedGraph, dynamo: PrintedGraph, forward: PrintedG
     own = {node.place for node in dynamo.nodes.values() if node.place is not None}
     if not own or all(node.place in own for node in graph.nodes.values() if node.place is not None):
         return graph
-    matched = _matched(forward or graph, dynamo)
+    matched = places_of_alike(_computing(forward or graph), _computing(dynamo))
     votes: defaultdict[Place, Counter[Place]] = defaultdict(Counter)
     for name, place in matched.items():
         if (theirs := (forward or graph).nodes[name].place) is not None:
@@ -38,27 +33,7 @@ def with_own_places(graph: PrintedGraph, dynamo: PrintedGraph, forward: PrintedG
     for name, node in graph.nodes.items():
         exact = None if forward else matched.get(name)
         nodes[name] = replace(node, place=exact or _likeliest(node, votes, own))
-    return PrintedGraph(nodes, graph.returns)
-
-
-def _matched(graph: PrintedGraph, dynamo: PrintedGraph) -> dict[str, Place]:
-    """The line of the Dynamo node that each node matches by its operator and its place in the order."""
-    ours, theirs = _computing(dynamo), _computing(graph)
-    if len(theirs) > _MOST:
-        return {}
-    matcher = SequenceMatcher(None, [_kind(node) for node in theirs], [_kind(node) for node in ours], autojunk=False)
-    found: dict[str, Place] = {}
-    for start, other, size in matcher.get_matching_blocks():
-        for node, mine in zip(theirs[start : start + size], ours[other : other + size], strict=True):
-            if mine.place is not None:
-                found[node.name] = mine.place
-    return found
-
-
-def _kind(node: PrintedNode) -> str:
-    """What an operator is called in both graphs."""
-    name = node.operator.strip("_")
-    return "product" if name in _PRODUCTS else _SAME.get(name, name)
+    return replace(graph, nodes=nodes)
 
 
 def _computing(graph: PrintedGraph) -> list[PrintedNode]:

@@ -1,21 +1,24 @@
 """Two recordings, kernel by kernel: which are the same, changed, split, merged, appeared or went.
 
-Kernels are first matched by their source with the name left out. Of the rest, two of the same compile belong together
-where they share half of the smaller one's nodes, or compute the same lines; two of different compiles (ids shift when a
-program compiles one thing more) where they also share what Dynamo called the nodes.
+Kernels are first matched by their source with the name left out, a library's calls by what they are given. Of the
+rest those belong together that share half of the smaller one's parts: operators with the text of the line that they are
+from. That holds however nodes, compiles and lines are numbered. What shares none, since its own line was changed,
+belongs to what has half of its nodes or all of its lines in the same compile.
 """
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dynadiag.kernels import sourcediff
 from dynadiag.kernels.unit import KernelCall
 
 __all__ = ["Change", "compare_kernels", "source_diff"]
 
-_SHARED = 0.5  # of the smaller kernel's nodes
+_SHARED = 0.5  # of the smaller kernel's parts or nodes
+_GIVEN = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?![\w.(]| ?=)")  # a buffer, by the name it has in one module
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +33,24 @@ class Change:
 def compare_kernels(before: Sequence[KernelCall], after: Sequence[KernelCall]) -> tuple[Change, ...]:
     """The changes from one recording's kernels to another's, those that are the same last."""
     same, left, right = _same(before, after)
-    near = _groups(left, right, _belongs)
+    near = _groups(left, right, _shares_parts)
     gone = [call for olds, news in near if not news for call in olds]
     new = [call for olds, news in near if not olds for call in news]
-    groups = [group for group in near if all(group)] + _groups(gone, new, _resembles)
+    groups = [group for group in near if all(group)] + _groups(gone, new, _belongs)
     return (*[_change(olds, news) for olds, news in groups], *same)
 
 
 def source_diff(change: Change) -> str:
     """A unified diff of the sources of a change, the kernels' own names left out."""
-    old, new = _whole(change.before), _whole(change.after)
     names = [", ".join(call.name for call in calls) or "nothing" for calls in (change.before, change.after)]
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), names[0], names[1], lineterm="")
-    return "".join(line + "\n" for line in lines)
+    return sourcediff.source_diff(_whole(change.before), _whole(change.after), (names[0], names[1]))
 
 
 def _same(
     before: Sequence[KernelCall], after: Sequence[KernelCall]
 ) -> tuple[list[Change], list[KernelCall], list[KernelCall]]:
     """Pairs of the same source and stage, in order, and what is left on each side."""
-    waiting: dict[tuple[str | None, str], list[KernelCall]] = {}
+    waiting: dict[tuple[object, ...], list[KernelCall]] = {}
     for call in after:
         waiting.setdefault(_identity(call), []).append(call)
     pairs, left = [], []
@@ -63,8 +64,10 @@ def _same(
     return pairs, left, [call for call in after if id(call) in rest]
 
 
-def _identity(call: KernelCall) -> tuple[str | None, str]:
-    return call.stage, _nameless(call) if call.definition else f"{call.name} {call.text.partition('(')[2]}"
+def _identity(call: KernelCall) -> tuple[object, ...]:
+    if call.definition is not None:
+        return call.stage, _nameless(call)
+    return call.stage, call.name, _GIVEN.sub("", call.text.partition("(")[2]), call.cost
 
 
 def _nameless(call: KernelCall) -> str:
@@ -90,23 +93,21 @@ def _groups(
     return groups
 
 
+def _shares_parts(old: KernelCall, new: KernelCall) -> bool:
+    return _alike(old, new) and _shares(old.parts, new.parts)
+
+
 def _belongs(old: KernelCall, new: KernelCall) -> bool:
-    """Of two of one compile."""
     if old.compile_id != new.compile_id or not _alike(old, new):
         return False
     return _shares(old.nodes, new.nodes) or (bool(old.places) and set(old.places) == set(new.places))
-
-
-def _resembles(old: KernelCall, new: KernelCall) -> bool:
-    """Of any two."""
-    return _alike(old, new) and _shares(old.nodes, new.nodes) and _shares(old.dynamo, new.dynamo)
 
 
 def _alike(old: KernelCall, new: KernelCall) -> bool:
     return old.stage == new.stage and (old.language == "extern") == (new.language == "extern")
 
 
-def _shares(old: Sequence[str], new: Sequence[str]) -> bool:
+def _shares(old: Sequence[object], new: Sequence[object]) -> bool:
     smaller = min(len(set(old)), len(set(new)))
     return smaller > 0 and len(set(old) & set(new)) >= _SHARED * smaller
 

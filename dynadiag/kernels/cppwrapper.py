@@ -17,11 +17,13 @@ __all__ = ["is_wrapper", "read_wrapper"]
 
 _ENTRY = "void inductor_entry_impl("
 _KERNEL = re.compile(r"^extern \"C\"\s+void\s+(\w+)\(")
+_INPUT = re.compile(r"^\s*auto (\w+) = std::move\(inputs\[\d+\]\);")
 _SIZES = re.compile(r"^\s*static constexpr int64_t (int_array_\d+)\[\] = \{([^}]*)\};")
 _MADE = re.compile(r"aoti_torch_empty_strided\w*\(\d+, (\w+), \w+, cached_torch_dtype_(\w+), .*&(\w+)_handle\)\);")
 _ASSERTED = re.compile(r"^\s*assert_size_stride\((\w+), \{([^}]*)\}")
 _REUSED = re.compile(r"^\s*auto (\w+) = std::move\((\w+)\);\s+// reuse")
 _LIBRARY = re.compile(r"aoti_torch_(?:cpu|cuda|proxy_executor|xpu)_?(\w+?)(_out)?\((.*)\)\);")
+_HANDLE = re.compile(r"&(\w+)_handle")  # where a call leaves a result
 _CALLED = re.compile(r"^\s*(\w+)\((.*)\);")
 _POINTER = re.compile(r"\((\w+)\.data_ptr\(\)\)")
 _RETURNED = re.compile(r"^\s*output_handles\[\d+\] = (\w+)\.release\(\);")
@@ -46,15 +48,16 @@ def read_wrapper(text: str) -> Module:
 
 
 def _define(module: Module, lines: Sequence[str], place: int, name: str) -> None:
-    """A definition has a body; a declaration ends its line in a semicolon."""
+    """A definition has a body; a declaration ends its line in a semicolon. Above it stands what it includes."""
     head = next((n for n in range(place, len(lines)) if lines[n].rstrip().endswith((")", ";", "{"))), place)
     if not lines[head].rstrip().endswith((")", "{")):
         return
     last = next((n for n in range(head, len(lines)) if lines[n].startswith("}")), len(lines) - 1)
-    source = "\n".join(lines[place : last + 1]) + "\n"
+    first = place - 1 if place and lines[place - 1].startswith("#include") else place
+    source = "\n".join(lines[first : last + 1]) + "\n"
     declared = source.partition("(")[2].partition(")")[0]
     parameters = tuple(" ".join(part.split()) for part in declared.split(",") if part.strip())
-    module.definitions[name] = Definition(name, "cpp", place + 1, place + 1, last + 1, source, parameters, (), None)
+    module.definitions[name] = Definition(name, "cpp", place + 1, first + 1, last + 1, source, parameters, (), None)
 
 
 class _Entry:
@@ -67,14 +70,18 @@ class _Entry:
 
     def read(self, lines: Sequence[str], begin: int) -> None:
         returned: list[str | None] = []
+        inputs: list[str] = []
         for number, line in enumerate(lines[begin:], begin + 1):
             if self._comments.take(line.replace("//", "#", 1) if line.lstrip().startswith("//") else line, number):
                 continue
             if found := _RETURNED.match(line):
                 returned.append(found[1])
+            elif found := _INPUT.match(line):
+                inputs.append(found[1])
             elif not self._memory(line):
                 self._called(line, number)
-        self._module.returns = tuple(returned)
+        self._module.returns[""] = tuple(returned)
+        self._module.stage = _stage(inputs)
 
     def _memory(self, line: str) -> bool:
         buffers = self._module.buffers
@@ -95,8 +102,10 @@ class _Entry:
     def _called(self, line: str, number: int) -> None:
         if found := _LIBRARY.search(line):
             given = arguments(found[3] + ")")
-            out = given[:1] if found[2] else []
-            self._add(found[1], number, line, False, [*given[len(out) :], *(f"out={one}" for one in out)], out)
+            out, read = (given[:1], given[1:]) if found[2] else ([], given)
+            made = [handle[1] for one in read if (handle := _HANDLE.fullmatch(one))]
+            read = [one for one in read if not one.startswith("&")]
+            self._add(found[1], number, line, False, [*read, *(f"out={one}" for one in out)], [*out, *made])
         elif (found := _CALLED.match(line)) and found[1] in self._module.definitions:
             pointers = [_POINTER.search(one) for one in arguments(found[2] + ")")]
             self._add(found[1], number, line, True, [one[1] if one else "" for one in pointers], [])
@@ -114,6 +123,12 @@ class _Entry:
                 partition=None,
             )
         )
+
+
+def _stage(inputs: Sequence[str]) -> str:
+    """What the module is of, which only a Python one says: by the names that AOTAutograd gives to a graph's inputs."""
+    names = {one.rpartition("_")[0] for one in inputs}
+    return "backward" if "tangents" in names else "forward" if "primals" in names else "inference"
 
 
 def _listed(text: str) -> tuple[str, ...]:

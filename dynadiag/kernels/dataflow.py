@@ -45,9 +45,11 @@ class _Flow:
         """Find the node of as many buffers as the texts name."""
         graph, module = self._graph, self._module
         self._node.update({name: name for name, node in graph.nodes.items() if not node.target})
-        for buffer, node in zip(module.returns, graph.returns, strict=False):
-            if buffer and node:
-                self._is(buffer, graph.root(node))
+        for subgraph, returned in module.returns.items():
+            for buffer, node in zip(returned, graph.returns.get(subgraph, ()), strict=False):
+                if buffer and node:
+                    self._is(buffer, graph.root(node))
+        self._subgraphs()
         for _ in range(2):  # what a later call tells of its arguments helps with an earlier one
             for call, role in zip(module.calls, self._roles, strict=True):
                 if not call.generated:
@@ -55,6 +57,19 @@ class _Flow:
             for name, (source, index) in module.items.items():
                 self._item(name, source, index)
         self._comments()
+
+    def _subgraphs(self) -> None:
+        """What subgraphs are given and return. The last of an operator's inputs are what its subgraphs are given."""
+        graph = self._graph
+        for buffer, subgraph in self._module.runs.items():
+            for node in graph.users.get(subgraph, ()):
+                self._is(buffer, node)
+        for subgraph, given in self._module.given.items():
+            for node in graph.users.get(subgraph, ()):
+                operands = [name for name in graph.nodes[node].inputs if name not in graph.returns]
+                if len(given) <= len(operands):
+                    for buffer, operand in zip(reversed(given), reversed(operands), strict=False):
+                        self._is(buffer, graph.root(operand))
 
     def buffers(self) -> dict[str, frozenset[str]]:
         """The node of each buffer that the texts name."""
@@ -94,7 +109,8 @@ class _Flow:
     def _candidates(self, call: Call) -> list[str]:
         operator = call.kernel.split(".")[1] if "." in call.kernel else call.kernel
         used = self._taken.union(self._node.values())
-        return [one.name for one in self._graph.nodes.values() if one.operator == operator and one.name not in used]
+        nodes = [one for one in self._graph.nodes.values() if one.subgraph == call.subgraph]
+        return [one.name for one in nodes if one.operator == operator and one.name not in used]
 
     def _agreement(self, name: str, buffers: Iterable[str]) -> int:
         """How many arguments are the same; -1 where one is another."""

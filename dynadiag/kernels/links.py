@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dynadiag.kernels.printed import Place, PrintedNode
-from dynadiag.kernels.unit import KernelCall, Unit, sources_of
+from dynadiag.kernels.unit import KernelCall, Unit, sources_of, told_sources
 from dynadiag.recording.records import Link
 
 __all__ = ["DOCUMENTS", "Related", "Thread", "links_of"]
@@ -61,7 +61,7 @@ class _Rows:
         )
 
     def _call(self, call: KernelCall) -> Iterator[Link]:
-        yield from self._lines(call, call.line, "call", call.nodes, call.how)
+        yield from self._lines(call, call.line, "call", dict.fromkeys(call.nodes + call.around), call.how)
         for line in call.lines:
             yield from self._lines(call, line.line, line.kind, line.nodes, "aligned")
 
@@ -76,14 +76,14 @@ class _Rows:
 
     def _graph(self, event: int) -> Iterator[Link]:
         unit = self._unit
-        called = {name for call in unit.calls for name in call.nodes + call.views}
+        called = {name for call in unit.calls for name in call.nodes + call.views + call.around}
         for node in unit.graph.nodes.values():
             if not node.target:
                 continue
             start = ("graph", event, node.line, node.name)
             sources = [unit.dynamo.nodes[name] for name in sources_of(unit, node)]
             yield from self._of_node(start, node.place or next((one.place for one in sources if one.place), None))
-            told = [self._node("dynamo", one) for one in sources if one.name in unit.sources.get(node.name, ())]
+            told = [self._node("dynamo", unit.dynamo.nodes[name]) for name in told_sources(unit, node)]
             yield from (self._link(start, "node", "dynamo", end, "graph") for end in told)
             if not sources:
                 yield self._link(start, "node", "dynamo", None, "none")

@@ -8,15 +8,13 @@ from dynadiag.kernels.module import Call, Module
 from dynadiag.kernels.operations import slice_back
 from dynadiag.kernels.printed import PrintedGraph
 
-__all__ = ["mapping"]
+__all__ = ["mapping", "with_inlined"]
 
 
 def mapping(
     module: Module, graph: PrintedGraph, call: Call, exact: tuple[str, ...], inferred: tuple[str, ...]
 ) -> tuple[tuple[str, ...], str]:
     """The nodes of a call, and where that is known from (`KernelCall.how`)."""
-    if call.subgraph is not None:  # its nodes are those of a graph of its own, which the lowered one only names
-        return tuple(graph.users.get(call.subgraph, ())), "comment"
     if exact:
         return exact, "scheduler"
     definition = module.definitions.get(call.kernel)
@@ -28,7 +26,15 @@ def mapping(
         return inferred, "dataflow"
     if call.comment and call.comment.sources:
         return tuple(name for name in call.comment.sources if name in graph.nodes), "comment"
-    return (), "none"
+    around = tuple(graph.users.get(call.subgraph, ()))
+    return around, "around" if around else "none"
+
+
+def with_inlined(module: Module, graph: PrintedGraph, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """The nodes, with those of the subgraphs that they are given and that have no code of their own: a score's, say."""
+    given = {name for node in nodes if node in graph.nodes for name in graph.nodes[node].inputs}
+    inlined = graph.returns.keys() & given - {call.subgraph for call in module.calls}
+    return (*nodes, *(name for name, node in graph.nodes.items() if node.target and node.subgraph in inlined))
 
 
 def _commented(name: str, comment: Comment, graph: PrintedGraph) -> tuple[str, ...]:

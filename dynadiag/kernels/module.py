@@ -32,9 +32,13 @@ _ASSERTED = re.compile(
 _REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)\b[^=]*?;\s+del \2\b")
 _ALIASED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\((\w+)\b|(\w+)$|alloc_from_pool\((\w+)\b)")
 _ITEM = re.compile(r"^\s+(\w+) = (\w+)\[(\d+)\]$")
+_RUN = re.compile(r"^\s+\(?(\w+)\b.* = (\w+)\(\2_args\)")
+_GIVEN = re.compile(r"^\s+(\w+)_args = \[(.*)\]$")
+_TESTED = re.compile(r"^\s+(?:if |\w+_selector = int\()(\w+)\.item\(\)")  # before the first branch; 2.15: a selector
+_SET = re.compile(r"^\s+(\w+\[\d+\]) = (\w+)$")  # what a loop begins with
 _BENCHMARK = re.compile(r"^def (?:get_args|benchmark_compiled_module)\(")
-_SUBGRAPH = re.compile(r"def (\w+_graph_\d+)\(")
-_PARTITION = re.compile(r"^\s*def (partition_\d+)\(")
+_FUNCTION = re.compile(r"^(?:    )?def (\w+)\((?:self, )?args\):")  # what runs kernels
+_PARTITION = re.compile(r"partition_\d+")
 _CPP_PARAMETERS = re.compile(r"extern \"C\"[^(]*\(([^)]*)\)")
 _MUTATED = re.compile(r"'mutated_arg_names': \[([^\]]*)\]")
 _QUOTED = re.compile(r"'(\w+)'")
@@ -68,7 +72,7 @@ class Call:
     outputs: tuple[str, ...]
     comment: Comment | None
     partition: str | None  # of a CUDA graph, where the module is cut into several
-    subgraph: str | None = None  # the branch or the loop's body that it is in (`torch.cond`, `while_loop`)
+    subgraph: str = ""  # the branch or the loop's body that it is in (`torch.cond`, `while_loop`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,10 @@ class Buffer:
 class Module:
     """The whole of it.
 
+    ``returns`` are the buffers that it returns, by subgraph; ``""`` is the module itself.
     ``reuses[a] == b``: buffer b lives on in the memory of a; ``aliases[b] == a``: b is another name of a;
-    ``parts[b] == a``: b is a piece of a; ``items[b] == (a, i)``: b is a[i].
+    ``parts[b] == a``: b is a piece of a; ``items[b] == (a, i)``: b is a[i]; ``runs[b] == s``: b is what subgraph s
+    returns; ``given[s]`` are the buffers that it is called with, after the one that chose it.
     ``guards_device``: it chooses a GPU to run on.
     """
 
@@ -96,7 +102,9 @@ class Module:
     aliases: dict[str, str] = field(default_factory=dict)
     parts: dict[str, str] = field(default_factory=dict)
     items: dict[str, tuple[str, int]] = field(default_factory=dict)
-    returns: tuple[str | None, ...] = ()
+    runs: dict[str, str] = field(default_factory=dict)
+    given: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    returns: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
     guards_device: bool = False
 
 
@@ -113,7 +121,10 @@ class _Reader:
         self._module = Module(guards_device=any("_DeviceGuard(" in line for line in lines))
         self._comments = Comments()
         self._partition: str | None = None
-        self._subgraph: str | None = None
+        self._subgraph = ""
+        self._tested: list[str] = []  # what the branch to come was chosen by
+        self._set: dict[str, str] = {}
+        self._returned = ""  # whose return statement comes next
         self._benchmark = False
 
     def read(self) -> Module:
@@ -154,15 +165,20 @@ class _Reader:
         return end + 1
 
     def _statement(self, line: str, number: int) -> None:
-        if found := _PARTITION.match(line):
-            self._partition = found[1]
-        elif line.startswith(("def ", "    def ")):
-            self._partition, self._benchmark = None, bool(_BENCHMARK.match(line))
-            self._subgraph = found[1] if (found := _SUBGRAPH.match(line)) else None
+        if line.startswith(("def ", "    def ")):
+            self._function(line)
         if self._benchmark:
             self._allocated(line)
         elif not self._memory(line):
             self._called(line, number)
+
+    def _function(self, line: str) -> None:
+        """A function begins: the module's own, a partition for a CUDA graph, a subgraph's, or one of another kind."""
+        name = found[1] if (found := _FUNCTION.match(line)) else ""
+        self._benchmark = bool(_BENCHMARK.match(line))
+        self._partition = name if _PARTITION.fullmatch(name) else None
+        self._subgraph = "" if self._partition or name == "call" else name
+        self._returned = self._partition or self._subgraph
 
     def _memory(self, line: str) -> bool:
         """Whether a line only says where a buffer is."""
@@ -184,8 +200,18 @@ class _Reader:
             pairs = zip(_sizes(name), _sizes(sizes), strict=False) if found[1] else [(name, sizes)]
             for one, each in pairs:
                 module.buffers.setdefault(one, Buffer(_sizes(each), dtype))
-        elif line.lstrip().startswith("return (") and not module.returns:
-            module.returns = _returned(line)
+        elif found := _RUN.match(line):
+            module.runs[found[1]] = found[2]
+        elif found := _GIVEN.match(line):
+            given = [self._set.get(one, one) for one in arguments(found[2] + "]")]
+            module.given.setdefault(found[1], (*self._tested, *given))
+            self._tested = []
+        elif found := _TESTED.match(line):
+            self._tested = [found[1]]
+        elif found := _SET.match(line):
+            self._set.setdefault(found[1], found[2])
+        elif line.lstrip().startswith("return ("):
+            module.returns.setdefault(self._returned, _returned(line))
         else:
             return False
         return True

@@ -20,6 +20,8 @@ from dynadiag.kernels.roles import roles
 __all__ = ["Operation", "Scheduled", "nodes_of_buffers", "nodes_of_calls", "read_operations", "slice_back", "tie"]
 
 _NOTHING = ("ConcatKernel", "NopKernel")  # kinds that only say where buffers lie
+_ITEM = "MultiOutput"  # the kind of what is taken out of a result
+_AROUND = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")  # kinds that run the kernels of other graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class _Tie:
         self._given: dict[str, list[int]] = {}  # the calls that each buffer is given to or comes from
         self._writers: dict[str, list[int]] = {}  # the calls that write each buffer
         self._made: dict[str, int] = {}  # the call that each buffer was found to be made in, so far
+        self._items: dict[str, list[str]] = {}  # the buffers that are taken out of each buffer
         self._last = 0
         for place, call in enumerate(module.calls):
             role = roles(module, call)
@@ -104,7 +107,11 @@ class _Tie:
         groups: dict[int, int] = {}
         waiting: list[Operation] = []
         for operation in operations:
-            if operation.kind in _NOTHING:
+            if operation.kind == _ITEM:
+                for source in operation.reads:
+                    self._items.setdefault(source, []).extend(operation.outputs)
+        for operation in operations:
+            if operation.kind in _NOTHING + _AROUND:
                 continue
             place = self._call_of(operation)
             place = groups.get(operation.group) if place is None else place
@@ -121,8 +128,11 @@ class _Tie:
         return tied
 
     def _call_of(self, operation: Operation) -> int | None:
-        """The first call that has what the operation writes; where it changes what is there, one that writes it."""
-        for output in operation.outputs:
+        """The first call that has what the operation writes; where it changes what is there, one that writes it.
+
+        A C++ wrapper's calls of libraries write what is taken out of their results.
+        """
+        for output in (*operation.outputs, *(one for name in operation.outputs for one in self._items.get(name, ()))):
             if output in self._made or not output.startswith("buf"):
                 place = self._changes(output)
             else:
@@ -160,7 +170,11 @@ def nodes_of_calls(module: Module, scheduled: Scheduled, graph: PrintedGraph) ->
 def nodes_of_buffers(scheduled: Scheduled, graph: PrintedGraph) -> dict[str, frozenset[str]]:
     """The nodes whose values each buffer holds."""
     libraries = _libraries(scheduled, graph)
-    return {name: frozenset(sinks(one, graph, libraries)) for one in scheduled.operations for name in one.outputs[:1]}
+    found: dict[str, frozenset[str]] = {}
+    for one in scheduled.operations:
+        new = [name for name in one.outputs if name not in found and name not in graph.nodes]
+        found |= dict.fromkeys(new, frozenset(sinks(one, graph, libraries)))
+    return found
 
 
 def _libraries(scheduled: Scheduled, graph: PrintedGraph) -> set[str]:
@@ -187,7 +201,7 @@ def _computed(
     readers = {user for name in inputs for user in graph.users.get(name, ())}  # what reads the graph's inputs
     found: set[str] = set()
     for operation in operations:
-        if operation.kind == "MultiOutput":  # it only takes one of the results
+        if operation.kind == _ITEM:
             found |= {operation.origin} if operation.origin else set()
             continue
         stops = {node for name in operation.reads if name not in written for node in made.get(name, ())}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dynadiag.kernels.text import names_in, size, without_strings
+from dynadiag.kernels.text import names_in, renamed, size, without_strings
 
-__all__ = ["Place", "PrintedGraph", "PrintedNode", "Tensor", "parse_graph", "tensor_of"]
+__all__ = ["Place", "PrintedGraph", "PrintedNode", "Tensor", "parse_graph", "qualified", "tensor_of"]
 
-_COMMENT = re.compile(r"^\s*# (?:Backward of forward node: )?File: (.+?):(\d+) in ")  # the longer one from 2.15 on
+_CLASS = re.compile(r"^( *)class ([^\s(]+)\(torch\.nn\.Module\):")
+# Before it stands "Backward of forward node: " from 2.15 on, "ac_graph_id: 2 - PREFER_RECOMPUTE " in a checkpoint.
+_COMMENT = re.compile(r"^\s*# (?:.*? )?File: (.+?):(\d+) in (?:.*?, code: (.*))?")
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
 _TARGET = re.compile(r"([A-Za-z_][\w.]*)\(")
@@ -64,7 +66,11 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PrintedNode:
-    """One node. ``line`` is where it stands in the text (1-based), ``place`` the user's line that made it."""
+    """One node. ``line`` is where it stands in the text (1-based), ``place`` the user's line that made it.
+
+    ``code`` is the text of that line. ``subgraph`` is the branch or the loop's body that it is in, and then a part of
+    its name and of those it reads.
+    """
 
     name: str
     target: str
@@ -73,6 +79,13 @@ class PrintedNode:
     place: Place | None
     line: int
     text: str
+    subgraph: str = ""
+    code: str = ""
+
+    @property
+    def printed(self) -> str:
+        """Its name as it stands in the text, which is that of its own graph alone."""
+        return self.name.removeprefix(qualified(self.subgraph, ""))
 
     @property
     def operator(self) -> str:
@@ -88,10 +101,13 @@ class PrintedNode:
 
 @dataclass(frozen=True)
 class PrintedGraph:
-    """A graph by the names of its nodes, in its order, placeholders first. ``returns`` has a name for each output."""
+    """A graph by the names of its nodes, in its order, placeholders first; its subgraphs' after its own.
+
+    ``returns`` has a name for each output, by subgraph; ``""`` is the graph itself.
+    """
 
     nodes: Mapping[str, PrintedNode]
-    returns: tuple[str | None, ...]
+    returns: Mapping[str, tuple[str | None, ...]]
 
     def root(self, name: str) -> str:
         """The node whose memory a node looks at: itself, or what it is a view of."""
@@ -117,32 +133,77 @@ class PrintedGraph:
                 found.setdefault(name, []).append(node.name)
         return found
 
+    def around(self, subgraph: str) -> tuple[str, ...]:
+        """The nodes that a subgraph is a part of (``cond``, ``while_loop``), the innermost first."""
+        users = self.users.get(subgraph, ())
+        return (*users, *(self.around(self.nodes[subgraph].subgraph) if users else ()))
+
+
+def qualified(subgraph: str, name: str) -> str:
+    """The name of a subgraph's node or buffer in the graph as a whole, as Inductor builds it."""
+    return f"{subgraph}_{name}" if subgraph else name
+
 
 def parse_graph(text: str) -> PrintedGraph:
-    """Read a graph as ``GraphModule.print_readable`` writes it; of several (subgraphs) the first.
+    """Read a graph as ``GraphModule.print_readable`` writes it, with its subgraphs.
 
     What cannot be read is left out: the text may come from any version of torch.
     """
     nodes: dict[str, PrintedNode] = {}
+    returns: dict[str, tuple[str | None, ...]] = {}
+    for subgraph, first, lines in _parts(text.splitlines()):
+        own, ends = _read(lines, first)
+        names = {name: qualified(subgraph, name) for name in own}
+        nodes |= {names[name]: _renamed(node, subgraph, names) for name, node in own.items()} if subgraph else own
+        returns[subgraph] = tuple(names[name] if name else None for name in ends)
+    return PrintedGraph(nodes, returns)
+
+
+def _parts(lines: Sequence[str]) -> Iterator[tuple[str, int, Sequence[str]]]:
+    """The text of each graph: the name of the subgraph, the number of its first line, its lines.
+
+    A subgraph is printed below the graph that has it, a step further to the right.
+    """
+    path, begin = [""], 0
+    for number, line in enumerate(lines):
+        if (found := _CLASS.match(line)) and (depth := len(found[1]) // 4):
+            yield path[-1], begin + 1, lines[begin:number]
+            del path[depth:]
+            path.append(qualified(path[-1], found[2]))
+            begin = number
+    yield path[-1], begin + 1, lines[begin:]
+
+
+def _renamed(node: PrintedNode, subgraph: str, names: Mapping[str, str]) -> PrintedNode:
+    return replace(
+        node,
+        name=names[node.name],
+        inputs=tuple(names[name] for name in node.inputs),
+        text=renamed(node.text, names),
+        subgraph=subgraph,
+    )
+
+
+def _read(lines: Sequence[str], first: int) -> tuple[dict[str, PrintedNode], tuple[str | None, ...]]:
+    """The nodes of one graph under their printed names, and those that it returns."""
+    nodes: dict[str, PrintedNode] = {}
     returns: tuple[str | None, ...] = ()
     place: Place | None = None
-    lines = text.splitlines()
-    for number, line in enumerate(lines, 1):
+    code = ""
+    for number, line in enumerate(lines, first):
         if found := _COMMENT.match(line):
-            place = Place(found[1], int(found[2]))
+            place, code = Place(found[1], int(found[2])), found[3] or ""
         elif not line.strip():
-            place = None
+            place, code = None, ""
         elif line.lstrip().startswith("def forward("):
-            if nodes:
-                break  # a subgraph's
             _placeholders(line, number, nodes)
         elif line.lstrip().startswith("return"):
-            returns = _returned(lines[number - 1 :], nodes)
+            returns = _returned(lines[number - first :], nodes)
         elif found := _STATEMENT.match(line):
-            _add(nodes, found, place, number)
+            _add(nodes, found, place, code, number)
         elif not returns:
             _placeholders(line, number, nodes)
-    return PrintedGraph(nodes, returns)
+    return nodes, returns
 
 
 def _placeholders(line: str, number: int, nodes: dict[str, PrintedNode]) -> None:
@@ -150,7 +211,7 @@ def _placeholders(line: str, number: int, nodes: dict[str, PrintedNode]) -> None
         nodes.setdefault(name, PrintedNode(name, "", (), tensor_of(annotation), None, number, name))
 
 
-def _add(nodes: dict[str, PrintedNode], found: re.Match[str], place: Place | None, number: int) -> None:
+def _add(nodes: dict[str, PrintedNode], found: re.Match[str], place: Place | None, code: str, number: int) -> None:
     name, annotation, value = found[1], found[2], _FREED.sub("", found[3]).rstrip("; ")
     if value in nodes or value == "None":
         if value in nodes:  # Dynamo's placeholders are given a second name
@@ -166,6 +227,7 @@ def _add(nodes: dict[str, PrintedNode], found: re.Match[str], place: Place | Non
         place,
         number,
         value,
+        code=code,
     )
 
 

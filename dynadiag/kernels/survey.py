@@ -16,11 +16,11 @@ from dynadiag.kernels.cost import cost_of
 from dynadiag.kernels.cppwrapper import is_wrapper, read_wrapper
 from dynadiag.kernels.dataflow import infer
 from dynadiag.kernels.holdings import lines_of
-from dynadiag.kernels.mapping import mapping
+from dynadiag.kernels.mapping import mapping, with_inlined
 from dynadiag.kernels.module import Call, Definition, Module, parse_module
 from dynadiag.kernels.operations import Operation, Scheduled, nodes_of_buffers, nodes_of_calls, read_operations, tie
-from dynadiag.kernels.printed import PrintedGraph, parse_graph
-from dynadiag.kernels.replaced import with_places
+from dynadiag.kernels.printed import PrintedGraph, PrintedNode, parse_graph
+from dynadiag.kernels.replaced import with_places, with_places_in_bodies
 from dynadiag.kernels.unit import KernelCall, Unit, places_of, places_of_nodes, sources_of
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Kernel
@@ -92,7 +92,9 @@ class _Survey:
         earlier = self._nearest(event, compile_id, ("before_post_grad",), 0) if lowered else None
         first = self._nearest(event, compile_id, ("dynamo",), 0)
         scheduled = self._scheduled(event)
-        graph, dynamo = with_places(self._graph(lowered), self._graph(earlier)), self._graph(first)
+        dynamo = self._graph(first)
+        placed = with_places(self._graph(lowered), self._graph(earlier), _told(scheduled, dynamo))
+        graph = with_places_in_bodies(placed, dynamo)
         if self._cache(event) == "hit":
             forward = self._nearest(event, compile_id, ("forward",), 0) if module.stage == "backward" else None
             graph = with_own_places(graph, dynamo, self._graph(forward) if forward else None)
@@ -126,7 +128,7 @@ class _Survey:
 
     def _graph(self, graph: Graph | None) -> PrintedGraph:
         if graph is None or self._recording.event(graph.event).payload_size > MAX_TEXT:
-            return PrintedGraph({}, ())
+            return PrintedGraph({}, {})
         if graph.event not in self._parsed:
             self._parsed[graph.event] = parse_graph(self._recording.payload(graph.event))
         return self._parsed[graph.event]
@@ -149,6 +151,7 @@ class _Survey:
         for place, call in enumerate(unit.module.calls):
             numbers[call.kernel] = numbers.get(call.kernel, 0) + 1
             nodes, how = mapping(unit.module, unit.graph, call, exact.get(place, ()), inferred.get(place, ()))
+            nodes = nodes if how == "around" else with_inlined(unit.module, unit.graph, nodes)
             lines = lines_of(unit.module, call, unit.graph, nodes, known)
             yield self._call(unit, call, numbers[call.kernel], nodes, how, ties.get(place, []), cache, lines)
 
@@ -167,6 +170,7 @@ class _Survey:
         nodes = [node for node in found if node.computes] or found
         views = [node for node in found if node not in nodes]
         definition = unit.module.definitions.get(call.kernel)
+        subgraph = found[0].subgraph if found else call.subgraph
         self._rows += 1
         return KernelCall(
             index=self._rows - 1,
@@ -182,6 +186,7 @@ class _Survey:
             nodes=tuple(node.name for node in nodes),
             views=tuple(node.name for node in views),
             ops=tuple(dict.fromkeys(node.operator for node in nodes)),
+            parts=_parts(unit, nodes),
             dynamo=tuple(dict.fromkeys(one for node in nodes for one in sources_of(unit, node))),
             places=places_of(unit, [node.name for node in nodes]),
             view_places=places_of_nodes(unit, views),
@@ -190,7 +195,7 @@ class _Survey:
             cost=cost_of(
                 unit.module,
                 call,
-                () if call.subgraph else names,
+                () if how == "around" else names,
                 unit.graph,
                 self._hints.get(unit.compile_id, {}),
                 products=definition is None or _is_template(definition, operations),
@@ -200,6 +205,7 @@ class _Survey:
             partition=call.partition,
             fallback=next((one.reason for one in operations if one.reason), None),
             lines=lines,
+            around=unit.graph.around(subgraph),
             built=self._builds.of(unit.event, call.kernel) if self._builds and definition else None,
         )
 
@@ -210,6 +216,19 @@ class _Survey:
         words = [(one.index, word) for one, word in self._caches if _same(one, event) and one.index < until]
         later = [pair for pair in words if pair[0] > event.index]
         return min(later)[1] if later else max(words)[1] if words else None
+
+
+def _told(scheduled: Scheduled, dynamo: PrintedGraph) -> set[str]:
+    """The nodes that torch told Dynamo's nodes of."""
+    names = {node.printed for node in dynamo.nodes.values()}
+    return {name for name, made in scheduled.sources.items() if not names.isdisjoint(made)}
+
+
+def _parts(unit: Unit, nodes: list[PrintedNode]) -> tuple[tuple[str, str], ...]:
+    """The operators of nodes, each with the text of its line; with its number where the text is not known."""
+    places = [(node.operator, next(iter(places_of_nodes(unit, [node])), None)) for node in nodes]
+    named = [(operator, unit.code.get(place, str(place)) if place else "") for operator, place in places]
+    return tuple(dict.fromkeys(named))
 
 
 def _module(text: str) -> Module:

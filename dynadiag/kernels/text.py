@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 
-__all__ = ["arguments", "names_in", "size", "without_strings"]
+__all__ = ["arguments", "names_in", "renamed", "size", "without_strings"]
 
 _OPENING, _CLOSING = "([{", ")]}"
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*")
@@ -44,6 +44,11 @@ def without_strings(text: str) -> str:
 def names_in(text: str) -> list[str]:
     """The plain names in an expression: neither attributes nor parts of strings."""
     return _NAME.findall(without_strings(text))
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """An expression with some of its plain names put in other words."""
+    return _NAME.sub(lambda found: names.get(found[0], found[0]), text)
 
 
 def size(expression: str, hints: Mapping[str, int]) -> int | None:

@@ -15,7 +15,7 @@ from dynadiag.kernels.cost import Cost
 from dynadiag.kernels.module import Definition, Module
 from dynadiag.kernels.printed import Place, PrintedGraph, PrintedNode
 
-__all__ = ["KernelCall", "Unit", "places_of", "places_of_nodes", "sources_of"]
+__all__ = ["KernelCall", "Unit", "places_of", "places_of_nodes", "sources_of", "told_sources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,9 @@ class KernelCall:
 
     ``nodes`` are those of the lowered graph that it computes, ``views`` those that only say how it looks at its
     inputs. ``how`` says where that is from: "scheduler" (the recorder asked Inductor), "comment" (the generated code
-    says so), "dataflow" (inferred from the texts: right as a rule) or "none" (no mapping). ``places`` are the user's
-    lines that are computed, ``view_places`` those of views.
+    says so), "dataflow" (inferred from the texts: right as a rule), "around" (nothing is known but the branch or the
+    loop that it is in) or "none" (no mapping). ``places`` are the user's lines that are computed, ``view_places`` those
+    of views. ``around`` are the nodes (``cond``, ``while_loop``) whose branch or loop it is in, the innermost first.
     """
 
     index: int  # in its recording
@@ -41,6 +42,7 @@ class KernelCall:
     nodes: tuple[str, ...]
     views: tuple[str, ...]
     ops: tuple[str, ...]  # the nodes' operators, each once
+    parts: tuple[tuple[str, str], ...]  # the same with the text of the line that each is from
     dynamo: tuple[str, ...]
     places: tuple[Place, ...]
     view_places: tuple[Place, ...]
@@ -52,6 +54,7 @@ class KernelCall:
     partition: str | None
     fallback: str | None  # why this is a library's call by way of a fallback, where it is one
     lines: tuple[Line, ...] = ()  # what each statement of a generated kernel is part of, by its line in the module
+    around: tuple[str, ...] = ()
     built: Built | None = None  # what the run made of it, where the recording has that
 
 
@@ -70,6 +73,12 @@ class Unit:
     calls: tuple[KernelCall, ...] = ()
 
     @cached_property
+    def code(self) -> Mapping[Place, str]:
+        """The text of the user's lines."""
+        nodes = [*self.dynamo.nodes.values(), *self.graph.nodes.values()]
+        return {node.place: node.code for node in nodes if node.place is not None and node.code}
+
+    @cached_property
     def dynamo_at(self) -> Mapping[Place, tuple[str, ...]]:
         """Dynamo's nodes of each line."""
         found: dict[Place, list[str]] = {}
@@ -78,12 +87,28 @@ class Unit:
                 found.setdefault(node.place, []).append(node.name)
         return {place: tuple(names) for place, names in found.items()}
 
+    @cached_property
+    def dynamo_printed(self) -> Mapping[str, tuple[str, ...]]:
+        """Dynamo's nodes of each name: a subgraph's have it in a graph of their own."""
+        found: dict[str, list[str]] = {}
+        for name, node in self.dynamo.nodes.items():
+            found.setdefault(node.printed, []).append(name)
+        return {printed: tuple(names) for printed, names in found.items()}
+
 
 def sources_of(unit: Unit, node: PrintedNode) -> tuple[str, ...]:
     """Dynamo's nodes that a node was made from: as recorded, or those of the same user line."""
-    if said := tuple(name for name in unit.sources.get(node.name, ()) if name in unit.dynamo.nodes):
-        return said
-    return unit.dynamo_at.get(node.place, ()) if node.place else ()
+    return told_sources(unit, node) or (unit.dynamo_at.get(node.place, ()) if node.place else ())
+
+
+def told_sources(unit: Unit, node: PrintedNode) -> tuple[str, ...]:
+    """Those that torch said. It says names that several graphs may have: then those on the node's line are meant.
+
+    In a branch that was traced again for its backward they are names of the branch's own, and none of Dynamo's.
+    """
+    said = tuple(one for name in unit.sources.get(node.name, ()) for one in unit.dynamo_printed.get(name, ()))
+    here = tuple(name for name in said if unit.dynamo.nodes[name].place == node.place)
+    return here if node.subgraph else here or said
 
 
 def places_of(unit: Unit, names: Iterable[str]) -> tuple[Place, ...]:

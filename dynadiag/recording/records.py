@@ -259,7 +259,7 @@ class Link:
     to_event: int | None
     to_line: int | None
     to_name: str | None  # the node, the source file
-    how: str  # "scheduler" | "comment" | "dataflow" | "aligned" | "graph" | "none"
+    how: str  # "scheduler" | "comment" | "dataflow" | "around" | "aligned" | "graph" | "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,7 +336,8 @@ _TYPED = (
             "to_event": "the event whose payload is the other document",
             "to_line": "the line in it, from 1; NULL where there is no mapping",
             "to_name": "the node there, or the source file",
-            "how": 'where it is known from: "scheduler", "comment", "dataflow"; "aligned", from '
+            "how": 'where it is known from: "scheduler", "comment", "dataflow"; "around", from the branch or '
+            'the loop that it is in alone; "aligned", from '
             'the kernel\'s text laid beside the graph; "graph", which names its lines; or "none"',
         },
         after=(

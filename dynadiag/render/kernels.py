@@ -1,16 +1,16 @@
-"""Kernels as text: the listing, one kernel with what it was made of, a stage beside its source lines, a comparison."""
+"""Kernels as text: the listing, one kernel with what it was made of, a stage beside its source lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from dynadiag.kernels import Change, KernelCall, Place, Stage, Stages, source_diff
+from dynadiag.kernels import KernelCall, Place, Stage, Stages
 from dynadiag.kernels.timing import Scale, Timing
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.words import count, some
+from dynadiag.render.words import some
 
-__all__ = ["changes_text", "kernel_text", "listing_text", "stage_text"]
+__all__ = ["kernel_text", "lines_of", "listing_text", "short", "stage_text"]
 
 _HEADS = ("compile", "graph", "language", "kernel", "computes", "lines", "bytes", "flops", "bound")
 _BUILT = ("regs", "spills", "shared", "full")
@@ -62,11 +62,11 @@ def _as_built(call: KernelCall) -> tuple[str, ...]:
 
 def _peaks(timing: Timing) -> str:
     """What the shares are of, and what could not be run."""
-    products = ", ".join(f"{clean_line(dtype)} {_short(most)}" for dtype, most in timing.peaks.products.items())
-    vector = "" if timing.peaks.vector is None else f", else {_short(timing.peaks.vector)}"
+    products = ", ".join(f"{clean_line(dtype)} {short(most)}" for dtype, most in timing.peaks.products.items())
+    vector = "" if timing.peaks.vector is None else f", else {short(timing.peaks.vector)}"
     said = [
         f"measured on {clean_line(timing.device)}, torch {clean_line(timing.torch)}: "
-        f"it moves {_short(timing.peaks.moved)}B/s; operations a second in matrix products: {products}{vector}",
+        f"it moves {short(timing.peaks.moved)}B/s; operations a second in matrix products: {products}{vector}",
         "a share above 100% is of what came out of a cache",
         *(f"a module could not be run: {clean_line(why)}" for why in timing.errors.values()),
     ]
@@ -82,23 +82,28 @@ def _row(call: KernelCall, scale: Scale) -> tuple[str, ...]:
         clean_line(call.name) + number,
         clean_line(some(call.ops)) or "no mapping",
         _lines(call),
-        _short(call.cost.moved),
-        _short(call.cost.flops),
+        short(call.cost.moved),
+        short(call.cost.flops),
         scale.bound(call) or "?",
     )
 
 
 def _lines(call: KernelCall) -> str:
     """``block.py:18, 19``; with a question mark where it was inferred from the texts."""
-    places = call.places or call.view_places
-    files: dict[str, list[int]] = {}
+    shown = lines_of(call.places or call.view_places)
+    return (shown + ("?" if call.how == "dataflow" else "")) or "no mapping"
+
+
+def lines_of(places: Iterable[Place]) -> str:
+    """``block.py:18, 19; net.py:4``, each line once."""
+    files: dict[str, set[int]] = {}
     for place in places:
-        files.setdefault(place.file, []).append(place.line)
+        files.setdefault(place.file, set()).add(place.line)
     parts = [f"{PurePath(file).name}:{', '.join(map(str, sorted(lines)))}" for file, lines in files.items()]
-    return (clean_line("; ".join(parts)) + ("?" if call.how == "dataflow" else "")) or "no mapping"
+    return clean_line("; ".join(parts))
 
 
-def _short(value: float | None) -> str:
+def short(value: float | None) -> str:
     """``16.4k``: three digits and a unit of a thousand."""
     if value is None:
         return "?"
@@ -142,13 +147,13 @@ def _facts(call: KernelCall, scale: Scale) -> list[str]:
         facts.append(f"  in CUDA graph {call.partition}")
     facts.append(f"  lines: {', '.join(map(_place, call.places or call.view_places)) or 'no mapping'}{_how(call)}")
     facts.append(f"  nodes: {', '.join(call.nodes) or 'no mapping'}")
+    if call.around:
+        facts.append(f"  in a branch or loop of: {', '.join(call.around)}")
     if call.dynamo:
         facts.append(f"  made from Dynamo's: {', '.join(call.dynamo)}")
     if call.fallback:
         facts.append(f"  a fallback: {call.fallback}")
-    moved = (
-        f"reads {_short(call.cost.read)}B, writes {_short(call.cost.written)}B, {_short(call.cost.flops)} operations"
-    )
+    moved = f"reads {short(call.cost.read)}B, writes {short(call.cost.written)}B, {short(call.cost.flops)} operations"
     facts.append(f"  {moved}; bound by {scale.bound(call) or 'what is not known'}")
     if time := scale.time(call):
         share = scale.share(call)
@@ -175,9 +180,8 @@ def _place(place: Place) -> str:
 
 
 def _how(call: KernelCall) -> str:
-    return {"scheduler": "", "comment": " (the generated code says so)", "none": ""}.get(
-        call.how, " (inferred from the generated code)"
-    )
+    said = {"comment": " (the generated code says so)", "around": " (of the branch or loop around it)"}
+    return {**said, "scheduler": "", "none": ""}.get(call.how, " (inferred from the generated code)")
 
 
 def stage_text(stage: Stage, stages: Stages) -> str:
@@ -192,19 +196,3 @@ def stage_text(stage: Stage, stages: Stages) -> str:
         for number, line in enumerate(stage.text.splitlines(), 1)
     ]
     return head + "\n".join(body) + "\n"
-
-
-def changes_text(changes: Sequence[Change]) -> str:
-    """What became of each kernel, with the difference of the sources of those that changed."""
-    parts = []
-    for change in changes:
-        if change.kind == "same":
-            continue
-        before, after = (", ".join(clean_line(call.name) for call in calls) for calls in (change.before, change.after))
-        lines = sorted({_place(place) for call in change.before + change.after for place in call.places})
-        where = f"  ({clean_line(some(lines))})" if lines else ""
-        parts.append(f"{change.kind}: {' -> '.join(part for part in (before, after) if part)}{where}\n")
-        if change.before and change.after:
-            parts.append(clean(source_diff(change)) + "\n")
-    same = sum(change.kind == "same" for change in changes)
-    return "".join(parts) + f"{count(same, 'kernel')} {'is' if same == 1 else 'are'} the same in both.\n"

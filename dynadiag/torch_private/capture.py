@@ -285,16 +285,26 @@ def scheduled(lowered: Any) -> list[list[Any]]:
     return [list(node.get_nodes()) for node in lowered.scheduler.nodes]
 
 
-def provenance(node: Any) -> tuple[list[str], list[str], str | None, list[str]]:
+def subgraphs(lowered: Any) -> list[Any]:
+    """The lowered graphs of the branches and the loops' bodies in a lowered graph that have code of their own."""
+    held = [value for node in lowered.scheduler.nodes for one in node.get_nodes() for value in vars(one.node).values()]
+    found = [one for value in held for one in (value if isinstance(value, list | tuple) else [value])]  # a list: 2.15
+    graphs = [one.graph for one in found if type(one).__name__ == "Subgraph"]
+    return [graph for graph in graphs if getattr(graph, "scheduler", None) is not None]
+
+
+def provenance(node: Any, lowered: Any) -> tuple[list[str], list[str], str | None, list[str]]:
     """Buffers that an operation of the scheduler writes and reads, the node that it is, the nodes that went into it.
 
-    A buffer that is a mutated input has the input's name among the outputs as well.
+    A buffer that is a mutated input has the input's name among the outputs as well. In a subgraph Inductor counts the
+    nodes around it among the origins: they are left out, and the others get the subgraph's name as its buffers have it.
     """
     outputs = [name for output in node.get_outputs() for name in (output.get_name(), *output.get_mutations())]
     reads = sorted({dependency.name for dependency in node.read_writes.reads})
     origin = node.node.get_origin_node()
-    origins = sorted(one.name for one in node.node.get_origins())
-    return outputs, reads, None if origin is None else origin.name, origins
+    own = [one for one in node.node.get_origins() if lowered.name is None or one.graph is lowered.graph]
+    origins = sorted(lowered.qualify_name(one.name) for one in own)
+    return outputs, reads, None if origin is None else lowered.qualify_name(origin.name), origins
 
 
 def fallback_reason(node: Any) -> str | None:

@@ -1,30 +1,51 @@
-"""Programs to record: ten functions with one line each that can be changed, and the same with one line changed.
+"""Programs to record: functions with one line each that can be changed, and the same with one line changed.
 
-Their kernels are generated and not compiled: nothing here depends on what they compute.
+Their kernels are generated and not compiled: nothing here depends on what they compute. They fill what they are given
+with zeros, so that a loop ends.
 """
 
 from __future__ import annotations
 
-__all__ = ["CHANGES", "program"]
+__all__ = ["CHANGES", "HEAD", "program"]
 
-_HEAD = {
+HEAD = {
     "cpp": """
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch._inductor import async_compile
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.utils.checkpoint import checkpoint
 
-async_compile.AsyncCompile.cpp_pybinding = lambda self, *args, **kwargs: lambda *args: None
+
+def zeroed(*args):
+    for one in args:
+        if isinstance(one, torch.Tensor):
+            one.data.zero_()
+
+
+async_compile.AsyncCompile.cpp_pybinding = lambda self, *args, **kwargs: zeroed
 """,
     "triton": """
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.utils.checkpoint import checkpoint
 from dynadiag.torch_private.interpreter import generate_triton_for_cpu
 
+
+def zeroed(self, *args, **kwargs):
+    for one in args:
+        if isinstance(one, torch.Tensor):
+            one.data.zero_()
+
+
 generate_triton_for_cpu()
-CachingAutotuner.run = lambda self, *args, **kwargs: None
+CachingAutotuner.run = zeroed
 CachingAutotuner.precompile = lambda self, *args, **kwargs: None
 """,
 }
@@ -94,8 +115,53 @@ def embedded(i, w):
     return z.exp()
 
 
+def branched(x, w):
+    y = x.tanh()
+
+    def positive(y, w):
+        z = y.sin() * 2  # change: cos
+        return (z @ w).exp()
+
+    def other(y, w):
+        return y.cos() - w
+
+    z = torch.cond(x.sum() > 0, positive, other, (y, w))
+    return z * 3
+
+
+def looped(x):
+    def goes_on(i, x):
+        return i < 5
+
+    def step(i, x):
+        y = x.sin() * 0.5  # change: cos
+        return i + 1, y
+
+    i, y = while_loop(goes_on, step, (torch.tensor(0), x.tanh()))
+    return y.exp()
+
+
+def scanned(x):
+    def step(total, x):
+        y = x.sin() * 0.5  # change: cos
+        z = total + y
+        return z, z.exp()
+
+    total, y = scan(step, torch.zeros(64), x)
+    return y * 2 + total
+
+
+def checkpointed(x, w):
+    def inner(x, w):
+        y = x.sin() * 2  # change: cos
+        z = y @ w
+        return z.exp()
+
+    return checkpoint(inner, x.tanh(), w, use_reentrant=False) + 1
+
+
 def run(function, *arguments, backward=True):
-    compiled = torch.compile(function)
+    compiled = torch.compile(function, fullgraph=True)
     given = [one.requires_grad_() if backward and one.is_floating_point() else one for one in arguments]
     out = compiled(*given)
     if backward:
@@ -116,6 +182,10 @@ run(attended, *(torch.randn(1, 4, 64, 16) for _ in range(3)))
 run(stacked, square(), square())
 run(changed, square(), square(), backward=False)
 run(embedded, torch.randint(0, 64, (32,)), square())
+run(branched, square(), square(), backward=False)
+run(looped, square(), backward=False)
+run(scanned, square(), backward=False)
+run(checkpointed, square(), square())
 """
 
 # The function, the part of its marked line that is changed, and what it becomes.
@@ -130,12 +200,16 @@ CHANGES = (
     ("stacked", "w.sin()", "w.cos()"),
     ("changed", "z.sin()", "z.cos()"),
     ("embedded", "* 2", "* 3"),
+    ("branched", "y.sin()", "y.cos()"),
+    ("looped", "x.sin()", "x.cos()"),
+    ("scanned", "x.sin()", "x.cos()"),
+    ("checkpointed", "x.sin()", "x.cos()"),
 )
 
 
 def program(language: str, *, changed: bool) -> str:
     """The text of the program; `changed` has the marked line of each function changed."""
-    lines = (_HEAD[language] + _BODY).splitlines()
+    lines = (HEAD[language] + _BODY).splitlines()
     if changed:
         marks = iter(CHANGES)
         lines = [line.replace(*next(marks)[1:]) if "# change:" in line else line for line in lines]

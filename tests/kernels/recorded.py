@@ -42,9 +42,13 @@ def record(text: str, name: str, *, caches: bool = False) -> Path:
     return recording
 
 
-@functools.cache
 def recorded(language: str, *, changed: bool = False) -> Path:
-    """The recording of the ten functions, or of the same with a line of each changed."""
+    """The recording of the functions, or of the same with a line of each changed."""
+    return _recorded(language, changed)
+
+
+@functools.cache
+def _recorded(language: str, changed: bool) -> Path:
     return record(program(language, changed=changed), "program", caches=False).rename(
         Path(_folder().name, f"{language}-{'changed' if changed else 'plain'}.dynadiag")
     )

@@ -64,7 +64,7 @@ def test_matched_nodes_have_this_runs_lines_and_what_has_no_match_has_none() -> 
 def test_this_runs_own_graph_stays() -> None:
     dynamo = parse_graph(_DYNAMO)
     assert with_own_places(dynamo, dynamo) is dynamo
-    assert with_own_places(dynamo, PrintedGraph({}, ())) is dynamo
+    assert with_own_places(dynamo, PrintedGraph({}, {})) is dynamo
 
 
 def test_a_backward_graph_has_its_forwards_lines() -> None:

@@ -23,6 +23,7 @@ def _kernel(name: str, nodes: str, source: str | None = None, stage: str = "forw
         nodes=tuple(nodes.split()),
         views=(),
         ops=(),
+        parts=(),
         dynamo=(),
         places=(),
         view_places=(),

@@ -21,6 +21,7 @@ void inductor_entry_impl(
     AtenTensorHandle*
         output_handles
 ) {
+    auto tangents_1 = std::move(inputs[0]);
     assert_size_stride(arg0_1, {64L, s0}, {64L, 1L}, "input");
     static constexpr int64_t int_array_0[] = {64L, 32L};
     static constexpr int64_t int_array_1[] = {32L, 1L};
@@ -30,6 +31,9 @@ cached_torch_device_type_cpu, 0, &buf0_handle));
     cpp_fused_sin_0((const float*)(arg0_1.data_ptr()), (float*)(buf0.data_ptr()));
     // Topologically Sorted Source Nodes: [z], Original ATen: [aten.mm]
     AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cpu_mm_out(buf1, buf0, arg1_1));
+    AtenTensorHandle buf3_handle;
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cpu_cumsum(buf1, 0L, nullptr, &buf3_handle));
+    RAIIAtenTensorHandle buf3(buf3_handle);
     auto buf2 = std::move(buf1);  // reuse
     output_handles[0] = buf2.release();
 } // inductor_entry_impl
@@ -52,19 +56,22 @@ def test_a_wrapper_is_read_as_a_module() -> None:
     lines = _TEXT.splitlines()
     assert (definition.name, definition.language) == ("cpp_fused_sin_0", "cpp")
     assert definition.parameters == ("const float* in_ptr0", "float* out_ptr0")
-    assert lines[definition.first - 1].startswith('extern "C"')
+    assert lines[definition.first - 1].startswith("#include")
+    assert lines[definition.line - 1].startswith('extern "C"')
     assert lines[definition.last - 1] == "}"
-    assert definition.source.splitlines()[3] == "    auto tmp1 = tmp0.sin();"
-    kernel, product = module.calls
+    assert definition.source.splitlines()[4] == "    auto tmp1 = tmp0.sin();"
+    assert module.stage == "backward"
+    kernel, product, library = module.calls
     assert (kernel.kernel, kernel.generated, kernel.arguments) == ("cpp_fused_sin_0", True, ("arg0_1", "buf0"))
     assert (product.kernel, product.generated, product.outputs) == ("mm", False, ("buf1",))
     assert product.arguments == ("buf0", "arg1_1", "out=buf1")
     assert product.comment is not None
     assert product.comment.sources == ("z",)
+    assert (library.kernel, library.arguments, library.outputs) == ("cumsum", ("buf1", "0L", "nullptr"), ("buf3",))
     assert module.buffers["buf0"] == Buffer(("64", "32"), "torch.float16")
     assert module.buffers["arg0_1"].sizes == ("64", "s0")
     assert module.reuses == {"buf1": "buf2"}
-    assert module.returns == ("buf2",)
+    assert module.returns == {"": ("buf2",)}
 
 
 @given(st.text(max_size=300))

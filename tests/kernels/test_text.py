@@ -26,6 +26,28 @@ _GRAPH = """class GraphModule(torch.nn.Module):
         return (getitem, None, getitem_1)
 """
 
+_BRANCHES = """class <lambda>(torch.nn.Module):
+    def forward(self, arg0_1: "f32[4]"):
+        # File: /home/x/net.py:9 in f, code: return torch.cond(...)
+        true_graph_0 = self.true_graph_0
+        cond = torch.ops.higher_order.cond(arg0_1, true_graph_0, (arg0_1,));  true_graph_0 = None
+        getitem: "f32[4]" = cond[0];  cond = None
+        return (getitem,)
+
+    class true_graph_0(torch.nn.Module):
+        def forward(self, arg0_1: "f32[4]"):
+            # File: /home/x/net.py:7 in yes, code: return x.sin()
+            sin: "f32[4]" = torch.ops.aten.sin.default(arg0_1)
+            inner_0 = self.inner_0
+            cond = torch.ops.higher_order.cond(sin, inner_0, (sin,));  inner_0 = None
+            return (sin,)
+
+        class inner_0(torch.nn.Module):
+            def forward(self, arg0_1: "f32[4]"):
+                mul: "f32[4]" = torch.ops.aten.mul.Tensor(arg0_1, 2)
+                return [mul]
+"""
+
 
 @given(st.lists(_ARGUMENT, min_size=1, max_size=5))
 def test_arguments_are_split_at_their_own_level(given_arguments: list[str]) -> None:
@@ -67,11 +89,79 @@ def test_a_printed_graph_is_read_back() -> None:
     assert graph.nodes["sin"].place == Place("/home/x/net.py", 7)
     assert graph.nodes["sin"].inputs == ("primals_1",)
     assert [name for name, node in graph.nodes.items() if node.computes] == ["sin", "max_1"]
-    assert graph.returns == ("getitem", None, "getitem_1")
+    assert graph.returns == {"": ("getitem", None, "getitem_1")}
     assert graph.root("view") == "sin"
     assert graph.root("getitem") == "getitem"  # a result of its own, not a view of one
     assert graph.nodes["getitem"].tensor is not None
     assert graph.nodes["getitem"].tensor.elements({"s0": 5}) == 10
+
+
+def test_a_graph_is_read_with_those_of_its_branches() -> None:
+    """Nodes of a branch have its name before their own: the name of Inductor's buffers, by which the code is tied."""
+    graph = parse_graph(_BRANCHES)
+    sin, mul = graph.nodes["true_graph_0_sin"], graph.nodes["true_graph_0_inner_0_mul"]
+    assert (sin.printed, sin.place, sin.inputs) == ("sin", Place("/home/x/net.py", 7), ("true_graph_0_arg0_1",))
+    assert "sin" not in graph.nodes
+    assert _BRANCHES.splitlines()[mul.line - 1].strip().startswith("mul:")
+    assert mul.text == "torch.ops.aten.mul.Tensor(true_graph_0_inner_0_arg0_1, 2)"
+    assert graph.around(mul.subgraph) == ("true_graph_0_cond", "cond")
+    assert graph.around("") == ()
+    assert graph.returns == {
+        "": ("getitem",),
+        "true_graph_0": ("true_graph_0_sin",),
+        "true_graph_0_inner_0": ("true_graph_0_inner_0_mul",),
+    }
+
+
+def test_the_line_of_a_node_in_a_checkpoint() -> None:
+    tagged = _GRAPH.replace("# File", "# ac_graph_id: 2 - PREFER_RECOMPUTE File").replace("y = x.sin", "y = x.cos")
+    node = parse_graph(tagged).nodes["sin"]
+    assert (node.place, node.code) == (Place("/home/x/net.py", 7), "y = x.cos()")
+
+
+_CALLS = """
+def while_loop_body_graph_0(args):
+    while_loop_body_graph_0_arg0_1, = args
+    return (while_loop_body_graph_0_buf0, )
+
+def partition_0(args):
+    return (buf9, )
+
+class Runner:
+    def call(self, args):
+        buf3 = [None] * 1
+        if buf2.item():
+            true_graph_0_args = [buf1, arg0_1]
+            buf3 = true_graph_0(true_graph_0_args)
+        else:
+            false_graph_0_args = [buf1, arg0_1]
+            buf3 = false_graph_0(false_graph_0_args)
+        buf5[0] = buf4
+        while_loop_body_graph_0_args = [buf5[0], arg0_1]
+        (buf5[0],) = while_loop_body_graph_0(while_loop_body_graph_0_args)
+        return (buf5, )
+"""
+
+
+def test_what_subgraphs_are_given_and_return() -> None:
+    module = parse_module(_CALLS)
+    assert module.given == {
+        "true_graph_0": ("buf2", "buf1", "arg0_1"),
+        "false_graph_0": ("buf1", "arg0_1"),
+        "while_loop_body_graph_0": ("buf4", "arg0_1"),
+    }
+    assert module.runs == {"buf3": "false_graph_0", "buf5": "while_loop_body_graph_0"}
+    assert module.returns == {
+        "while_loop_body_graph_0": ("while_loop_body_graph_0_buf0",),
+        "partition_0": ("buf9",),
+        "": ("buf5",),
+    }
+
+
+def test_a_branch_is_chosen_by_a_selector_too() -> None:
+    """From torch 2.15 on."""
+    chosen = "        buf3_selector = int(buf2.item())\n        if buf3_selector == 0:"
+    assert parse_module(_CALLS.replace("        if buf2.item():", chosen)).given == parse_module(_CALLS).given
 
 
 def test_types_as_graphs_print_them() -> None:

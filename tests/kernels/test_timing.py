@@ -15,7 +15,7 @@ from dynadiag.kernels.timing import Peaks, Time, kept_timing
 from dynadiag.recording.made import keep
 from dynadiag.recording.opening import open_any
 from dynadiag.trial.measure.modules import marked
-from tests.kernels.recorded import DYNADIAG, environment, recorded
+from tests.kernels.recorded import DYNADIAG, environment, record, recorded
 
 _PEAKS = Peaks(moved=1e12, products={"bf16": 1e15}, vector=1e13)
 
@@ -35,6 +35,23 @@ def test_a_statement_over_several_lines_is_marked_whole() -> None:
     ]
 
 
+def test_a_statement_of_a_cpp_wrapper_is_marked_in_its_own_block() -> None:
+    source = "src = r'''\nvoid inductor_entry_impl(\n) {\n    auto a = f();\n    kernel(a);\n}\n'''\n"
+    mark = 'torch::aot_inductor::RAIIAtenRecordFunctionHandle dynadiag_mark("dynadiag call 5", nullptr);'
+    assert marked(source, [5]) == source.replace("    kernel(a);", f"{{ {mark}     kernel(a); }}")
+
+
+@pytest.mark.slow
+def test_every_call_of_a_cpp_wrapper_is_timed() -> None:
+    """Its kernels are called in C++, which has to be compiled."""
+    copy = record(_WRAPPED, "wrapped")
+    assert _kernels(copy, "--measure", "--trust").returncode == 0
+    rows = json.loads(_kernels(copy, "--json", "-").stdout)["kernels"]
+    assert {row["graph"] for row in rows} == {"forward", "backward"}
+    assert {row["name"] for row in rows} >= {"mm", "cumsum"}
+    assert all(row["seconds"] > 0 and row["nodes"] for row in rows)
+
+
 def test_a_share_is_of_what_bounds_the_kernel() -> None:
     pointwise = Cost(read=5 * 10**11, written=5 * 10**11, flops=10**10)
     product = Cost(read=10**9, written=10**9, flops=10**15, product="bf16")
@@ -43,6 +60,19 @@ def test_a_share_is_of_what_bounds_the_kernel() -> None:
     assert Time(1.0, ()).share(Cost(None, None, 5), _PEAKS) is None
 
 
+_WRAPPED = """
+import torch
+
+torch._inductor.config.cpp_wrapper = True
+
+
+@torch.compile
+def f(x, w):
+    return ((x.sin() + 1) @ w).cumsum(0).cos() * 2
+
+
+f(torch.randn(32, 32, requires_grad=True), torch.randn(32, 32)).sum().backward()
+"""
 _NO_RATE = {
     "device": "cpu",
     "torch": "2.13.0",

@@ -27,6 +27,7 @@ FUSED = KernelCall(
     definition=None,
     nodes=("relu", "sigmoid", "add"),
     views=(),
+    parts=(),
     ops=("relu", "sigmoid", "add"),
     dynamo=("relu", "sigmoid", "add"),
     places=(Place(FILE, 30),),

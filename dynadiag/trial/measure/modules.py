@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils import benchmark
 
+from dynadiag.kernels.cppwrapper import is_wrapper
 from dynadiag.torch_private.warm import mark
 
 __all__ = ["marked", "measure"]
@@ -22,6 +23,7 @@ __all__ = ["marked", "measure"]
 _WARM_UP = 3
 _FEWEST, _MOST = 10, 200  # runs of the module: for a median; the profile of more takes long to read
 _MARK = "dynadiag call "
+_CPP_MARK = "torch::aot_inductor::RAIIAtenRecordFunctionHandle dynadiag_mark"  # ends with its block
 _FLUSH = 256 << 20  # bytes written before each run, so that its inputs are in no cache: five times an H200's
 
 
@@ -43,7 +45,20 @@ def measure(source: str, lines: Sequence[int], seconds: float, file: Path) -> di
 
 
 def marked(source: str, lines: Sequence[int]) -> str:
-    """The module with ``dynadiag_begin(LINE)`` and ``dynadiag_end()`` around the statement of each of these lines."""
+    """The module with a mark around the statement of each of these lines."""
+    return _marked_wrapper(source, set(lines)) if is_wrapper(source) else _marked_module(source, lines)
+
+
+def _marked_wrapper(source: str, lines: set[int]) -> str:
+    """A C++ wrapper, whose statements take a line each. A block around each of them lives as long as its mark."""
+    return "".join(
+        f'{{ {_CPP_MARK}("{_MARK}{number}", nullptr); {text} }}\n' if number in lines else f"{text}\n"
+        for number, text in enumerate(source.splitlines(), 1)
+    )
+
+
+def _marked_module(source: str, lines: Sequence[int]) -> str:
+    """A Python module, with ``dynadiag_begin(LINE)`` and ``dynadiag_end()`` around each statement."""
     places = dict(_statements(source, set(lines)))
     made = []
     for number, text in enumerate(source.splitlines(), 1):

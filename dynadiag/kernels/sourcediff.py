@@ -1,0 +1,108 @@
+"""The difference between two sources of kernels, without what only has another name.
+
+Inductor numbers the values of a kernel in their order (``tmp12``), so that a statement more renumbers all that follow.
+A value is the same here as that of the statement which it lies beside, whatever the two are called. What a Triton
+kernel tells its compiler stands on one line of a thousand characters: it is compared item by item.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+
+from dynadiag.kernels.text import arguments
+
+__all__ = ["source_diff"]
+
+_VALUE = re.compile(r"(?<![\w.])_?(?:masked_)?tmp\w*")
+_ASSIGNED = re.compile(r"^\s*(?:auto )?(_?(?:masked_)?tmp\w*)[^=]* = ")
+_DICTIONARY = re.compile(r"^( *)([^{]*)\{(.+)\},?$")
+_LONG = 120  # columns: a dictionary on a longer line is laid out an item a line
+_CONTEXT = 3  # lines around a difference, as in every unified diff
+
+
+def source_diff(before: str, after: str, titles: tuple[str, str]) -> str:
+    """A unified diff; empty where nothing but names differs."""
+    old, new = _laid_out(before), _laid_out(after)
+    matcher = SequenceMatcher(None, old, _Renaming(old, new).renamed(), autojunk=False)
+    hunks = [line for group in matcher.get_grouped_opcodes(_CONTEXT) for line in _hunk(group, old, new)]
+    return "".join(f"{line}\n" for line in ([f"--- {titles[0]}", f"+++ {titles[1]}", *hunks] if hunks else []))
+
+
+def _hunk(group: Sequence[tuple[str, int, int, int, int]], old: list[str], new: list[str]) -> Iterator[str]:
+    (_, a, _, c, _), (_, _, b, _, d) = group[0], group[-1]
+    yield f"@@ -{a + 1},{b - a} +{c + 1},{d - c} @@"
+    for tag, a, b, c, d in group:
+        if tag == "equal":
+            yield from (f" {line}" for line in new[c:d])
+        else:
+            yield from (f"-{line}" for line in old[a:b])
+            yield from (f"+{line}" for line in new[c:d])
+
+
+def _laid_out(source: str) -> list[str]:
+    return [part for line in source.splitlines() for part in _items(line)]
+
+
+def _items(line: str) -> Iterator[str]:
+    """A long line that is a dictionary: an item a line."""
+    found = _DICTIONARY.match(line) if len(line) > _LONG else None
+    if found is None:
+        yield line
+        return
+    indent, name, inner = found.groups()
+    yield f"{indent}{name}{{"
+    for item in arguments(inner + "}"):
+        yield from _items(f"{indent}    {item},")
+    yield f"{indent}}},"
+
+
+class _Renaming:
+    """Gives the values of a source the names that another one has for them."""
+
+    def __init__(self, old: list[str], new: list[str]) -> None:
+        self._old, self._new = old, new
+        self._names: dict[str, str] = {}  # the old names of new values
+        self._gone: set[str] = set()  # old values that no statement makes any more
+
+    def renamed(self) -> list[str]:
+        """The lines of the new source in the old one's names. A value that is new has a name of its own."""
+        lines: list[str] = []
+        old, new = ([_VALUE.sub("tmp", line) for line in source] for source in (self._old, self._new))
+        for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag == "equal":
+                lines += map(self._pair, self._old[a:b], self._new[c:d])
+            else:
+                self._gone.update(name for line in self._old[a:b] if (name := _made(line)))
+                lines += map(self._alone, self._new[c:d])
+        return lines
+
+    def _alone(self, line: str) -> str:
+        text = self._in_old_names(line)
+        if (name := _made(line)) is not None:
+            self._names[name] = f"{name}'"
+        return text
+
+    def _pair(self, old: str, new: str) -> str:
+        """A line that lies beside an old one. An operand may be a new value where the old one's is gone."""
+        mine, theirs = _VALUE.findall(new), _VALUE.findall(old)
+        made, had = _made(new), _made(old)
+        for name, other in zip(mine, theirs, strict=True):
+            if name != made and self._names.get(name, "").endswith("'") and other in self._gone:
+                self._names[name] = other
+        if made is not None and had is not None:
+            self._gone.discard(had)
+            text = self._in_old_names(new[new.index(made) + len(made) :])
+            self._names[made] = had
+            return new[: new.index(made)] + had + text
+        return self._in_old_names(new)
+
+    def _in_old_names(self, line: str) -> str:
+        return _VALUE.sub(lambda found: self._names.get(found[0], found[0]), line)
+
+
+def _made(line: str) -> str | None:
+    """The value that a statement makes."""
+    found = _ASSIGNED.match(line)
+    return found[1] if found else None

@@ -1,0 +1,81 @@
+"""A model as it is and in four variants, each recorded forward and backward in one process."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from dynadiag.kernels import KernelCall, kernel_calls
+from dynadiag.recording.opening import open_any
+from tests.kernels.programs import HEAD
+from tests.kernels.recorded import environment
+
+__all__ = ["path", "variant"]
+
+_MODEL = """
+def {name}(x, w, scale):
+    h = x.sin() * scale
+    h = h + x.cos()
+{added}    h = F.layer_norm(h, (64,))
+    h = {activation}(h @ w)
+{between}    y = h.exp() - h * 0.5
+    y = y.softmax(-1)
+    return y.tanh() + x
+"""
+_RUN = """
+import dynadiag
+from torch._inductor import config
+
+
+def run(name, function, **options):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    given = [torch.randn(64, 64, requires_grad=True) for _ in range(2)] + [torch.randn(64, requires_grad=True)]
+    with dynadiag.record(name + ".dynadiag"), config.patch(**options):
+        torch.compile(function)(*given).sum().backward()
+
+
+run("plain", plain)
+run("less_fused", plain, max_fusion_size=2)
+run("broken", broken)
+run("changed", changed)
+run("added", added)
+"""
+
+
+def _program(language: str) -> str:
+    parts = {"activation": "torch.relu", "added": "", "between": ""}
+    models = [
+        _MODEL.format(**{**parts, "name": "plain"}),
+        _MODEL.format(**{**parts, "name": "broken", "between": "    torch._dynamo.graph_break()\n"}),
+        _MODEL.format(**{**parts, "name": "changed", "activation": "torch.sigmoid"}),
+        _MODEL.format(**{**parts, "name": "added", "added": "    h = h.abs()\n"}),
+    ]
+    return HEAD[language] + "".join(models) + _RUN
+
+
+@functools.cache
+def _folder(language: str) -> tempfile.TemporaryDirectory[str]:
+    """The recordings, made."""
+    folder = tempfile.TemporaryDirectory(prefix="dynadiag-variants-")
+    Path(folder.name, "model.py").write_text(_program(language))
+    off = environment(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
+    command = [sys.executable, "model.py"]
+    done = subprocess.run(command, cwd=folder.name, env=off, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder
+
+
+def path(language: str, name: str) -> Path:
+    """The recording of a variant."""
+    return Path(_folder(language).name, f"{name}.dynadiag")
+
+
+@functools.cache
+def variant(language: str, name: str) -> tuple[KernelCall, ...]:
+    """The kernels of a variant."""
+    with open_any(path(language, name)) as recording:
+        return kernel_calls(recording)
