@@ -15,7 +15,7 @@ import torch
 from dynadiag.minify.candidates import Surroundings
 from dynadiag.trial.signature import Signature
 
-__all__ = ["Shown", "calls", "header", "without_paths"]
+__all__ = ["Shown", "calls", "header", "with_remark", "without_paths"]
 
 _WIDTH = 100
 _LINES = 3  # of one message; the rest of it is in the recording
@@ -52,8 +52,19 @@ def header(shown: Shown, lines: Sequence[str]) -> str:
         *([f"the program passes at {', '.join(shown.passes)}"] if shown.passes else []),
         *lines,
     ]
-    wrapped = [textwrap.wrap(_plain(line), _WIDTH, max_lines=_LINES, placeholder=" ...") for line in text]
-    return "\n".join(f"# {line}" for lines in wrapped for line in lines) + "\n"
+    return "".join(map(_comment, text))
+
+
+def _comment(line: str) -> str:
+    wrapped = textwrap.wrap(_plain(line), _WIDTH, max_lines=_LINES, placeholder=" ...")
+    return "".join(f"# {part}\n" for part in wrapped)
+
+
+def with_remark(text: str, remark: str) -> str:
+    """The text of a repro with one thing more in the comment at its top."""
+    lines = text.splitlines(keepends=True)
+    end = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return "".join([*lines[:end], _comment(remark), *lines[end:]])
 
 
 def _first(message: str) -> str:

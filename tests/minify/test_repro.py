@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dynadiag.minify.candidates import Surroundings
-from dynadiag.minify.repro import Shown, calls, header
+from dynadiag.minify.repro import Shown, calls, header, with_remark
 from dynadiag.minify.settings import Setting
 from dynadiag.trial.signature import Signature
 from tests.watching import autocast_watcher
@@ -60,6 +60,13 @@ def test_no_folder_of_this_machine_gets_into_the_header() -> None:
 def test_a_message_cannot_leave_the_comment() -> None:
     failed = Signature("exception", "E", "x\rimport os", None)
     assert all(line.startswith("#") for line in header(shown(failed), []).splitlines())
+
+
+def test_a_remark_is_the_last_line_of_the_header() -> None:
+    raised = Signature("exception", "RuntimeError", "no")
+    text = header(shown(raised), [])
+    program = "import torch\n\n# of the program's own\n"
+    assert with_remark(text + program, "bisected: lowering\ntanh") == f"{text}# bisected: lowering tanh\n{program}"
 
 
 def test_only_arguments_that_are_needed_are_given() -> None:
