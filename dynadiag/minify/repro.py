@@ -260,4 +260,4 @@ def _wide(shown: Shown) -> str:
     if len(shown.inputs) == 1 and floating:
         return "$arguments.double()"
     each = "t.double()" if floating else "t.double() if t.is_floating_point() else t"
-    return f"*[{each} for t in ($arguments,)]"
+    return f"*[{each} for t in ({'$arguments' if len(shown.inputs) > 1 else '$arguments,'})]"

@@ -143,10 +143,17 @@ def _imports_first(text: str) -> str:
     """The same program with the imports that stand before its function together at the top, each once."""
     before, function, after = text.partition("\ndef f(")
     lines = before.splitlines()
-    imports = sorted({line for line in lines if line.startswith("import ")}, key=lambda line: ("torch" in line, line))
+    found = {line for line in lines if line.startswith("import ")}
+    needed = (line for line in found if not (line.startswith("import torch.") and _named_otherwise(line, found)))
+    imports = sorted(needed, key=lambda line: ("torch" in line, line))
     rest = "\n".join(line for line in lines if not line.startswith("import ")).strip("\n")
     apart = ["", ""] if rest.startswith(DEFINITIONS) else [""]
     return "\n".join([*imports, *([*apart, rest] if rest else []), "", function + after])
+
+
+def _named_otherwise(line: str, imports: set[str]) -> bool:
+    """Whether another line imports the same module under a name: that loads it as well, and torch is there."""
+    return any(other.startswith(f"{line} as ") for other in imports)
 
 
 def _fails_as_it_should(given: Given, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +148,8 @@ def test_faults(tmp_path: Path, fault: str, program: str, kind: str, nodes: int,
     assert failure["kind"] == kind
     assert data["nodes_after"] == nodes, repro.read_text()
     assert data["minimal"]
+    if kind == "hang":
+        assert re.search(r"hangs too: stopped after \d+ s, where a compile that passes takes \d+", str(data["proof"]))
 
 
 ALIAS = """
