@@ -37,6 +37,7 @@ class Shown:
     backward: bool
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
     message: str = ""  # of the program's failure, which may be killed where the repro is wrong
+    earlier: str = ""  # arguments, in source, of a call that comes before
 
 
 def header(shown: Shown, lines: Sequence[str]) -> str:
@@ -103,6 +104,14 @@ def _quoted(value: Any) -> str:
 def calls(shown: Shown, around: Surroundings) -> Iterator[str]:
     """Call sites that may show the failure, the plainest first; which of them do is for a trial to say."""
     call = compiled(shown, around)
+    if not shown.earlier:
+        yield from _failing(shown, around, call)
+        return
+    before = f"compiled = {call}\ncompiled({shown.earlier})  # the next call has other sizes, and the same code"
+    yield from (f"{before}\n{text}" for text in _failing(shown, around, "compiled"))
+
+
+def _failing(shown: Shown, around: Surroundings, call: str) -> Iterator[str]:
     if shown.signature.kind not in ("wrong_result", "nan"):
         text = _backward(shown, call) if shown.backward else f"{call}($arguments)"
         yield f"{text}\ntorch.cuda.synchronize()" if shown.signature.told_late else text
@@ -141,7 +150,10 @@ def _compared(shown: Shown, call: str) -> Iterator[str]:
         yield _plain_refereed(shown, call)
     if plain:
         yield f"torch.testing.assert_close({call}($arguments), $function($arguments), equal_nan=True)"
-    last = f"    return [{'' if shown.single else '*'}function(*inputs), *inputs]"
+    changed = (
+        "*inputs" if all(isinstance(v, torch.Tensor) for v in shown.inputs) else "*filter(torch.is_tensor, inputs)"
+    )
+    last = f"    return [{'' if shown.single else '*'}function(*inputs), {changed}]"
     yield from _run_twice(shown, call, last, exact=exact)
     if _sharing(shown.inputs) and not shown.random:
         yield _as_they_are(shown, call)
@@ -245,7 +257,8 @@ def _helper(shown: Shown, last: str, wide: str = "") -> str:
 _WIDENED = """
 
 def widened(t):
-    return t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t
+    floating = torch.is_tensor(t) and t.is_floating_point()
+    return t.detach().double().requires_grad_(t.requires_grad) if floating else t
 """
 _REFEREED = """for expected, actual, truth in zip(run($function), run(@), run($function, wide=True)):
     allowed = 1e-5 + 10 * (expected - truth).abs()
@@ -256,8 +269,10 @@ def _wide(shown: Shown) -> str:
     """The arguments with every floating-point one in float64."""
     if not shown.inputs:
         return ""
-    floating = all(isinstance(v, torch.Tensor) and v.is_floating_point() for v in shown.inputs)
+    tensors = all(isinstance(v, torch.Tensor) for v in shown.inputs)
+    floating = tensors and all(v.is_floating_point() for v in shown.inputs)
     if len(shown.inputs) == 1 and floating:
         return "$arguments.double()"
-    each = "t.double()" if floating else "t.double() if t.is_floating_point() else t"
+    which = "t.is_floating_point()" if tensors else "torch.is_tensor(t) and t.is_floating_point()"
+    each = "t.double()" if floating else f"t.double() if {which} else t"
     return f"*[{each} for t in ({'$arguments' if len(shown.inputs) > 1 else '$arguments,'})]"

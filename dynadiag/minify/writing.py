@@ -128,9 +128,27 @@ def _shown(given: Given, module: GraphModule, inputs: Sequence[Any], backend: st
     finally:
         torch.set_rng_state(state)
     rung, backward = str(given.trials.plan.rung), given.trials.backward
+    earlier = _earlier(module, inputs) if given.around.earlier else ""
     return Shown(
-        rung, backend, given.signature, tuple(inputs), single, random, mutates, backward, given.passes, given.message
+        rung,
+        backend,
+        given.signature,
+        tuple(inputs),
+        single,
+        random,
+        mutates,
+        backward,
+        given.passes,
+        given.message,
+        earlier,
     )
+
+
+def _earlier(module: GraphModule, inputs: Sequence[Any]) -> str:
+    """The arguments of the call for which the code is compiled."""
+    others = importlib.import_module("minifier.sizes").at_other_sizes(module, inputs) or ()
+    written = importlib.import_module("minifier.emit.inputs").written
+    return ", ".join(written(value) for value in others)
 
 
 def _changed(one: Any, other: Any) -> bool:

@@ -107,6 +107,30 @@ def test_rounding_is_no_wrong_result_for_the_referee() -> None:
     ran(call, lambda t: (t.float() * 3).to(t.dtype), lambda t: t + t + t, x)
 
 
+def test_numbers_are_compared_as_they_are() -> None:
+    for changed in ({}, {"random": True}):
+        for call in calls(shown(WRONG, inputs=(torch.ones(2), 3), **changed), PLAIN):
+            ran(call, torch.mul, torch.mul, torch.ones(2), 3)
+            with pytest.raises(AssertionError):
+                ran(call, torch.add, torch.mul, torch.ones(2), 3)
+
+
+def test_a_call_with_other_sizes_comes_before() -> None:
+    around = Surroundings((), dynamic=True, earlier=True)
+    for call in calls(shown(WRONG, earlier="torch.ones(3)"), around):
+        first, second, *_ = filled(call).splitlines()
+        assert first == "compiled = torch.compile(f, dynamic=True)"
+        assert second.startswith("compiled(torch.ones(3))")
+        met: list[int] = []
+
+        def noted(x: torch.Tensor, met: list[int] = met) -> torch.Tensor:
+            met.append(len(x))
+            return torch.sin(x)
+
+        ran(call, noted, torch.sin, torch.ones(2))
+        assert met == [3, 2]
+
+
 def test_a_wrong_gradient_is_caught() -> None:
     wrong = Signature("wrong_result", "wrong_result", "GraphModule: gradient of input 0 differs in 1 of 2 elements")
     x = torch.ones(2, requires_grad=True)
