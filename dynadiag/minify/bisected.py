@@ -17,6 +17,8 @@ __all__ = ["bisected"]
 
 _TRIAL = 30.0  # seconds; a fork of a repro compiles a few operations
 _SECONDS = 120.0  # of all trials together
+_NOT_IN_TIME = "the repro is not bisected: that takes too long here"
+_NOTHING = "bisecting the repro names nothing below its rung"
 
 
 class _OutOfTimeError(Exception):
@@ -30,7 +32,7 @@ def bisected(search: Search, program: Program, rows: ReproRows, result: Result) 
     """
     verdict = _verdict(search, program, rows) if search.runner.forks else None
     if verdict is None or not verdict.culprits:
-        return replace(result, notes=(*result.notes, "bisecting the repro named nothing below its rung"))
+        return replace(result, notes=(*result.notes, _NOT_IN_TIME if verdict is None else _NOTHING))
     return replace(result, bisected=verdict, text=with_remark(result.text, f"bisected: {named(verdict)}"))
 
 
