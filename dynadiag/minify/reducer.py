@@ -290,8 +290,9 @@ class _Reducer:
 
     def _row(self, key: str, stage: str, size: int, outcome: Outcome, failed: bool, **extra: Any) -> None:
         status = "same" if failed else outcome.against(self._reference)
-        shown = {**asdict(outcome), "points": (), "tail": outcome.tail[-1000:]}
-        self._tell("candidate", key=key, stage=stage, size=size, status=status, failed=failed, outcome=shown, **extra)
+        self._tell(
+            "candidate", key=key, stage=stage, size=size, status=status, failed=failed, outcome=_kept(outcome), **extra
+        )
 
     def _fewer_settings(self, module: GraphModule, inputs: list[Any]) -> None:
         """Leaves out whatever of the program's settings and options the failure does not need: all, then one by one."""
@@ -357,6 +358,13 @@ class _Reducer:
 def _answers(task: Task) -> list[Outcome]:
     kept = json.loads(Path(task.answers).read_text()) if task.answers else []
     return [outcome_from_json(json.dumps(told)) for told in kept]
+
+
+def _kept(outcome: Outcome) -> dict[str, Any]:
+    """What a row keeps of an outcome: of the points those that name suspects, for a search that is taken up again."""
+    begun = [point for point in outcome.points if point.group == BEGUN]
+    pointing = [*(point for point in outcome.points if point.group == ORIGINS), *begun[-1:]]
+    return {**asdict(outcome), "points": [asdict(point) for point in pointing], "tail": outcome.tail[-1000:]}
 
 
 def _suspects(outcome: Outcome) -> list[list[str]]:
