@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,8 @@ __all__ = [
     "is_without_storage",
     "kernel_launch",
     "opens_transform",
+    "size_at",
+    "symbol_of",
     "undisturbed",
     "zeros_without_storage",
 ]
@@ -61,6 +63,20 @@ def opens_transform(node: fx.Node) -> bool:
     name = getattr(node.target, "__name__", "")
     functorch = home in ("torch._functorch.predispatch", "torch._C._functorch", "torch._functorch.vmap")
     return functorch and any(part in name for part in _TRANSFORM)
+
+
+def symbol_of(size: Any) -> Any:
+    """The symbol that a size is, or None where it is a number or computed of symbols. 2.11 to 2.15."""
+    expression = size.node.expr if isinstance(size, torch.SymInt) else None
+    return expression if expression is not None and expression.is_Symbol else None
+
+
+def size_at(size: Any, values: Mapping[Any, int], otherwise: Any) -> Any:
+    """A size with these values for its symbols; ``otherwise`` where one has none. 2.11 to 2.15."""
+    if not isinstance(size, torch.SymInt):
+        return otherwise
+    expression = size.node.expr
+    return int(expression.xreplace(dict(values))) if expression.free_symbols <= values.keys() else otherwise
 
 
 @contextmanager

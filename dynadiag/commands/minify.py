@@ -106,8 +106,9 @@ def _interrupted(
         result = _written(interrupt.result, output)
         common.write_json(args.json, result_json(result, str(args.target)))
         if result.text:
+            proved = "proved" if result.proved else "not proved"
             progress.say(
-                f"interrupted: the best so far, {result.nodes_after} operations, is in {output}; it is not proved"
+                f"interrupted: the best so far, {result.nodes_after} operations, is in {output}; it is {proved}"
             )
     progress.say(f"go on with --resume {recording}")
     return 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import linecache
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,9 @@ from torch.fx import GraphModule
 from dynadiag.minify.settings import Setting
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.torch_private.generated import name_nodes
+from dynadiag.trial.accuracy import compared_call
 from dynadiag.trial.forking import conclude, forked
-from dynadiag.trial.graph import GraphCall, attempt
+from dynadiag.trial.graph import GraphCall, attempt, differentiate
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.runtime import TRIAL
@@ -29,7 +31,8 @@ _TEXT = "repro.py"  # the file that a text is taken to be
 class Surroundings:
     """What a graph is compiled under. ``fallback_random`` has Inductor draw as eager does.
 
-    ``fullgraph`` is more than a promise: without it Dynamo makes no symbols of the values of tensors.
+    ``fullgraph`` is more than a promise: without it Dynamo makes no symbols of the values of tensors. ``earlier``: the
+    code is compiled at an earlier call, for other sizes.
     """
 
     settings: tuple[Setting, ...]
@@ -37,10 +40,12 @@ class Surroundings:
     dynamic: bool | None = None
     fallback_random: bool = False
     fullgraph: bool = False
+    earlier: bool = False
 
     def key(self) -> str:
         parts = [*(s.name for s in self.settings), *map(str, self.options.items()), self.dynamic, self.fallback_random]
-        return " ".join(map(str, [*parts, *(["fullgraph"] if self.fullgraph else [])]))
+        flags = [name for name in ("fullgraph", "earlier") if getattr(self, name)]
+        return " ".join(map(str, [*parts, *flags]))
 
 
 @dataclass(slots=True)
@@ -77,7 +82,10 @@ class Trials:
             if around.fallback_random:
                 torch_private.same_random_numbers()
             name_nodes(module)  # this process and its copy of the graph end with the trial
-            attempt(call, module, inputs)
+            if around.earlier:
+                _attempt_again(call, module, inputs)
+            else:
+                attempt(call, module, inputs)
 
         return self._tried(action, replace(self.plan, record=(*self.plan.record, *record)))
 
@@ -112,3 +120,19 @@ class Trials:
         for setting in self.all_settings:
             if setting not in kept:
                 setting.undo()
+
+
+def _attempt_again(call: GraphCall, module: GraphModule, inputs: Sequence[Any]) -> None:
+    """As `attempt`, on code that was compiled at a call with other sizes: Dynamo finds it by the function."""
+    others = importlib.import_module("minifier.sizes").at_other_sizes(module, inputs)
+    attempt(replace(call, accuracy=False, backward=False), module, others or inputs)
+    options = dict(call.options) or None
+    compiled = torch.compile(
+        module, backend=call.backend, options=options, dynamic=call.dynamic, fullgraph=call.fullgraph
+    )
+    if call.accuracy:
+        compared_call(compiled, module, tuple(inputs), {})
+        return
+    result = compiled(*inputs)
+    if call.backward:
+        differentiate(result)

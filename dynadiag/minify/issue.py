@@ -6,7 +6,7 @@ import platform
 
 from dynadiag import __version__
 from dynadiag.minify.repro import without_paths
-from dynadiag.minify.result import Result
+from dynadiag.minify.result import Result, named
 from dynadiag.render.clean import clean
 
 __all__ = ["issue"]
@@ -24,13 +24,19 @@ def issue(result: Result) -> str:
     return (
         f"# torch.compile: {failure.type}: {without_paths(message)[:120]}\n\n"
         f"It fails at rung `{result.rung}` and passes uncompiled. The program below is reduced from one with "
-        f"{result.nodes_before} operations in the failing graph to {result.nodes_after}.\n\n"
+        f"{result.nodes_before} operations in the failing graph to {result.nodes_after}.{_bisected(result)}\n\n"
         f"```python\n{result.text.rstrip()}\n```\n\n"
         f"## What it prints\n\n{_fenced(printed)}\n\n"
         f"## What was run\n\n{proof}\n\n"
         f"## Versions\n\n- torch {result.torch}\n- Python {platform.python_version()}, {platform.system()} "
         f"{platform.machine()}\n- reduced with dynadiag {__version__}\n"
     )
+
+
+def _bisected(result: Result) -> str:
+    if result.bisected is None:
+        return ""
+    return f" Bisected to {'; '.join([named(result.bisected), *result.bisected.confirmed])}."
 
 
 def _fenced(text: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,14 @@ from dynadiag.bisect.bisector import HOOKS as BISECT_HOOKS
 from dynadiag.bisect.bisector import Located, Options, locate
 from dynadiag.bisect.rows import outcome_from_json, outcome_to_json
 from dynadiag.bisect.search import Search
+from dynadiag.minify.bisected import bisected
 from dynadiag.minify.place import OWN, Place, find_place
 from dynadiag.minify.proof import prove
 from dynadiag.minify.result import Result
+from dynadiag.minify.rows import ReproRows
 from dynadiag.minify.signs import CALLS
 from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
 from dynadiag.trial.signature import Signature, normalise
 from dynadiag.trial.task import TaskEnd, run_task
 
@@ -102,7 +107,20 @@ class _Minimizer:
             self.notes.append(f"the process that reduces the graph ended before it was done ({last})")
         result = self._result(base, listener)
         assert located.climb is not None
-        return prove(self.search, self.request.output, result, located.climb.rungs) if result.text else result
+        return self._proved(result, located.climb.rungs) if result.text else result
+
+    def _proved(self, result: Result, rungs: Mapping[str, str]) -> Result:
+        """The result with what running its text shows, from a scratch folder: the output is written in the end."""
+        with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
+            output = self.request.output
+            file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
+            file.write_text(result.text)
+            program, rows = Program(str(file)), ReproRows(self.search.rows, result.text)
+            try:
+                result = prove(self.search, program, rows, result, rungs)
+                return bisected(self.search, program, rows.again(), result) if result.proved else result
+            except KeyboardInterrupt:
+                raise Interrupted(result) from None
 
     def _run(self, task: dict[str, Any], listener: _Listener) -> tuple[TaskEnd, bool]:
         """The task to its end, and whether it was interrupted.

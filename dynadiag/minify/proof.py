@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from dynadiag.bisect.bisector import HOOKS
 from dynadiag.bisect.search import Search
 from dynadiag.minify.likeness import shows
 from dynadiag.minify.result import Result
+from dynadiag.minify.rows import ReproRows, telling
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.plan import RUNGS, Plan
+from dynadiag.trial.plan import AS_WRITTEN, RUNGS, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 
@@ -23,30 +21,35 @@ __all__ = ["prove"]
 
 
 _START = 180.0  # seconds for a fresh process with empty caches; 75 were the most seen, on a busy machine
+# What a hang is held against. With empty caches it took 53 to 134 s on a machine that was three times overbooked, where
+# a forward and a backward of a layer took 85 to 98; uncompiled these took 9 to 20, from which nothing follows.
+_CONTROL = "import torch\n\ntorch.compile(torch.sin)(torch.ones(2))\n"
+_HANG_SLACK, _HANG_FACTOR = 30.0, 2.0
 
 
-def prove(search: Search, output: Path, result: Result, rungs: Mapping[str, str]) -> Result:
-    """The result with what running its text showed. The text is run from a scratch folder, not from ``output``.
+def prove(search: Search, program: Program, rows: ReproRows, result: Result, rungs: Mapping[str, str]) -> Result:
+    """The result with what running its text showed: ``program`` is that text, ``rows`` are its trials.
 
-    ``rungs`` is how the program itself ends at each: below, the text has to pass wherever the program may.
+    ``rungs`` is how the user's program ends at each: below, the text has to pass wherever that may.
     """
     sought = result.reduced or result.failure
     assert sought is not None
-    with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
-        file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
-        file.write_text(result.text)
-        program, trial = Program(str(file)), partial(_trial, search, result.text)
-        with _fresh_runner(search, program, folder) as fresh, search.runner.on(program) as forks:
-            outcome = trial("in a fresh process", Plan(), fresh.fresh)
-            proved, printed = shows(outcome.signature, sought), outcome.tail
-            words = [f"in a fresh process with fresh caches it {'fails the same way' if proved else _ended(outcome)}"]
-            for rung in _below(result.rung) if proved else ():
-                run = fresh.fresh if rung == "uncompiled" else forks.run
-                outcome = trial(f"at {rung}", Plan(rung=rung, caches=False), run)
-                too = rungs.get(rung) == "different" and not shows(outcome.signature, sought)
-                proved = proved and (outcome.passed or too)
-                as_well = ", as the program fails there otherwise" if too and not outcome.passed else ""
-                words.append(f"{rung}: {_ended(outcome)}{as_well}")
+    with _fresh_runner(search, program) as fresh, search.runner.on(program) as forks:
+        apart, forked = (Search(runner, rows, telling(search)) for runner in (fresh, forks))
+        control = _control(search, program) if sought.kind == "hang" else None
+        if control is not None and control.passed:
+            fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
+        outcome = apart.fresh(AS_WRITTEN, "in a fresh process")
+        proved, printed = shows(outcome.signature, sought), outcome.tail
+        how = _alike(outcome, control) if proved else _ended(outcome)
+        words = [f"in a fresh process with fresh caches it {how}"]
+        for rung in _below(result.rung) if proved else ():
+            plan = Plan(rung=rung, caches=False)
+            at = apart.fresh(plan, rung) if rung == "uncompiled" else forked.trial(plan, f"at {rung}")
+            too = rungs.get(rung) == "different" and not shows(at.signature, sought)
+            proved = proved and (at.passed or too)
+            as_well = ", as the program fails there otherwise" if too and not at.passed else ""
+            words.append(f"{rung}: {_ended(at)}{as_well}")
     return replace(result, proved=proved, proof=tuple(words), printed=printed)
 
 
@@ -56,26 +59,27 @@ def _below(rung: str | None) -> Iterator[str]:
 
 
 @contextmanager
-def _fresh_runner(search: Search, program: Program, folder: str) -> Iterator[Runner]:
-    """Fresh interpreters with a cache folder of their own, under the search's limits."""
-    environment = {"TORCHINDUCTOR_CACHE_DIR": str(Path(folder, "cache"))}
+def _fresh_runner(search: Search, program: Program) -> Iterator[Runner]:
+    """Fresh interpreters with a cache folder of their own beside the program, under the search's limits."""
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(Path(program.target).with_suffix(".cache"))}
     limits = replace(search.runner.limits, seconds=max(search.runner.limits.seconds, _START))
     with Runner(program, HOOKS, limits, fresh_caches=True, environment=environment) as runner:
         yield runner
 
 
-def _trial(search: Search, text: str, label: str, plan: Plan, run: Callable[[Plan], Outcome]) -> Outcome:
-    """A trial of the text, or what an earlier search saw of it."""
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    key = f"repro {digest} {plan.key()}"
-    known = search.rows.known(key)
-    if known is not None:
-        return known
-    outcome = run(plan)
-    status = "pass" if outcome.passed else "fail"
-    search.rows.add(key, outcome, status, f"the repro {label}")
-    search.tell(search.rows.count, f"the repro {label}", status, outcome.seconds)
-    return outcome
+def _control(search: Search, program: Program) -> Outcome:
+    """How long a compile takes that passes, in the same way and on the machine as it is now."""
+    file = Path(program.target).with_name("control.py")
+    file.write_text(_CONTROL)
+    with _fresh_runner(search, Program(str(file))) as runner:
+        rows = ReproRows(search.rows, _CONTROL)
+        return Search(runner, rows, telling(search)).fresh(AS_WRITTEN, "beside it, a compile that passes")
+
+
+def _alike(outcome: Outcome, control: Outcome | None) -> str:
+    if control is None:
+        return "fails the same way"
+    return f"hangs too: stopped after {outcome.seconds:.0f} s, where a compile that passes takes {control.seconds:.0f}"
 
 
 def _ended(outcome: Outcome) -> str:

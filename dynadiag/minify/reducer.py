@@ -139,7 +139,7 @@ class _Reducer:
         return str(graphs.canonical(graphs.Case(module, tuple(inputs))))
 
     def _reduced(self, inputs: list[Any]) -> tuple[GraphModule, list[Any], bool] | None:
-        """Dynamo's graph reduced, or where it cannot be taken apart, that of its operators, or the whole of it."""
+        """The first form of the graph that fails by itself and can be taken apart, reduced; or the whole of it."""
         whole: tuple[GraphModule, list[Any], bool] | None = None
         for module in self._forms(inputs):
             outcome = self._shown_by_itself(module, inputs)
@@ -174,11 +174,27 @@ class _Reducer:
         return small, values, _operations(small) == 1 and not self._stopped
 
     def _forms(self, inputs: list[Any]) -> Iterator[GraphModule]:
-        """The graph as Dynamo made it; then the operators that it calls, functorch's transforms worked out."""
+        """The graph as Dynamo made it, and the ATen operators that it calls.
+
+        Those come first where it has a vmap or grad of functorch's: that has been worked out in them, where in Dynamo's
+        graph it is many calls which only make sense together, and which no program could make.
+        """
+        private = importlib.import_module("minifier.torch_private")
+        if not any(map(private.opens_transform, self._capture.module.graph.nodes)):
+            yield self._as_made()
+            yield from self._operators(inputs)
+        else:
+            yield from self._operators(inputs)
+            yield self._as_made()
+
+    def _as_made(self) -> GraphModule:
         graphs = importlib.import_module("minifier.graphs")
         launches = importlib.import_module("minifier.launches")
         whole = launches.with_launches(self._capture.module)
-        yield graphs.own(graphs.Case(whole, ())).module  # Dynamo skips code that was made while it ran
+        copied: GraphModule = graphs.own(graphs.Case(whole, ())).module  # Dynamo skips code that was made while it ran
+        return copied
+
+    def _operators(self, inputs: list[Any]) -> Iterator[GraphModule]:
         if self._raises_uncompiled:
             return
         try:
@@ -189,17 +205,17 @@ class _Reducer:
     def _shown_by_itself(self, module: GraphModule, inputs: list[Any]) -> Outcome | None:
         """The trial of the first way to compile it alone in which it fails as the program did. Static shapes first."""
         options = torch_private.inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
-        symbolic = any(isinstance(v, int) for v in inputs)
-        for dynamic in (True,) if self._dynamic else (None, True) if symbolic else (None,):
+        for dynamic, earlier in self._ways(inputs):
             around = Surroundings(
                 self._settings,
                 options,
                 dynamic,
                 fallback_random=self._task.accuracy,
                 fullgraph=self._capture.fullgraph,
+                earlier=earlier,
             )
             outcome = self._once(
-                f"whole {dynamic} {self._canonical(module, inputs)}",
+                f"whole {dynamic}{' earlier' if earlier else ''} {self._canonical(module, inputs)}",
                 ("whole", _operations(module)),
                 partial(self._trials.graph, module, inputs, around, (INTERMEDIATES, BEGUN)),
                 self._like(akin),
@@ -212,6 +228,13 @@ class _Reducer:
         text = f"fails in another way: {found.type}: {found.message[:200]}" if found else "does not fail"
         self._tell("note", text=f"{_called(module)} by itself {text}")
         return None
+
+    def _ways(self, inputs: list[Any]) -> list[tuple[bool | None, bool]]:
+        """(``dynamic``, whether it is called before): at a later call the code is one made for other sizes."""
+        symbolic = any(isinstance(v, int) for v in inputs)
+        first: list[bool | None] = [True] if self._dynamic else [None, True] if symbolic else [None]
+        again = [(True, True)] if symbolic and self._task.call else []
+        return [*((dynamic, False) for dynamic in first), *again]
 
     def _enough(self, seconds: float) -> float:
         """A part takes no longer than the whole, but for what the failure cut short: beyond, it hangs."""
@@ -267,8 +290,9 @@ class _Reducer:
 
     def _row(self, key: str, stage: str, size: int, outcome: Outcome, failed: bool, **extra: Any) -> None:
         status = "same" if failed else outcome.against(self._reference)
-        shown = {**asdict(outcome), "points": (), "tail": outcome.tail[-1000:]}
-        self._tell("candidate", key=key, stage=stage, size=size, status=status, failed=failed, outcome=shown, **extra)
+        self._tell(
+            "candidate", key=key, stage=stage, size=size, status=status, failed=failed, outcome=_kept(outcome), **extra
+        )
 
     def _fewer_settings(self, module: GraphModule, inputs: list[Any]) -> None:
         """Leaves out whatever of the program's settings and options the failure does not need: all, then one by one."""
@@ -283,6 +307,7 @@ class _Reducer:
         self._take(module, inputs, replace(self._around, dynamic=None))
         self._take(module, inputs, replace(self._around, fallback_random=False))
         self._take(module, inputs, replace(self._around, fullgraph=False))
+        self._take(module, inputs, replace(self._around, earlier=False))
 
     def _end_as_it_ends(self, module: GraphModule, inputs: list[Any]) -> None:
         """What is to be shown is what the last candidate does: it may be wrong where the whole was killed."""
@@ -333,6 +358,13 @@ class _Reducer:
 def _answers(task: Task) -> list[Outcome]:
     kept = json.loads(Path(task.answers).read_text()) if task.answers else []
     return [outcome_from_json(json.dumps(told)) for told in kept]
+
+
+def _kept(outcome: Outcome) -> dict[str, Any]:
+    """What a row keeps of an outcome: of the points those that name suspects, for a search that is taken up again."""
+    begun = [point for point in outcome.points if point.group == BEGUN]
+    pointing = [*(point for point in outcome.points if point.group == ORIGINS), *begun[-1:]]
+    return {**asdict(outcome), "points": [asdict(point) for point in pointing], "tail": outcome.tail[-1000:]}
 
 
 def _suspects(outcome: Outcome) -> list[list[str]]:

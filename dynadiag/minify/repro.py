@@ -15,7 +15,7 @@ import torch
 from dynadiag.minify.candidates import Surroundings
 from dynadiag.trial.signature import Signature
 
-__all__ = ["Shown", "calls", "header", "without_paths"]
+__all__ = ["Shown", "calls", "header", "with_remark", "without_paths"]
 
 _WIDTH = 100
 _LINES = 3  # of one message; the rest of it is in the recording
@@ -37,6 +37,7 @@ class Shown:
     backward: bool
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
     message: str = ""  # of the program's failure, which may be killed where the repro is wrong
+    earlier: str = ""  # arguments, in source, of a call that comes before
 
 
 def header(shown: Shown, lines: Sequence[str]) -> str:
@@ -52,8 +53,19 @@ def header(shown: Shown, lines: Sequence[str]) -> str:
         *([f"the program passes at {', '.join(shown.passes)}"] if shown.passes else []),
         *lines,
     ]
-    wrapped = [textwrap.wrap(_plain(line), _WIDTH, max_lines=_LINES, placeholder=" ...") for line in text]
-    return "\n".join(f"# {line}" for lines in wrapped for line in lines) + "\n"
+    return "".join(map(_comment, text))
+
+
+def _comment(line: str) -> str:
+    wrapped = textwrap.wrap(_plain(line), _WIDTH, max_lines=_LINES, placeholder=" ...")
+    return "".join(f"# {part}\n" for part in wrapped)
+
+
+def with_remark(text: str, remark: str) -> str:
+    """The text of a repro with one thing more in the comment at its top."""
+    lines = text.splitlines(keepends=True)
+    end = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return "".join([*lines[:end], _comment(remark), *lines[end:]])
 
 
 def _first(message: str) -> str:
@@ -92,6 +104,14 @@ def _quoted(value: Any) -> str:
 def calls(shown: Shown, around: Surroundings) -> Iterator[str]:
     """Call sites that may show the failure, the plainest first; which of them do is for a trial to say."""
     call = compiled(shown, around)
+    if not shown.earlier:
+        yield from _failing(shown, around, call)
+        return
+    before = f"compiled = {call}\ncompiled({shown.earlier})  # the next call has other sizes, and the same code"
+    yield from (f"{before}\n{text}" for text in _failing(shown, around, "compiled"))
+
+
+def _failing(shown: Shown, around: Surroundings, call: str) -> Iterator[str]:
     if shown.signature.kind not in ("wrong_result", "nan"):
         text = _backward(shown, call) if shown.backward else f"{call}($arguments)"
         yield f"{text}\ntorch.cuda.synchronize()" if shown.signature.told_late else text
@@ -130,7 +150,10 @@ def _compared(shown: Shown, call: str) -> Iterator[str]:
         yield _plain_refereed(shown, call)
     if plain:
         yield f"torch.testing.assert_close({call}($arguments), $function($arguments), equal_nan=True)"
-    last = f"    return [{'' if shown.single else '*'}function(*inputs), *inputs]"
+    changed = (
+        "*inputs" if all(isinstance(v, torch.Tensor) for v in shown.inputs) else "*filter(torch.is_tensor, inputs)"
+    )
+    last = f"    return [{'' if shown.single else '*'}function(*inputs), {changed}]"
     yield from _run_twice(shown, call, last, exact=exact)
     if _sharing(shown.inputs) and not shown.random:
         yield _as_they_are(shown, call)
@@ -234,7 +257,8 @@ def _helper(shown: Shown, last: str, wide: str = "") -> str:
 _WIDENED = """
 
 def widened(t):
-    return t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t
+    floating = torch.is_tensor(t) and t.is_floating_point()
+    return t.detach().double().requires_grad_(t.requires_grad) if floating else t
 """
 _REFEREED = """for expected, actual, truth in zip(run($function), run(@), run($function, wide=True)):
     allowed = 1e-5 + 10 * (expected - truth).abs()
@@ -245,8 +269,10 @@ def _wide(shown: Shown) -> str:
     """The arguments with every floating-point one in float64."""
     if not shown.inputs:
         return ""
-    floating = all(isinstance(v, torch.Tensor) and v.is_floating_point() for v in shown.inputs)
+    tensors = all(isinstance(v, torch.Tensor) for v in shown.inputs)
+    floating = tensors and all(v.is_floating_point() for v in shown.inputs)
     if len(shown.inputs) == 1 and floating:
         return "$arguments.double()"
-    each = "t.double()" if floating else "t.double() if t.is_floating_point() else t"
-    return f"*[{each} for t in ($arguments,)]"
+    which = "t.is_floating_point()" if tensors else "torch.is_tensor(t) and t.is_floating_point()"
+    each = "t.double()" if floating else f"t.double() if {which} else t"
+    return f"*[{each} for t in ({'$arguments' if len(shown.inputs) > 1 else '$arguments,'})]"

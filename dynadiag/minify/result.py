@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag import __version__
+from dynadiag.bisect.verdict import Culprit, Verdict
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json import SCHEMA, encode
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import hanging
 from dynadiag.trial.signature import Signature
 
-__all__ = ["EXIT_CODES", "Result", "result_json", "result_text"]
+__all__ = ["EXIT_CODES", "Result", "named", "result_json", "result_text"]
 
 EXIT_CODES = {
     "passes": 3,
@@ -49,7 +50,8 @@ _CURES = {
 class Result:
     """``verdict`` is ``reduced``, or why nothing was. ``failure`` is the program's, ``reduced`` the repro's.
 
-    ``proof`` says in words what was run to prove the text, ``missing`` what of the program's could not be carried.
+    ``proof`` says in words what was run to prove the text, ``missing`` what of the program's could not be carried,
+    ``bisected`` what bisection says of the text, where that is more than the rung.
     """
 
     verdict: str
@@ -58,6 +60,7 @@ class Result:
     reduced: Signature | None = None
     text: str = ""
     missing: tuple[str, ...] = ()
+    bisected: Verdict | None = None
     nodes_before: int | None = None
     nodes_after: int | None = None
     inputs_after: int | None = None
@@ -102,6 +105,7 @@ def result_json(result: Result, target: str) -> bytes:
             "proved": result.proved,
             "repro": result.repro,
             "proof": list(result.proof),
+            "bisected": [_part(culprit) for culprit in result.bisected.culprits] if result.bisected else [],
             "missing": list(result.missing),
             "notes": list(result.notes),
             "side_finds": list(result.side_finds),
@@ -114,6 +118,17 @@ def _failure(signature: Signature) -> dict[str, Any]:
     return {name: getattr(signature, name) for name in names}
 
 
+def _part(culprit: Culprit) -> dict[str, Any]:
+    """A culprit in the repro, which has one graph and few lines."""
+    return {"class": culprit.group, "name": culprit.name, "graph": culprit.graph}
+
+
+def named(verdict: Verdict) -> str:
+    """What is at fault in a repro, as a comment names it."""
+    parts = [f"{c.group} {c.name}{' (backward)' if c.graph == 'backward' else ''}" for c in verdict.culprits]
+    return ", ".join(dict.fromkeys(parts))
+
+
 def result_text(result: Result, style: Style) -> str:
     """What was written and how it is known to be the same failure, or why there is nothing."""
     lines = [_head(result, style)]
@@ -121,6 +136,8 @@ def result_text(result: Result, style: Style) -> str:
         lines.append(f"  {_sizes(result)}{', nothing can be left out' if result.minimal else ''}")
     marked = [("missing", f"{text} cannot be carried into the repro") for text in result.missing]
     marked += [("proof", text) for text in result.proof]
+    if result.bisected is not None:
+        marked.append(("bisected", "; ".join([named(result.bisected), *result.bisected.confirmed])))
     marked += [("help", _CURES[result.verdict])] if result.verdict in _CURES else []
     marked += [("note", text) for text in result.notes]
     marked += [("also met", text) for text in result.side_finds]

@@ -128,9 +128,27 @@ def _shown(given: Given, module: GraphModule, inputs: Sequence[Any], backend: st
     finally:
         torch.set_rng_state(state)
     rung, backward = str(given.trials.plan.rung), given.trials.backward
+    earlier = _earlier(module, inputs) if given.around.earlier else ""
     return Shown(
-        rung, backend, given.signature, tuple(inputs), single, random, mutates, backward, given.passes, given.message
+        rung,
+        backend,
+        given.signature,
+        tuple(inputs),
+        single,
+        random,
+        mutates,
+        backward,
+        given.passes,
+        given.message,
+        earlier,
     )
+
+
+def _earlier(module: GraphModule, inputs: Sequence[Any]) -> str:
+    """The arguments of the call for which the code is compiled."""
+    others = importlib.import_module("minifier.sizes").at_other_sizes(module, inputs) or ()
+    written = importlib.import_module("minifier.emit.inputs").written
+    return ", ".join(written(value) for value in others)
 
 
 def _changed(one: Any, other: Any) -> bool:
@@ -143,10 +161,17 @@ def _imports_first(text: str) -> str:
     """The same program with the imports that stand before its function together at the top, each once."""
     before, function, after = text.partition("\ndef f(")
     lines = before.splitlines()
-    imports = sorted({line for line in lines if line.startswith("import ")}, key=lambda line: ("torch" in line, line))
+    found = {line for line in lines if line.startswith("import ")}
+    needed = (line for line in found if not (line.startswith("import torch.") and _named_otherwise(line, found)))
+    imports = sorted(needed, key=lambda line: ("torch" in line, line))
     rest = "\n".join(line for line in lines if not line.startswith("import ")).strip("\n")
     apart = ["", ""] if rest.startswith(DEFINITIONS) else [""]
     return "\n".join([*imports, *([*apart, rest] if rest else []), "", function + after])
+
+
+def _named_otherwise(line: str, imports: set[str]) -> bool:
+    """Whether another line imports the same module under a name: that loads it as well, and torch is there."""
+    return any(other.startswith(f"{line} as ") for other in imports)
 
 
 def _fails_as_it_should(given: Given, text: str) -> bool:

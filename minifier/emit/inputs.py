@@ -15,7 +15,7 @@ from minifier.simplify.values import SEED
 from minifier.storages import hull, is_whole, shared, sharing
 from minifier.torch_private import base_of, is_without_storage
 
-__all__ = ["input_lines"]
+__all__ = ["input_lines", "written"]
 
 
 def input_lines(values: Sequence[Any], parameters: Sequence[str], names: Names) -> list[str]:
@@ -28,14 +28,13 @@ def input_lines(values: Sequence[Any], parameters: Sequence[str], names: Names) 
         inside = shared(values)
         for i, (name, value) in enumerate(zip(parameters, values, strict=True)):
             if i not in inside:
-                source = _alone(value) if isinstance(value, torch.Tensor) else literal(value)
-                lines.append(f"{name} = {source}")
+                lines.append(f"{name} = {written(value)}")
     return [f"torch.manual_seed({SEED})", *lines] if any("torch.randn(" in line for line in lines) else lines
 
 
-def _alone(tensor: torch.Tensor) -> str:
-    plain = tensor.detach()
-    return _with_grad(tensor, _strided(plain))
+def written(value: Any) -> str:
+    """An expression for an input that shares its storage with no other."""
+    return _with_grad(value, _strided(value.detach())) if isinstance(value, torch.Tensor) else literal(value)
 
 
 def _strided(plain: torch.Tensor) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from string import Template
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = ["CALL", "program"]
 
 # $function is the function's name, $arguments the names of its inputs.
 CALL = "print(torch.compile($function)($arguments))"
+_WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 
 def program(
@@ -77,6 +79,5 @@ def _docstring(header: str) -> str:
 
 
 def _words(text: str) -> set[str]:
-    """Every word that the caller's text uses: no name of ours may hide one of his."""
-    cleaned = "".join(c if c.isalnum() or c == "_" else " " for c in text)
-    return {word for word in cleaned.split() if word.isidentifier()}
+    """Every word that the caller's text uses, but for attributes: no name of ours may hide one of his."""
+    return set(_WORD.findall(text))

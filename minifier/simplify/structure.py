@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Collection, Iterator
 from functools import reduce
 from itertools import combinations
@@ -28,10 +29,11 @@ __all__ = [
 
 # Beyond this many inputs, trying all pairs costs more trials than a shorter signature is worth.
 _MERGED = 6
+_IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.iand, operator.ior)
 
 
 def fewer_outputs(case: Case) -> Iterator[Case]:
-    """Return only what nothing else reads; or leave out one of the others."""
+    """Return only what nothing else reads; or leave out one of the others, or of those that were done for an effect."""
     written = case.module.graph.output_node().args[0]
     returned = list(written) if isinstance(written, (tuple, list)) else []
     if not all(isinstance(node, fx.Node) for node in returned):
@@ -39,9 +41,18 @@ def fewer_outputs(case: Case) -> Iterator[Case]:
     ends = [i for i, node in enumerate(returned) if len(node.users) == 1 and node not in returned[:i]]
     if ends and len(ends) < len(returned):
         yield _returning(case, ends)
-    for i in range(len(returned)):
-        if i not in ends and len(returned) > 1:
+    for i, node in enumerate(returned):
+        if len(returned) > 1 and (i not in ends or _in_place(node)):
             yield _returning(case, [j for j in range(len(returned)) if j != i])
+
+
+def _in_place(node: fx.Node) -> bool:
+    """Whether an operation writes to what it returns, by its name: ``add_``, ``aten.add_.Tensor``, ``iadd``."""
+    if getattr(node.target, "__module__", "") == "_operator":
+        return node.target in _IN_PLACE
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    stem = str(name).partition(".")[0]
+    return stem.endswith("_") and not stem.endswith("__")
 
 
 def static_sizes(case: Case) -> Iterator[Case]:

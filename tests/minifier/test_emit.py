@@ -392,3 +392,10 @@ def test_zeros_without_storage_stay_so() -> None:
     assert scope["arguments"][0]._is_zerotensor()
     assert scope["arguments"][0].shape == (2, 3)
     assert fresh([zeros])[0]._is_zerotensor()
+
+
+def test_attributes_of_the_preamble_take_no_names() -> None:
+    graph = _traced(lambda x: torch.tanh(x) + 1)
+    source = program(graph, [torch.ones(2)], preamble="print(torch.ops.aten.tanh)")
+    assert "    tanh = torch.tanh(x)" in source
+    assert program(graph, [torch.ones(2)], preamble="tanh = 3").count(" tanh2 = ") == 1

@@ -49,6 +49,8 @@ def test_a_lowering_that_raises_becomes_a_few_lines_that_fail_the_same_way(tmp_p
     assert "no lowering of mine" in text
     assert "epilogue_fusion" not in text  # the failure does not need it
     assert str(tmp_path) not in text
+    assert "# bisected: lowering tanh\n" in text
+    assert data["bisected"] == [{"class": "lowering", "name": "tanh", "graph": "inference"}]
     with recording.open(tmp_path / "m.dynadiag") as search:
         assert len(search.trials()) == data["trials"]
 

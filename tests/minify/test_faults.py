@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +148,8 @@ def test_faults(tmp_path: Path, fault: str, program: str, kind: str, nodes: int,
     assert failure["kind"] == kind
     assert data["nodes_after"] == nodes, repro.read_text()
     assert data["minimal"]
+    if kind == "hang":
+        assert re.search(r"hangs too: stopped after \d+ s, where a compile that passes takes \d+", str(data["proof"]))
 
 
 ALIAS = """
@@ -221,6 +224,37 @@ def model(x):
 
 model(torch.randn(6, 4))
 """
+TRANSFORM = """
+def loss(w, x, y):
+    return ((torch.tanh(x @ w) - y) ** 2).mean()
+
+@torch.compile
+def model(w, xs, ys):
+    grads = torch.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(w, xs, ys)
+    return (grads * grads).sum((1,))
+
+model(torch.randn(4), torch.randn(8, 4), torch.randn(8))
+"""
+EARLIER = """
+import torch
+import torch._inductor.lowering as lowering
+from torch._inductor.virtualized import V
+
+original = lowering.lowerings[torch.ops.aten.mul.Tensor]
+def replaced(x, y):
+    symbolic = hasattr(y, "free_symbols")
+    return original(x, int(y.xreplace(V.graph.sizevars.shape_env.backed_var_to_val)) if symbolic else y)
+lowering.lowerings[torch.ops.aten.mul.Tensor] = replaced
+
+def model(x):
+    y = torch.sin(x) + 1
+    return y.cos() * x.shape[0]
+
+compiled = torch.compile(model)
+for n in (4, 5, 6, 7):
+    x = torch.randn(n, 8)
+    torch.testing.assert_close(compiled(x), model(x))
+"""
 SUBCLASS = """
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -240,8 +274,18 @@ model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
         (LIBRARY, "exception", 1, ('register_fake("faults::half", half_fake)',)),
         (HEAD.replace("{fault}", RAISE) + FLEX, "exception", 2, ("flex_attention(", "torch.tanh(")),
         (HEAD.replace("{fault}", RAISE) + SCAN, "exception", 3, ("scan(", "torch.tanh(", "fullgraph=True")),
+        (HEAD.replace("{fault}", RAISE) + TRANSFORM, "exception", 1, ("aten.tanh.default(",)),
+        (EARLIER, "wrong_result", 1, ("compiled = torch.compile(f, dynamic=True)\ncompiled(",)),
     ],
-    ids=["aliased inputs", "a backend that changes its graph", "an operator of a library", "flex attention", "scan"],
+    ids=[
+        "aliased inputs",
+        "a backend that changes its graph",
+        "an operator of a library",
+        "flex attention",
+        "scan",
+        "functorch",
+        "an earlier call",
+    ],
 )
 def test_programs(tmp_path: Path, program: str, kind: str, nodes: int, words: tuple[str, ...]) -> None:
     code, repro, data, told = minify(tmp_path, program)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+from dynadiag.bisect.verdict import Culprit, Verdict
 from dynadiag.minify.issue import issue
 from dynadiag.minify.result import Result
 from dynadiag.trial.signature import Signature
@@ -22,4 +25,11 @@ def test_a_report_names_no_folder_and_no_fence_is_closed_early() -> None:
     assert "/home" not in text
     assert "\x1b" not in text
     assert "````text" in text
-    assert "from one with 40 operations in the failing graph to 1" in text
+    assert "from one with 40 operations in the failing graph to 1.\n" in text
+
+
+def test_a_report_says_what_bisection_found() -> None:
+    lowering = Culprit("lowering", "relu", "0/0", "backward")
+    found = Verdict("found", {}, "inductor", culprits=(lowering,), confirmed=("with exactly relu off it passes",))
+    text = issue(replace(RESULT, bisected=found))
+    assert "to 1. Bisected to lowering relu (backward); with exactly relu off it passes." in text

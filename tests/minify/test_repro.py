@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dynadiag.minify.candidates import Surroundings
-from dynadiag.minify.repro import Shown, calls, header
+from dynadiag.minify.repro import Shown, calls, header, with_remark
 from dynadiag.minify.settings import Setting
 from dynadiag.trial.signature import Signature
 from tests.watching import autocast_watcher
@@ -62,6 +62,13 @@ def test_a_message_cannot_leave_the_comment() -> None:
     assert all(line.startswith("#") for line in header(shown(failed), []).splitlines())
 
 
+def test_a_remark_is_the_last_line_of_the_header() -> None:
+    raised = Signature("exception", "RuntimeError", "no")
+    text = header(shown(raised), [])
+    program = "import torch\n\n# of the program's own\n"
+    assert with_remark(text + program, "bisected: lowering\ntanh") == f"{text}# bisected: lowering tanh\n{program}"
+
+
 def test_only_arguments_that_are_needed_are_given() -> None:
     raised = Signature("exception", "RuntimeError", "no")
     assert [filled(c) for c in calls(shown(raised), PLAIN)] == ["torch.compile(f)(x)"]
@@ -98,6 +105,30 @@ def test_rounding_is_no_wrong_result_for_the_referee() -> None:
     x = torch.full((8,), 0.1, dtype=torch.float16)
     call = next(iter(calls(shown(WRONG, inputs=(x,)), PLAIN)))
     ran(call, lambda t: (t.float() * 3).to(t.dtype), lambda t: t + t + t, x)
+
+
+def test_numbers_are_compared_as_they_are() -> None:
+    for changed in ({}, {"random": True}):
+        for call in calls(shown(WRONG, inputs=(torch.ones(2), 3), **changed), PLAIN):
+            ran(call, torch.mul, torch.mul, torch.ones(2), 3)
+            with pytest.raises(AssertionError):
+                ran(call, torch.add, torch.mul, torch.ones(2), 3)
+
+
+def test_a_call_with_other_sizes_comes_before() -> None:
+    around = Surroundings((), dynamic=True, earlier=True)
+    for call in calls(shown(WRONG, earlier="torch.ones(3)"), around):
+        first, second, *_ = filled(call).splitlines()
+        assert first == "compiled = torch.compile(f, dynamic=True)"
+        assert second.startswith("compiled(torch.ones(3))")
+        met: list[int] = []
+
+        def noted(x: torch.Tensor, met: list[int] = met) -> torch.Tensor:
+            met.append(len(x))
+            return torch.sin(x)
+
+        ran(call, noted, torch.sin, torch.ones(2))
+        assert met == [3, 2]
 
 
 def test_a_wrong_gradient_is_caught() -> None:

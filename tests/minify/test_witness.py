@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from dynadiag.minify.reducer import _suspects
+from dynadiag.bisect.rows import outcome_from_json
+from dynadiag.minify.reducer import _kept, _suspects
 from dynadiag.minify.signs import BEGUN
 from dynadiag.trial.outcome import Outcome, Point
 from dynadiag.trial.signature import Signature
@@ -41,4 +43,6 @@ def test_the_kernel_at_fault_is_tried_before_all_else(tmp_path: Path, kind: str)
 @pytest.mark.parametrize(("kind", "suspects"), [("hang", [["relu"]]), ("exception", [])])
 def test_of_what_kills_its_process_the_operator_that_was_being_lowered(kind: str, suspects: list[list[str]]) -> None:
     begun = tuple(Point(BEGUN, node, " ".join(names)) for node, names in (("sin", ["sin"]), ("relu_1", ["relu"])))
-    assert _suspects(Outcome(Signature(kind, kind, ""), 1.0, points=begun)) == suspects
+    outcome = Outcome(Signature(kind, kind, ""), 1.0, points=begun)
+    assert _suspects(outcome) == suspects
+    assert _suspects(outcome_from_json(json.dumps(_kept(outcome)))) == suspects  # by a search that is taken up again
