@@ -160,6 +160,8 @@ def _facts(call: KernelCall, scale: Scale) -> list[str]:
         of_peak = "" if share is None else f", {share:.0%} of the device's peak"
         ran = f": {', '.join(time.kernels)}" if time.kernels else ""
         facts.append(f"  takes {_microseconds(time.seconds)}{of_peak}{ran}")
+    elif scale.timing and call.around and call.event not in scale.timing.errors:
+        facts.append("  not timed: the random inputs lead past its branch or loop")
     return facts + _built_facts(call)
 
 

@@ -55,7 +55,15 @@ def _innermost(error: BaseException) -> BaseException:
     inner = getattr(error, "inner_exception", None)
     if isinstance(inner, BaseException) and inner is not error:
         return _innermost(inner)
-    return error
+    return _on_fake_tensors(error) if type(error).__name__ == "TorchRuntimeError" else error
+
+
+def _on_fake_tensors(error: BaseException) -> BaseException:
+    """What an operation of the program raised while Dynamo traced it, behind exceptions of Dynamo's own."""
+    behind: BaseException | None = error
+    while behind is not None and type(behind).__module__ == type(error).__module__:
+        behind = behind.__cause__ or behind.__context__
+    return behind or error
 
 
 def _qualified(error: BaseException) -> str:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynadiag.trial.failure import of_exception
 from dynadiag.trial.signature import Signature, normalise
 
 
@@ -71,3 +73,17 @@ def test_an_error_of_a_device_is_one_failure_wherever_it_was_noticed() -> None:
     ]
     assert noticed[0].same_as(noticed[1])
     assert not noticed[0].same_as(Signature("exception", "torch.AcceleratorError", "CUDA error: unknown"))
+
+
+def test_what_an_operation_raises_while_it_is_traced_is_what_it_raises_uncompiled() -> None:
+    def mismatched(x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.ones(3)
+
+    found = []
+    for function in (mismatched, torch.compile(mismatched, backend="eager")):
+        with pytest.raises(RuntimeError) as raised:
+            function(torch.zeros(2, 2))
+        found.append(of_exception(raised.value, None))
+    assert found[0].type != found[1].type
+    assert {one.cause for one in found} == {"RuntimeError"}
+    assert found[0].same_across_rungs(found[1])
