@@ -19,7 +19,7 @@ from minifier.tensors import alone, bits, fresh, map_leaves, storage_key
 from minifier.torch_private import undisturbed
 from minifier.wiring import Plan, Wiring
 
-__all__ = ["Case", "Fails", "GraphProblem", "ask", "build", "canonical", "own"]
+__all__ = ["Case", "Fails", "GraphProblem", "ask", "build", "canonical", "operation", "own"]
 
 Fails = Callable[[fx.GraphModule, list[Any]], bool]
 
@@ -222,3 +222,9 @@ def _described(value: Any, storages: dict[int, int]) -> bytes:
     sharing = (storages.setdefault(key, len(storages)), value.storage_offset()) if key is not None else None
     traits = (value.dtype, tuple(value.shape), value.stride(), value.requires_grad, str(value.device), sharing)
     return repr(traits).encode() + bits(value).numpy().tobytes()
+
+
+def operation(node: fx.Node) -> str:
+    """``view`` for the method and for ``aten.view.default``."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return str(name).partition(".")[0]

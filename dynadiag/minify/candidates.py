@@ -14,9 +14,8 @@ from torch.fx import GraphModule
 from dynadiag.minify.settings import Setting
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.torch_private.generated import name_nodes
-from dynadiag.trial.accuracy import compared_call
 from dynadiag.trial.forking import conclude, forked
-from dynadiag.trial.graph import GraphCall, attempt, differentiate
+from dynadiag.trial.graph import GraphCall, attempt
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.runtime import TRIAL
@@ -82,10 +81,7 @@ class Trials:
             if around.fallback_random:
                 torch_private.same_random_numbers()
             name_nodes(module)  # this process and its copy of the graph end with the trial
-            if around.earlier:
-                _attempt_again(call, module, inputs)
-            else:
-                attempt(call, module, inputs)
+            attempt(call, module, inputs, _at_other_sizes(module, inputs) if around.earlier else None)
 
         return self._tried(action, replace(self.plan, record=(*self.plan.record, *record)))
 
@@ -122,17 +118,6 @@ class Trials:
                 setting.undo()
 
 
-def _attempt_again(call: GraphCall, module: GraphModule, inputs: Sequence[Any]) -> None:
-    """As `attempt`, on code that was compiled at a call with other sizes: Dynamo finds it by the function."""
-    others = importlib.import_module("minifier.sizes").at_other_sizes(module, inputs)
-    attempt(replace(call, accuracy=False, backward=False), module, others or inputs)
-    options = dict(call.options) or None
-    compiled = torch.compile(
-        module, backend=call.backend, options=options, dynamic=call.dynamic, fullgraph=call.fullgraph
-    )
-    if call.accuracy:
-        compared_call(compiled, module, tuple(inputs), {})
-        return
-    result = compiled(*inputs)
-    if call.backward:
-        differentiate(result)
+def _at_other_sizes(module: GraphModule, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The inputs of the call at which the code is made; the same ones where no size is symbolic."""
+    return importlib.import_module("minifier.sizes").at_other_sizes(module, inputs) or inputs

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.accuracy import compared_call
 
-__all__ = ["GraphCall", "attempt", "differentiate"]
+__all__ = ["GraphCall", "attempt"]
 
 _SEED = 0
 
@@ -33,10 +33,13 @@ class GraphCall:
     accuracy: bool = False
 
 
-def attempt(call: GraphCall, function: Callable[..., Any], inputs: Sequence[Any]) -> None:
+def attempt(
+    call: GraphCall, function: Callable[..., Any], inputs: Sequence[Any], earlier: Sequence[Any] | None = None
+) -> None:
     """Compiles and calls ``function``, with no compiler cache. What that raises, it raises.
 
-    Where ``accuracy`` finds a wrong result it ends the process, as `compared_call` does.
+    ``earlier`` are the inputs of a call before the one in question, for which the code is made. Where ``accuracy``
+    finds a wrong result it ends the process, as `compared_call` does.
     """
     torch_private.reset()
     torch_private.bypass_caches()
@@ -44,18 +47,20 @@ def attempt(call: GraphCall, function: Callable[..., Any], inputs: Sequence[Any]
     compiled = torch.compile(
         function, backend=call.backend, options=options, dynamic=call.dynamic, fullgraph=call.fullgraph
     )
+    if earlier is not None:
+        compiled(*earlier)
     torch.manual_seed(_SEED)
     if call.accuracy:
         compared_call(compiled, function, tuple(inputs), {})
         return
     result = compiled(*inputs)
     if call.backward:
-        differentiate(result)
+        _differentiate(result)
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()  # a device tells of its errors late
 
 
-def differentiate(result: Any) -> None:
+def _differentiate(result: Any) -> None:
     """The backward pass of the sum of everything that can be differentiated."""
     leaves = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
     if leaves:

@@ -75,11 +75,14 @@ def kill_session(leader: int) -> None:
     that half would be loaded by every later run, the user's own too. Forks of a fork are in the session, unless they
     founded their own.
     """
-    for pid, _ in _session(leader):
+    found = [pid for pid, _ in _session(leader)]
+    for pid in found:
         _send(pid, signal.SIGKILL if pid == leader else signal.SIGTERM)
+    left = [pid for pid in found if pid != leader]
     deadline = time.monotonic() + _GRACE
-    while (left := [pid for pid, _ in _session(leader) if pid != leader]) and time.monotonic() < deadline:
+    while left and time.monotonic() < deadline:
         time.sleep(_GRACE / 20)
+        left = [pid for pid, _ in _session(leader) if pid != leader]
     for pid in left:
         _send(pid, signal.SIGKILL)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from minifier.graphs import Case, own
+from minifier.graphs import Case, operation, own
 from minifier.storages import regridded, sharing
 from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import is_without_storage, zeros_without_storage
@@ -83,17 +83,10 @@ def _targets(size: int) -> list[int]:
 def _sizes(case: Case) -> set[int]:
     """Of the inputs, and of what the graph views them as: those need be no product of them."""
     given = {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape}
-    views = [node for node in case.module.graph.nodes if _operation(node) in _VIEWS]
+    calls = (node for node in case.module.graph.nodes if node.op in ("call_function", "call_method"))
+    views = [node for node in calls if operation(node) in _VIEWS]
     named = {leaf for node in views for leaf in leaves(node.args[1:]) if type(leaf) is int}
     return {size for size in given | named if size > 1}
-
-
-def _operation(node: fx.Node) -> str:
-    """``view`` for the method and for ``aten.view.default``."""
-    if node.op not in ("call_function", "call_method"):
-        return ""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return str(name).partition(".")[0]
 
 
 def _resized(case: Case, sizes: Mapping[int, int]) -> Iterator[Case]:

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from minifier.anatomy import interpret
-from minifier.graphs import Case, own
+from minifier.graphs import Case, operation, own
 from minifier.tensors import leaves, map_leaves, same_metadata
 
 __all__ = [
@@ -50,9 +50,8 @@ def _in_place(node: fx.Node) -> bool:
     """Whether an operation writes to what it returns, by its name: ``add_``, ``aten.add_.Tensor``, ``iadd``."""
     if getattr(node.target, "__module__", "") == "_operator":
         return node.target in _IN_PLACE
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    stem = str(name).partition(".")[0]
-    return stem.endswith("_") and not stem.endswith("__")
+    name = operation(node)
+    return name.endswith("_") and not name.endswith("__")
 
 
 def static_sizes(case: Case) -> Iterator[Case]:

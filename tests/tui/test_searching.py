@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,16 @@ def _view(app: object) -> TrialsView:
     return app.current
 
 
+async def _begun(pilot: Any) -> Search:
+    """A bisection that was started, once it has told of a trial."""
+    await press(pilot, "8", "B", "y")
+    search = _view(pilot.app).search
+    assert search is not None
+    while not search.trials:
+        await pilot.pause(0.02)
+    return search
+
+
 async def _ended(pilot: object, search: Search) -> None:
     while search.code is None:
         await pilot.pause(0.02)  # type: ignore[attr-defined]
@@ -93,11 +104,7 @@ async def test_escape_runs_nothing(program: Path, tmp_path: Path, monkeypatch: p
 async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "hang"))
     async with browsing(program) as pilot:
-        await press(pilot, "8", "B", "y")
-        search = _view(pilot.app).search
-        assert search is not None
-        while not search.trials:
-            await pilot.pause(0.02)
+        search = await _begun(pilot)
         await press(pilot, "x")
         await _ended(pilot, search)
         assert search.code == 130
@@ -109,11 +116,7 @@ async def test_a_search_that_runs_ends_in_order_when_the_browser_is_left(
 ) -> None:
     monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "hang"))
     async with browsing(program) as pilot:
-        await press(pilot, "8", "B", "y")
-        search = _view(pilot.app).search
-        assert search is not None
-        while not search.trials:
-            await pilot.pause(0.02)
+        await _begun(pilot)
     assert (tmp_path / "kept").exists()
 
 
