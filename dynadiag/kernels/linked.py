@@ -15,7 +15,7 @@ from dynadiag.kernels.survey import unit_of
 from dynadiag.recording import opening, transfer
 from dynadiag.recording.digest import Digest
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Event, Graph, Kernel, Link
+from dynadiag.recording.records import Event, Graph, Kernel, Link, Node, NodeOf
 
 __all__ = ["LinkingDigest", "fold_in_place", "import_log", "open_any"]
 
@@ -50,6 +50,8 @@ class LinkingDigest:
         for record in self._digest.event(event, metadata, payload):
             if isinstance(record, Graph | Kernel):
                 seen.add(record, event, payload)
+            elif isinstance(record, NodeOf):
+                seen.add_node(record)
             yield record
         if event.kind in _KEPT:
             seen.keep(event, payload)
@@ -70,6 +72,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self._graphs: list[Graph] = []
+        self._nodes: dict[int, list[Node]] = {}
         self._kernels: list[Kernel] = []
         self._events: list[Event] = []
         self._payloads: dict[int, Callable[[], str]] = {}
@@ -84,6 +87,10 @@ class _Seen:
             self._payloads[record.event] = payload
             self._sizes[record.event] = event
 
+    def add_node(self, record: NodeOf) -> None:
+        """Take note of a node of a graph that was kept as data."""
+        self._nodes.setdefault(record.graph, []).append(record.node)
+
     def keep(self, event: Event, payload: Callable[[], str]) -> None:
         """Take note of an event."""
         self._events.append(event)
@@ -92,6 +99,9 @@ class _Seen:
 
     def graphs(self) -> tuple[Graph, ...]:
         return tuple(self._graphs)
+
+    def nodes(self, graph: int) -> tuple[Node, ...]:
+        return tuple(self._nodes.get(graph, ()))
 
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(self._kernels)

@@ -133,6 +133,11 @@ class PrintedGraph:
                 found.setdefault(name, []).append(node.name)
         return found
 
+    def placed(self, places: Mapping[str, Place | None]) -> PrintedGraph:
+        """The graph with other lines for some of its nodes; the text of a line is known of their own one only."""
+        moved = {name: replace(self.nodes[name], place=place, code="") for name, place in places.items()}
+        return replace(self, nodes={**self.nodes, **moved}) if moved else self
+
     def around(self, subgraph: str) -> tuple[str, ...]:
         """The nodes that a subgraph is a part of (``cond``, ``while_loop``), the innermost first."""
         users = self.users.get(subgraph, ())

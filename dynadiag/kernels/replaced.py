@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from dataclasses import replace
+from collections.abc import Container
 
 from dynadiag.kernels.alike import places_of_alike
 from dynadiag.kernels.printed import Place, PrintedGraph, PrintedNode
@@ -28,7 +27,7 @@ def with_places(after: PrintedGraph, before: PrintedGraph, told: Container[str] 
             and (place := next((one for one in readers if one is not None), None))
         ):
             found[name] = place
-    return _placed(after, found)
+    return after.placed(found)
 
 
 def with_places_in_bodies(graph: PrintedGraph, dynamo: PrintedGraph) -> PrintedGraph:
@@ -45,7 +44,7 @@ def with_places_in_bodies(graph: PrintedGraph, dynamo: PrintedGraph) -> PrintedG
             nodes = [node for node in _inside(graph, [body]) if node.place in (None, call)]
             others = _inside(dynamo, [own] if own else said)
             found |= dict.fromkeys([node.name for node in nodes], call) | places_of_alike(nodes, others)
-    return _placed(graph, found)
+    return graph.placed(found)
 
 
 def _bodies(graph: PrintedGraph) -> dict[Place, list[str]]:
@@ -59,13 +58,6 @@ def _bodies(graph: PrintedGraph) -> dict[Place, list[str]]:
         if given and place is not None:
             found.setdefault(place, []).extend(given)
     return found
-
-
-def _placed(graph: PrintedGraph, found: Mapping[str, Place]) -> PrintedGraph:
-    if not found:
-        return graph
-    nodes = {name: replace(node, place=found[name]) if name in found else node for name, node in graph.nodes.items()}
-    return replace(graph, nodes=nodes)
 
 
 def _inside(graph: PrintedGraph, subgraphs: list[str]) -> list[PrintedNode]:

@@ -12,6 +12,7 @@ from typing import Protocol
 from dynadiag.kernels.align import Line
 from dynadiag.kernels.built import Builds
 from dynadiag.kernels.cached import with_own_places
+from dynadiag.kernels.callers import callers, with_callers
 from dynadiag.kernels.cost import cost_of
 from dynadiag.kernels.cppwrapper import is_wrapper, read_wrapper
 from dynadiag.kernels.dataflow import infer
@@ -23,7 +24,7 @@ from dynadiag.kernels.printed import PrintedGraph, PrintedNode, parse_graph
 from dynadiag.kernels.replaced import with_places, with_places_in_bodies
 from dynadiag.kernels.unit import KernelCall, Unit, places_of, places_of_nodes, sources_of
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Event, Graph, Kernel
+from dynadiag.recording.records import Event, Graph, Kernel, Node
 
 __all__ = ["Known", "kernel_calls", "unit_of", "units"]
 
@@ -50,6 +51,7 @@ class Known(Protocol):
     """What a unit is read from: a recording, or what has come of it so far."""
 
     def graphs(self) -> tuple[Graph, ...]: ...
+    def nodes(self, graph: int) -> tuple[Node, ...]: ...
     def kernels(self) -> tuple[Kernel, ...]: ...
     def events(self, kind: str | None = None, name: str | None = None) -> Iterator[Event]: ...
     def event(self, index: int) -> Event: ...
@@ -98,13 +100,15 @@ class _Survey:
         if self._cache(event) == "hit":
             forward = self._nearest(event, compile_id, ("forward",), 0) if module.stage == "backward" else None
             graph = with_own_places(graph, dynamo, self._graph(forward) if forward else None)
+        called = callers(dynamo, self._recording.nodes(first.index)) if first else {}
+        own = {name: (name,) for name in called}
         unit = Unit(
             event.index,
             compile_id,
             module,
-            graph,
+            with_callers(graph, dynamo, called, scheduled.sources),
             lowered.event if lowered else None,
-            dynamo,
+            with_callers(dynamo, dynamo, called, own),
             first.event if first else None,
             scheduled.sources,
         )

@@ -160,6 +160,11 @@ def checkpointed(x, w):
     return checkpoint(inner, x.tanh(), w, use_reentrant=False) + 1
 
 
+def differentiated(x):
+    y = torch.func.grad(lambda t: (t.sin() * 1.5).sum())(x)  # change: 2.5
+    return y * 3
+
+
 def run(function, *arguments, backward=True):
     compiled = torch.compile(function, fullgraph=True)
     given = [one.requires_grad_() if backward and one.is_floating_point() else one for one in arguments]
@@ -186,6 +191,7 @@ run(branched, square(), square(), backward=False)
 run(looped, square(), backward=False)
 run(scanned, square(), backward=False)
 run(checkpointed, square(), square())
+run(differentiated, square(), backward=False)
 """
 
 # The function, the part of its marked line that is changed, and what it becomes.
@@ -204,6 +210,7 @@ CHANGES = (
     ("looped", "x.sin()", "x.cos()"),
     ("scanned", "x.sin()", "x.cos()"),
     ("checkpointed", "x.sin()", "x.cos()"),
+    ("differentiated", "* 1.5", "* 2.5"),
 )
 
 

@@ -1,0 +1,79 @@
+"""Lines of what torch's own functions made in a compiled one."""
+
+from __future__ import annotations
+
+import pytest
+
+from dynadiag.kernels.callers import callers, with_callers
+from dynadiag.kernels.printed import Place, PrintedGraph, parse_graph
+from dynadiag.recording.records import Node, Span
+
+_TORCHS = "/env/lib/python3.11/site-packages/torch/nn/attention/flex_attention.py"
+_OWN = "/home/x/net.py"
+
+
+def _graph(*statements: tuple[str, int, str]) -> PrintedGraph:
+    lines = ["class M(torch.nn.Module):", '    def forward(self, x: "f32[4]"):']
+    for file, line, statement in statements:
+        lines += ["", f"        # File: {file}:{line} in f, code: y", f"        {statement}"]
+    return parse_graph("\n".join([*lines, "        return (x,)"]))
+
+
+def _node(name: str, line: int) -> Node:
+    return Node(0, name, "call_function", "t", (), "{}", None, None, None, Span(_OWN, line))
+
+
+DYNAMO = _graph(
+    (_OWN, 3, "y = torch.sin(x)"),
+    (_TORCHS, 70, "mask = torch.ones(y)"),
+    (_TORCHS, 70, "mask_1 = torch.ones(mask)"),
+    (_TORCHS, 90, "out = torch.sum(mask_1)"),
+)
+KNOWN = callers(DYNAMO, [_node("y", 3), _node("mask", 4), _node("mask_1", 5), _node("out", 5)])
+
+
+def test_only_lines_of_torchs_lead_to_another() -> None:
+    assert {name: place.line for name, place in KNOWN.items()} == {"mask": 4, "mask_1": 5, "out": 5}
+
+
+def test_a_log_without_dynamos_nodes_keeps_its_lines() -> None:
+    assert with_callers(DYNAMO, DYNAMO, callers(DYNAMO, []), {}) == DYNAMO
+
+
+@pytest.mark.parametrize(
+    ("sources", "line"),
+    [({"full": ["mask_1"]}, (_OWN, 5)), ({}, (_TORCHS, 70))],
+    ids=["told", "one of two calls, and which is not told"],
+)
+def test_a_node_has_the_line_that_called_torch(sources: dict[str, list[str]], line: tuple[str, int]) -> None:
+    lowered = _graph((_OWN, 3, "sin = aten.sin(x)"), (_TORCHS, 70, "full = aten.full(sin)"))
+    placed = with_callers(lowered, DYNAMO, KNOWN, sources)
+    assert [node.place for node in placed.nodes.values()] == [None, Place(_OWN, 3), Place(*line)]
+
+
+def test_a_line_of_one_call_needs_no_word_of_torchs() -> None:
+    placed = with_callers(_graph((_TORCHS, 90, "sum_1 = aten.sum(x)")), DYNAMO, KNOWN, {})
+    assert placed.nodes["sum_1"].place == Place(_OWN, 5)
+
+
+def test_a_body_of_torchs_own_has_the_line_of_what_it_is_a_part_of() -> None:
+    lowered = parse_graph(
+        "\n".join(
+            [
+                "class M(torch.nn.Module):",
+                '    def forward(self, x: "f32[4]"):',
+                "        mask0 = self.mask0",
+                f"        # File: {_OWN}:4 in f, code: y",
+                "        flex = torch.ops.higher_order.flex_attention(x, mask0)",
+                "        return (flex,)",
+                "",
+                "    class mask0(torch.nn.Module):",
+                '        def forward(self, a: "i32[]"):',
+                f"            # File: {_TORCHS}:358 in noop_mask, code: y",
+                "            full = aten.full(a)",
+                "            return full",
+            ]
+        )
+    )
+    placed = with_callers(lowered, DYNAMO, KNOWN, {})
+    assert placed.nodes["mask0_full"].place == Place(_OWN, 4)
