@@ -6,11 +6,9 @@ Only one compile is read: a recording may have thousands.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 from dynadiag.kernels import KernelCall, Unit, places_of, units
-from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Event, Graph, Kernel, Run, Symbol
+from dynadiag.recording.records import Event, Graph, Kernel, Node, Run, Symbol
 from tui.links import Links, Place, links_of
 from tui.session import Session
 
@@ -30,7 +28,7 @@ def calls_of(session: Session, compile_id: str) -> tuple[KernelCall, ...]:
 
 
 def _units(session: Session, compile_id: str) -> tuple[Unit, ...]:
-    return units(cast(Recording, _OneCompile(session, compile_id)))
+    return units(_OneCompile(session, compile_id))
 
 
 def _links(unit: Unit) -> Links:
@@ -76,8 +74,11 @@ class _OneCompile:
     def run(self) -> Run:
         return self._recording.run
 
-    def graphs(self, _compile_id: str | None = None) -> tuple[Graph, ...]:
+    def graphs(self) -> tuple[Graph, ...]:
         return self._session.graphs(self._id)
+
+    def nodes(self, graph: int) -> tuple[Node, ...]:
+        return self._recording.nodes(graph)
 
     def kernels(self) -> tuple[Kernel, ...]:
         return self._session.kernels(self._id)

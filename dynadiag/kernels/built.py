@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dynadiag.kernels.known import Recorded
 from dynadiag.kernels.linetable import read_stage
 from dynadiag.kernels.occupancy import occupancy
 from dynadiag.recording.names import TRITON_TEXTS
@@ -43,7 +44,7 @@ class Built:
 class Builds:
     """The builds of a recording, by the event of the generated module and the kernel's name."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recorded) -> None:
         self._recording = recording
 
     @cached_property

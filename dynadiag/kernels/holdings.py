@@ -10,14 +10,14 @@ from dynadiag.kernels.align import Buffers, Line, align, producer
 from dynadiag.kernels.module import Call, Definition, Module, base
 from dynadiag.kernels.printed import PrintedGraph
 
-__all__ = ["Known", "lines_of"]
+__all__ = ["lines_of"]
 
-Known = Mapping[str, frozenset[str]]  # the nodes of each buffer of a module whose nodes are known
+_Held = Mapping[str, frozenset[str]]  # the nodes of each buffer of a module whose nodes are known
 
 _PARAMETER = re.compile(r"((?:in_out|in|out)_ptr\d+)")
 
 
-def lines_of(module: Module, call: Call, graph: PrintedGraph, nodes: Sequence[str], known: Known) -> tuple[Line, ...]:
+def lines_of(module: Module, call: Call, graph: PrintedGraph, nodes: Sequence[str], known: _Held) -> tuple[Line, ...]:
     """The statements of the kernel that is called, by their lines in the module, with the nodes of each."""
     definition = module.definitions.get(call.kernel)
     if definition is None:
@@ -26,7 +26,7 @@ def lines_of(module: Module, call: Call, graph: PrintedGraph, nodes: Sequence[st
     return tuple(replace(one, line=definition.first + one.line) for one in found)
 
 
-def _buffers(module: Module, call: Call, definition: Definition, known: Known, graph: PrintedGraph) -> Buffers:
+def _buffers(module: Module, call: Call, definition: Definition, known: _Held, graph: PrintedGraph) -> Buffers:
     """What the parameters of a kernel hold in this call. Parameters that nothing is known of are left out."""
     holds: dict[str, frozenset[str]] = {}
     gets: dict[str, frozenset[str]] = {}
@@ -42,7 +42,7 @@ def _buffers(module: Module, call: Call, definition: Definition, known: Known, g
     return Buffers({one: nodes for one, nodes in holds.items() if nodes}, {one: to for one, to in gets.items() if to})
 
 
-def _nodes(module: Module, name: str, known: Known, graph: PrintedGraph) -> frozenset[str]:
+def _nodes(module: Module, name: str, known: _Held, graph: PrintedGraph) -> frozenset[str]:
     """The nodes of a buffer under the first of its names that is known."""
     seen: set[str] = set()
     while name not in seen:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from dynadiag.kernels.align import Line
 from dynadiag.kernels.built import Builds
@@ -17,26 +16,26 @@ from dynadiag.kernels.cost import cost_of
 from dynadiag.kernels.cppwrapper import is_wrapper, read_wrapper
 from dynadiag.kernels.dataflow import infer
 from dynadiag.kernels.holdings import lines_of
+from dynadiag.kernels.known import Known, Recorded
 from dynadiag.kernels.mapping import mapping, with_inlined
 from dynadiag.kernels.module import Call, Definition, Module, parse_module
 from dynadiag.kernels.operations import Operation, Scheduled, nodes_of_buffers, nodes_of_calls, read_operations, tie
 from dynadiag.kernels.printed import PrintedGraph, PrintedNode, parse_graph
 from dynadiag.kernels.replaced import with_places, with_places_in_bodies
 from dynadiag.kernels.unit import KernelCall, Unit, places_of, places_of_nodes, sources_of
-from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Event, Graph, Kernel, Node
+from dynadiag.recording.records import Event, Graph
 
-__all__ = ["Known", "kernel_calls", "unit_of", "units"]
+__all__ = ["kernel_calls", "unit_of", "units"]
 
 MAX_TEXT = 64 << 20  # bytes of one graph's text that are read; the largest met so far is a tenth of it
 
 
-def kernel_calls(recording: Recording) -> tuple[KernelCall, ...]:
+def kernel_calls(recording: Recorded) -> tuple[KernelCall, ...]:
     """Every call of every kernel, in the order of the generated code."""
     return tuple(call for unit in units(recording) for call in unit.calls)
 
 
-def units(recording: Recording) -> tuple[Unit, ...]:
+def units(recording: Recorded) -> tuple[Unit, ...]:
     """Every generated module of a recording, read."""
     reader = _Survey(recording, _hints(recording), recording.run.device, Builds(recording))
     return tuple(reader.units())
@@ -45,17 +44,6 @@ def units(recording: Recording) -> tuple[Unit, ...]:
 def unit_of(known: Known, event: Event) -> Unit:
     """The unit of one generated module, from what is known when its event comes."""
     return _Survey(known, {}, None).unit(event)
-
-
-class Known(Protocol):
-    """What a unit is read from: a recording, or what has come of it so far."""
-
-    def graphs(self) -> tuple[Graph, ...]: ...
-    def nodes(self, graph: int) -> tuple[Node, ...]: ...
-    def kernels(self) -> tuple[Kernel, ...]: ...
-    def events(self, kind: str | None = None, name: str | None = None) -> Iterator[Event]: ...
-    def event(self, index: int) -> Event: ...
-    def payload(self, event: int) -> str: ...
 
 
 class _Survey:
@@ -243,7 +231,7 @@ def _same(one: Event, other: Event) -> bool:
     return one.compile_id == other.compile_id
 
 
-def _hints(recording: Recording) -> dict[str, dict[str, int]]:
+def _hints(recording: Recorded) -> dict[str, dict[str, int]]:
     """The values that size symbols had when each compile was traced."""
     found: dict[str, dict[str, int]] = {}
     for symbol in recording.symbols():
