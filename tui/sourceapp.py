@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from dynadiag.errors import DynadiagError
+from textual.actions import ActionParseResult
+from textual.dom import DOMNode
+
+from dynadiag.errors import DynadiagError, UnreadableInput
 from tui.lineapp import LineApp
 from tui.roles import one_line
 from tui.session import JOURNAL, Session
@@ -64,6 +68,24 @@ class SourceApp(LineApp):
     def say_problem(self, reason: str) -> None:
         """Something could not be read."""
         self.notify(one_line(reason), title="cannot read", severity="error", timeout=10, markup=False)
+
+    @contextmanager
+    def saying_problems(self) -> Iterator[None]:
+        """Around what a key or a message leads to: where the recording turns out to be damaged, that is said."""
+        try:
+            yield
+        except UnreadableInput as error:
+            self.say_problem(str(error))
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        with self.saying_problems():
+            return await super().run_action(action, default_namespace, namespaces)
+        return True
 
     def _read(self, path: Path, then: Callable[[Session], None]) -> None:
         self.reading += 1

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
+from typing import cast
 
 import pytest
 import zstandard
 from textual.widgets import Input
 
 from dynadiag.bisect.rows import Rows
+from dynadiag.errors import UnreadableInput
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.records import Event
 from dynadiag.trial.outcome import Outcome
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
+from tui.session import Session
+from tui.views.events import EventRows
 
 
 def _running(events: build.Events) -> build.Events:
@@ -125,6 +131,27 @@ async def test_damage_inside_is_a_message_and_no_end(tmp_path: Path) -> None:
             assert "reading" not in screen(pilot)
         assert "damaged recording" in screen(pilot)
         assert pilot.app.is_running
+
+
+async def test_damage_that_only_a_key_asks_for_is_a_message_too(tmp_path: Path) -> None:
+    path = build.recording(tmp_path, build.program())
+    data = path.read_bytes()
+    for found in reversed(list(re.finditer(re.escape(zstandard.MAGIC_NUMBER.to_bytes(4, "little")), data))):
+        data = data[: found.start() + 12] + b"\0" * 12 + data[found.start() + 24 :]
+    path.write_bytes(data)
+    async with browsing(path) as pilot:
+        await press(pilot, "7", "enter")
+        assert "damaged recording" in screen(pilot)
+        assert pilot.app.is_running
+
+
+def test_events_that_cannot_be_read_are_rows_that_say_so() -> None:
+    class Damaged:
+        def events(self, start: int, limit: int) -> list[Event]:
+            raise UnreadableInput(f"x.dynadiag: a damaged recording ({start}, {limit})")
+
+    rows = EventRows(cast(Session, Damaged()), None, 3)
+    assert [row.cells[4] for row in rows] == ["damaged"] * 3
 
 
 async def test_lines_are_copied_and_written(tmp_path: Path) -> None:

@@ -105,11 +105,13 @@ class View(Container):
 
     def on_lines_moved(self, message: Lines.Moved) -> None:
         message.stop()
-        self.moved(message.lines)
+        with self.browser.saying_problems():
+            self.moved(message.lines)
 
     def on_lines_chosen(self, message: Lines.Chosen) -> None:
         message.stop()
-        self.chosen(message.lines)
+        with self.browser.saying_problems():
+            self.chosen(message.lines)
 
     def moved(self, lines: Lines) -> None:
         """The cursor stands on another line."""
@@ -124,7 +126,8 @@ class View(Container):
             return  # superseded
         del self._out[message.group]
         if message.problem is None:
-            then(message.result)
+            with self.browser.saying_problems():
+                then(message.result)
         else:
             self.browser.say_problem(message.problem)
             self.show_problem(message.problem)
@@ -137,7 +140,8 @@ class View(Container):
 
         def rested() -> None:
             self._resting = None
-            then()
+            with self.browser.saying_problems():
+                then()
 
         if self._resting is not None:
             self._resting.stop()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
+from dynadiag.errors import UnreadableInput
 from dynadiag.recording.records import Event
 from tui.location import Location
 from tui.roles import Line, line, one_line, shown
@@ -25,6 +27,7 @@ _PAGE = 100  # events read at once
 _PAGES_KEPT = 10
 _MILLISECONDS = len("00:00:00.000")
 _HEAD = 200  # lines of a payload in the detail; enter shows the whole
+_DAMAGED = Row(("?", "", "", "", "damaged", ""), -1, "error")
 _KINDS = (Column("events", number=True), Column("kind", widest=60))
 
 
@@ -135,14 +138,20 @@ class EventRows(Rows):
         if known is None:
             start = page * _PAGE
             limit = min(_PAGE, self._number - start)
+            known = self._pages[page] = self._read(start, limit)
+            if len(self._pages) > _PAGES_KEPT:
+                self._pages.popitem(last=False)
+        return known
+
+    def _read(self, start: int, limit: int) -> list[Row]:
+        """The rows of a page. It is asked for while the screen is drawn: what is damaged is a row that says so."""
+        events: list[Event] = []
+        with suppress(UnreadableInput):
             if self._kind is None:
                 events = self._session.events(start, limit)
             else:
                 events = self._session.events_of(self._kind, start, limit)
-            known = self._pages[page] = [_row(event) for event in events]
-            if len(self._pages) > _PAGES_KEPT:
-                self._pages.popitem(last=False)
-        return known
+        return [*(_row(event) for event in events), *[_DAMAGED] * (limit - len(events))]
 
 
 def _row(event: Event) -> Row:
