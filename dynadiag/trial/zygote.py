@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dynadiag.trial import worker
+from dynadiag.trial import joining, worker
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.report import Reporter
@@ -53,7 +53,7 @@ def main(descriptor: int, settings: str) -> NoReturn:
     options = json.loads(settings)
     channel = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
-    worker.prepare(options["hooks"])
+    joining.prepare(options["hooks"])
     _warm()
     _restore_environment(options["environment"])
     gc.collect()
@@ -177,6 +177,7 @@ class _Checkpoint:
         self._threads = threads
         self._descriptors = _open_descriptors()
         self._random = random.getstate()
+        self._owner = os.getpid()  # of the process that stops: a child that compiles first is not the program
         self._pool: set[int] = set()  # threads of torch's own, which it starts anew in a fork
 
     def arm(self) -> None:
@@ -199,6 +200,7 @@ class _Checkpoint:
         become_trial(request, descriptors)
         self._go_on()
         if further is not None:
+            self._owner = os.getpid()
             self._channel = socket.socket(fileno=further)
             self._descriptors = _open_descriptors()
             TRIAL.at_first_graph = self._serve_at_graph
@@ -238,6 +240,8 @@ class _Checkpoint:
 
     def _unsafe(self) -> str | None:
         """Why this process must not be forked, where it must not."""
+        if os.getpid() != self._owner:
+            return "the program compiles in a child process"
         if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
             return "the program uses a GPU"
         if len(_threads() - self._pool) > 1:
