@@ -122,7 +122,7 @@ def _pairs(call: Call, expected: Arm, actual: Arm) -> list[_Pair]:
     ]
     pairs += [
         _Pair(f"state {i} afterwards", e, a, lambda arm, i=i: arm.state[i])  # type: ignore[misc]
-        for i, (e, a) in enumerate(zip(expected.state, actual.state, strict=True))
+        for i, (e, a) in enumerate(zip(expected.state, actual.state, strict=False))
     ]
     for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients or (), strict=False)):
         name = f"gradient of {call.gradient_names[i]}" if i < len(call.gradient_names) else f"gradient {i}"
