@@ -70,6 +70,8 @@ def _failure(verdict: Verdict, style: Style) -> list[str]:
         lines.append(style.paint(f"    ({len(message) - _MESSAGE_LINES} more lines in --json)", "dim"))
     if failure.where:
         lines.append(f"  in {clean_line(failure.where)}")
+    if verdict.printed:
+        lines += ["  printed last:", *(f"    {clean_line(line)}" for line in verdict.printed)]
     return lines
 
 

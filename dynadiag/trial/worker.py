@@ -119,11 +119,12 @@ def _exited(error: SystemExit) -> int:
     if code is None or code == 0:
         TRIAL.send("end", failure=None, facts=facts())
         return 0
-    number = code if isinstance(code, int) else 1
+    number = (code if isinstance(code, int) else 1) & 0xFF
+    message = f"exit code {number}" if isinstance(code, int) else str(code)
     if not isinstance(code, int):
         print(code, file=sys.stderr)  # noqa: T201 - as Python does
-    TRIAL.send("end", failure=Signature("exit", str(number & 0xFF), str(code)).to_json(), facts=facts())
-    return number & 0xFF
+    TRIAL.send("end", failure=Signature("exit", str(number), message).to_json(), facts=facts())
+    return number
 
 
 def _failed(error: BaseException) -> int:
