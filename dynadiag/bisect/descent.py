@@ -53,6 +53,9 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
     lies = _fake_kernels(search, base, seen)
     if lies.confirmed:
         return lies
+    interrupted = _interrupted(search, base, seen)
+    if interrupted.confirmed:
+        return replace(interrupted, notes=(*lies.notes, *interrupted.notes))
     near = suspected(search, base, seen)
     finding = _confirmed(*near) if near and near[1] else Finding()
     if finding.confirmed:
@@ -87,6 +90,16 @@ def _fake_kernels(search: Search, base: Plan, seen: Outcome) -> Finding:
     these = Decisions(search, base, "operator", points)
     finding = _confirmed(these, by_bisection(these))
     return replace(finding, notes=(*outcome.notes, *finding.notes))
+
+
+def _interrupted(search: Search, base: Plan, seen: Outcome) -> Finding:
+    """What was under way when its process was killed: a trial with it off tells, and may be the only one that ends."""
+    name = next((p.group for p in seen.points if seen.killed and p.key in seen.witness), None)
+    if name is None:
+        return Finding()
+    these = Decisions(search, base, name, {p.key: p for p in seen.points if p.group == name}, (name,))
+    named = by_witness(these, seen)
+    return _confirmed(these, [frozenset({key}) for key in named]) if named else Finding()
 
 
 def _directed(graphs: Decisions, finding: Finding) -> Finding:

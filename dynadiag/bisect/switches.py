@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 
 from dynadiag.bisect import divergence, fakes
 from dynadiag.bisect.directions import joined
-from dynadiag.bisect.userpasses import with_switched_passes
+from dynadiag.bisect.userpasses import switch_passes
 from dynadiag.capture.breaks import callers
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.plan import BELOW, INTERMEDIATES
@@ -189,17 +189,17 @@ def _graph_name(here: dict[str, Any]) -> str:
 def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
     """One graph that Dynamo captured: compiled at the rung under trial, or at the one below."""
     rung = TRIAL.plan.rung
-    with with_switched_passes(output_graph.compiler_fn):
-        if rung not in BELOW or not (TRIAL.asks("dynamo_graph") or TRIAL.asks("direction")):
-            return inner(output_graph, gm, *args, **kwargs)
-        here = _here("dynamo")
-        frame = f"frame {here['compile_id'].split('/')[0]}"
-        describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _first_line(gm), **here}  # noqa: E731
-        compiled = functools.partial(inner, output_graph)
-        lower = functools.partial(torch_private.call_with_backend, inner, output_graph, BELOW[rung])
-        if TRIAL.on("dynamo_graph", _key(here=here), describe):
-            return _in_directions(_key(here=here), compiled, lower, gm, args, kwargs)
-        return lower(gm, *args, **kwargs)
+    switch_passes(output_graph.compiler_fn)
+    if rung not in BELOW or not (TRIAL.asks("dynamo_graph") or TRIAL.asks("direction")):
+        return inner(output_graph, gm, *args, **kwargs)
+    here = _here("dynamo")
+    frame = f"frame {here['compile_id'].split('/')[0]}"
+    describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _first_line(gm), **here}  # noqa: E731
+    compiled = functools.partial(inner, output_graph)
+    lower = functools.partial(torch_private.call_with_backend, inner, output_graph, BELOW[rung])
+    if TRIAL.on("dynamo_graph", _key(here=here), describe):
+        return _in_directions(_key(here=here), compiled, lower, gm, args, kwargs)
+    return lower(gm, *args, **kwargs)
 
 
 def _in_directions(

@@ -6,6 +6,7 @@ All of this runs in the process of a trial, which is ours and ends with it.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import re
@@ -25,10 +26,12 @@ __all__ = [
     "call_with_backend",
     "code_of",
     "compile_id",
+    "copy_of_graph",
     "current_node",
     "described_pass",
     "graph_kind",
     "graph_kind_is",
+    "graph_of",
     "innermost_function",
     "kind_of_inner",
     "name_nested_kernels",
@@ -36,6 +39,7 @@ __all__ = [
     "ordinal",
     "origins",
     "pattern_name",
+    "put_back",
     "skip_in_dynamo",
     "traced_lines",
     "uncompiled_graph",
@@ -155,6 +159,29 @@ def innermost_function(backend: Any) -> Callable[..., Any] | None:
     while isinstance(found, functools.partial):
         found = found.func
     return found if inspect.isfunction(found) else None
+
+
+def graph_of(graph: Any) -> Any:
+    return graph.graph if isinstance(graph, torch.fx.GraphModule) else graph
+
+
+def copy_of_graph(graph: Any) -> torch.fx.Graph:
+    """With what Dynamo writes on nodes beside their ``meta``, which a copy is without."""
+    original = graph_of(graph)
+    kept: torch.fx.Graph = copy.deepcopy(original)
+    for node, other in zip(original.nodes, kept.nodes, strict=True):
+        vars(other).update({name: value for name, value in vars(node).items() if name not in vars(other)})
+    return kept
+
+
+def put_back(graph: Any, kept: torch.fx.Graph) -> None:
+    """Have a graph, or that of a module, be again what a copy of it is."""
+    inner = graph_of(graph)
+    vars(inner).update({name: value for name, value in vars(kept).items() if name != "_owning_module"})
+    for node in inner.nodes:
+        node.graph = inner
+    if inner is not graph:
+        graph.recompile()
 
 
 def ordinal(scheduler_node: Any) -> int:

@@ -34,6 +34,29 @@ x = torch.ones(4)
 torch.testing.assert_close(torch.compile(f, backend=backend)(x), f(x))
 """
 
+KILLED = """
+import os, torch
+
+def tidy(gm):
+    gm.graph.eliminate_dead_code()
+    return gm
+
+def fatal(gm):
+    if any(node.target is torch.sin for node in gm.graph.nodes):
+        os.abort()
+    return gm
+
+class Pipeline:
+    passes = (tidy, fatal, tidy)
+
+    def __call__(self, gm, inputs):
+        for one in self.passes:
+            gm = one(gm)
+        return gm.forward
+
+torch.compile(lambda x: torch.sin(x) + 1, backend=Pipeline())(torch.ones(4))
+"""
+
 # Without caches: their keys know nothing of a lowering that a program replaces.
 LOWERING = """
 import torch, torch._inductor.lowering as lowering
@@ -60,6 +83,12 @@ def test_a_wrong_pass_of_a_custom_backend_is_named(bisected: Bisected) -> None:
     assert verdict.rungs["uncompiled"] == verdict.rungs["inductor"] == "pass"
     assert [(c.group, c.name) for c in verdict.culprits] == [("pass", "double")]
     assert len(verdict.confirmed) == 2
+
+
+def test_a_pass_that_kills_its_process_is_named(bisected: Bisected) -> None:
+    verdict = bisected(KILLED)
+    assert (verdict.verdict, verdict.rung) == ("found", "custom")
+    assert [(c.group, c.name) for c in verdict.culprits] == [("pass", "fatal")]
 
 
 def test_a_lowering_that_raises_is_named_with_its_line(bisected: Bisected, tmp_path: Path) -> None:
