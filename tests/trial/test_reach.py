@@ -96,6 +96,33 @@ def test_results_in_an_object_of_the_users_own_are_compared() -> None:
     assert _judged(function, function, torch.ones(3)) == []
 
 
+def test_what_only_one_of_them_keeps_is_not_compared() -> None:
+    kept: list[torch.Tensor] = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x + 1)
+        return x * 2
+
+    def otherwise(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    assert _judged(function, otherwise, torch.ones(2)) == []
+
+
+def test_what_both_keep_is_compared() -> None:
+    kept: list[torch.Tensor] = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x + 1)
+        return x * 2
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x + 2)
+        return x * 2
+
+    assert [d.rounding for d in _judged(function, wrong, torch.ones(2))] == [False]
+
+
 def test_an_argument_that_holds_tensors_is_put_back() -> None:
     cache = Output(torch.zeros(2))
 
