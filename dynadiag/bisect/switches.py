@@ -55,7 +55,8 @@ def _here(graph: str | None = None) -> dict[str, Any]:
 
 
 def _key(*parts: object, here: dict[str, Any]) -> str:
-    return "/".join(str(part) for part in (here["compile_id"], here["graph"], *parts))
+    """A branch of a conditional has nodes of the same names as its other branch and the graph around it."""
+    return "/".join(str(part) for part in (here["compile_id"], here["graph"], *torch_private.subgraph(), *parts))
 
 
 def _lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:

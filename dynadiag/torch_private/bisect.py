@@ -41,6 +41,7 @@ __all__ = [
     "pattern_name",
     "put_back",
     "skip_in_dynamo",
+    "subgraph",
     "traced_lines",
     "uncompiled_graph",
     "user_line",
@@ -107,6 +108,13 @@ def current_node() -> Node | None:
 
     node = V.current_node
     return node if isinstance(node, Node) else None
+
+
+def subgraph() -> tuple[str, ...]:
+    """The name of the branch of a conditional, or the body of a loop, that is being lowered; none in a whole graph."""
+    from torch._inductor.virtualized import V
+
+    return (str(V.graph.name),) if hasattr(V.graph, "parent") else ()
 
 
 def operator_name(text: str) -> str:

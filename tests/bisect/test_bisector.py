@@ -103,6 +103,29 @@ def test_a_lowering_that_raises_is_named_with_its_line(bisected: Bisected, tmp_p
     assert all(trial.pid for trial in trials)
 
 
+BRANCHES = """
+import torch, torch._inductor.lowering as lowering
+
+torch._inductor.config.fx_graph_cache = False
+exp = lowering.lowerings[torch.ops.aten.exp.default]
+lowering.lowerings[torch.ops.aten.exp.default] = lambda x: exp(exp(x))
+
+def f(x):
+    y = torch.exp(x)
+    return torch.cond(y.sum() > 0, lambda t: t.exp() + 1, lambda t: t.cos(), (x,)) + y
+
+x = torch.zeros(4)
+torch.testing.assert_close(torch.compile(f)(x), f(x))
+"""
+
+
+@pytest.mark.slow
+def test_nodes_of_one_name_in_a_graph_and_in_a_branch_of_it_are_two(bisected: Bisected) -> None:
+    verdict = bisected(BRANCHES)
+    assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "exp")] * 2
+    assert {line for culprit in verdict.culprits for _, line in culprit.lines} == {9, 10}
+
+
 def test_where_torch_wrote_every_line_of_the_graph_the_call_of_it_is_named(bisected: Bisected, tmp_path: Path) -> None:
     start = LOWERING.index("def f")
     model = "model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())\ntorch.compile(model)(torch.ones(4))\n"
