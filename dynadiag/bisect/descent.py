@@ -21,6 +21,7 @@ from dynadiag.bisect.ladder import candidate_at
 from dynadiag.bisect.search import Candidate, Search
 from dynadiag.bisect.suspects import suspected
 from dynadiag.bisect.verdict import Culprit
+from dynadiag.render.words import counted
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import BELOW, Plan
 
@@ -208,7 +209,7 @@ def _confirmed(these: Decisions, sets: Sequence[frozenset[str]]) -> Finding:
     without, only = (these.search.trial(*half) for half in halves)
     gone, stays = these.search.status(without) in ("pass", "different"), these.search.status(only) == "same"
     culprits = culprits_of(these.name, these.points, sets)
-    names = ", ".join(c.name for c in culprits)
+    names = counted(c.name for c in culprits)
     if not (gone and stays):
         which = "it is not gone with them off" if not gone else "it does not fail with only them on"
         return Finding(notes=(f"{names} ({these.name}) not confirmed: {which}",))

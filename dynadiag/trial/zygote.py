@@ -246,9 +246,9 @@ class _Checkpoint:
             return "the program uses a GPU"
         if len(_threads() - self._pool) > 1:
             return "the program has threads"
-        extra = sorted(_open_descriptors() - self._descriptors)
+        extra = {str(_descriptor_name(d)) for d in _open_descriptors() - self._descriptors}
         if extra:
-            return f"the program holds files open: {', '.join(str(_descriptor_name(d)) for d in extra)}"
+            return f"the program holds files open: {', '.join(sorted(extra))}"
         if _children():
             return "the program has child processes"
         return None
