@@ -34,7 +34,6 @@ _compiling: list[GraphModule] = []  # graphs that Inductor is at, the innermost 
 
 def install() -> None:
     """Puts the hooks into torch, once a process."""
-    torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_frame(_frame)
     TRIAL.bypass = _left_to_python
     fakes.install()

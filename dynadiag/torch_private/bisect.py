@@ -20,7 +20,7 @@ from torch._guards import CompileContext
 from torch.fx import Node
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
-from dynadiag.torch_private.trial import lookup_backend, skip_in_dynamo, wrap_call_user_compiler
+from dynadiag.torch_private.trial import lookup_backend, wrap_call_user_compiler
 
 __all__ = [
     "call_with_backend",
@@ -40,7 +40,6 @@ __all__ = [
     "origins",
     "pattern_name",
     "put_back",
-    "skip_in_dynamo",
     "subgraph",
     "traced_lines",
     "uncompiled_graph",

@@ -11,7 +11,6 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,7 +33,7 @@ __all__ = [
     "made_again",
     "reset",
     "same_random_numbers",
-    "skip_in_dynamo",
+    "skip_ours_in_dynamo",
     "wrap_call_user_compiler",
     "wrap_compiled_callables",
 ]
@@ -42,9 +41,12 @@ __all__ = [
 Wrap = Callable[[Callable[..., Any], Callable[..., Any], bool], Callable[..., Any]]
 
 
-def skip_in_dynamo(file: str) -> None:
-    """Have Dynamo treat the folder of ``file`` as its own: frames there are never compiled."""
-    trace_rules.add(str(Path(file).parent))
+def skip_ours_in_dynamo() -> None:
+    """Have Dynamo treat this package as its own: frames of ours are never compiled, nor traced into.
+
+    A program may come to `torch.compile`, and so to us, where it is compiled already (compiled autograd does).
+    """
+    trace_rules.add(__name__.partition(".")[0])
 
 
 def wrap_compiled_callables(wrap: Wrap) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import dynadiag
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
@@ -33,3 +37,24 @@ def test_a_worker_compiles_at_the_rung_of_the_trial(tmp_path: Path) -> None:
         outcome = runner.fresh(Plan(rung="eager"))
     assert outcome.passed
     assert "<work.<locals>.backend>" in (outcome.facts or {})["backends"]
+
+
+PREPARED = """
+from dynadiag.bisect import bisector, switches
+from dynadiag.torch_private import trial
+from dynadiag.trial import joining, rungs
+from torch._dynamo import trace_rules
+
+joining.prepare(bisector.HOOKS)
+assert "lib.with.dots" in rungs.__file__
+assert all(trace_rules.check_file(one.__file__).skipped for one in (rungs, switches, trial))
+"""
+
+
+def test_dynamo_leaves_ours_alone_wherever_it_is_installed(tmp_path: Path) -> None:
+    """A folder as `.venv/lib/python3.12` is no name of a module."""
+    library = tmp_path / "lib.with.dots"
+    library.mkdir()
+    (library / "dynadiag").symlink_to(Path(dynadiag.__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": str(library)}
+    subprocess.run([sys.executable, "-P", "-c", PREPARED], env=environment, check=True, cwd=tmp_path)
