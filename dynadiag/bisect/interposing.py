@@ -19,7 +19,7 @@ __all__ = ["functions_of", "interpose"]
 _NOT_THE_USERS = frozenset({"torch", "functorch", "dynadiag"}) | sys.stdlib_module_names
 _MOST = 5_000  # objects looked at: what a backend is made of is near, and what it holds may be large
 _CALLED = "called"
-_interposed: set[types.FunctionType] = set()
+_originals: dict[types.FunctionType, types.FunctionType] = {}  # of the functions that have another code by now
 
 
 def _forward(*args: Any, **kwargs: Any) -> Any:
@@ -29,7 +29,7 @@ def _forward(*args: Any, **kwargs: Any) -> Any:
 
 def interpose(function: types.FunctionType, ask: Callable[..., Any]) -> None:
     """Have ``ask(original, *args, **kwargs)`` called in place of a function, for good. Asked again it does nothing."""
-    if function in _interposed:
+    if function in _originals:
         return
     code, closure = function.__code__, function.__closure__
     original = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
@@ -37,7 +37,7 @@ def interpose(function: types.FunctionType, ask: Callable[..., Any]) -> None:
     called = functools.partial(ask, original)
     constants = tuple(called if one == _CALLED else one for one in _forward.__code__.co_consts)
     function.__code__ = _forward.__code__.replace(co_consts=constants, co_freevars=code.co_freevars)
-    _interposed.add(function)
+    _originals[function] = original
 
 
 def functions_of(root: Any) -> Iterator[types.FunctionType]:
@@ -49,9 +49,9 @@ def functions_of(root: Any) -> Iterator[types.FunctionType]:
         if id(value) in met or isinstance(value, (torch.Tensor, torch.nn.Module, torch.fx.Graph)):
             continue
         met[id(value)] = value
-        if isinstance(value, types.FunctionType) and value not in _interposed and _is_the_users(value):
+        if isinstance(value, types.FunctionType) and value not in _originals and _is_the_users(value):
             yield value
-        waiting += _next(value)
+        waiting += _next(_originals.get(value, value) if isinstance(value, types.FunctionType) else value)
 
 
 def _is_the_users(value: Any) -> bool:
