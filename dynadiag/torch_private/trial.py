@@ -156,9 +156,15 @@ def bypass_caches() -> None:
     import torch._functorch.config as functorch_config  # heavy: only in trials that bypass them
     import torch._inductor.config as inductor_config
 
-    inductor_config.fx_graph_cache = False
-    inductor_config.fx_graph_remote_cache = False
-    functorch_config.enable_autograd_cache = False
+    _set_in_every_thread(inductor_config, "fx_graph_cache", False)
+    _set_in_every_thread(inductor_config, "fx_graph_remote_cache", False)
+    _set_in_every_thread(functorch_config, "enable_autograd_cache", False)
+
+
+def _set_in_every_thread(config: Any, name: str, value: object) -> None:
+    """A value that is set is that of the thread that sets it (seen in 2.13); one of the environment is everybody's."""
+    setattr(config, name, value)
+    config._config[name].env_value_force = value
 
 
 @contextlib.contextmanager
@@ -200,7 +206,7 @@ def same_random_numbers() -> None:
     """Have Inductor draw from eager's generator, in eager's order: else dropout differs with one seed."""
     import torch._inductor.config as inductor_config
 
-    inductor_config.fallback_random = True
+    _set_in_every_thread(inductor_config, "fallback_random", True)
 
 
 def reset() -> None:
