@@ -92,7 +92,8 @@ def _warm() -> None:
     x.sum().backward()  # first: begun within a compile, autograd of a GPU build refuses forks (2.11, 2.15 on a CPU)
     # A compile that fails here (no C++ compiler, a cache that is damaged) fails in the trials, which tell of it.
     with torch_private.caches_bypassed(), contextlib.suppress(Exception):
-        torch.compile(lambda t: t.relu().sum(), backend="inductor")(x).backward()
+        loss = torch.nn.L1Loss()  # Dynamo compiles no function of ours
+        torch.compile(loss, backend="inductor")(x, torch.zeros(8)).backward()
     torch_private.load_on_demand()  # else each fork does; a larger compile would cost more than it saves
     torch_private.reset()
 
