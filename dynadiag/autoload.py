@@ -1,6 +1,6 @@
 """What torch calls at the end of ``import torch`` (entry point group ``torch.backends``).
 
-Where ``DYNADIAG_RECORD`` is not set this returns at once: one look-up, and nothing else of
+Where neither variable of ours is set this returns at once: two look-ups, and nothing else of
 dynadiag is loaded.
 """
 
@@ -11,13 +11,21 @@ import sys
 
 
 def start() -> None:
-    """Record this process if its environment asks for it. Never raises: a failure is one line on stderr."""
-    if not os.environ.get("DYNADIAG_RECORD"):
-        return
-    try:
-        from dynadiag.capture.process import record_this_process
+    """Record this process, or have it join a trial, if its environment asks for it.
 
-        record_this_process()
+    Never raises: a failure is one line on stderr.
+    """
+    if os.environ.get("DYNADIAG_RECORD"):
+        _attempt("recorded", "dynadiag.capture.process", "record_this_process")
+    if os.environ.get("DYNADIAG_JOIN"):
+        _attempt("part of the trial", "dynadiag.trial.joining", "join")
+
+
+def _attempt(what: str, module: str, function: str) -> None:
+    try:
+        import importlib
+
+        getattr(importlib.import_module(module), function)()
     except Exception as error:  # noqa: BLE001 - torch would refuse to be imported, and the program could not run
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"dynadiag: this process is not recorded: {reason}", file=sys.stderr)  # noqa: T201 - the only place to say it
+        print(f"dynadiag: this process is not {what}: {reason}", file=sys.stderr)  # noqa: T201 - the only place to say it

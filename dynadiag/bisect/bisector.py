@@ -22,6 +22,7 @@ _FRESH_REPEATS = 3  # further fresh runs that tell a flaky failure from one that
 _CONFIDENCE = 0.95  # that a candidate at fault shows its failure within its repeats
 _DOUBTFUL_REPEATS = 5  # runs as written where something was seen to come and go
 _LAST_REPEATS = 1  # runs as written after the search: a failure that comes and goes shows here at the latest
+_PRINTED = 4  # lines of output in a report
 _RANDOM = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
 _OTHER_NUMBERS = (
     "it passes with torch._inductor.config.fallback_random = True: with one seed Inductor draws other random numbers "
@@ -69,6 +70,7 @@ def bisect(search: Search, options: Options) -> Verdict:
         verdict,
         notes=tuple(dict.fromkeys([*bisection.notes, *verdict.notes, *search.runner.notes, *first.notes])),
         side_finds=tuple(search.side_finds),
+        printed=_last_lines(first),
         torch=(first.facts or {}).get("torch"),
         trials=search.rows.count,
         seconds=time.monotonic() - began,
@@ -82,6 +84,13 @@ def _verdict(bisection: _Bisection) -> tuple[Verdict, Outcome]:
     assert located.climb is not None
     finding = _descend(bisection, located.climb)
     return _found(bisection, located.first, located.climb, finding), located.first
+
+
+def _last_lines(outcome: Outcome) -> tuple[str, ...]:
+    """What was printed last, of a failure that has no words of its own: an exit code, a signal, a hang."""
+    if outcome.signature is None or outcome.signature.kind not in ("exit", "signal", "hang"):
+        return ()
+    return tuple(line for line in outcome.tail.splitlines() if line.strip())[-_PRINTED:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from dynadiag.bisect.ladder import candidate_at
 from dynadiag.bisect.search import Candidate, Search
 from dynadiag.bisect.suspects import suspected
 from dynadiag.bisect.verdict import Culprit
+from dynadiag.render.words import counted
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import BELOW, Plan
 
@@ -53,6 +54,9 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
     lies = _fake_kernels(search, base, seen)
     if lies.confirmed:
         return lies
+    interrupted = _interrupted(search, base, seen)
+    if interrupted.confirmed:
+        return replace(interrupted, notes=(*lies.notes, *interrupted.notes))
     near = suspected(search, base, seen)
     finding = _confirmed(*near) if near and near[1] else Finding()
     if finding.confirmed:
@@ -87,6 +91,16 @@ def _fake_kernels(search: Search, base: Plan, seen: Outcome) -> Finding:
     these = Decisions(search, base, "operator", points)
     finding = _confirmed(these, by_bisection(these))
     return replace(finding, notes=(*outcome.notes, *finding.notes))
+
+
+def _interrupted(search: Search, base: Plan, seen: Outcome) -> Finding:
+    """What was under way when its process was killed: a trial with it off tells, and may be the only one that ends."""
+    name = next((p.group for p in seen.points if seen.killed and p.key in seen.witness), None)
+    if name is None:
+        return Finding()
+    these = Decisions(search, base, name, {p.key: p for p in seen.points if p.group == name}, (name,))
+    named = by_witness(these, seen)
+    return _confirmed(these, [frozenset({key}) for key in named]) if named else Finding()
 
 
 def _directed(graphs: Decisions, finding: Finding) -> Finding:
@@ -195,7 +209,7 @@ def _confirmed(these: Decisions, sets: Sequence[frozenset[str]]) -> Finding:
     without, only = (these.search.trial(*half) for half in halves)
     gone, stays = these.search.status(without) in ("pass", "different"), these.search.status(only) == "same"
     culprits = culprits_of(these.name, these.points, sets)
-    names = ", ".join(c.name for c in culprits)
+    names = counted(c.name for c in culprits)
     if not (gone and stays):
         which = "it is not gone with them off" if not gone else "it does not fail with only them on"
         return Finding(notes=(f"{names} ({these.name}) not confirmed: {which}",))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import linecache
 import shlex
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from dynadiag.recording.records import Span
@@ -13,6 +12,7 @@ from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.paths import place
 from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style
+from dynadiag.render.words import counted
 from dynadiag.render.wrap import hanging
 from dynadiag.trial.plan import Plan
 
@@ -51,9 +51,7 @@ def _head(verdict: Verdict, style: Style) -> list[str]:
     if verdict.verdict != "found":
         role = "good" if verdict.verdict == "passes" else "error"
         return [style.paint(_HEADS[verdict.verdict], role)]
-    met = Counter(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits)
-    names = ", ".join(name if times == 1 else f"{name} ({times} times)" for name, times in met.items())
-    blamed = names or "nothing smaller than the rung"
+    blamed = counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
     return [style.paint("found", "error") + f": fails first at rung {verdict.rung}; at fault: {blamed}"]
 
 
@@ -70,6 +68,8 @@ def _failure(verdict: Verdict, style: Style) -> list[str]:
         lines.append(style.paint(f"    ({len(message) - _MESSAGE_LINES} more lines in --json)", "dim"))
     if failure.where:
         lines.append(f"  in {clean_line(failure.where)}")
+    if verdict.printed:
+        lines += ["  printed last:", *(f"    {clean_line(line)}" for line in verdict.printed)]
     return lines
 
 

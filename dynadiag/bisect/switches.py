@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 
 from dynadiag.bisect import divergence, fakes
 from dynadiag.bisect.directions import joined
-from dynadiag.bisect.userpasses import with_switched_passes
+from dynadiag.bisect.userpasses import switch_passes
 from dynadiag.capture.breaks import callers
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.plan import BELOW, INTERMEDIATES
@@ -34,7 +34,6 @@ _compiling: list[GraphModule] = []  # graphs that Inductor is at, the innermost 
 
 def install() -> None:
     """Puts the hooks into torch, once a process."""
-    torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_frame(_frame)
     TRIAL.bypass = _left_to_python
     fakes.install()
@@ -55,7 +54,8 @@ def _here(graph: str | None = None) -> dict[str, Any]:
 
 
 def _key(*parts: object, here: dict[str, Any]) -> str:
-    return "/".join(str(part) for part in (here["compile_id"], here["graph"], *parts))
+    """A branch of a conditional has nodes of the same names as its other branch and the graph around it."""
+    return "/".join(str(part) for part in (here["compile_id"], here["graph"], *torch_private.subgraph(), *parts))
 
 
 def _lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
@@ -189,17 +189,17 @@ def _graph_name(here: dict[str, Any]) -> str:
 def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
     """One graph that Dynamo captured: compiled at the rung under trial, or at the one below."""
     rung = TRIAL.plan.rung
-    with with_switched_passes(output_graph.compiler_fn):
-        if rung not in BELOW or not (TRIAL.asks("dynamo_graph") or TRIAL.asks("direction")):
-            return inner(output_graph, gm, *args, **kwargs)
-        here = _here("dynamo")
-        frame = f"frame {here['compile_id'].split('/')[0]}"
-        describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _first_line(gm), **here}  # noqa: E731
-        compiled = functools.partial(inner, output_graph)
-        lower = functools.partial(torch_private.call_with_backend, inner, output_graph, BELOW[rung])
-        if TRIAL.on("dynamo_graph", _key(here=here), describe):
-            return _in_directions(_key(here=here), compiled, lower, gm, args, kwargs)
-        return lower(gm, *args, **kwargs)
+    switch_passes(output_graph.compiler_fn)
+    if rung not in BELOW or not (TRIAL.asks("dynamo_graph") or TRIAL.asks("direction")):
+        return inner(output_graph, gm, *args, **kwargs)
+    here = _here("dynamo")
+    frame = f"frame {here['compile_id'].split('/')[0]}"
+    describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _first_line(gm), **here}  # noqa: E731
+    compiled = functools.partial(inner, output_graph)
+    lower = functools.partial(torch_private.call_with_backend, inner, output_graph, BELOW[rung])
+    if TRIAL.on("dynamo_graph", _key(here=here), describe):
+        return _in_directions(_key(here=here), compiled, lower, gm, args, kwargs)
+    return lower(gm, *args, **kwargs)
 
 
 def _in_directions(

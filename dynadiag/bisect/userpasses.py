@@ -1,75 +1,86 @@
 """The passes of a custom backend: the functions of the user's that it hands an FX graph to.
 
-A custom backend is the user's code, and torch knows nothing of its parts. What we know of it is its function: the
-functions that it can reach by name and that are given a graph are its passes, and skipping one is giving the
-graph back as it came.
+A custom backend is the user's code, and torch knows nothing of its parts. What we know of it is its function: what it
+can come to, is given a graph and changes it is a pass. What only looks at it or compiles it is none, nor is one that
+calls passes: it is made up of them. Which of these a function is shows when it has run, so one that is off runs too,
+and what it did is undone; unless the plan names it: that is how one that never comes back is left out.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.fx import Graph, GraphModule
 
+from dynadiag.bisect.interposing import functions_of, interpose
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.runtime import TRIAL
 
-__all__ = ["with_switched_passes"]
+__all__ = ["switch_passes"]
 
-_TORCH = torch.__file__.removesuffix("__init__.py")
-
-
-@contextlib.contextmanager
-def with_switched_passes(backend: Any) -> Iterator[None]:
-    """While a backend runs, the user's own functions that take a graph ask whether they are on."""
-    functions = _reachable(backend) if TRIAL.asks("pass") else []
-    with contextlib.ExitStack() as stack:
-        for namespace, name, function in functions:
-            namespace[name] = _switched(function)
-            stack.callback(namespace.__setitem__, name, function)
-        yield
+_met: list[str] = []  # keys of the passes that were called so far
 
 
-def _reachable(backend: Any) -> list[tuple[dict[str, Any], str, Callable[..., Any]]]:
-    """(namespace, name, function) of the user's functions in the module of his backend, the backend left out."""
-    function = torch_private.innermost_function(backend)
-    if function is None or function.__code__.co_filename.startswith(_TORCH):
-        return []
-    space = function.__globals__
-    return [(space, n, f) for n, f in list(space.items()) if _may_be_pass(f, function)]
+def switch_passes(backend: Any) -> None:
+    """Have the user's own functions that ``backend`` hands a graph to ask whether they are on."""
+    if not TRIAL.asks("pass"):
+        return
+    own = torch_private.innermost_function(backend)
+    for function in functions_of(backend):
+        if function is not own:
+            interpose(function, _asked)
 
 
-def _may_be_pass(value: Any, backend: Callable[..., Any]) -> bool:
-    if not inspect.isfunction(value) or value is backend or hasattr(value, "_torchdynamo_orig_callable"):
-        return False
-    return not value.__code__.co_filename.startswith(_TORCH) and _may_give_graph(value)
-
-
-def _may_give_graph(function: Callable[..., Any]) -> bool:
-    """Not where it says that it gives something else (a printer of graphs, a count): no graph can stand for that."""
-    given = function.__annotations__.get("return", "")
-    text = given if isinstance(given, str) else getattr(given, "__name__", "") or str(given)
-    return text in ("", "None", "Any") or "Graph" in text
-
-
-def _switched(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        graph = args[0] if args else None
-        if not isinstance(graph, (Graph, GraphModule)):
-            return function(*args, **kwargs)
-        code = function.__code__
-        here = {"compile_id": torch_private.compile_id(), "graph": "dynamo"}
-        key = f"{here['compile_id']}/backend/{function.__qualname__}"
-        key += f"/{TRIAL.occurrence('pass', key)}"
-        lines = [(code.co_filename, code.co_firstlineno)]
-        if TRIAL.on("pass", key, lambda: {"name": function.__qualname__, "lines": lines, **here}):
-            return function(*args, **kwargs)
+def _asked(function: Any, *args: Any, **kwargs: Any) -> Any:
+    graph = next((a for a in (*args[:2], *kwargs.values()) if isinstance(a, (Graph, GraphModule))), None)
+    if graph is None:
+        return function(*args, **kwargs)
+    key, on = _decision(function)
+    switch = TRIAL.plan.switch("pass")
+    if not on and switch is not None and not switch.keep:
+        _met.append(key)
         return graph
+    before, kept = len(_met), torch_private.copy_of_graph(graph)
+    result, error = _attempt(lambda: function(*args, **kwargs))
+    if len(_met) > before or not (error or _is_changed(graph, kept, result)):
+        TRIAL.send("no point", key=key)
+        on = True
+    else:
+        _met.append(key)
+    if on and error is not None:
+        raise error
+    return result if on else _undone(graph, kept, result)
 
-    return call
+
+def _attempt(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    try:
+        return call(), None
+    except Exception as error:  # noqa: BLE001 - raised again where the pass is on
+        return None, error
+
+
+def _is_changed(graph: Any, kept: Graph, result: Any) -> bool:
+    if isinstance(result, (Graph, GraphModule)) and result is not graph:
+        return True
+    return _is_word_of_a_pass(result, graph) and str(torch_private.graph_of(graph)) != str(kept)
+
+
+def _is_word_of_a_pass(result: Any, graph: Any) -> bool:
+    """The graph, nothing, or whether it did anything, or how often: not what a compiler gives."""
+    return result is None or result is graph or isinstance(result, int)
+
+
+def _undone(graph: Any, kept: Graph, result: Any) -> Any:
+    if str(torch_private.graph_of(graph)) != str(kept):
+        torch_private.put_back(graph, kept)
+    return type(result)() if isinstance(result, int) else graph
+
+
+def _decision(function: Any) -> tuple[str, bool]:
+    code = function.__code__
+    here = {"compile_id": torch_private.compile_id(), "graph": "dynamo"}
+    key = f"{here['compile_id']}/backend/{function.__qualname__}"
+    key += f"/{TRIAL.occurrence('pass', key)}"
+    lines = [(code.co_filename, code.co_firstlineno)]
+    return key, TRIAL.on("pass", key, lambda: {"name": function.__qualname__, "lines": lines, **here})

@@ -47,6 +47,7 @@ class Culprit:
 class Verdict:
     """The answer. ``confirmed`` are the two trials that make it count, in words; ``side_finds`` other failures met.
 
+    ``printed`` is the end of what the first run printed, where the failure itself has no words.
     ``target`` is what was tried, ``command`` the words of a shell that name it to a command of ours with its arguments
     (none where it is a call of this process, which no command can name); ``accuracy`` whether calls were compared.
     """
@@ -59,6 +60,7 @@ class Verdict:
     notes: tuple[str, ...] = ()
     side_finds: tuple[str, ...] = ()
     confirmed: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
     reproduce: tuple[str, ...] = ()
     torch: str | None = None
     target: str = ""
@@ -98,6 +100,7 @@ class Verdict:
             "notes": list(self.notes),
             "side_finds": list(self.side_finds),
             "confirmed": list(self.confirmed),
+            "printed": list(self.printed),
             "reproduce": list(self.reproduce),
         }
 

@@ -49,7 +49,6 @@ _state = _State()
 
 def install() -> None:
     """Puts the hooks into torch, once a process."""
-    torch_private.skip_in_dynamo(__file__)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
     torch_private.wrap_run_backward(_run_backward)
     torch_private.wrap_run_node(_begun, _not_lowered)

@@ -6,6 +6,7 @@ All of this runs in the process of a trial, which is ours and ends with it.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import re
@@ -19,16 +20,18 @@ from torch._guards import CompileContext
 from torch.fx import Node
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
-from dynadiag.torch_private.trial import lookup_backend, skip_in_dynamo, wrap_call_user_compiler
+from dynadiag.torch_private.trial import lookup_backend, wrap_call_user_compiler
 
 __all__ = [
     "call_with_backend",
     "code_of",
     "compile_id",
+    "copy_of_graph",
     "current_node",
     "described_pass",
     "graph_kind",
     "graph_kind_is",
+    "graph_of",
     "innermost_function",
     "kind_of_inner",
     "name_nested_kernels",
@@ -36,7 +39,8 @@ __all__ = [
     "ordinal",
     "origins",
     "pattern_name",
-    "skip_in_dynamo",
+    "put_back",
+    "subgraph",
     "traced_lines",
     "uncompiled_graph",
     "user_line",
@@ -105,6 +109,13 @@ def current_node() -> Node | None:
     return node if isinstance(node, Node) else None
 
 
+def subgraph() -> tuple[str, ...]:
+    """The name of the branch of a conditional, or the body of a loop, that is being lowered; none in a whole graph."""
+    from torch._inductor.virtualized import V
+
+    return (str(V.graph.name),) if hasattr(V.graph, "parent") else ()
+
+
 def operator_name(text: str) -> str:
     """``aten.gelu.default`` from the repr of an operator."""
     found = re.search(r"OpOverload\(op='([^']+)', overload='([^']+)'\)|^([\w.:]+)$", text)
@@ -155,6 +166,29 @@ def innermost_function(backend: Any) -> Callable[..., Any] | None:
     while isinstance(found, functools.partial):
         found = found.func
     return found if inspect.isfunction(found) else None
+
+
+def graph_of(graph: Any) -> Any:
+    return graph.graph if isinstance(graph, torch.fx.GraphModule) else graph
+
+
+def copy_of_graph(graph: Any) -> torch.fx.Graph:
+    """With what Dynamo writes on nodes beside their ``meta``, which a copy is without."""
+    original = graph_of(graph)
+    kept: torch.fx.Graph = copy.deepcopy(original)
+    for node, other in zip(original.nodes, kept.nodes, strict=True):
+        vars(other).update({name: value for name, value in vars(node).items() if name not in vars(other)})
+    return kept
+
+
+def put_back(graph: Any, kept: torch.fx.Graph) -> None:
+    """Have a graph, or that of a module, be again what a copy of it is."""
+    inner = graph_of(graph)
+    vars(inner).update({name: value for name, value in vars(kept).items() if name != "_owning_module"})
+    for node in inner.nodes:
+        node.graph = inner
+    if inner is not graph:
+        graph.recompile()
 
 
 def ordinal(scheduler_node: Any) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.torch_private.trial import backend_name, skip_in_dynamo, wrap_call_user_compiler
+from dynadiag.torch_private.trial import backend_name, wrap_call_user_compiler
 
 __all__ = [
     "Defined",
@@ -36,7 +36,6 @@ __all__ = [
     "plain_copy",
     "registered_for",
     "registered_name",
-    "skip_in_dynamo",
     "wrap_call_user_compiler",
     "wrap_run_backward",
     "wrap_run_node",

@@ -11,7 +11,6 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,7 +33,7 @@ __all__ = [
     "made_again",
     "reset",
     "same_random_numbers",
-    "skip_in_dynamo",
+    "skip_ours_in_dynamo",
     "wrap_call_user_compiler",
     "wrap_compiled_callables",
 ]
@@ -42,9 +41,12 @@ __all__ = [
 Wrap = Callable[[Callable[..., Any], Callable[..., Any], bool], Callable[..., Any]]
 
 
-def skip_in_dynamo(file: str) -> None:
-    """Have Dynamo treat the folder of ``file`` as its own: frames there are never compiled."""
-    trace_rules.add(str(Path(file).parent))
+def skip_ours_in_dynamo() -> None:
+    """Have Dynamo treat this package as its own: frames of ours are never compiled, nor traced into.
+
+    A program may come to `torch.compile`, and so to us, where it is compiled already (compiled autograd does).
+    """
+    trace_rules.add(__name__.partition(".")[0])
 
 
 def wrap_compiled_callables(wrap: Wrap) -> None:
@@ -154,9 +156,15 @@ def bypass_caches() -> None:
     import torch._functorch.config as functorch_config  # heavy: only in trials that bypass them
     import torch._inductor.config as inductor_config
 
-    inductor_config.fx_graph_cache = False
-    inductor_config.fx_graph_remote_cache = False
-    functorch_config.enable_autograd_cache = False
+    _set_in_every_thread(inductor_config, "fx_graph_cache", False)
+    _set_in_every_thread(inductor_config, "fx_graph_remote_cache", False)
+    _set_in_every_thread(functorch_config, "enable_autograd_cache", False)
+
+
+def _set_in_every_thread(config: Any, name: str, value: object) -> None:
+    """A value that is set is that of the thread that sets it (seen in 2.13); one of the environment is everybody's."""
+    setattr(config, name, value)
+    config._config[name].env_value_force = value
 
 
 @contextlib.contextmanager
@@ -198,7 +206,7 @@ def same_random_numbers() -> None:
     """Have Inductor draw from eager's generator, in eager's order: else dropout differs with one seed."""
     import torch._inductor.config as inductor_config
 
-    inductor_config.fallback_random = True
+    _set_in_every_thread(inductor_config, "fallback_random", True)
 
 
 def reset() -> None:

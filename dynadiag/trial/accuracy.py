@@ -55,8 +55,9 @@ def _compared(call: Call, compiled: Callable[..., Any]) -> Any:
 
 
 def _judge(call: Call, expected: Arm, actual: Arm) -> None:
-    if actual.error is not None and expected.error is None:
-        _end(failure.of_exception(actual.error, TRIAL.plan.rung), failure.witness_of(actual.error))
+    raised = actual.error or actual.underivable
+    if raised is not None and expected.error is None:
+        _end(failure.of_exception(raised, TRIAL.plan.rung), failure.witness_of(raised))
     if expected.error is not None:
         if actual.error is None:
             kind = type(expected.error).__name__

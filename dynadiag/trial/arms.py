@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dynadiag.torch_private import trial as torch_private
+from dynadiag.trial.reach import Contents, opened, reached
 
 __all__ = ["Arguments", "Arm", "Call", "copied", "run_arm", "tensors_in"]
 
@@ -28,13 +28,18 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 @dataclass(slots=True)
 class Arm:
-    """One run. ``inputs`` are the arguments after it, ``gradients`` ``None`` where nothing can be differentiated."""
+    """One run. ``inputs`` are the arguments after it, ``gradients`` ``None`` where nothing can be differentiated.
+
+    ``state`` are the tensors that the call can reach after it: those that it could reach before, then the new ones.
+    ``underivable`` is what differentiating raised: the program may have used up the graph, or written over it.
+    """
 
     result: Any
     inputs: list[torch.Tensor]
     outputs: list[Any]
     gradients: list[torch.Tensor | None] | None = None
     error: Exception | None = None
+    underivable: Exception | None = None
     state: list[torch.Tensor] = field(default_factory=list)
 
 
@@ -43,27 +48,52 @@ class Call:
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
-        self.name = getattr(function, "__qualname__", type(function).__name__)
-        self.state = _reachable(function, args, kwargs)
+        self.name = _name(function)
+        self.state, holders = self._reached()
+        self._contents = [Contents(holder) for holder in holders]
+        self._lying = [(t, t.grad) for t in self.state if t.is_leaf]  # gradients
         self._pristine = copied((args, kwargs))  # the program's own arm changes what it is given
         self._saved = [t.detach().clone() for t in self.state]
         self._random = _random_state()
         self.gradient_names = self._names()
 
     def restore(self) -> None:
-        """Puts back the tensors that the function can reach, and the random number generators."""
+        """Puts back what the function can reach, and the random number generators."""
+        for contents in self._contents:
+            contents.put_back()
+        for tensor, gradient in self._lying:
+            if tensor.grad is not gradient:
+                tensor.grad = gradient
         for tensor, saved in zip(self.state, self._saved, strict=True):
             if not _same(tensor, saved):
                 tensor.data.copy_(saved)
         _set_random_state(self._random)
 
+    def reachable(self) -> list[torch.Tensor]:
+        """The tensors of `state`, and those that came to them since."""
+        before = {id(t) for t in self.state}
+        return [*self.state, *(t for t in self._reached()[0] if id(t) not in before)]
+
     def copies(self) -> Arguments:
         """The arguments anew, storage shared where it was shared."""
         return copied(self._pristine)
 
+    def _reached(self) -> tuple[list[torch.Tensor], list[Any]]:
+        """What the call may read or change without its being an argument."""
+        given = {id(t) for t in tensors_in((self.args, self.kwargs))}
+        tensors, holders = reached(self.function, pytree.tree_leaves((self.args, self.kwargs)))
+        return [t for t in tensors if id(t) not in given], holders
+
     def _names(self) -> list[str]:
         inputs = [f"input {i}" for i, t in enumerate(tensors_in((self.args, self.kwargs))) if t.requires_grad]
         return inputs + [f"parameter {i}" for i, t in enumerate(self.state) if t.requires_grad]
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """Of a module its class: the method through which torch calls it is the same for all of them."""
+    owner = getattr(function, "__self__", function)
+    named = type(owner) if isinstance(owner, torch.nn.Module) else function
+    return getattr(named, "__qualname__", type(function).__name__)
 
 
 def copied(values: T) -> T:
@@ -101,15 +131,23 @@ def run_arm(call: Call, function: Callable[..., Any], arguments: Arguments, *, d
     inputs = tensors_in(arguments)
     try:
         result = function(*args, **kwargs)
-        outputs = pytree.tree_leaves(result)
-        state = [t.detach().clone() for t in call.state]
-        gradients = _gradients(outputs, inputs, call.state) if differentiate else None
-        return Arm(result, inputs, outputs, gradients, state=state)
+        arm = Arm(result, inputs, opened(pytree.tree_leaves(result)))
+        arm.state = [t.detach().clone() for t in call.reachable()]
+        if differentiate:
+            _differentiate(arm, call)
+        return arm
     except Exception as error:  # noqa: BLE001 - what either arm raises is compared with the other
         return Arm(None, inputs, [], error=error)
     finally:
         if differentiate:
             call.restore()
+
+
+def _differentiate(arm: Arm, call: Call) -> None:
+    try:
+        arm.gradients = _gradients(arm.outputs, arm.inputs, call.state)
+    except Exception as error:  # noqa: BLE001 - what either arm raises is compared with the other
+        arm.underivable = error
 
 
 def _gradients(
@@ -141,46 +179,8 @@ def _cotangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return values.to(device=root.device, dtype=root.dtype)
 
 
-def _reachable(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """Tensors that the function may read or change without their being arguments, each storage's once."""
-    owners = [*_referenced(function), *pytree.tree_leaves((args, kwargs))]
-    given = {id(t) for t in tensors_in((args, kwargs))}
-    found: dict[int, torch.Tensor] = {}
-    for owner in owners:
-        for tensor in _tensors_of(owner):
-            if id(tensor) not in given:
-                found.setdefault(id(tensor), tensor)
-    return list(found.values())
-
-
-def _referenced(function: Any) -> Iterator[Any]:
-    """The function's module, closure and the globals that its code names."""
-    function = inspect.unwrap(function) if callable(function) else function
-    yield getattr(function, "__self__", function)
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return
-    for cell in getattr(function, "__closure__", None) or ():
-        with contextlib.suppress(ValueError):  # an empty cell: the variable is not set yet
-            yield cell.cell_contents
-    names = getattr(function, "__globals__", {})
-    yield from (names[name] for name in code.co_names if name in names)
-
-
-def _tensors_of(owner: Any) -> Iterator[torch.Tensor]:
-    if isinstance(owner, torch.Tensor):
-        yield owner
-    elif isinstance(owner, torch.nn.Module):
-        yield from owner.parameters()
-        yield from owner.buffers()
-    elif inspect.ismethod(owner) and isinstance(owner.__self__, torch.nn.Module):
-        yield from _tensors_of(owner.__self__)
-    elif isinstance(owner, (list, tuple, dict)):
-        yield from tensors_in(owner)
-
-
 def _same(tensor: torch.Tensor, saved: torch.Tensor) -> bool:
-    if tensor.shape != saved.shape or tensor.dtype != saved.dtype:
+    if tensor.shape != saved.shape or tensor.dtype != saved.dtype or tensor.layout is not torch.strided:
         return True  # resized or replaced: it cannot be put back by copying
     return bool(torch.equal(tensor.detach(), saved))
 

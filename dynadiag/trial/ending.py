@@ -33,11 +33,17 @@ def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> 
         diverged=tuple(diverged.get("keys", ())),
         diverged_in=tuple(diverged.get("captured", ())),
         lines=tuple((str(file), int(line)) for file, line in end.get("lines", ())),
-        points=tuple(Point.from_json(e) for e in seen.events if e["event"] == "point"),
+        points=tuple(Point.from_json(e) for e in _points(seen)),
         facts=_facts(seen),
         notes=_notes(seen, end, plan),
         tail=printed,
     )
+
+
+def _points(seen: Watched) -> list[dict[str, Any]]:
+    """The decisions that it told of, without those that turned out to be none."""
+    none = set(_told(seen, "no point", "key"))
+    return [e for e in seen.events if e["event"] == "point" and e["key"] not in none]
 
 
 def _witness(seen: Watched, code: int) -> tuple[str, ...]:
@@ -47,7 +53,7 @@ def _witness(seen: Watched, code: int) -> tuple[str, ...]:
     told before it was carried out. Kernels are told of long before they run, so the last of them says nothing.
     """
     met = [e for e in seen.events if e["event"] == "witness"][:1]
-    points = [e for e in seen.events if e["event"] == "point"]
+    points = _points(seen)
     if (code < 0 or seen.stopped) and points and points[-1]["group"] in _CARRIED_OUT_AT_ONCE:
         met.append(points[-1])
     told = [str(name) for e in seen.events for name in e.get("witness", ())]
@@ -67,8 +73,8 @@ def _facts(seen: Watched) -> dict[str, Any]:
     return {**facts, "backends": backends, "launches": _told(seen, "launch"), "operators": operators}
 
 
-def _told(seen: Watched, event: str) -> list[str]:
-    return [str(e["name"]) for e in seen.events if e["event"] == event]
+def _told(seen: Watched, event: str, what: str = "name") -> list[str]:
+    return [str(e[what]) for e in seen.events if e["event"] == event]
 
 
 def _notes(seen: Watched, end: dict[str, Any], plan: Plan) -> tuple[str, ...]:

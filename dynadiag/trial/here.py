@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from dynadiag.errors import DynadiagError
-from dynadiag.trial import worker, zygote
+from dynadiag.trial import joining, worker, zygote
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
@@ -110,7 +110,7 @@ def _serve(channel: socket.socket, call: Callable[[], None], hooks: Sequence[str
         _own_streams()
         os.environ.update(env)
         _with_one_thread()
-        worker.prepare(hooks)
+        joining.prepare(hooks)
         zygote.send(channel, {"ready": True})
         zygote.become_trial(*zygote.serve(channel))
         code = worker.ended(call)

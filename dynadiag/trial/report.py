@@ -20,6 +20,11 @@ class Reporter:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
+    @property
+    def path(self) -> str:
+        """Where another process of this user's can open it, while this one lives."""
+        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
     def send(self, event: str, **data: Any) -> None:
         line = json.dumps({"event": event, **data}, default=str) + "\n"
         payload = memoryview(line.encode("utf-8", "backslashreplace"))

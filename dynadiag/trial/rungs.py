@@ -26,7 +26,7 @@ def own_rung(backend: Any) -> str:
 
 def install() -> None:
     """Puts the hooks into torch, once a process. They act by the plan that is current when they are asked."""
-    torch_private.skip_in_dynamo(__file__)
+    torch_private.skip_ours_in_dynamo()
     torch_private.wrap_compiled_callables(compiled_at_rung)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
     TRIAL.on_start(_prepare)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import importlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -24,12 +23,13 @@ from typing import NoReturn
 
 from dynadiag.trial import failure, program
 from dynadiag.trial.facts import facts
+from dynadiag.trial.joining import prepare
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.report import Reporter
 from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.signature import Signature
 
-__all__ = ["BOOT", "conduct", "die_with_parent", "ended", "flush", "fresh", "prepare"]
+__all__ = ["BOOT", "conduct", "die_with_parent", "ended", "flush", "fresh"]
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # sys.path[0] is the current folder with -c: it goes before anything of ours is imported, since the user may have a
@@ -58,14 +58,6 @@ def die_with_parent() -> None:
 def _bisection_was_left() -> bool:
     """Whether torch's own bisector left its state behind: it would silently give each compile another backend."""
     return Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", ""), "bisect", "bisect_status.txt").is_file()
-
-
-def prepare(hooks: Sequence[str]) -> None:
-    """Puts our hooks into torch. ``hooks`` are modules with an ``install()``, named by who asks for the trial."""
-    rungs = importlib.import_module("dynadiag.trial.rungs")
-    rungs.install()
-    for name in hooks:
-        importlib.import_module(name).install()
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):
@@ -127,11 +119,12 @@ def _exited(error: SystemExit) -> int:
     if code is None or code == 0:
         TRIAL.send("end", failure=None, facts=facts())
         return 0
-    number = code if isinstance(code, int) else 1
+    number = (code if isinstance(code, int) else 1) & 0xFF
+    message = f"exit code {number}" if isinstance(code, int) else str(code)
     if not isinstance(code, int):
         print(code, file=sys.stderr)  # noqa: T201 - as Python does
-    TRIAL.send("end", failure=Signature("exit", str(number & 0xFF), str(code)).to_json(), facts=facts())
-    return number & 0xFF
+    TRIAL.send("end", failure=Signature("exit", str(number), message).to_json(), facts=facts())
+    return number
 
 
 def _failed(error: BaseException) -> int:

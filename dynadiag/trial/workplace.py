@@ -26,7 +26,8 @@ def environment_of(scratch: Path, more: Mapping[str, str], *, fresh_caches: bool
     """
     environment = {**os.environ, "DYNADIAG_TRIAL": "1", "TMPDIR": str(scratch)}
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(default_cache()))
-    environment.pop("DYNADIAG_RECORD", None)
+    for ours in ("DYNADIAG_RECORD", "DYNADIAG_JOIN"):
+        environment.pop(ours, None)
     if fresh_caches:
         environment |= {
             "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",

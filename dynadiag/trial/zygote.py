@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dynadiag.trial import worker
+from dynadiag.trial import joining, worker
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.report import Reporter
@@ -53,7 +53,7 @@ def main(descriptor: int, settings: str) -> NoReturn:
     options = json.loads(settings)
     channel = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
-    worker.prepare(options["hooks"])
+    joining.prepare(options["hooks"])
     _warm()
     _restore_environment(options["environment"])
     gc.collect()
@@ -92,7 +92,8 @@ def _warm() -> None:
     x.sum().backward()  # first: begun within a compile, autograd of a GPU build refuses forks (2.11, 2.15 on a CPU)
     # A compile that fails here (no C++ compiler, a cache that is damaged) fails in the trials, which tell of it.
     with torch_private.caches_bypassed(), contextlib.suppress(Exception):
-        torch.compile(lambda t: t.relu().sum(), backend="inductor")(x).backward()
+        loss = torch.nn.L1Loss()  # Dynamo compiles no function of ours
+        torch.compile(loss, backend="inductor")(x, torch.zeros(8)).backward()
     torch_private.load_on_demand()  # else each fork does; a larger compile would cost more than it saves
     torch_private.reset()
 
@@ -177,6 +178,7 @@ class _Checkpoint:
         self._threads = threads
         self._descriptors = _open_descriptors()
         self._random = random.getstate()
+        self._owner = os.getpid()  # of the process that stops: a child that compiles first is not the program
         self._pool: set[int] = set()  # threads of torch's own, which it starts anew in a fork
 
     def arm(self) -> None:
@@ -199,6 +201,7 @@ class _Checkpoint:
         become_trial(request, descriptors)
         self._go_on()
         if further is not None:
+            self._owner = os.getpid()
             self._channel = socket.socket(fileno=further)
             self._descriptors = _open_descriptors()
             TRIAL.at_first_graph = self._serve_at_graph
@@ -238,13 +241,15 @@ class _Checkpoint:
 
     def _unsafe(self) -> str | None:
         """Why this process must not be forked, where it must not."""
+        if os.getpid() != self._owner:
+            return "the program compiles in a child process"
         if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
             return "the program uses a GPU"
         if len(_threads() - self._pool) > 1:
             return "the program has threads"
-        extra = sorted(_open_descriptors() - self._descriptors)
+        extra = {str(_descriptor_name(d)) for d in _open_descriptors() - self._descriptors}
         if extra:
-            return f"the program holds files open: {', '.join(str(_descriptor_name(d)) for d in extra)}"
+            return f"the program holds files open: {', '.join(sorted(extra))}"
         if _children():
             return "the program has child processes"
         return None

@@ -34,6 +34,29 @@ x = torch.ones(4)
 torch.testing.assert_close(torch.compile(f, backend=backend)(x), f(x))
 """
 
+KILLED = """
+import os, torch
+
+def tidy(gm):
+    gm.graph.eliminate_dead_code()
+    return gm
+
+def fatal(gm):
+    if any(node.target is torch.sin for node in gm.graph.nodes):
+        os.abort()
+    return gm
+
+class Pipeline:
+    passes = (tidy, fatal, tidy)
+
+    def __call__(self, gm, inputs):
+        for one in self.passes:
+            gm = one(gm)
+        return gm.forward
+
+torch.compile(lambda x: torch.sin(x) + 1, backend=Pipeline())(torch.ones(4))
+"""
+
 # Without caches: their keys know nothing of a lowering that a program replaces.
 LOWERING = """
 import torch, torch._inductor.lowering as lowering
@@ -62,6 +85,12 @@ def test_a_wrong_pass_of_a_custom_backend_is_named(bisected: Bisected) -> None:
     assert len(verdict.confirmed) == 2
 
 
+def test_a_pass_that_kills_its_process_is_named(bisected: Bisected) -> None:
+    verdict = bisected(KILLED)
+    assert (verdict.verdict, verdict.rung) == ("found", "custom")
+    assert [(c.group, c.name) for c in verdict.culprits] == [("pass", "fatal")]
+
+
 def test_a_lowering_that_raises_is_named_with_its_line(bisected: Bisected, tmp_path: Path) -> None:
     verdict = bisected(LOWERING)
     assert (verdict.verdict, verdict.rung) == ("found", "inductor")
@@ -72,6 +101,29 @@ def test_a_lowering_that_raises_is_named_with_its_line(bisected: Bisected, tmp_p
         trials = search.trials()
     assert len(trials) == verdict.trials
     assert all(trial.pid for trial in trials)
+
+
+BRANCHES = """
+import torch, torch._inductor.lowering as lowering
+
+torch._inductor.config.fx_graph_cache = False
+exp = lowering.lowerings[torch.ops.aten.exp.default]
+lowering.lowerings[torch.ops.aten.exp.default] = lambda x: exp(exp(x))
+
+def f(x):
+    y = torch.exp(x)
+    return torch.cond(y.sum() > 0, lambda t: t.exp() + 1, lambda t: t.cos(), (x,)) + y
+
+x = torch.zeros(4)
+torch.testing.assert_close(torch.compile(f)(x), f(x))
+"""
+
+
+@pytest.mark.slow
+def test_nodes_of_one_name_in_a_graph_and_in_a_branch_of_it_are_two(bisected: Bisected) -> None:
+    verdict = bisected(BRANCHES)
+    assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "exp")] * 2
+    assert {line for culprit in verdict.culprits for _, line in culprit.lines} == {9, 10}
 
 
 def test_where_torch_wrote_every_line_of_the_graph_the_call_of_it_is_named(bisected: Bisected, tmp_path: Path) -> None:

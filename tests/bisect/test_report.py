@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dynadiag.bisect.verdict import Culprit, Verdict
+from dynadiag.trial.signature import Signature
 
 
 def test_culprits_of_one_name_are_counted_in_the_first_line() -> None:
@@ -12,3 +13,9 @@ def test_culprits_of_one_name_are_counted_in_the_first_line() -> None:
 def test_a_rung_with_nothing_smaller_at_fault_says_so() -> None:
     text = str(Verdict("found", {"inductor": "same"}, "inductor"))
     assert text.splitlines()[0].endswith("at fault: nothing smaller than the rung")
+
+
+def test_a_failure_without_words_shows_what_was_printed_last() -> None:
+    failure = Signature("exit", "1", "exit code 1")
+    text = str(Verdict("found", {}, "inductor", failure=failure, printed=("FAILED (failures=1)",)))
+    assert "  printed last:\n    FAILED (failures=1)\n" in text

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from dynadiag.torch_private.trial import backend_name, lookup_backend
@@ -16,3 +19,25 @@ def test_a_rung_given_as_a_function_is_that_rung(name: str) -> None:
 
 def test_a_function_of_the_programs_is_shown_as_one() -> None:
     assert backend_name(lambda gm, inputs: gm).startswith("<")
+
+
+ELSEWHERE = """
+import threading
+import torch._functorch.config as functorch, torch._inductor.config as inductor
+from dynadiag.torch_private.trial import bypass_caches, same_random_numbers
+
+bypass_caches()
+same_random_numbers()
+inductor.fx_graph_cache = True
+seen = []
+look = lambda: seen.append((inductor.fx_graph_cache, functorch.enable_autograd_cache, inductor.fallback_random))
+thread = threading.Thread(target=look)
+thread.start()
+thread.join()
+look()
+assert seen == [(False, False, True)] * 2, seen
+"""
+
+
+def test_what_a_trial_sets_holds_in_every_thread_and_against_the_program() -> None:
+    subprocess.run([sys.executable, "-c", ELSEWHERE], check=True)

@@ -1,0 +1,105 @@
+"""A word with each of the user's functions before it runs, from wherever it is called.
+
+A function is known by many names: a global, an item of a list of passes, a method, an attribute of another module, an
+argument that torch keeps. So not a name is changed but the code of the function itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["functions_of", "interpose"]
+
+_NOT_THE_USERS = frozenset({"torch", "functorch", "dynadiag"}) | sys.stdlib_module_names
+_MOST = 5_000  # objects looked at: what a backend is made of is near, and what it holds may be large
+_CALLED = "called"
+_originals: dict[types.FunctionType, types.FunctionType] = {}  # of the functions that have another code by now
+
+
+def _forward(*args: Any, **kwargs: Any) -> Any:
+    function: Any = "called"
+    return function(*args, **kwargs)
+
+
+def interpose(function: types.FunctionType, ask: Callable[..., Any]) -> None:
+    """Have ``ask(original, *args, **kwargs)`` called in place of a function, for good. Asked again it does nothing."""
+    if function in _originals:
+        return
+    code, closure = function.__code__, function.__closure__
+    original = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    original.__kwdefaults__, original.__qualname__ = function.__kwdefaults__, function.__qualname__
+    called = functools.partial(ask, original)
+    constants = tuple(called if one == _CALLED else one for one in _forward.__code__.co_consts)
+    function.__code__ = _forward.__code__.replace(co_consts=constants, co_freevars=code.co_freevars)
+    _originals[function] = original
+
+
+def functions_of(root: Any) -> Iterator[types.FunctionType]:
+    """The user's functions that ``root`` can come to: by the names in their code, in containers and objects."""
+    met: dict[int, Any] = {}
+    waiting = [root]
+    while waiting and len(met) < _MOST:
+        value = waiting.pop()
+        if id(value) in met or isinstance(value, (torch.Tensor, torch.nn.Module, torch.fx.Graph)):
+            continue
+        met[id(value)] = value
+        if isinstance(value, types.FunctionType) and value not in _originals and _is_the_users(value):
+            yield value
+        waiting += _next(_originals.get(value, value) if isinstance(value, types.FunctionType) else value)
+
+
+def _is_the_users(value: Any) -> bool:
+    """Of a function or a class, by the module that it was written in."""
+    return str(value.__module__).partition(".")[0] not in _NOT_THE_USERS
+
+
+def _next(value: Any) -> list[Any]:
+    if isinstance(value, types.FunctionType):
+        return [*_cells(value), *(_named(value) if _is_the_users(value) else ())]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, (staticmethod, classmethod)):
+        return [value.__func__]
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, types.ModuleType) or not hasattr(value, "__dict__"):
+        return []
+    if isinstance(value, type):
+        return list(vars(value).values()) if _is_the_users(value) else []
+    return [*vars(value).values(), *type(value).__mro__]
+
+
+def _cells(function: types.FunctionType) -> list[Any]:
+    filled = []
+    for cell in function.__closure__ or ():
+        try:
+            filled.append(cell.cell_contents)
+        except ValueError:  # its variable is not set yet
+            continue
+    return filled
+
+
+def _named(function: types.FunctionType) -> list[Any]:
+    """The globals that its code names, and of modules among them the attributes that it names."""
+    names = list(_names(function.__code__))
+    found = [function.__globals__[name] for name in names if name in function.__globals__]
+    for module in [one for one in found if isinstance(one, types.ModuleType)]:
+        found += [vars(module)[name] for name in names if name in vars(module)]
+    return found
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
