@@ -190,7 +190,8 @@ class _Reducer:
     def _as_made(self) -> GraphModule:
         graphs = importlib.import_module("minifier.graphs")
         launches = importlib.import_module("minifier.launches")
-        whole = launches.with_launches(self._capture.module)
+        vmaps = importlib.import_module("minifier.vmaps")
+        whole = vmaps.with_vmaps(launches.with_launches(self._capture.module))
         copied: GraphModule = graphs.own(graphs.Case(whole, ())).module  # Dynamo skips code that was made while it ran
         return copied
 
