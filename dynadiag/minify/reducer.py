@@ -100,14 +100,13 @@ class _Reducer:
 
     def run(self) -> None:
         signal.signal(signal.SIGINT, self._stop)
-        self._tell(
-            "captured", nodes=_operations(self._capture.module), settings=[setting.name for setting in self._settings]
-        )
+        self._tell("captured", nodes=_operations(self._capture.module), settings=[s.name for s in self._settings])
         try:
             importlib.import_module("minifier.tensors").check_inputs(self._capture.inputs)
         except self._minifier.ReductionError as error:
             self._tell("refused", text=str(error))
             return
+        self._tell("given", inputs=self._canonical(self._capture.module, list(self._capture.inputs)))
         found = self._reduced(list(self._capture.inputs))
         if found is None:
             return
