@@ -15,6 +15,7 @@ from torch._higher_order_ops import triton_kernel_wrap
 __all__ = [
     "PREDISPATCH",
     "KernelCall",
+    "VmapStep",
     "base_of",
     "inside_transform",
     "is_transformed",
@@ -24,6 +25,7 @@ __all__ = [
     "size_at",
     "symbol_of",
     "undisturbed",
+    "vmap_step",
     "zeros_without_storage",
 ]
 
@@ -63,6 +65,32 @@ def opens_transform(node: fx.Node) -> bool:
     name = getattr(node.target, "__name__", "")
     functorch = home in ("torch._functorch.predispatch", "torch._C._functorch", "torch._functorch.vmap")
     return functorch and any(part in name for part in _TRANSFORM)
+
+
+@dataclass(frozen=True, slots=True)
+class VmapStep:
+    """One of the calls that Dynamo records of a vmap. ``value`` is wrapped or unwrapped along ``dim`` at ``level``."""
+
+    kind: str  # "load" | "enter" | "wrap" | "unwrap" | "leave"
+    value: Any = None
+    dim: int | None = None
+    level: int = 0
+    randomness: str = "error"
+
+
+def vmap_step(node: fx.Node) -> VmapStep | None:
+    """What a node does to a vmap, or None. 2.11 to 2.15."""
+    if node.target is PREDISPATCH.lazy_load_decompositions:
+        return VmapStep("load")
+    if node.target is PREDISPATCH._vmap_increment_nesting:
+        return VmapStep("enter", randomness=str(node.args[1]))
+    if node.target is PREDISPATCH._add_batch_dim:
+        value, dim, level = node.args
+        return VmapStep("wrap", value, dim, level)
+    if node.target is PREDISPATCH._remove_batch_dim:
+        value, level, _, dim = node.args
+        return VmapStep("unwrap", value, dim, level)
+    return VmapStep("leave") if node.target is PREDISPATCH._vmap_decrement_nesting else None
 
 
 def symbol_of(size: Any) -> Any:

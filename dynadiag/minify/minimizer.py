@@ -28,6 +28,7 @@ from dynadiag.trial.task import TaskEnd, run_task
 __all__ = ["HOOKS", "Interrupted", "Request", "minify"]
 
 HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
+_SEEDS = 3  # what shows with none of so many random numbers is rare: it has shown in two or three runs before
 _GRAPH = "graph "  # leads the candidate of a trial of a graph by itself, in a search's rows
 
 
@@ -93,8 +94,7 @@ class _Minimizer:
         return self._reduced(base, place, located)
 
     def _reduced(self, base: Result, place: Place, located: Located) -> Result:
-        listener = _Listener(self.search)
-        end, interrupted = self._run(self._task(base, place, located, listener), listener)
+        end, interrupted, listener = self._shown(base, place, located)
         if interrupted:
             raise Interrupted(self._result(base, listener))
         printed = end.printed
@@ -109,6 +109,21 @@ class _Minimizer:
         assert located.climb is not None
         return self._proved(result, located.climb.rungs) if result.text else result
 
+    def _shown(self, base: Result, place: Place, located: Located) -> tuple[TaskEnd, bool, _Listener]:
+        """How the reduction ended: at the first random numbers with which the graph fails outside the program.
+
+        A program that seeds nothing has others in each run, and its failure may not show with any. One that seeds
+        gives the same inputs again, and that is the end of it.
+        """
+        met: set[str | None] = set()
+        for seed in range(_SEEDS):
+            listener = _Listener(self.search)
+            end, interrupted = self._run(self._task(base, place, located, listener), listener, seed)
+            if interrupted or not listener.passed or listener.inputs in met:
+                break
+            met.add(listener.inputs)
+        return end, interrupted, listener
+
     def _proved(self, result: Result, rungs: Mapping[str, str]) -> Result:
         """The result with what running its text shows, from a scratch folder: the output is written in the end."""
         with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
@@ -122,7 +137,7 @@ class _Minimizer:
             except KeyboardInterrupt:
                 raise Interrupted(result) from None
 
-    def _run(self, task: dict[str, Any], listener: _Listener) -> tuple[TaskEnd, bool]:
+    def _run(self, task: dict[str, Any], listener: _Listener, seed: int) -> tuple[TaskEnd, bool]:
         """The task to its end, and whether it was interrupted.
 
         A process that uses a GPU cannot be forked: it ends as the trial that it could not make, and is started again
@@ -136,7 +151,7 @@ class _Minimizer:
             file.write_text(json.dumps(answers))
             budget = None if task["budget"] is None else task["budget"] - (time.monotonic() - began)
             told = json.dumps({**task, "answers": str(file), "stop": interrupted, "budget": budget})
-            end = run_task(self.search.runner, Plan(rung="eager", task=told), listener.hear)
+            end = run_task(self.search.runner, Plan(rung="eager", task=told), listener.hear, seed)
             interrupted = interrupted or end.interrupted
             if end.outcome is None:
                 return end, interrupted
@@ -195,12 +210,18 @@ class _Listener:
         self.captured = False
         self.ended = False
         self.refused = False
+        self.inputs: str | None = None
         self.repro: dict[str, Any] | None = None
         self.notes: list[str] = []
         self.cached = 0
         self._heard = 0  # candidates in this run of the task
         self._known = 0  # of them, those that an earlier run told of
         self._met: set[str] = set()
+
+    @property
+    def passed(self) -> bool:
+        """Whether the graph was tried outside the program, and did not fail."""
+        return self.ended and self.repro is None and not self.refused
 
     def memo(self) -> dict[str, Any]:
         """Answers of an earlier search, which this one goes on with."""
@@ -221,6 +242,9 @@ class _Listener:
             return
         self.captured = True
         self._search.announce(f"the failing graph has {event['nodes']} operations; reducing it")
+
+    def _given(self, event: dict[str, Any]) -> None:
+        self.inputs = str(event["inputs"])
 
     def _candidate(self, event: dict[str, Any]) -> None:
         self._heard += 1

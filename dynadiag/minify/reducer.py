@@ -100,14 +100,13 @@ class _Reducer:
 
     def run(self) -> None:
         signal.signal(signal.SIGINT, self._stop)
-        self._tell(
-            "captured", nodes=_operations(self._capture.module), settings=[setting.name for setting in self._settings]
-        )
+        self._tell("captured", nodes=_operations(self._capture.module), settings=[s.name for s in self._settings])
         try:
             importlib.import_module("minifier.tensors").check_inputs(self._capture.inputs)
         except self._minifier.ReductionError as error:
             self._tell("refused", text=str(error))
             return
+        self._tell("given", inputs=self._canonical(self._capture.module, list(self._capture.inputs)))
         found = self._reduced(list(self._capture.inputs))
         if found is None:
             return
@@ -190,7 +189,8 @@ class _Reducer:
     def _as_made(self) -> GraphModule:
         graphs = importlib.import_module("minifier.graphs")
         launches = importlib.import_module("minifier.launches")
-        whole = launches.with_launches(self._capture.module)
+        vmaps = importlib.import_module("minifier.vmaps")
+        whole = vmaps.with_vmaps(launches.with_launches(self._capture.module))
         copied: GraphModule = graphs.own(graphs.Case(whole, ())).module  # Dynamo skips code that was made while it ran
         return copied
 

@@ -199,7 +199,10 @@ def _run_twice(shown: Shown, call: str, last: str, *, exact: bool) -> Iterator[s
 def _same_of(helper: str, name: str, shown: Shown, call: str) -> str:
     text = helper.replace("[*inputs, *@]", "[*inputs, @]" if shown.single else "[*inputs, *@]")
     text = text.replace("in @", "in [@]" if shown.single else "in @").replace("@", "function(*inputs)")
-    return f'{text}assert {name}({call}) == {name}($function), f"{{{name}({call})}} instead of {{{name}($function)}}"'
+    return (
+        f"{text}expected, actual = {name}($function), {name}({call})\n"
+        'assert actual == expected, f"{actual} instead of {expected}"'
+    )
 
 
 # What no comparison of values sees. The list of tensors keeps the memory of each from being given to another.

@@ -222,10 +222,10 @@ def operators_of(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     copies = [t.detach().clone().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t for t in inputs]
-    flat = make_fx(copy.deepcopy(module))(*copies)
+    with torch.fx.traceback.preserve_node_meta():  # each operator knows the user's line that it comes from
+        flat = make_fx(torch.fx.Interpreter(copy.deepcopy(module)).run)(*copies)
     output = flat.graph.output_node()
     if isinstance(output.args[0], torch.fx.Node):
         output.args = ((output.args[0],),)
     flat.graph.eliminate_dead_code()  # what forward-mode AD computes of tensors that hold nothing
-    flat.recompile()
-    return flat
+    return GraphModule(flat, flat.graph)  # make_fx calls it by the name of the function, and messages would too

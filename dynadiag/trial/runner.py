@@ -30,7 +30,6 @@ __all__ = ["START_LIMIT", "Runner", "Started", "forked_trial"]
 
 # Triton asks for the variable when it is imported: its rung needs processes that had it from the start.
 _INTERPRETED = ("dynadiag.trial.interpreted", {"TRITON_INTERPRET": "1"})
-_TASK_SEED = 0  # a task that is taken up again meets the same numbers, where the program seeds nothing
 START_LIMIT = 120.0  # seconds for a zygote to load torch and warm Inductor; 16 were the most seen (empty cache)
 
 
@@ -166,11 +165,14 @@ class Runner:
             other.__exit__(None, None, None)
 
     @contextmanager
-    def started(self, plan: Plan) -> Iterator[Started]:
-        """The program's process with this plan and one thread, for whoever listens to it while it runs."""
+    def started(self, plan: Plan, seed: int = 0) -> Iterator[Started]:
+        """The program's process with this plan and one thread, for whoever listens to it while it runs.
+
+        ``seed``: what is started again meets the same random numbers, where the program seeds nothing.
+        """
         with self._places.one() as place:
             if self._zygote is not None:
-                with _forked_task(self, self._zygote, plan, place) as (pid, ended, wait):
+                with _forked_task(self, self._zygote, plan, place, seed) as (pid, ended, wait):
                     yield Started(pid, ended, place.reading, place.output, wait)
             else:
                 process = _interpreter(self, plan, place, dict.fromkeys(zygote.OWN_ENVIRONMENT, "1"))
@@ -323,10 +325,10 @@ def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
 
 @contextmanager
 def _forked_task(
-    runner: Runner, server: Server, plan: Plan, place: Workplace
+    runner: Runner, server: Server, plan: Plan, place: Workplace, seed: int
 ) -> Iterator[tuple[int, int, Callable[[], int]]]:
     """(pid, descriptor that becomes readable at its end, what waits for its exit code) of a fork of the zygote."""
-    pid = _ask(server, plan, place, {**runner._request(), "threads": 1, "seed": _TASK_SEED})
+    pid = _ask(server, plan, place, {**runner._request(), "threads": 1, "seed": seed})
     wait = functools.cache(lambda: int(server.expect("ended")))
     try:
         yield pid, server.channel.fileno(), wait

@@ -35,13 +35,13 @@ class TaskEnd:
     interrupted: bool
 
 
-def run_task(runner: Runner, plan: Plan, hear: Hear) -> TaskEnd:
-    """Runs the program with ``plan.task`` for its hooks; ``hear`` gets each event.
+def run_task(runner: Runner, plan: Plan, hear: Hear, seed: int = 0) -> TaskEnd:
+    """Runs the program with ``plan.task`` for its hooks; ``hear`` gets each event. ``seed``: as `Runner.started`.
 
     The process has one thread until it forks. A task that cannot fork says so (the event ``alone``) and goes on as its
     own trial, with a time limit: from there on what it tells is of the trial.
     """
-    with runner.started(plan) as process:
+    with runner.started(plan, seed) as process:
         listener = _Listener(process, hear)
         listener.listen()
         printed = tail(process.output)

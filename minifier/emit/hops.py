@@ -12,6 +12,7 @@ from torch import fx
 from minifier.emit.errors import EmitError
 from minifier.emit.expressions import ARGUMENT, arguments, write
 from minifier.emit.names import Names
+from minifier.vmaps import vmapped
 
 __all__ = ["HOPS", "Call", "Hop"]
 
@@ -67,6 +68,15 @@ def _flex_attention(node: fx.Node, name_of: Callable[[fx.Node], str], _: Names) 
     return Call(f"torch.ops.higher_order.flex_attention({ARGUMENT.join(written)})")
 
 
+def _vmap(node: fx.Node, name_of: Callable[[fx.Node], str], _: Names) -> Call:
+    """Said only where it is not what `torch.vmap` does unasked: which dimensions, and what random numbers do."""
+    function, *operands = node.args
+    usual = {"in_dims": tuple(0 for _ in operands), "out_dims": 0, "randomness": "error"}
+    words = {name: value for name, value in node.kwargs.items() if value != usual[name]}
+    mapped = arguments((function,), words, name_of).replace(ARGUMENT, ", ")
+    return Call(f"torch.vmap({mapped})({arguments(tuple(operands), {}, name_of)})")
+
+
 def _closed(function: Any, over: Any, parameters: str, name_of: Callable[[fx.Node], str]) -> str:
     name = write(function, name_of)
     if not over:
@@ -82,4 +92,5 @@ HOPS: Mapping[Any, Hop] = {
     torch.ops.higher_order.tag_activation_checkpoint: _checkpoint,
     torch.ops.higher_order.scan: _scan,
     torch.ops.higher_order.flex_attention: _flex_attention,
+    vmapped: _vmap,
 }

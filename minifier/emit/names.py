@@ -15,7 +15,7 @@ __all__ = ["Names"]
 
 _INPUTS = ("x", "y", "z", "a", "b", "c", "d", "e", "p", "q", "r", "s", "t", "u", "v", "w")
 # Names of inputs that torch makes up: L_x_ of a local, L_self_modules_fc_parameters_weight_, primals_1, arg0_1.
-_LOCAL = re.compile(r"^[Ll]_+(?:self_)?(?:.*_(?:parameters|buffers)_)?(\w+?)_*$")
+_LOCAL = re.compile(r"^[Ll]_+(?:self_)?(?:(?:.*_)?(?:parameters|buffers)_)?(\w+?)_*$")
 _MADE_UP = re.compile(r"^(primals|arg|child|tangents|fn_args|args|kwargs|placeholder|s|sym_size_int)_?\d*(_\d+)*$")
 _RESERVED = frozenset(
     {"torch", "math", "operator", "base64", "zlib", "f", "compiled", "expected", "actual", "base", "main"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from minifier.graphs import Case
 from minifier.launches import kernel_of
 from minifier.search import BudgetSpentError, Oracle
+from minifier.simplify.carries import fewer_carries
 from minifier.simplify.cases import CaseProblem, Simplifier, Variants
 from minifier.simplify.shapes import all_sizes, one_axis, one_dimension, one_size
 from minifier.simplify.structure import (
@@ -30,13 +31,17 @@ from minifier.simplify.values import (
     unshared,
     without_grad,
 )
+from minifier.simplify.vmaps import given_values, single_results
 
 __all__ = ["CaseProblem", "simplify"]
 
 _PASSES: tuple[tuple[str, Variants], ...] = (
     ("outputs", fewer_outputs),
+    ("subgraphs", single_results),
+    ("subgraphs", given_values),
     ("subgraphs", smaller_subgraphs),
     ("subgraphs", fewer_operands),
+    ("subgraphs", fewer_carries),
     ("modules", inlined_modules),
     ("constants", lifted_attributes),
     ("sizes", static_sizes),

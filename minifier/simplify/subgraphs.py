@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import fx
 from minifier.graphs import Case, own
 from minifier.simplify.structure import without_unread_inputs
 from minifier.tensors import same_metadata
+from minifier.vmaps import vmapped
 
 __all__ = ["fewer_operands", "smaller_subgraphs"]
 
@@ -31,14 +32,19 @@ def smaller_subgraphs(case: Case) -> Iterator[Case]:
 
 
 def fewer_operands(case: Case) -> Iterator[Case]:
-    """What a higher-order operation hands to its subgraphs and none of them reads: of all operations at once, of each.
+    """What a higher-order operation hands to its subgraphs and none of them reads: of all operations at once, of each,
+    then one by one, since a vmap needs something to tell it how many items there are.
 
     The operands at the end of a call are the arguments at the end of each of its subgraphs.
     """
-    names = [node.name for node in case.module.graph.nodes if _unread(case.module, node)]
-    for chosen in [names, *([name] for name in names)] if len(names) > 1 else [names]:
-        if chosen:
-            yield _without_operands(case, chosen)
+    unread = {node.name: places for node in case.module.graph.nodes if (places := _unread(case.module, node))}
+    if unread:
+        yield _without_operands(case, unread)
+    if len(unread) > 1:
+        yield from (_without_operands(case, {name: places}) for name, places in unread.items())
+    for name, places in unread.items():
+        if len(places) > 1:
+            yield from (_without_operands(case, {name: [place]}) for place in places)
 
 
 def _operands(node: fx.Node) -> tuple[Any, ...]:
@@ -52,7 +58,7 @@ def _operands(node: fx.Node) -> tuple[Any, ...]:
 
 
 def _subgraphs(module: fx.GraphModule, node: fx.Node) -> list[fx.GraphModule]:
-    if not isinstance(node.target, torch._ops.HigherOrderOperator):
+    if not isinstance(node.target, torch._ops.HigherOrderOperator) and node.target is not vmapped:
         return []
     inner = [_at(module, str(arg.target)) for arg in node.args if isinstance(arg, fx.Node) and arg.op == "get_attr"]
     return [graph for graph in inner if isinstance(graph, fx.GraphModule)]
@@ -67,12 +73,17 @@ def _unread(module: fx.GraphModule, node: fx.Node) -> list[int]:
     return [i for i in range(1, last + 1) if not any(placeholders[-i].users for placeholders in arguments)]
 
 
-def _without_operands(case: Case, names: Sequence[str]) -> Case:
+def _without_operands(case: Case, unwanted: Mapping[str, Sequence[int]]) -> Case:
+    """``unwanted`` has by the names of operations which operands, counted from the end."""
     copied = own(case)
-    for node in [node for node in copied.module.graph.nodes if node.name in names]:
-        unread, operands = _unread(copied.module, node), _operands(node)
+    for node in [node for node in copied.module.graph.nodes if node.name in unwanted]:
+        unread, operands = unwanted[node.name], _operands(node)
         kept = tuple(operand for i, operand in enumerate(operands) if len(operands) - i not in unread)
         listed = isinstance(node.args[-1], (tuple, list))
+        if "in_dims" in node.kwargs:  # of a vmap: one for each operand
+            dims = node.kwargs["in_dims"]
+            left = tuple(dim for i, dim in enumerate(dims) if len(dims) - i not in unread)
+            node.kwargs = {**node.kwargs, "in_dims": left}
         node.args = (*node.args[:-1], kept) if listed else (*node.args[: len(node.args) - len(operands)], *kept)
         for graph in _subgraphs(copied.module, node):
             placeholders = list(graph.graph.find_nodes(op="placeholder"))

@@ -212,6 +212,13 @@ def test_names_are_valid_and_hide_nothing() -> None:
     assert not {"class", "sum", "torch", "given", "f"} & set(made)
 
 
+@pytest.mark.parametrize(
+    ("torchs", "plain"), [("l_self_buffers_seen_", "seen"), ("L_self_modules_fc_parameters_weight_", "weight")]
+)
+def test_what_a_module_holds_goes_by_its_own_name(torchs: str, plain: str) -> None:
+    assert Names().of_input(torchs) == plain
+
+
 _dtypes = st.sampled_from(
     [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool, torch.complex64]
 )

@@ -255,6 +255,19 @@ for n in (4, 5, 6, 7):
     x = torch.randn(n, 8)
     torch.testing.assert_close(compiled(x), model(x))
 """
+UNSEEDED = """
+import torch
+import torch._inductor.lowering as lowering
+
+lowering.lowerings[torch.ops.aten.tanh.default] = lowering.lowerings[torch.ops.aten.sin.default]
+unlucky = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+
+def model(x, y):
+    return torch.tanh(x * 2) * (x - y).abs().sign()
+
+x = torch.randn(4, 4)
+torch.testing.assert_close(torch.compile(model)(x, unlucky), model(x, unlucky))
+"""
 SUBCLASS = """
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -275,6 +288,7 @@ model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
         (HEAD.replace("{fault}", RAISE) + FLEX, "exception", 2, ("flex_attention(", "torch.tanh(")),
         (HEAD.replace("{fault}", RAISE) + SCAN, "exception", 3, ("scan(", "torch.tanh(", "fullgraph=True")),
         (HEAD.replace("{fault}", RAISE) + TRANSFORM, "exception", 1, ("aten.tanh.default(",)),
+        (UNSEEDED, "wrong_result", 1, ("torch.tanh(",)),
         (EARLIER, "wrong_result", 1, ("compiled = torch.compile(f, dynamic=True)\ncompiled(",)),
     ],
     ids=[
@@ -284,6 +298,7 @@ model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
         "flex attention",
         "scan",
         "functorch",
+        "random numbers with which it passes",
         "an earlier call",
     ],
 )

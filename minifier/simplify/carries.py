@@ -1,0 +1,87 @@
+"""A loop with less in it: values that it carries or collects, and that are only returned."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from minifier.graphs import Case, own
+from minifier.simplify.structure import without_unread_inputs
+
+__all__ = ["fewer_carries"]
+
+# Of a loop's arguments: which is its body, and which are the values that it begins with.
+_LOOPS = {torch.ops.higher_order.while_loop: (1, 2), torch.ops.higher_order.scan: (0, 1)}
+
+
+def fewer_carries(case: Case) -> Iterator[Case]:
+    """One result less of a loop, the last first, with what it was computed of in the loop; nothing else may read it."""
+    for node in case.module.graph.nodes:
+        if node.target in _LOOPS and all(user.target is operator.getitem for user in node.users):
+            for place in reversed(range(len(_results(_body(case.module, node))))):
+                less = _without(case, node.name, place)
+                if less is not None:
+                    yield less
+
+
+def _body(module: fx.GraphModule, node: fx.Node) -> fx.GraphModule:
+    return _graph(module, node.args[_LOOPS[node.target][0]])
+
+
+def _graph(module: fx.GraphModule, function: Any) -> fx.GraphModule:
+    return operator.attrgetter(str(function.target))(module)
+
+
+def _results(body: fx.GraphModule) -> list[Any]:
+    return list(body.graph.output_node().args[0])
+
+
+def _without(case: Case, name: str, place: int) -> Case | None:
+    copied = own(case)
+    graph = copied.module.graph
+    node = next(node for node in graph.nodes if node.name == name)
+    if not _drop_returned(node, place) or not _drop_inside(copied.module, node, place):
+        return None
+    for user in node.users:
+        if user.args[1] > place:
+            user.args = (node, user.args[1] - 1)
+    graph.eliminate_dead_code()  # what computed the value that it began with
+    return without_unread_inputs(copied)
+
+
+def _drop_returned(node: fx.Node, place: int) -> bool:
+    """Leaves a result out of what the graph returns; not where anything else reads it, or nothing else is returned."""
+    output = node.graph.output_node()
+    gone = [user for user in node.users if user.args[1] == place]
+    left = tuple(value for value in output.args[0] if value not in gone)
+    if not left or any(reader is not output for value in gone for reader in value.users):
+        return False
+    output.args = (left,)
+    for value in gone:
+        node.graph.erase_node(value)
+    return True
+
+
+def _drop_inside(module: fx.GraphModule, node: fx.Node, place: int) -> bool:
+    """Leaves it out of the loop; not where what is carried beside it is computed of it."""
+    body, begin = _body(module, node), _LOOPS[node.target][1]
+    kept = [value for i, value in enumerate(_results(body)) if i != place]
+    body.graph.output_node().args = (tuple(kept),)
+    body.graph.eliminate_dead_code()
+    carried = list(node.args[begin])
+    if place < len(carried):
+        functions = [_graph(module, function) for function in node.args[:begin]]
+        arguments = [function.graph.find_nodes(op="placeholder")[place] for function in functions]
+        if any(argument.users for argument in arguments):
+            return False
+        for argument in arguments:
+            argument.graph.erase_node(argument)
+        del carried[place]
+        node.args = (*node.args[:begin], type(node.args[begin])(carried), *node.args[begin + 1 :])
+    for function in node.args[: _LOOPS[node.target][0] + 1]:
+        _graph(module, function).recompile()
+    return True

@@ -1,0 +1,123 @@
+"""A vmap with less inside: one of its results, or a value computed in it as one more operand."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from minifier.anatomy import interpret
+from minifier.graphs import Case, own
+from minifier.tensors import alone
+from minifier.torch_private import undisturbed
+from minifier.vmaps import vmapped
+
+__all__ = ["given_values", "single_results"]
+
+
+def single_results(case: Case) -> Iterator[Case]:
+    """Of a vmap that is only returned one result of several, or what one is computed of in its stead."""
+    for node in _vmaps(case.module):
+        results = _results(_inner(case.module, node))
+        if not all(reader.op == "output" for value in _outside(node) for reader in value.users):
+            continue
+        if len(results) > 1:
+            yield from (_with_result(case, node.name, result.name) for result in results)
+        sources = (source for result in results for source in result.all_input_nodes)
+        yield from (_with_result(case, node.name, source.name) for source in sources if source.op.startswith("call_"))
+
+
+def given_values(case: Case) -> Iterator[Case]:
+    """A value computed inside a vmap as an operand, the last ones first: what it was computed of may go."""
+    values = interpret(case.module, case.inputs).values
+    known = {node: values[i] for i, node in enumerate(case.module.graph.nodes)}
+    for node in _vmaps(case.module):
+        for inside in reversed(_inner(case.module, node).graph.nodes):
+            value = _computed(case, node, inside.name, known) if inside.op.startswith("call_") else None
+            if value is not None:
+                yield _with_operand(case, node.name, inside.name, value)
+
+
+def _vmaps(module: fx.GraphModule) -> list[fx.Node]:
+    return list(module.graph.find_nodes(op="call_function", target=vmapped))
+
+
+def _inner(module: fx.GraphModule, node: fx.Node) -> fx.GraphModule:
+    function: Any = node.args[0]
+    return operator.attrgetter(str(function.target))(module)
+
+
+def _named(graph: fx.Graph, name: str) -> fx.Node:
+    return next(node for node in graph.nodes if node.name == name)
+
+
+def _finished(inner: fx.GraphModule) -> None:
+    inner.graph.eliminate_dead_code()
+    inner.recompile()
+
+
+def _results(inner: fx.GraphModule) -> list[fx.Node]:
+    returned: Any = inner.graph.output_node().args[0]
+    return list(returned) if isinstance(returned, tuple) else [returned]
+
+
+def _outside(node: fx.Node) -> list[fx.Node]:
+    """What the results of a vmap are outside: its items where there are several, else itself."""
+    return list(node.users) if isinstance(node.kwargs["out_dims"], tuple) else [node]
+
+
+def _with_result(case: Case, name: str, inside: str) -> Case:
+    """The vmap with one node inside it as its only result."""
+    copied = own(case)
+    node = _named(copied.module.graph, name)
+    inner = _inner(copied.module, node)
+    inner.graph.output_node().args = (_named(inner.graph, inside),)
+    _finished(inner)
+    end = copied.module.graph.output_node()
+    former = _outside(node)
+    end.args = (tuple(dict.fromkeys(node if value in former else value for value in end.args[0])),)
+    for value in former:
+        if value is not node:
+            copied.module.graph.erase_node(value)
+    node.kwargs = {**node.kwargs, "out_dims": 0}
+    copied.module.recompile()
+    return copied
+
+
+def _computed(case: Case, node: fx.Node, name: str, known: dict[fx.Node, Any]) -> torch.Tensor | None:
+    """What a node inside a vmap comes to, for all items; None where that is no tensor of its own."""
+    function = copy.deepcopy(_inner(case.module, node))
+    function.graph.output_node().args = (_named(function.graph, name),)
+    _finished(function)
+    operands = [known[operand] if isinstance(operand, fx.Node) else operand for operand in node.args[1:]]
+    try:
+        with undisturbed():
+            value = vmapped(function, *operands, **{**node.kwargs, "out_dims": 0})
+    except Exception:  # noqa: BLE001  a node may come to what no vmap can return
+        return None
+    return alone(value) if isinstance(value, torch.Tensor) else None
+
+
+def _with_operand(case: Case, name: str, inside: str, value: torch.Tensor) -> Case:
+    copied = own(case)
+    graph = copied.module.graph
+    node = _named(graph, name)
+    with graph.inserting_before(next(iter(graph.nodes))):
+        place = graph.placeholder(inside)
+    node.args = (*node.args, place)
+    node.kwargs = {**node.kwargs, "in_dims": (*node.kwargs["in_dims"], 0)}
+    inner = _inner(copied.module, node)
+    old = _named(inner.graph, inside)
+    last = inner.graph.find_nodes(op="placeholder")[-1]
+    with inner.graph.inserting_after(last):
+        new = inner.graph.placeholder(inside)
+    new.meta = copy.copy(old.meta)
+    old.replace_all_uses_with(new)
+    inner.graph.erase_node(old)
+    _finished(inner)
+    copied.module.recompile()
+    return Case(copied.module, (value, *copied.inputs))
