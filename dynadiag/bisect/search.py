@@ -138,11 +138,17 @@ class Search:
         return outcome
 
     def _learn(self, outcome: Outcome, status: str, label: str) -> None:
-        if status == "different" and outcome.signature is not None:
-            first = outcome.signature.message.splitlines()[:1]
-            self.side_finds[f"{label}: {outcome.signature.type}: {''.join(first)[:200]}"] = None
+        found = outcome.signature
+        if found is not None and (status == "different" or self._has_another_cause(found)):
+            first = found.message.splitlines()[:1]
+            self.side_finds[f"{label}: {found.type}: {''.join(first)[:200]}"] = None
         if outcome.passed:
             self._slowest_pass = max(self._slowest_pass, outcome.seconds)
+
+    def _has_another_cause(self, found: Signature) -> bool:
+        """At another rung an exception at the same line of the program counts as the same: what it is, is told."""
+        sought = self.reference
+        return sought is not None and sought.kind == found.kind == "exception" and sought.cause != found.cause
 
     def shorten_limit(self) -> None:
         """After a hang: what passes tells how long a trial may take, so that each hang costs seconds, not minutes."""

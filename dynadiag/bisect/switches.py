@@ -59,10 +59,16 @@ def _key(*parts: object, here: dict[str, Any]) -> str:
 
 
 def _lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
-    """The user's line of each node, each line once; where torch wrote all of them, the line that called what did."""
-    found = (torch_private.user_line(node) for node in nodes)
-    lines = list(dict.fromkeys(line for line in found if line is not None))
+    """The user's line of each node, each line once; where torch wrote all of them, the line of what they are a part of,
+    else the line that called what wrote them.
+    """
+    lines = _written(nodes) or _written(torch_private.nodes_around())[:1]
     return lines or [(frame["file"], frame["line"]) for frame in callers(sys._getframe())[-1:]]
+
+
+def _written(nodes: Iterable[Node]) -> list[tuple[str, int]]:
+    found = (torch_private.user_line(node) for node in nodes)
+    return list(dict.fromkeys(line for line in found if line is not None))
 
 
 def _first_line(*graphs: GraphModule) -> list[tuple[str, int]]:
@@ -84,7 +90,7 @@ def _subsystem(_backend: str, subsystem: str, debug_info: Callable[[], str] | No
 
 
 def _lowering_on(node: Node | None) -> bool:
-    if node is None:
+    if node is None or node.meta.get("val", node) is None:  # a check computes nothing, and ATen has no call for it
         return True
     here = _here()
     key = _key(node.name, here=here)

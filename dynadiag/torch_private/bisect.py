@@ -35,6 +35,7 @@ __all__ = [
     "innermost_function",
     "kind_of_inner",
     "name_nested_kernels",
+    "nodes_around",
     "operator_name",
     "ordinal",
     "origins",
@@ -114,6 +115,17 @@ def subgraph() -> tuple[str, ...]:
     from torch._inductor.virtualized import V
 
     return (str(V.graph.name),) if hasattr(V.graph, "parent") else ()
+
+
+def nodes_around() -> Iterator[Node]:
+    """The conditional, or the loop, in a part of which a node is being lowered, and what is around that, inside out."""
+    from torch._inductor.virtualized import V
+
+    graph = getattr(V.graph, "parent", None)
+    while graph is not None:
+        if isinstance(graph.current_node, Node):
+            yield graph.current_node
+        graph = getattr(graph, "parent", None)
 
 
 def operator_name(text: str) -> str:

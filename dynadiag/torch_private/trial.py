@@ -17,6 +17,7 @@ import torch
 import torch._dynamo
 import torch._dynamo.backends.registry as registry
 from torch._dynamo import eval_frame, output_graph, trace_rules
+from torch._higher_order_ops.utils import _in_hop_compile
 
 __all__ = [
     "backend_name",
@@ -25,6 +26,7 @@ __all__ = [
     "caches_bypassed",
     "compile_in_this_process",
     "failed_compiles",
+    "in_own_eager_run",
     "is_disabled",
     "is_without_storage",
     "load_compiler",
@@ -52,19 +54,27 @@ def skip_ours_in_dynamo() -> None:
 def wrap_compiled_callables(wrap: Wrap) -> None:
     """Give ``wrap(compiled, original, fullgraph)`` in place of every callable that `torch.compile` makes.
 
-    Modules are covered too: their compiled ``forward`` is made by the same call.
+    Modules are covered too: their compiled ``forward`` is made by the same call. What torch compiles for itself, to
+    run a higher-order operator uncompiled, is not.
     """
     inner = eval_frame.OptimizeContext.__call__
 
     @functools.wraps(inner)
     def call(context: Any, fn: Any) -> Any:
         compiled = inner(context, fn)
+        if in_own_eager_run():
+            return compiled
         if isinstance(fn, (torch.nn.Module, type)) or isinstance(compiled, (torch.nn.Module, type)):
             return compiled
         original = getattr(compiled, "_torchdynamo_orig_callable", fn)
         return wrap(compiled, original, bool(getattr(context, "fullgraph", False)))
 
     eval_frame.OptimizeContext.__call__ = call
+
+
+def in_own_eager_run() -> bool:
+    """Whether torch compiles for itself: ``cond``, ``scan`` and the like, called uncompiled, run as compiled graphs."""
+    return _in_hop_compile()
 
 
 def wrap_call_user_compiler(hook: Callable[..., Any]) -> None:

@@ -58,6 +58,8 @@ def compiled_at_rung(compiled: Callable[..., Any], original: Callable[..., Any],
 
 
 def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, *args: Any, **kwargs: Any) -> Any:
+    if torch_private.in_own_eager_run():
+        return inner(output_graph, *args, **kwargs)
     own = output_graph.compiler_fn
     rung = own_rung(own)
     TRIAL.send("backend", name=torch_private.backend_name(own), rung=rung)

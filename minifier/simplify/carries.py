@@ -22,10 +22,24 @@ def fewer_carries(case: Case) -> Iterator[Case]:
     """One result less of a loop, the last first, with what it was computed of in the loop; nothing else may read it."""
     for node in case.module.graph.nodes:
         if node.target in _LOOPS and all(user.target is operator.getitem for user in node.users):
-            for place in reversed(range(len(_results(_body(case.module, node))))):
+            for place in _places(case.module, node):
                 less = _without(case, node.name, place)
                 if less is not None:
                     yield less
+
+
+def _places(module: fx.GraphModule, node: fx.Node) -> list[int]:
+    """Of what a loop gives, what may go: all but the only carried and the only collected value of a scan.
+
+    With Dynamo off, torch (2.11 to 2.15) can run a scan of just these two: the repro is to pass there.
+    """
+    count, carried = len(_results(_body(module, node))), len(node.args[_LOOPS[node.target][1]])
+    places = list(reversed(range(count)))
+    if node.target is not torch.ops.higher_order.scan:
+        return places
+    only = {0} if carried == 1 else set()
+    only |= {carried} if count - carried == 1 else set()
+    return [place for place in places if place not in only]
 
 
 def _body(module: fx.GraphModule, node: fx.Node) -> fx.GraphModule:
@@ -46,7 +60,7 @@ def _without(case: Case, name: str, place: int) -> Case | None:
     node = next(node for node in graph.nodes if node.name == name)
     if not _drop_returned(node, place) or not _drop_inside(copied.module, node, place):
         return None
-    for user in node.users:
+    for user in list(node.users):
         if user.args[1] > place:
             user.args = (node, user.args[1] - 1)
     graph.eliminate_dead_code()  # what computed the value that it began with

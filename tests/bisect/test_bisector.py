@@ -126,6 +126,33 @@ def test_nodes_of_one_name_in_a_graph_and_in_a_branch_of_it_are_two(bisected: Bi
     assert {line for culprit in verdict.culprits for _, line in culprit.lines} == {9, 10}
 
 
+SCAN = """
+from torch._higher_order_ops.scan import scan
+
+def step(carry, row):
+    one, other = carry
+    one = torch.tanh(one + row)
+    return (one, other * one), one + other
+
+@torch.compile(fullgraph=True)
+def model(x):
+    (one, other), rows = scan(step, (torch.zeros(4), torch.ones(4)), x)
+    return one.sum() + other.sum() + rows.mean()
+
+model(torch.ones(6, 4))
+"""
+
+
+def test_a_node_of_a_loop_is_named_with_the_line_of_the_loop(bisected: Bisected, tmp_path: Path) -> None:
+    """Uncompiled, torch runs a scan as a compiled graph of its own; and what only checks in a loop is never off."""
+    start = LOWERING.index("def f")
+    verdict = bisected(LOWERING[:start] + SCAN)
+    assert (verdict.verdict, verdict.rung, verdict.rungs["uncompiled"]) == ("found", "inductor", "pass")
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name) == ("lowering", "tanh")
+    assert culprit.lines == ((str(tmp_path / "program.py"), 21),)
+
+
 def test_where_torch_wrote_every_line_of_the_graph_the_call_of_it_is_named(bisected: Bisected, tmp_path: Path) -> None:
     start = LOWERING.index("def f")
     model = "model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())\ntorch.compile(model)(torch.ones(4))\n"
@@ -138,6 +165,15 @@ def test_where_torch_wrote_every_line_of_the_graph_the_call_of_it_is_named(bisec
 def test_a_program_that_fails_uncompiled(bisected: Bisected) -> None:
     verdict = bisected("import torch\ntorch.compile(lambda x: x.reshape(7))(torch.ones(4))\n")
     assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)
+    assert not verdict.side_finds
+
+
+def test_a_program_that_fails_otherwise_uncompiled_is_told_how(bisected: Bisected) -> None:
+    program = LOWERING[: LOWERING.index("def f")] + "def f(x):\n    if not torch.compiler.is_compiling():\n"
+    program += "        raise KeyError('mine')\n    return torch.tanh(x)\n\ntorch.compile(f)(torch.ones(4))\n"
+    verdict = bisected(program)
+    assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)
+    assert verdict.side_finds == ("uncompiled: KeyError: 'mine'",)
 
 
 def test_a_program_that_compiles_nothing_passes(bisected: Bisected) -> None:
