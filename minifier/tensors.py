@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from minifier.errors import ReductionError
-from minifier.torch_private import base_of, is_without_storage
+from minifier.torch_private import base_of, is_transformed, is_without_storage
 
 __all__ = [
     "alone",
@@ -50,7 +50,9 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 def storage_key(tensor: torch.Tensor) -> int | None:
     """What two tensors of one storage have in common, while both live; None where there is no storage to share."""
-    if tensor.layout is not torch.strided or tensor.device.type == "meta" or is_without_storage(tensor):
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return None
+    if is_without_storage(tensor) or is_transformed(tensor):
         return None
     return tensor.untyped_storage().data_ptr() or None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ __all__ = [
     "KernelCall",
     "VmapStep",
     "base_of",
+    "changes_nothing",
     "inside_transform",
     "is_transformed",
     "is_without_storage",
@@ -29,9 +31,13 @@ __all__ = [
     "zeros_without_storage",
 ]
 
-# 2.11 to 2.15: what Dynamo records of vmap and grad inside a graph.
+# 2.11 to 2.15: what Dynamo records of vmap, grad and jvp inside a graph.
 PREDISPATCH: Any = predispatch
-_TRANSFORM = ("_vmap_", "_add_batch_dim", "_remove_batch_dim", "lazy_load_decompositions", "_grad_", "_wrap_for_grad")
+_TRANSFORM = (
+    *("_vmap_", "_add_batch_dim", "_remove_batch_dim", "lazy_load_decompositions"),
+    *("_grad_", "_wrap_for_grad", "_jvp_", "_dual"),
+)
+_UNWRAPS = ("_wrap_for_grad", "_unwrap_for_grad", "_unpack_dual")
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -60,11 +66,16 @@ def inside_transform() -> bool:
 
 
 def opens_transform(node: fx.Node) -> bool:
-    """Whether a node enters or leaves a vmap or grad."""
+    """Whether a node enters or leaves a vmap, grad or jvp."""
     home = getattr(node.target, "__module__", None)
     name = getattr(node.target, "__name__", "")
     functorch = home in ("torch._functorch.predispatch", "torch._C._functorch", "torch._functorch.vmap")
     return functorch and any(part in name for part in _TRANSFORM)
+
+
+def changes_nothing(node: fx.Node) -> bool:
+    """Whether a node only takes a value into a grad or jvp, or out of it, or out of a tuple. 2.11 to 2.15."""
+    return node.target is operator.getitem or getattr(node.target, "__name__", "") in _UNWRAPS
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Surroundings:
     """What a graph is compiled under. ``fallback_random`` has Inductor draw as eager does.
 
     ``fullgraph`` is more than a promise: without it Dynamo makes no symbols of the values of tensors. ``earlier``: the
-    code is compiled at an earlier call, for other sizes.
+    code is compiled at an earlier call, for other sizes or for inputs that share no memory.
     """
 
     settings: tuple[Setting, ...]
@@ -81,7 +81,7 @@ class Trials:
             if around.fallback_random:
                 torch_private.same_random_numbers()
             name_nodes(module)  # this process and its copy of the graph end with the trial
-            attempt(call, module, inputs, _at_other_sizes(module, inputs) if around.earlier else None)
+            attempt(call, module, inputs, _earlier(module, inputs) if around.earlier else None)
 
         return self._tried(action, replace(self.plan, record=(*self.plan.record, *record)))
 
@@ -118,6 +118,7 @@ class Trials:
                 setting.undo()
 
 
-def _at_other_sizes(module: GraphModule, inputs: Sequence[Any]) -> Sequence[Any]:
-    """The inputs of the call at which the code is made; the same ones where no size is symbolic."""
-    return importlib.import_module("minifier.sizes").at_other_sizes(module, inputs) or inputs
+def _earlier(module: GraphModule, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The inputs of the call at which the code is made."""
+    made: Sequence[Any] = importlib.import_module("minifier.earlier").earlier_inputs(module, inputs)
+    return made

@@ -230,11 +230,13 @@ class _Reducer:
         return None
 
     def _ways(self, inputs: list[Any]) -> list[tuple[bool | None, bool]]:
-        """(``dynamic``, whether it is called before): at a later call the code is one made for other sizes."""
+        """(``dynamic``, whether it is called before): at a later call the code is one made for other inputs."""
+        earlier = importlib.import_module("minifier.earlier")
         symbolic = any(isinstance(v, int) for v in inputs)
         first: list[bool | None] = [True] if self._dynamic else [None, True] if symbolic else [None]
-        again = [(True, True)] if symbolic and self._task.call else []
-        return [*((dynamic, False) for dynamic in first), *again]
+        again: list[bool | None] = [True] if symbolic else [None] if earlier.share_memory(inputs) else []
+        later = again if self._task.call else []
+        return [*((dynamic, False) for dynamic in first), *((dynamic, True) for dynamic in later)]
 
     def _enough(self, seconds: float) -> float:
         """A part takes no longer than the whole, but for what the failure cut short: beyond, it hangs."""

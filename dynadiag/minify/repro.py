@@ -107,7 +107,7 @@ def calls(shown: Shown, around: Surroundings) -> Iterator[str]:
     if not shown.earlier:
         yield from _failing(shown, around, call)
         return
-    before = f"compiled = {call}\ncompiled({shown.earlier})  # the next call has other sizes, and the same code"
+    before = f"compiled = {call}\ncompiled({shown.earlier})  # the next call is to other inputs, of the same code"
     yield from (f"{before}\n{text}" for text in _failing(shown, around, "compiled"))
 
 

@@ -31,7 +31,7 @@ _HEADS = {
     "passes": "it does not fail",
     "fails_uncompiled": "it fails without torch.compile too",
     "flaky": "it fails, but not every time",
-    "no_difference": "the program's own comparison fails, but no compiled graph differs beyond rounding",
+    "no_difference": "what ends it comes from no compiled graph, and the results of none differ beyond rounding",
     "no_call": "no call of a compiled graph could be found that fails by itself",
     "not_shown": "the failing graph does not fail outside the program",
     "refused": "the failing graph cannot be taken out of the program",

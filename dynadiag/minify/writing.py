@@ -146,7 +146,7 @@ def _shown(given: Given, module: GraphModule, inputs: Sequence[Any], backend: st
 
 def _earlier(module: GraphModule, inputs: Sequence[Any]) -> str:
     """The arguments of the call for which the code is compiled."""
-    others = importlib.import_module("minifier.sizes").at_other_sizes(module, inputs) or ()
+    others = importlib.import_module("minifier.earlier").earlier_inputs(module, inputs)
     written = importlib.import_module("minifier.emit.inputs").written
     return ", ".join(written(value) for value in others)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -14,7 +15,6 @@ from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from minifier.emit.errors import EmitError
-from minifier.torch_private import PREDISPATCH
 
 __all__ = ["ARGUMENT", "INFIX", "PREFIX", "arguments", "index", "literal", "target", "write"]
 
@@ -47,13 +47,11 @@ _HOMES: tuple[tuple[str, Any], ...] = (
     ("torch.linalg", torch.linalg),
     ("torch.special", torch.special),
     ("torch.fft", torch.fft),
-    ("torch.amp.autocast_mode", torch.amp.autocast_mode),
     ("torch._C._nn", torch._C._nn),
     ("torch._C._special", torch._C._special),
     ("torch._C._linalg", torch._C._linalg),
     ("torch._C._fft", torch._C._fft),
     ("torch._C", torch._C),
-    ("torch._functorch.predispatch", PREDISPATCH),
     ("torch.Tensor", torch.Tensor),
     ("math", math),
     ("operator", operator),
@@ -142,6 +140,9 @@ def target(function: Any) -> str:
             return f"{home}.{name}"
     if function in (getattr, setattr):
         return str(name)
+    home = str(getattr(function, "__module__", None))
+    if home.partition(".")[0] == "torch" and getattr(sys.modules.get(home), name, None) is function:
+        return f"{home}.{name}"
     kind = "function" if isinstance(function, (FunctionType, BuiltinFunctionType)) else type(function).__name__
     raise EmitError(
         f"the {kind} {getattr(function, '__qualname__', function)} is none of torch's: its source is needed"

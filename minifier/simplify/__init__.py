@@ -19,6 +19,7 @@ from minifier.simplify.structure import (
     merged_inputs,
     rounder_scalars,
     static_sizes,
+    unread_values,
 )
 from minifier.simplify.subgraphs import fewer_operands, smaller_subgraphs
 from minifier.simplify.values import (
@@ -37,6 +38,7 @@ __all__ = ["CaseProblem", "simplify"]
 
 _PASSES: tuple[tuple[str, Variants], ...] = (
     ("outputs", fewer_outputs),
+    ("outputs", unread_values),
     ("subgraphs", single_results),
     ("subgraphs", given_values),
     ("subgraphs", smaller_subgraphs),

@@ -15,6 +15,7 @@ from torch import fx
 from minifier.anatomy import interpret
 from minifier.graphs import Case, operation, own
 from minifier.tensors import leaves, map_leaves, same_metadata
+from minifier.torch_private import changes_nothing
 
 __all__ = [
     "fewer_outputs",
@@ -24,6 +25,7 @@ __all__ = [
     "merged_inputs",
     "rounder_scalars",
     "static_sizes",
+    "unread_values",
     "without_unread_inputs",
 ]
 
@@ -52,6 +54,18 @@ def _in_place(node: fx.Node) -> bool:
         return node.target in _IN_PLACE
     name = operation(node)
     return name.endswith("_") and not name.endswith("__")
+
+
+def unread_values(case: Case) -> Iterator[Case]:
+    """Leave out what a gradient or jvp, which is kept whole, wraps and unwraps for nobody."""
+    copied = own(case)
+    graph = copied.module.graph
+    before = len(graph.nodes)
+    for node in reversed(graph.nodes):
+        if changes_nothing(node) and not node.users:
+            graph.erase_node(node)
+    if len(graph.nodes) < before:
+        yield _finished(copied, copied.inputs)
 
 
 def static_sizes(case: Case) -> Iterator[Case]:

@@ -235,6 +235,29 @@ def model(w, xs, ys):
 
 model(torch.randn(4), torch.randn(8, 4), torch.randn(8))
 """
+# pytorch/pytorch#139789: the code of the first call is kept for the second, which would need its own.
+APART = """
+import torch
+
+@torch.compile
+def model(x, y):
+    x.mul_(2)
+    return torch.tanh(x + y)
+
+model(torch.ones(4), torch.ones(4))
+base = torch.ones(8)
+torch.testing.assert_close(model(base[:4], base[2:6]), torch.tanh(torch.tensor([4.0, 4, 3, 3])))
+"""
+# pytorch/pytorch#190856: the kernel reads the zeros of a derivative, which have no memory.
+FORWARD = """
+import torch
+from torch.func import jacfwd
+
+def model(x):
+    return torch.trace(x) * torch.eye(3)
+
+torch.compile(jacfwd(jacfwd(model)))(torch.randn(3, 3))
+"""
 EARLIER = """
 import torch
 import torch._inductor.lowering as lowering
@@ -290,6 +313,7 @@ model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
         (HEAD.replace("{fault}", RAISE) + TRANSFORM, "exception", 1, ("aten.tanh.default(",)),
         (UNSEEDED, "wrong_result", 1, ("torch.tanh(",)),
         (EARLIER, "wrong_result", 1, ("compiled = torch.compile(f, dynamic=True)\ncompiled(",)),
+        (APART, "wrong_result", 2, ("compiled = torch.compile(f", "compiled(torch.ones(")),
     ],
     ids=[
         "aliased inputs",
@@ -300,6 +324,7 @@ model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
         "functorch",
         "random numbers with which it passes",
         "an earlier call",
+        "an earlier call whose inputs share no memory",
     ],
 )
 def test_programs(tmp_path: Path, program: str, kind: str, nodes: int, words: tuple[str, ...]) -> None:
@@ -312,6 +337,15 @@ def test_programs(tmp_path: Path, program: str, kind: str, nodes: int, words: tu
     assert data["minimal"]
     assert [word for word in words if word not in repro.read_text()] == []
     _assert_minimal(repro)
+
+
+def test_derivatives_forward_are_kept_whole(tmp_path: Path) -> None:
+    """As Dynamo wrote them: their ATen operators do not fail by themselves. What they wrap for nobody is left out."""
+    code, repro, data, told = minify(tmp_path, FORWARD)
+    assert code == 0, told
+    assert data["proved"]
+    assert int(str(data["nodes_after"])) < int(str(data["nodes_before"])) - 15
+    assert "_make_dual(" in repro.read_text()
 
 
 def _assert_minimal(repro: Path) -> None:

@@ -1,4 +1,4 @@
-"""The inputs of a graph at other sizes: what its code was compiled for before a call at which it fails."""
+"""The inputs of a call before the one at which a graph fails: what its code was compiled for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,33 @@ from typing import Any
 import torch
 from torch import fx
 
+from minifier.tensors import alone, storage_key
 from minifier.torch_private import size_at, symbol_of
 
-__all__ = ["at_other_sizes"]
+__all__ = ["earlier_inputs", "share_memory"]
 
 
-def at_other_sizes(module: fx.GraphModule, inputs: Sequence[Any]) -> list[Any] | None:
+def share_memory(inputs: Sequence[Any]) -> bool:
+    """Whether two of the inputs are tensors of one storage."""
+    keys = [storage_key(value) for value in inputs if isinstance(value, torch.Tensor)]
+    known = [key for key in keys if key is not None]
+    return len(set(known)) < len(known)
+
+
+def earlier_inputs(module: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
+    """Inputs that Dynamo takes the same code for: at other sizes where some are symbolic, else sharing no memory."""
+    return _at_other_sizes(module, inputs) or [_apart(value) for value in inputs]
+
+
+def _apart(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    copied = alone(value)
+    with torch.no_grad():
+        return copied.fill_(1)
+
+
+def _at_other_sizes(module: fx.GraphModule, inputs: Sequence[Any]) -> list[Any] | None:
     """Ones, and numbers, for inputs whose every symbolic size is one larger; None where none is symbolic.
 
     Which sizes are, the graph's placeholders say: of a part of a graph as well as of the whole.

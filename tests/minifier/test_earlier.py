@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import fx
 
-from minifier.sizes import at_other_sizes
+from minifier.earlier import earlier_inputs, share_memory
 
 
 def graph_of(*inputs: object) -> tuple[fx.GraphModule, list[object]]:
@@ -27,21 +27,27 @@ def graph_of(*inputs: object) -> tuple[fx.GraphModule, list[object]]:
 
 def test_every_symbolic_size_is_one_larger() -> None:
     module, inputs = graph_of(torch.randn(4, 8), torch.randn(5, 8))
-    others = at_other_sizes(module, inputs)
-    assert others is not None
+    others = earlier_inputs(module, inputs)
     assert [tuple(v.shape) if isinstance(v, torch.Tensor) else v for v in others] == [
         tuple(n + 1 if n == 5 else n for n in v.shape) if isinstance(v, torch.Tensor) else 6 for v in inputs
     ]
     assert module.forward(*others)[0].shape == (12, 8)
 
 
-def test_a_graph_without_symbols_has_no_other_sizes() -> None:
-    assert at_other_sizes(*graph_of(torch.randn(4, 8))) is None
+def test_inputs_of_fixed_sizes_share_no_memory_before() -> None:
+    base = torch.randn(8)
+    inputs = [base[:4], base[2:6], 3]
+    assert share_memory(inputs)
+    module = fx.GraphModule({}, fx.Graph())
+    for name in "xyn":
+        module.graph.placeholder(name)
+    others = earlier_inputs(module, inputs)
+    assert not share_memory(others)
+    assert [v.tolist() if isinstance(v, torch.Tensor) else v for v in others] == [[1.0] * 4, [1.0] * 4, 3]
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64])
 def test_the_kind_of_a_tensor_stays(dtype: torch.dtype) -> None:
     module, inputs = graph_of(torch.ones(4, 8, dtype=dtype), torch.ones(5, 8, dtype=dtype))
-    others = at_other_sizes(module, inputs)
-    assert others is not None
+    others = earlier_inputs(module, inputs)
     assert [v.dtype for v in others if isinstance(v, torch.Tensor)] == [dtype]
