@@ -1,7 +1,9 @@
 """A module of the C++ wrapper (``cpp_wrapper``), read back as `module` reads a Python one.
 
 Its kernels are C++ functions, ``extern "C" void NAME(...)``; `inductor_entry_impl` calls them with ``X.data_ptr()``,
-calls libraries as ``aoti_torch_cpu_mm_out(OUT, A, B)``, and makes buffers with ``aoti_torch_empty_strided``.
+calls libraries as ``aoti_torch_cpu_mm_out(OUT, A, B)``, and makes buffers with ``aoti_torch_empty_strided``. On a GPU
+its kernels are Triton's: their sources stand before it, in the text of the module that tuned them, and it launches each
+as ``call_NAME(X, Y, ..., DEVICE, STREAM)``.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ import re
 from collections.abc import Sequence
 
 from dynadiag.kernels.comments import Comments
-from dynadiag.kernels.module import Buffer, Call, Definition, Module
+from dynadiag.kernels.module import Buffer, Call, Definition, Module, parse_module
 from dynadiag.kernels.text import arguments
 
 __all__ = ["is_wrapper", "read_wrapper"]
 
+_SOURCE = "cpp_wrapper_src = ("
+_EXAMPLES = "\ndef get_args("  # makes inputs of the sizes that the graph was compiled with
 _ENTRY = "void inductor_entry_impl("
 _KERNEL = re.compile(r"^extern \"C\"\s+void\s+(\w+)\(")
 _INPUT = re.compile(r"^\s*auto (\w+) = std::move\(inputs\[\d+\]\);")
@@ -38,12 +42,15 @@ def read_wrapper(text: str) -> Module:
     """The kernels, the calls and the buffers of a C++ wrapper. What is not understood is left out."""
     lines = text.splitlines()
     module = Module(guards_device="AOTICudaGuard" in text)
+    module.definitions.update(parse_module(text.partition(_SOURCE)[0]).definitions)
     for place, line in enumerate(lines):
         if found := _KERNEL.match(line):
             _define(module, lines, place, found[1])
     begin = next((place for place, line in enumerate(lines) if line.startswith(_ENTRY)), len(lines))
     end = next((place for place in range(begin, len(lines)) if lines[place].startswith("} //")), len(lines))
     _Entry(module).read(lines[:end], begin)
+    for name, buffer in parse_module(text.rpartition(_EXAMPLES)[2]).buffers.items():
+        module.buffers.setdefault(name, buffer)
     return module
 
 
@@ -106,9 +113,12 @@ class _Entry:
             made = [handle[1] for one in read if (handle := _HANDLE.fullmatch(one))]
             read = [one for one in read if not one.startswith("&")]
             self._add(found[1], number, line, False, [*read, *(f"out={one}" for one in out)], [*out, *made])
-        elif (found := _CALLED.match(line)) and found[1] in self._module.definitions:
-            pointers = [_POINTER.search(one) for one in arguments(found[2] + ")")]
-            self._add(found[1], number, line, True, [one[1] if one else "" for one in pointers], [])
+        elif (found := _CALLED.match(line)) and (name := found[1].removeprefix("call_")) in self._module.definitions:
+            given = arguments(found[2] + ")")
+            pointers = [_POINTER.search(one) for one in given]
+            launched = self._module.definitions[name].language == "triton"
+            read = given[:-2] if launched else [one[1] if one else "" for one in pointers]
+            self._add(name, number, line, True, read, [])
 
     def _add(self, name: str, number: int, line: str, generated: bool, given: list[str], out: list[str]) -> None:
         self._module.calls.append(

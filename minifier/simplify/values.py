@@ -23,8 +23,8 @@ __all__ = [
     "without_grad",
 ]
 
-# The plainest way first; but zeros are what memory holds that nobody wrote to, so that a wrong read of such memory would
-# show in one process and not in the next.
+# The plainest way first. Not zeros: memory that nobody wrote to holds them, and a wrong read of it would show in one
+# process and not in the next.
 KINDS = ("ones", "zeros", "arange", "randn")
 # What inputs that are written as torch.randn are drawn from, in the order of the inputs.
 SEED = 0

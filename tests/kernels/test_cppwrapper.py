@@ -74,6 +74,62 @@ def test_a_wrapper_is_read_as_a_module() -> None:
     assert module.returns == {"": ("buf2",)}
 
 
+_ON_A_GPU = '''
+r"""
+Compile-time auto-tuning block:
+
+triton_poi_fused_sin_0 = async_compile.triton('triton_poi_fused_sin_0', \'\'\'
+import triton
+@triton.jit
+def triton_poi_fused_sin_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    tmp1 = tl_math.sin(tmp0)
+\'\'\', device_str='cuda')
+
+    triton_poi_fused_sin_0.run(arg0_1, buf0, 4096, stream=stream0)
+"""
+
+cpp_wrapper_src = (
+r"""
+static CUfunction triton_poi_fused_sin_0 = nullptr;
+static inline void call_triton_poi_fused_sin_0(
+    const in_ptr0_type_& in_ptr0,
+){
+    launchKernel(triton_poi_fused_sin_0, grid_0, grid_1, grid_2, 4, 0, kernel_args_, stream_);
+}
+
+void inductor_entry_impl(
+) {
+    auto arg0_1 = std::move(inputs[0]);
+    AOTICudaGuard device_guard(0);
+    // Topologically Sorted Source Nodes: [sin], Original ATen: [aten.sin]
+    cudaStream_t stream0;
+    call_triton_poi_fused_sin_0(arg0_1, buf0, 4096L, 0, stream0);
+} // inductor_entry_impl
+"""
+)
+
+def get_args():
+    arg0_1 = rand_strided((64, 64), (64, 1), device='cuda:0', dtype=torch.float32)
+    return [arg0_1]
+'''
+
+
+def test_on_a_gpu_the_sources_of_its_kernels_stand_before_it() -> None:
+    module = read_wrapper(_ON_A_GPU)
+    (definition,) = module.definitions.values()
+    assert (definition.language, definition.parameters[:2]) == ("triton", ("in_ptr0", "out_ptr0"))
+    assert "async_compile.triton(" in _ON_A_GPU.splitlines()[definition.line - 1]
+    (call,) = module.calls
+    assert (call.kernel, call.generated, call.arguments) == (
+        "triton_poi_fused_sin_0",
+        True,
+        ("arg0_1", "buf0", "4096L"),
+    )
+    assert call.comment is not None
+    assert module.guards_device
+    assert module.buffers["arg0_1"] == Buffer(("64", "64"), "torch.float32")
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_a_wrapper(text: str) -> None:
     read_wrapper("void inductor_entry_impl(\n" + text)
