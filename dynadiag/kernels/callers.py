@@ -17,12 +17,14 @@ __all__ = ["callers", "with_callers"]
 
 
 def callers(dynamo: PrintedGraph, nodes: Iterable[Node]) -> dict[str, Place]:
-    """The user's line that called torch, for each of Dynamo's nodes that names a line of torch's."""
+    """The user's line that called torch, for each of Dynamo's nodes that names a line of torch's; or all name none."""
     spans = {node.name: node.span for node in nodes}
+    placed = any(node.place for node in dynamo.nodes.values())
     found: dict[str, Place] = {}
     for name, node in dynamo.nodes.items():
         span = spans.get(name)
-        if node.place is not None and is_torch(node.place.file) and span and span.file and span.line:
+        torchs = is_torch(node.place.file) if node.place is not None else not placed
+        if torchs and span and span.file and span.line:
             found[name] = Place(span.file, span.line)
     return found
 

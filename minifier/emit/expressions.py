@@ -56,6 +56,7 @@ _HOMES: tuple[tuple[str, Any], ...] = (
     ("math", math),
     ("operator", operator),
 )
+_LOADED = {home for home, module in _HOMES if module not in (math, operator)}
 # Between the arguments of a call: a line may be broken here. No literal contains it.
 ARGUMENT = "\x1f"
 
@@ -147,6 +148,13 @@ def target(function: Any) -> str:
     raise EmitError(
         f"the {kind} {getattr(function, '__qualname__', function)} is none of torch's: its source is needed"
     )
+
+
+def needed_import(function: Any, name: str) -> set[str]:
+    """The module that a program must import to have this `target`, where ``import torch`` may not be enough."""
+    home = name.rpartition(".")[0]
+    known = home in _LOADED or not isinstance(function, FunctionType | BuiltinFunctionType)
+    return set() if known or home not in sys.modules else {home}
 
 
 def _op_name(function: OpOverload) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from minifier.emit.errors import EmitError
-from minifier.emit.expressions import ARGUMENT, INFIX, PREFIX, arguments, index, target, write
+from minifier.emit.expressions import ARGUMENT, INFIX, PREFIX, arguments, index, needed_import, target, write
 from minifier.emit.hops import HOPS
 from minifier.emit.modules import module_source
 from minifier.emit.names import Names
@@ -145,8 +145,7 @@ class _Writer:
         if kernel is not None:
             return f"{kernel_name(kernel)}[{self._write(node.args)}]({arguments((), node.kwargs, self._name)})"
         name = target(function)
-        if name.split(".")[0] in ("math", "operator"):
-            self.imports.add(name.split(".")[0])
+        self.imports |= needed_import(function, name)
         return f"{name}({arguments(args, node.kwargs, self._name)})"
 
     def _subscript(self, node: fx.Node) -> str:

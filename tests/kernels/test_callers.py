@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dynadiag.kernels import units
 from dynadiag.kernels.callers import callers, with_callers
 from dynadiag.kernels.printed import Place, PrintedGraph, parse_graph
+from dynadiag.recording.opening import open_any
 from dynadiag.recording.records import Node, Span
+from tests.kernels.recorded import record
 
 _TORCHS = "/env/lib/python3.11/site-packages/torch/nn/attention/flex_attention.py"
 _OWN = "/home/x/net.py"
@@ -34,6 +37,30 @@ KNOWN = callers(DYNAMO, [_node("y", 3), _node("mask", 4), _node("mask_1", 5), _n
 
 def test_only_lines_of_torchs_lead_to_another() -> None:
     assert {name: place.line for name, place in KNOWN.items()} == {"mask": 4, "mask_1": 5, "out": 5}
+
+
+def test_a_module_of_torchs_has_the_line_that_calls_it() -> None:
+    """Dynamo tells no line of a container's: all of its graph comes from the call."""
+    program = (
+        "import torch\nmodel = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())\n"
+        "compiled = torch.compile(model)\ncompiled(torch.ones(2, 4)).sum().backward()\n"
+    )
+    with open_any(record(program, "container")) as recording:
+        (dynamo,) = (graph for graph in recording.graphs() if graph.stage == "dynamo")
+        lines = {node.span.line for node in recording.nodes(dynamo.index) if node.op.startswith("call_")}
+        found = units(recording)
+    assert lines == {4}
+    nodes = [node for unit in found for node in unit.graph.nodes.values() if node.computes]
+    assert len(nodes) > 3
+    assert {node.place.line for node in nodes if node.place} == {4}
+
+
+def test_where_no_node_has_a_line_all_have_the_call() -> None:
+    text = 'class M(torch.nn.Module):\n    def forward(self, x: "f32[4]"):\n'
+    dynamo = parse_graph(text + "        y = torch.sin(x)\n        return (y,)\n")
+    lowered = parse_graph(text + "        sin = aten.sin(x)\n        return (sin,)\n")
+    known = callers(dynamo, [_node("y", 9)])
+    assert with_callers(lowered, dynamo, known, {}).nodes["sin"].place == Place(_OWN, 9)
 
 
 def test_a_log_without_dynamos_nodes_keeps_its_lines() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -48,12 +49,23 @@ def read(context: Context, event: Event, name: str, payload: Callable[[], str]) 
     kept = context.take("graph", event.compile_id) if stage == "dynamo" else None
     index = context.number("graph")
     nodes = list(_nodes(kept)) if isinstance(kept, str) else []
+    nodes = _called_from(context, event.compile_id, nodes)
     if nodes:
         count, ops = len(nodes), sum(node.op.startswith("call_") for node in nodes)
     else:
         count, ops = _count(payload())
     yield Graph(index, event.compile_id, stage, count, ops, event.index)
     yield from (NodeOf(index, node) for node in nodes)
+
+
+def _called_from(context: Context, compile_id: str, nodes: list[Node]) -> list[Node]:
+    """Dynamo's nodes. Where it told the line of none, as of a module of torch's, they have the line that called it."""
+    frames = context.stacks.get(compile_id, ())
+    computing = [node for node in nodes if node.op.startswith("call_")]
+    if not frames or any(node.span.file for node in computing):
+        return nodes
+    span = Span(frames[-1].file, frames[-1].line)
+    return [replace(node, span=span) if node in computing else node for node in nodes]
 
 
 def _count(text: str) -> tuple[int, int]:
