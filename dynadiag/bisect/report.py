@@ -29,6 +29,7 @@ _BY_HAND = {
     "aot_eager_decomp_partition": _OVERRIDE.format("aot_eager_decomp_partition"),
 }
 _MESSAGE_LINES = 6
+_ADVICE = "Set TORCHDYNAMO_VERBOSE=1"  # torch's, about a stack trace that is not shown here
 _HEADS = {
     "passes": "it does not fail",
     "fails_uncompiled": "it fails without torch.compile too",
@@ -59,7 +60,8 @@ def _failure(verdict: Verdict, style: Style) -> list[str]:
     failure = verdict.failure
     if failure is None:
         return []
-    message = [line for line in clean(failure.message).splitlines() if line.strip()]
+    said = clean(failure.message).splitlines()
+    message = [line for line in said if line.strip() and not line.startswith(_ADVICE)]
     head = failure.kind if failure.type == failure.kind else f"{failure.kind}: {clean_line(failure.type)}"
     lines = [f"  {head}"]
     for line in message[:_MESSAGE_LINES]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -49,7 +50,8 @@ class Call:
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.name = _name(function)
-        self.state, holders = self._reached()
+        named, holders = self._reached()
+        self.state, self._state_names = [t for _, t in named], [name for name, _ in named]
         self._contents = [Contents(holder) for holder in holders]
         self._lying = [(t, t.grad) for t in self.state if t.is_leaf]  # gradients
         self._pristine = copied((args, kwargs))  # the program's own arm changes what it is given
@@ -72,25 +74,31 @@ class Call:
     def reachable(self) -> list[torch.Tensor]:
         """The tensors of `state`, and those that came to them since."""
         before = {id(t) for t in self.state}
-        return [*self.state, *(t for t in self._reached()[0] if id(t) not in before)]
+        return [*self.state, *(t for _, t in self._reached()[0] if id(t) not in before)]
+
+    def state_name(self, position: int) -> str:
+        """What the function calls a tensor of `reachable`."""
+        known = position < len(self.state)
+        return self._state_names[position] if known else f"new tensor {position - len(self.state)}"
 
     def copies(self) -> Arguments:
         """The arguments anew, storage shared where it was shared."""
         return copied(self._pristine)
 
-    def _reached(self) -> tuple[list[torch.Tensor], list[Any]]:
+    def _reached(self) -> tuple[list[tuple[str, torch.Tensor]], list[Any]]:
         """What the call may read or change without its being an argument."""
         given = {id(t) for t in tensors_in((self.args, self.kwargs))}
         tensors, holders = reached(self.function, pytree.tree_leaves((self.args, self.kwargs)))
-        return [t for t in tensors if id(t) not in given], holders
+        return [(name, t) for name, t in tensors if id(t) not in given], holders
 
     def _names(self) -> list[str]:
         inputs = [f"input {i}" for i, t in enumerate(tensors_in((self.args, self.kwargs))) if t.requires_grad]
-        return inputs + [f"parameter {i}" for i, t in enumerate(self.state) if t.requires_grad]
+        return inputs + [self.state_name(i) for i, t in enumerate(self.state) if t.requires_grad]
 
 
 def _name(function: Callable[..., Any]) -> str:
     """Of a module its class: the method through which torch calls it is the same for all of them."""
+    function = inspect.unwrap(function)
     owner = getattr(function, "__self__", function)
     named = type(owner) if isinstance(owner, torch.nn.Module) else function
     return getattr(named, "__qualname__", type(function).__name__)

@@ -19,6 +19,7 @@ __all__ = ["Contents", "opened", "reached"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _OF_TORCH = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+_MEMBERS = ("_parameters", "_buffers", "_modules")  # of a module: what is in them is named as its attribute
 _OF_OTHERS = frozenset({"torch", "numpy", "dynadiag"}) | sys.stdlib_module_names
 
 
@@ -61,47 +62,59 @@ def _fill(holder: Any, contents: list[Any]) -> None:
         kind.__setitem__(space, key, value)
 
 
-def reached(function: Callable[..., Any], arguments: Iterable[Any]) -> tuple[list[torch.Tensor], list[Any]]:
+def reached(function: Callable[..., Any], arguments: Iterable[Any]) -> tuple[list[tuple[str, torch.Tensor]], list[Any]]:
     """(tensors, what holds them) that a call can get at, each once, in an order that is the same every time.
 
-    The gradients that lie at tensors are among the tensors.
+    Each tensor with the name that the function has for it (``self.norm.running_mean``). The gradients that lie at
+    tensors are among the tensors.
     """
-    found = list(_walk([*_referenced(function), *arguments]))
-    tensors = [value for value in found if isinstance(value, torch.Tensor)]
-    return tensors, [value for value in found if not isinstance(value, torch.Tensor)]
+    roots = [(f"argument {i}", value) for i, value in enumerate(arguments)]
+    found = list(_walk([*_referenced(function), *roots]))
+    tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
+    return tensors, [value for _, value in found if not isinstance(value, torch.Tensor)]
 
 
 def opened(values: Iterable[Any]) -> list[Any]:
     """Each object of the user's own (a dataclass that a function returns) as the tensors in it; all else as it is."""
-    tensors = lambda value: [found for found in _walk([value]) if isinstance(found, torch.Tensor)]  # noqa: E731
+    tensors = lambda value: [found for _, found in _walk([("", value)]) if isinstance(found, torch.Tensor)]  # noqa: E731
     return [part for value in values for part in (tensors(value) if _is_open(value) else [value])]
 
 
-def _walk(roots: Iterable[Any]) -> Iterator[Any]:
-    """Tensors, dicts, lists and objects of the user's, each once, depth first."""
+def _walk(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Tensors, dicts, lists and objects of the user's with their names, each once, depth first."""
     met: set[int] = set()
     waiting = list(roots)[::-1]
     while waiting:
-        value = waiting.pop()
+        name, value = waiting.pop()
         if isinstance(value, _PLAIN) or id(value) in met:
             continue
         met.add(id(value))
-        inner = _inside(value)
+        inner = _inside(name, value)
         if isinstance(value, (torch.Tensor, dict, list)) or _is_open(value):
-            yield value
+            yield name, value
         waiting += inner[::-1]
 
 
-def _inside(value: Any) -> list[Any]:
+def _inside(name: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, torch.Tensor):
-        return [value.grad] if value.is_leaf and value.grad is not None else []
+        return [(f"{name}.grad", value.grad)] if value.is_leaf and value.grad is not None else []
     if isinstance(value, dict):
-        return list(value.values())
+        return [(_item(name, key), held) for key, held in value.items()]
     if isinstance(value, (list, tuple, set, frozenset)):
-        return list(value)
+        return [(f"{name}[{i}]", held) for i, held in enumerate(value)]
     if isinstance(value, MethodType):
-        return [value.__self__]
-    return list(vars(value).values()) if _is_open(value) else []
+        return [(name, value.__self__)]
+    if not _is_open(value):
+        return []
+    hidden = _MEMBERS if isinstance(value, torch.nn.Module) else ()
+    return [(f"{name}." if key in hidden else f"{name}.{key}", held) for key, held in vars(value).items()]
+
+
+def _item(name: str, key: Any) -> str:
+    """Of a dict; the name of one that holds a module's members ends in a dot."""
+    if name.endswith("."):
+        return f"{name[:-1]}[{key}]" if str(key).isdigit() else f"{name}{key}"
+    return f"{name}[{key!r}]" if isinstance(key, (str, int)) else f"{name}[...]"
 
 
 def _is_open(value: Any) -> bool:
@@ -111,18 +124,18 @@ def _is_open(value: Any) -> bool:
     return isinstance(value, _OF_TORCH) or type(value).__module__.partition(".")[0] not in _OF_OTHERS
 
 
-def _referenced(function: Any) -> Iterator[Any]:
+def _referenced(function: Any) -> Iterator[tuple[str, Any]]:
     """The function's owner, its closure, and the globals that its code names."""
     function = inspect.unwrap(function) if callable(function) else function
-    yield getattr(function, "__self__", function)
+    yield "self", getattr(function, "__self__", function)
     code = getattr(function, "__code__", None)
     if code is None:
         return
-    for cell in getattr(function, "__closure__", None) or ():
+    for name, cell in zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False):
         if (held := _held(cell)) is not None:
-            yield held
+            yield name, held
     names = getattr(function, "__globals__", {})
-    yield from (names[name] for name in code.co_names if name in names)
+    yield from ((name, names[name]) for name in code.co_names if name in names)
 
 
 def _held(cell: Any) -> Any:

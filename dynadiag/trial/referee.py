@@ -121,7 +121,7 @@ def _pairs(call: Call, expected: Arm, actual: Arm) -> list[_Pair]:
         for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True))
     ]
     pairs += [
-        _Pair(f"state {i} afterwards", e, a, lambda arm, i=i: arm.state[i])  # type: ignore[misc]
+        _Pair(f"{call.state_name(i)} afterwards", e, a, lambda arm, i=i: arm.state[i])  # type: ignore[misc]
         for i, (e, a) in enumerate(_states(call, expected, actual))
     ]
     for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients or (), strict=False)):

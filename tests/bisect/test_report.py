@@ -19,3 +19,11 @@ def test_a_failure_without_words_shows_what_was_printed_last() -> None:
     failure = Signature("exit", "1", "exit code 1")
     text = str(Verdict("found", {}, "inductor", failure=failure, printed=("FAILED (failures=1)",)))
     assert "  printed last:\n    FAILED (failures=1)\n" in text
+
+
+def test_torchs_advice_on_its_own_trace_is_left_out() -> None:
+    advice = "Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace"
+    failure = Signature("exception", "InductorError", f"AssertionError: no strides\n\n{advice}\n")
+    text = str(Verdict("found", {}, "inductor", failure=failure))
+    assert "    AssertionError: no strides\n" in text
+    assert "VERBOSE" not in text

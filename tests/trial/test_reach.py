@@ -138,3 +138,34 @@ def test_an_argument_that_holds_tensors_is_put_back() -> None:
 def test_what_is_no_object_of_the_users_is_left_as_it_is() -> None:
     values = [1, "text", None, torch.ones(2), torch.float32, len]
     assert all(a is b for a, b in zip(opened(values), values, strict=True))
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)])
+        self.seen = {"mean": torch.zeros(2)}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        self.seen["mean"].copy_(x.detach().mean(0))
+        return x
+
+
+def test_what_differs_has_the_name_that_the_function_has_for_it() -> None:
+    block, scale = Block(), torch.ones(2, requires_grad=True)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return block(x) * scale
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        result = block(x)
+        block.layers[1].running_mean.data.add_(1)
+        block.seen["mean"].data.add_(1)
+        return result + (result - result.detach()) + result.detach() * 0 * scale
+
+    told = {difference.text.partition(" differs")[0] for difference in _judged(step, wrong, torch.randn(8, 2))}
+    assert "block.layers[1].running_mean afterwards" in told
+    assert "block.seen['mean'] afterwards" in told
+    assert {"gradient of block.layers[1].weight", "gradient of scale"} <= told
