@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from dynadiag.minify.reducer import reduce_here
 from dynadiag.minify.settings import Snapshot
-from dynadiag.minify.signs import BEGUN, CALLS, COMPARED_CALLS, ORIGINS
+from dynadiag.minify.signs import BEGUN, CALLS, COMPARED_CALLS, ORIGINS, OWN_NUMBERS
 from dynadiag.minify.task import Capture, Task
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import trial as trial_private
@@ -72,7 +72,7 @@ def _not_lowered(node: Any) -> None:
 def _start() -> None:
     _state.graphs = 0
     _state.task = Task.from_json(json.loads(TRIAL.plan.task)) if TRIAL.plan.task else None
-    if COMPARED_CALLS in TRIAL.plan.record:
+    if COMPARED_CALLS in TRIAL.plan.record and OWN_NUMBERS not in TRIAL.plan.record:
         trial_private.same_random_numbers()
     if _state.task is not None:
         _state.before = Snapshot.take()
@@ -135,7 +135,7 @@ def _called(graph: _Graph, *args: Any) -> Any:
 def _compared(graph: _Graph, call: int, args: tuple[Any, ...]) -> Any:
     _state.comparing = f"{graph.number} {call}"
     try:
-        return compared_call(graph.compiled, graph.module, args, {})
+        return compared_call(graph.compiled, graph.module, args, {}, values=OWN_NUMBERS not in TRIAL.plan.record)
     finally:
         _state.comparing = None
 

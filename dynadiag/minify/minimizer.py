@@ -171,6 +171,7 @@ class _Minimizer:
             "phase": place.phase,
             "rung": base.rung,
             "accuracy": place.accuracy,
+            "own_numbers": place.own_numbers,
             "threads": threads or self.search.runner.threads,
             "seconds": limits.seconds,
             "memory": limits.memory,

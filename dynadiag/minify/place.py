@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynadiag.bisect.bisector import Options
 from dynadiag.bisect.search import Search
-from dynadiag.minify.signs import CALLS, COMPARED_CALLS
+from dynadiag.minify.signs import CALLS, COMPARED_CALLS, OWN_NUMBERS
 from dynadiag.trial.outcome import Outcome, Point
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
@@ -24,7 +24,8 @@ class Place:
     """The failing call of a graph, by numbers, and the failure as it shows there.
 
     ``accuracy``: its results are wrong, or what it wrote out of bounds ended the comparison of them (then the signature
-    is a signal). ``caught``: it raised, and the program went on and failed later.
+    is a signal); with ``own_numbers`` only where Inductor draws its own random numbers: it compiles what raises
+    uncompiled. ``caught``: it raised, and the program went on and failed later.
     """
 
     graph: int
@@ -33,6 +34,7 @@ class Place:
     signature: Signature
     accuracy: bool = False
     caught: bool = False
+    own_numbers: bool = False
 
 
 def find_place(search: Search, options: Options, rung: str, failure: Signature, notes: list[str]) -> Place | None:
@@ -62,8 +64,8 @@ def find_place(search: Search, options: Options, rung: str, failure: Signature, 
     return caught
 
 
-def _plan(options: Options, rung: str, record: str) -> Plan:
-    return Plan(rung=rung, caches=False, record=(record,), tolerance=options.tolerance)
+def _plan(options: Options, rung: str, *record: str) -> Plan:
+    return Plan(rung=rung, caches=False, record=record, tolerance=options.tolerance)
 
 
 def _wrong_call(search: Search, options: Options, rung: str, notes: list[str]) -> Place | None:
@@ -72,10 +74,16 @@ def _wrong_call(search: Search, options: Options, rung: str, notes: list[str]) -
     outcome = search.trial(_plan(options, rung, COMPARED_CALLS), "which graph is wrong")
     notes += outcome.notes
     found = _unfinished(outcome)
+    own_numbers = found is None
+    if own_numbers:
+        plan = _plan(options, rung, COMPARED_CALLS, OWN_NUMBERS)
+        outcome = search.trial(plan, "which graph returns where it raises uncompiled")
+        found = _unfinished(outcome)
     if found is None or outcome.signature is None:
         return None
     search.reference = outcome.signature
-    return Place(*found, outcome.signature, accuracy=outcome.signature.kind in (*_WRONG, "signal"))
+    accuracy = outcome.signature.kind in (*_WRONG, "signal")
+    return Place(*found, outcome.signature, accuracy=accuracy, own_numbers=own_numbers)
 
 
 def _unfinished(outcome: Outcome) -> tuple[int, int, str] | None:

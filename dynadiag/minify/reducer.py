@@ -210,7 +210,7 @@ class _Reducer:
                 self._settings,
                 options,
                 dynamic,
-                fallback_random=self._task.accuracy,
+                fallback_random=self._task.accuracy and not self._task.own_numbers,
                 fullgraph=self._capture.fullgraph,
                 earlier=earlier,
             )

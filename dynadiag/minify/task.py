@@ -17,7 +17,10 @@ __all__ = ["Capture", "Task"]
 
 @dataclass(slots=True)
 class Task:
-    """What is to be reduced: one call of one graph, as the search above found it. ``memo`` is a file."""
+    """What is to be reduced: one call of one graph, as the search above found it. ``memo`` is a file.
+
+    ``own_numbers``: it only fails where Inductor draws its own random numbers.
+    """
 
     graph: int
     call: int
@@ -35,6 +38,7 @@ class Task:
     answers: str | None = None  # a file as well: what came of trials that this process could not fork
     stop: bool = False  # bring in what is known, and try no more
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
+    own_numbers: bool = False
     threads_asked: bool = False  # by the program itself
     set_threads: Callable[[int], None] = field(default=torch.set_num_threads, repr=False)
 

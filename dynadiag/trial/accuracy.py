@@ -29,32 +29,40 @@ _busy: list[bool] = []  # a compiled function may call another: the outermost is
 
 
 def compared_call(
-    compiled: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    compiled: Callable[..., Any],
+    original: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    values: bool = True,
 ) -> Any:
-    """What the compiled call returns, after it was compared. Ends the process where it is wrong."""
+    """What the compiled call returns, after it was compared. Ends the process where it is wrong.
+
+    Without ``values`` it is wrong only where it returns and the uncompiled one raises.
+    """
     if _busy or torch.compiler.is_compiling():
         return compiled(*args, **kwargs)
     _busy.append(True)
     try:
-        return _compared(Call(original, args, kwargs), compiled)
+        return _compared(Call(original, args, kwargs), compiled, values)
     finally:
         _busy.pop()
 
 
-def _compared(call: Call, compiled: Callable[..., Any]) -> Any:
+def _compared(call: Call, compiled: Callable[..., Any], values: bool) -> Any:
     expected = run_arm(call, call.function, call.copies())
     if expected.gradients is not None:
         # The program's own call is not differentiated by us: its graph is the program's to use up.
-        _judge(call, expected, run_arm(call, compiled, call.copies()))
+        _judge(call, expected, run_arm(call, compiled, call.copies()), values)
     call.restore()
     actual = run_arm(call, compiled, (call.args, call.kwargs), differentiate=False)
-    _judge(call, expected, actual)
+    _judge(call, expected, actual, values)
     if actual.error is not None:
         raise actual.error
     return actual.result
 
 
-def _judge(call: Call, expected: Arm, actual: Arm) -> None:
+def _judge(call: Call, expected: Arm, actual: Arm, values: bool) -> None:
     raised = actual.error or actual.underivable
     if raised is not None and expected.error is None:
         _end(failure.of_exception(raised, TRIAL.plan.rung), failure.witness_of(raised))
@@ -62,6 +70,8 @@ def _judge(call: Call, expected: Arm, actual: Arm) -> None:
         if actual.error is None:
             kind = type(expected.error).__name__
             _end(_wrong(call, f"uncompiled raises {kind}: {expected.error}; compiled returns"))
+        return
+    if not values:
         return
     found = differences(call, expected, actual, TRIAL.plan.tolerance)
     for difference in found:

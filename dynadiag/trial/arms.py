@@ -100,6 +100,8 @@ def _name(function: Callable[..., Any]) -> str:
     """Of a module its class: the method through which torch calls it is the same for all of them."""
     function = inspect.unwrap(function)
     owner = getattr(function, "__self__", function)
+    if isinstance(owner, torch.fx.GraphModule):
+        return "GraphModule"  # each has a class of its own
     named = type(owner) if isinstance(owner, torch.nn.Module) else function
     return getattr(named, "__qualname__", type(function).__name__)
 

@@ -301,6 +301,23 @@ def model(x, y):
 model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
 """
 
+# Inductor's own drawing does not check what eager's does, which `fallback_random` would have it use.
+DRAWN = """
+import torch
+
+
+def f(mean, std):
+    return torch.normal(mean.tanh(), std - 1).relu() + 1
+
+
+try:
+    torch.compile(f)(torch.zeros(3), torch.tensor([2.0, 0.5, 2.0]))
+except RuntimeError:
+    print("refused, as it is uncompiled")
+else:
+    raise AssertionError("accepted")
+"""
+
 
 @pytest.mark.parametrize(
     ("program", "kind", "nodes", "words"),
@@ -314,6 +331,7 @@ model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
         (UNSEEDED, "wrong_result", 1, ("torch.tanh(",)),
         (EARLIER, "wrong_result", 1, ("compiled = torch.compile(f, dynamic=True)\ncompiled(",)),
         (APART, "wrong_result", 2, ("compiled = torch.compile(f", "compiled(torch.ones(")),
+        (DRAWN, "wrong_result", 1, ("torch.normal(", "except RuntimeError")),
     ],
     ids=[
         "aliased inputs",
@@ -325,6 +343,7 @@ model(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)), torch.randn(3))
         "random numbers with which it passes",
         "an earlier call",
         "an earlier call whose inputs share no memory",
+        "a check that only the code for random numbers lacks",
     ],
 )
 def test_programs(tmp_path: Path, program: str, kind: str, nodes: int, words: tuple[str, ...]) -> None:
