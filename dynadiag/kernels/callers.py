@@ -24,7 +24,7 @@ def callers(dynamo: PrintedGraph, nodes: Iterable[Node]) -> dict[str, Place]:
     for name, node in dynamo.nodes.items():
         span = spans.get(name)
         torchs = is_torch(node.place.file) if node.place is not None else not placed
-        if torchs and span and span.file and span.line:
+        if torchs and span and span.file and span.line and not is_torch(span.file):
             found[name] = Place(span.file, span.line)
     return found
 
@@ -35,20 +35,28 @@ def with_callers(
     """A graph whose nodes on lines of torch's have those that called torch instead.
 
     ``known`` is what `callers` found, ``sources`` are the names of Dynamo's nodes for each node. Where those are not
-    told, all nodes that Dynamo has for the line must have been called from one. A branch or a body that is torch's own
-    (the mask of a ``flex_attention`` without one) has the line of what it is a part of.
+    told, all nodes that Dynamo has for the line must have been called from one, or all nodes that it has. A branch or a
+    body that is torch's own (the mask of a ``flex_attention`` without one) has the line of what it is a part of.
     """
     calls: dict[Place | None, set[Place]] = {}
     for name, place in known.items():
         calls.setdefault(dynamo.nodes[name].place, set()).add(place)
+    every = set(known.values())
 
     def called(node: PrintedNode) -> Place | None:
         told = [known[name] for name in sources.get(node.name, ()) if name in known]
-        return told[0] if told else min(here) if len(here := calls[node.place]) == 1 else node.place
+        here = calls.get(node.place, every)
+        return told[0] if told else min(here) if len(here) == 1 else node.place
 
-    placed = graph.placed({name: called(node) for name, node in graph.nodes.items() if node.place in calls})
-    inner = [node for node in placed.nodes.values() if node.subgraph and node.place and is_torch(node.place.file)]
+    of_torch = [node for node in graph.nodes.values() if node.place in calls or _is_torchs(node)]
+    moved = {node.name: called(node) for node in of_torch}
+    placed = graph.placed({name: place for name, place in moved.items() if place != graph.nodes[name].place})
+    inner = [node for node in placed.nodes.values() if node.subgraph and _is_torchs(node)]
     return placed.placed({node.name: _around(node, placed) for node in inner})
+
+
+def _is_torchs(node: PrintedNode) -> bool:
+    return node.place is not None and is_torch(node.place.file)
 
 
 def _around(node: PrintedNode, graph: PrintedGraph) -> Place | None:

@@ -7,6 +7,7 @@ import pytest
 from dynadiag.kernels import units
 from dynadiag.kernels.callers import callers, with_callers
 from dynadiag.kernels.printed import Place, PrintedGraph, parse_graph
+from dynadiag.recording.digest.context import is_torch
 from dynadiag.recording.opening import open_any
 from dynadiag.recording.records import Node, Span
 from tests.kernels.recorded import record
@@ -39,20 +40,39 @@ def test_only_lines_of_torchs_lead_to_another() -> None:
     assert {name: place.line for name, place in KNOWN.items()} == {"mask": 4, "mask_1": 5, "out": 5}
 
 
-def test_a_module_of_torchs_has_the_line_that_calls_it() -> None:
-    """Dynamo tells no line of a container's: all of its graph comes from the call."""
-    program = (
-        "import torch\nmodel = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())\n"
-        "compiled = torch.compile(model)\ncompiled(torch.ones(2, 4)).sum().backward()\n"
-    )
-    with open_any(record(program, "container")) as recording:
+CONTAINER = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+compiled = torch.compile(model)
+compiled(torch.ones(2, 4)).sum().backward()  # called
+"""
+
+OPTIMIZER = """
+import torch
+weights = [torch.ones(4, requires_grad=True)]
+weights[0].grad = torch.ones(4)
+optimizer = torch.optim.Adam(weights)
+
+@torch.compile
+def step():
+    optimizer.step()  # called
+
+step()
+"""
+
+
+@pytest.mark.parametrize(("program", "name"), [(CONTAINER, "container"), (OPTIMIZER, "optimizer")])
+def test_a_frame_of_torchs_has_the_line_that_calls_it(program: str, name: str) -> None:
+    """Of a container's frame Dynamo tells no line, of an optimizer's only torch's: its graph comes from the call."""
+    called = 1 + next(i for i, line in enumerate(program.splitlines()) if line.endswith("# called"))
+    with open_any(record(program, name)) as recording:
         (dynamo,) = (graph for graph in recording.graphs() if graph.stage == "dynamo")
         lines = {node.span.line for node in recording.nodes(dynamo.index) if node.op.startswith("call_")}
         found = units(recording)
-    assert lines == {4}
+    assert lines == {called}
     nodes = [node for unit in found for node in unit.graph.nodes.values() if node.computes]
     assert len(nodes) > 3
-    assert {node.place.line for node in nodes if node.place} == {4}
+    assert {(is_torch(node.place.file), node.place.line) for node in nodes if node.place} == {(False, called)}
 
 
 def test_where_no_node_has_a_line_all_have_the_call() -> None:

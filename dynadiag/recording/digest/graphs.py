@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from dynadiag.recording.digest.context import Context
+from dynadiag.recording.digest.context import Context, is_torch
 from dynadiag.recording.records import Event, Graph, Node, NodeOf, Span
 
 STAGES = {
@@ -59,10 +59,10 @@ def read(context: Context, event: Event, name: str, payload: Callable[[], str]) 
 
 
 def _called_from(context: Context, compile_id: str, nodes: list[Node]) -> list[Node]:
-    """Dynamo's nodes. Where it told the line of none, as of a module of torch's, they have the line that called it."""
-    frames = context.stacks.get(compile_id, ())
+    """Dynamo's nodes. Where all of a frame is torch's (a container, an optimizer) they have the line that called it."""
+    frames = [frame for frame in context.stacks.get(compile_id, ()) if not is_torch(frame.file)]
     computing = [node for node in nodes if node.op.startswith("call_")]
-    if not frames or any(node.span.file for node in computing):
+    if not frames or any(node.span.file and not is_torch(node.span.file) for node in computing):
         return nodes
     span = Span(frames[-1].file, frames[-1].line)
     return [replace(node, span=span) if node in computing else node for node in nodes]
