@@ -51,7 +51,7 @@ def read(context: Context, event: Event, name: str, payload: Callable[[], str]) 
     nodes = list(_nodes(kept)) if isinstance(kept, str) else []
     nodes = _called_from(context, event.compile_id, nodes)
     if nodes:
-        count, ops = len(nodes), sum(node.op.startswith("call_") for node in nodes)
+        count, ops = len(nodes), sum(map(_computes, nodes))
     else:
         count, ops = _count(payload())
     yield Graph(index, event.compile_id, stage, count, ops, event.index)
@@ -61,11 +61,15 @@ def read(context: Context, event: Event, name: str, payload: Callable[[], str]) 
 def _called_from(context: Context, compile_id: str, nodes: list[Node]) -> list[Node]:
     """Dynamo's nodes. Where all of a frame is torch's (a container, an optimizer) they have the line that called it."""
     frames = [frame for frame in context.stacks.get(compile_id, ()) if not is_torch(frame.file)]
-    computing = [node for node in nodes if node.op.startswith("call_")]
-    if not frames or any(node.span.file and not is_torch(node.span.file) for node in computing):
+    files = (node.span.file for node in nodes if _computes(node))
+    if not frames or any(file and not is_torch(file) for file in files):
         return nodes
     span = Span(frames[-1].file, frames[-1].line)
-    return [replace(node, span=span) if node in computing else node for node in nodes]
+    return [replace(node, span=span) if _computes(node) else node for node in nodes]
+
+
+def _computes(node: Node) -> bool:
+    return node.op.startswith("call_")
 
 
 def _count(text: str) -> tuple[int, int]:
