@@ -1,6 +1,7 @@
 """How long each call of a kernel takes, and how near that is to what the device can do: measured on request.
 
 The generated modules are run again on random inputs (``dynadiag.trial.measure``): that runs code out of the recording.
+A Triton kernel is run as the program's own run had it tuned, where the recorder saw that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.errors import DynadiagError
+from dynadiag.kernels.built import Builds
 from dynadiag.kernels.cost import BALANCE, Cost, bound
 from dynadiag.kernels.jobs import run_job
 from dynadiag.kernels.unit import KernelCall
@@ -118,9 +120,17 @@ def measure(recording: Recording, calls: Sequence[KernelCall]) -> Timing:
 
 def _modules(recording: Recording, calls: Iterable[KernelCall]) -> list[dict[str, Any]]:
     lines: dict[int, list[int]] = {}
+    configurations: dict[int, dict[str, Mapping[str, str]]] = {}
+    builds = Builds(recording)
     for call in calls:
         lines.setdefault(call.event, []).append(call.line)
-    return [{"event": event, "source": recording.payload(event), "lines": at} for event, at in lines.items()]
+        chosen = configurations.setdefault(call.event, {})
+        if (built := builds.of(call.event, call.name)) is not None:
+            chosen[call.name] = built.configuration
+    return [
+        {"event": event, "source": recording.payload(event), "lines": at, "configurations": configurations[event]}
+        for event, at in lines.items()
+    ]
 
 
 def _timing(made: Any) -> Timing | None:

@@ -9,12 +9,12 @@ that of the configuration that was chosen, and Triton's cache has a folder of th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Binary", "binaries"]
+__all__ = ["Binary", "binaries", "pin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,27 @@ def binaries(module: str) -> Iterator[Binary]:
             return
 
 
+def pin(module: Any, chosen: Mapping[str, Mapping[str, str]]) -> None:
+    """Have the kernels of a loaded module run in these configurations, each value as text, and not tuned again.
+
+    A kernel that is never tried in such a configuration here is tuned as always.
+    """
+    heuristics = sys.modules.get("torch._inductor.runtime.triton_heuristics")
+    for name, configuration in chosen.items():
+        tuner = getattr(module, name, None)
+        if heuristics is not None and isinstance(tuner, heuristics.CachingAutotuner):
+            if not tuner.launchers:
+                tuner.precompile()
+            known = ((one, _configuration(one.config)) for one in tuner.launchers)
+            alike = [one for one, of_it in known if {k: str(v) for k, v in of_it.items()} == configuration]
+            tuner.launchers = alike[:1] or tuner.launchers
+
+
+def _configuration(config: Any) -> dict[str, Any]:
+    return {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+
+
 def _binary(name: str, tuner: Any, launcher: Any) -> Binary:
-    config = launcher.config
-    configuration = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
     key = getattr(launcher, "cache_hash", None)
     from torch._inductor.runtime.cache_dir_utils import triton_cache_dir  # loaded: the autotuners are there
 
@@ -60,5 +78,5 @@ def _binary(name: str, tuner: Any, launcher: Any) -> Binary:
         launcher.n_regs,
         launcher.n_spills,
         launcher.shared,
-        configuration,
+        _configuration(launcher.config),
     )

@@ -8,13 +8,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from dynadiag.kernels.cost import Cost
 from dynadiag.kernels.jobs import run_job
+from dynadiag.kernels.survey import kernel_calls
 from dynadiag.kernels.timing import Peaks, Time, kept_timing
 from dynadiag.recording.made import keep
 from dynadiag.recording.opening import open_any
-from dynadiag.trial.measure.modules import marked
+from dynadiag.torch_private.built import pin
+from dynadiag.trial.measure.modules import _loaded, marked
 from tests.kernels.recorded import DYNADIAG, environment, record, recorded
 
 _PEAKS = Peaks(moved=1e12, products={"bf16": 1e15}, vector=1e13)
@@ -50,6 +53,29 @@ def test_every_call_of_a_cpp_wrapper_is_timed() -> None:
     assert {row["graph"] for row in rows} == {"forward", "backward"}
     assert {row["name"] for row in rows} >= {"mm", "cumsum"}
     assert all(row["seconds"] > 0 and row["nodes"] for row in rows)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_kernel_is_run_in_the_configuration_that_is_asked_for(tmp_path: Path) -> None:
+    with open_any(record(_TUNED, "tuned")) as recording:
+        (call,) = (call for call in kernel_calls(recording) if call.language == "triton")
+        module = _loaded(recording.payload(call.event), tmp_path / "module.py")
+    tuner = getattr(module, call.name)
+    if not tuner.launchers:
+        tuner.precompile()
+    assert len(tuner.launchers) > 1
+    wanted = tuner.launchers[-1].config
+    kwargs = {**wanted.kwargs, "num_warps": wanted.num_warps, "num_stages": wanted.num_stages}
+    pin(module, {call.name: {name: str(value) for name, value in kwargs.items()}, "another": {}})
+    assert [launcher.config for launcher in tuner.launchers] == [wanted]
+
+
+_TUNED = """
+import torch
+
+torch._inductor.config.max_autotune_pointwise = True
+torch.compile(lambda x: x.sum(0) + 1)(torch.randn(4096, 4096, device="cuda"))
+"""
 
 
 def test_a_share_is_of_what_bounds_the_kernel() -> None:

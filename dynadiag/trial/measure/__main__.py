@@ -20,7 +20,11 @@ def main(job: Path, result: Path) -> None:
     for module in wanted["modules"]:
         try:
             times[str(module["event"])] = modules.measure(
-                module["source"], module["lines"], wanted["seconds"], result.parent / f"module_{module['event']}.py"
+                module["source"],
+                module["lines"],
+                module["configurations"],
+                wanted["seconds"],
+                result.parent / f"module_{module['event']}.py",
             )
         except Exception as error:  # noqa: BLE001 - the module is arbitrary Python, so it may raise anything
             errors[str(module["event"])] = f"{type(error).__name__}: {error}"[:500]

@@ -16,6 +16,7 @@ import torch
 from torch.utils import benchmark
 
 from dynadiag.kernels.cppwrapper import is_wrapper
+from dynadiag.torch_private.built import pin
 from dynadiag.torch_private.warm import mark
 
 __all__ = ["marked", "measure"]
@@ -27,9 +28,15 @@ _CPP_MARK = "torch::aot_inductor::RAIIAtenRecordFunctionHandle dynadiag_mark"  #
 _FLUSH = 256 << 20  # bytes written before each run, so that its inputs are in no cache: five times an H200's
 
 
-def measure(source: str, lines: Sequence[int], seconds: float, file: Path) -> dict[str, Any]:
-    """Seconds (the median) and the device's kernels of the call in each line. Raises what the module raises."""
+def measure(
+    source: str, lines: Sequence[int], configurations: Mapping[str, Mapping[str, str]], seconds: float, file: Path
+) -> dict[str, Any]:
+    """Seconds (the median) and the device's kernels of the call in each line. Raises what the module raises.
+
+    ``configurations`` are those that Triton kernels are run in, by name (see `pin`).
+    """
     module = _loaded(marked(source, lines), file)
+    pin(module, configurations)
     arguments = module.get_args()
 
     def run() -> None:
