@@ -186,8 +186,8 @@ HEAD = """# Triton kernels on a GPU
 Made by `python benchmarks/kernel_times.py --write docs/kernels-gpu.md`. Stages, registers, spills and shared memory are
 of the binary that the recorded run used. Time is of a step, all calls of the kernel together, as `dynadiag kernels
 --measure` has it (the generated module by itself, on random inputs, out of a cold cache); the profiler's is of the
-program as it is. In each of the three runs (recorded, timed, profiled) Inductor's autotuner chooses between
-configurations by the clock, and near ties may fall differently.
+program as it is. The kernels are timed in the configurations that the recorded run had chosen by the clock; the
+profiled run finds them in Inductor's cache.
 """
 
 
