@@ -147,8 +147,8 @@ def test_a_strangers_recording_is_not_run(tmp_path: Path) -> None:
 def test_a_module_that_fails_is_said_and_the_others_are_timed() -> None:
     good = "import torch\ndef get_args():\n    return [torch.ones(4)]\ndef call(args):\n    args[0].sin()\n"
     modules = [
-        {"event": 1, "source": good, "lines": [5]},
-        {"event": 7, "source": "raise ValueError('no')", "lines": [1]},
+        {"event": 1, "source": good, "lines": [5], "configurations": {}},
+        {"event": 7, "source": "raise ValueError('no')", "lines": [1], "configurations": {}},
     ]
     made = run_job("dynadiag.trial.measure", {"modules": modules, "seconds": 0.01}, "measuring")
     assert list(made["times"]) == ["1"]
