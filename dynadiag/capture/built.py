@@ -34,7 +34,7 @@ def describe(module: str) -> Iterator[tuple[dict[str, Any], str]]:
                 "warps": made.get("num_warps"),
                 "target": made.get("target"),
                 "triton": made.get("triton_version"),
-                "configuration": {key: str(value) for key, value in binary.configuration.items()},
+                "configuration": binary.configuration,
             },
             json.dumps(_stages(binary)),
         )

@@ -23,8 +23,7 @@ def callers(dynamo: PrintedGraph, nodes: Iterable[Node]) -> dict[str, Place]:
     found: dict[str, Place] = {}
     for name, node in dynamo.nodes.items():
         span = spans.get(name)
-        torchs = is_torch(node.place.file) if node.place is not None else not placed
-        if torchs and span and span.file and span.line and not is_torch(span.file):
+        if (_is_torchs(node) or not placed) and span and span.file and span.line and not is_torch(span.file):
             found[name] = Place(span.file, span.line)
     return found
 

@@ -30,7 +30,7 @@ class Binary:
     registers: int | None
     spills: int | None
     shared: int | None
-    configuration: dict[str, Any]
+    configuration: dict[str, str]
 
 
 def binaries(module: str) -> Iterator[Binary]:
@@ -58,13 +58,14 @@ def pin(module: Any, chosen: Mapping[str, Mapping[str, str]]) -> None:
         if heuristics is not None and isinstance(tuner, heuristics.CachingAutotuner):
             if not tuner.launchers:
                 tuner.precompile()
-            known = ((one, _configuration(one.config)) for one in tuner.launchers)
-            alike = [one for one, of_it in known if {k: str(v) for k, v in of_it.items()} == configuration]
+            alike = [one for one in tuner.launchers if _configuration(one.config) == configuration]
             tuner.launchers = alike[:1] or tuner.launchers
 
 
-def _configuration(config: Any) -> dict[str, Any]:
-    return {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+def _configuration(config: Any) -> dict[str, str]:
+    """As text: that is how a recording has it."""
+    named = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    return {name: str(value) for name, value in named.items()}
 
 
 def _binary(name: str, tuner: Any, launcher: Any) -> Binary:

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dynadiag.torch_private import trial as torch_private
-from dynadiag.trial.reach import Contents, opened, reached
+from dynadiag.trial.reach import Contents, opened, owner, reached
 
 __all__ = ["Arguments", "Arm", "Call", "copied", "run_arm", "tensors_in"]
 
@@ -98,11 +98,10 @@ class Call:
 
 def _name(function: Callable[..., Any]) -> str:
     """Of a module its class: the method through which torch calls it is the same for all of them."""
-    function = inspect.unwrap(function)
-    owner = getattr(function, "__self__", function)
-    if isinstance(owner, torch.fx.GraphModule):
+    held = owner(function)
+    if isinstance(held, torch.fx.GraphModule):
         return "GraphModule"  # each has a class of its own
-    named = type(owner) if isinstance(owner, torch.nn.Module) else function
+    named = type(held) if isinstance(held, torch.nn.Module) else inspect.unwrap(function)
     return getattr(named, "__qualname__", type(function).__name__)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Contents", "opened", "reached"]
+__all__ = ["Contents", "opened", "owner", "reached"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _OF_TORCH = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
@@ -124,10 +124,16 @@ def _is_open(value: Any) -> bool:
     return isinstance(value, _OF_TORCH) or type(value).__module__.partition(".")[0] not in _OF_OTHERS
 
 
+def owner(function: Any) -> Any:
+    """What a method is bound to, under whatever wraps it; of any other function or object itself."""
+    function = inspect.unwrap(function) if callable(function) else function
+    return getattr(function, "__self__", function)
+
+
 def _referenced(function: Any) -> Iterator[tuple[str, Any]]:
     """The function's owner, its closure, and the globals that its code names."""
     function = inspect.unwrap(function) if callable(function) else function
-    yield "self", getattr(function, "__self__", function)
+    yield "self", owner(function)
     code = getattr(function, "__code__", None)
     if code is None:
         return

@@ -16,7 +16,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from minifier.emit.errors import EmitError
 
-__all__ = ["ARGUMENT", "INFIX", "PREFIX", "arguments", "index", "literal", "target", "write"]
+__all__ = ["ARGUMENT", "INFIX", "PREFIX", "arguments", "index", "literal", "needed_import", "target", "write"]
 
 INFIX: Mapping[Any, str] = {
     operator.add: "+",
