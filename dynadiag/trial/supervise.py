@@ -55,12 +55,12 @@ def _available() -> int:
 def _session(leader: int) -> Iterator[tuple[int, int]]:
     """(pid, resident bytes) of each live process in the session that ``leader`` founded."""
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with suppress(OSError, ValueError, IndexError):  # it ended while we looked
+        with suppress(OSError, ValueError, IndexError):  # no process's, or it ended while we looked
+            if os.getsid(int(entry.name)) != leader:
+                continue
             stat = (entry / "stat").read_text()
             after = stat[stat.rindex(")") + 2 :].split()
-            if int(after[3]) == leader and after[0] != "Z":
+            if after[0] != "Z":
                 yield int(entry.name), int(after[21]) * _PAGE
 
 

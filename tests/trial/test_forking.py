@@ -85,3 +85,32 @@ def test_forks_are_to_be_had_where_no_cpp_compiler_is(tmp_path: Path, monkeypatc
         assert runner.start_forks(threads=1) is None
         outcomes = [runner.run(Plan(rung, caches=False)) for rung in ("aot_eager", "inductor")]
     assert [outcome.passed for outcome in outcomes] == [True, False]
+
+
+FAREWELLS = """
+import atexit, weakref
+from pathlib import Path
+import torch
+
+def said(word):
+    with Path({file!r}).open("a") as file:
+        file.write(word + " ")
+
+class Kept:
+    pass
+
+kept = Kept()
+weakref.finalize(kept, said, "finalizer")
+atexit.register(said, "atexit")
+said(str(sum(known.atexit for known in weakref.finalize._registry)))
+torch.compile(lambda x: x.sin())(torch.ones(3))
+"""
+
+
+def test_a_fork_ends_with_the_programs_own_farewells_and_none_of_torchs(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FAREWELLS.format(file=str(tmp_path / "said")))
+    with Runner(Program(str(program)), HOOKS) as runner:
+        assert runner.start_forks(threads=1) is None
+        assert runner.run(Plan("eager", caches=False)).passed
+    assert (tmp_path / "said").read_text().split() == ["1", "atexit", "finalizer"]
