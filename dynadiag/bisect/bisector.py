@@ -7,7 +7,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 
-from dynadiag.bisect.descent import Finding, descend
+from dynadiag.bisect.descent import Finding, at_fault, descend
 from dynadiag.bisect.ladder import CLASSES, Climb, candidate_at, climb, ladder, plan_at, top_rung
 from dynadiag.bisect.search import Candidate, Search
 from dynadiag.bisect.triton import TRITON, idle, unavailable
@@ -28,7 +28,11 @@ _OTHER_NUMBERS = (
     "it passes with torch._inductor.config.fallback_random = True: with one seed Inductor draws other random numbers "
     "than eager, by design"
 )
-_STALE = "it fails so only with what the compiler's caches keep of earlier compiles: --fresh goes without them"
+_STALE = "it fails so only with what the compiler's caches keep of earlier runs: --fresh goes without them"
+_MISTAKEN = (
+    "it fails only where the compiler's caches are on, empty ones too: a graph is given what was kept of another "
+    "(TORCHINDUCTOR_AUTOGRAD_CACHE=0 TORCHINDUCTOR_FX_GRAPH_CACHE=0 turns them off)"
+)
 _DISABLED = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
 
 
@@ -304,13 +308,37 @@ def _rate(failed: int, count: int, repeat: int, confidence: float) -> str:
 
 
 def _unexplained(bisection: _Bisection, first: Outcome, result: Climb) -> Verdict:
-    """No rung shows the failure: it comes and goes, or it needs what no rung has."""
+    """No rung shows the failure: it comes and goes, or it needs what no rung has, as the compiler's caches."""
     search = bisection.search
     search.runner.stop_forks()
     runs = [search.status(search.fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
     failed = runs.count("same")
     note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
+    flaky = Verdict("flaky", result.rungs, None, first.signature, notes=(note,))
     if failed == len(runs):
         bare = search.fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
-        note = note if search.status(bare) == "same" else f"{note}; {_STALE}"
-    return Verdict("flaky", result.rungs, None, first.signature, notes=(note,))
+        if search.status(bare) != "same":
+            return _out_of_caches(bisection, first, result) or replace(flaky, notes=(f"{note}; {_STALE}",))
+    return flaky
+
+
+def _out_of_caches(bisection: _Bisection, first: Outcome, result: Climb) -> Verdict | None:
+    """Which graphs are mistaken for one another, where that happens within one run; None where earlier runs matter."""
+    search, top = bisection.search, _top(bisection, first)
+    base = replace(plan_at(bisection.base, top, ()), caches=True, own_caches=True)
+    seen = search.trial(replace(base, record=("dynamo_graph",)), f"{top}, caches empty at first", across_rungs=True)
+    if search.status(seen, across_rungs=True) != "same":
+        return None
+    search.reference = seen.signature
+    graphs = {point.key: point for point in seen.points if point.group == "dynamo_graph"}
+    finding = at_fault(search, base, "dynamo_graph", graphs)
+    return Verdict(
+        "found",
+        {**result.rungs, top: "same"},
+        top,
+        first.signature,
+        finding.culprits,
+        notes=(_MISTAKEN, *finding.notes),
+        confirmed=finding.confirmed,
+        reproduce=tuple(plan.key() for plan in finding.plans),
+    )

@@ -22,10 +22,10 @@ from dynadiag.bisect.search import Candidate, Search
 from dynadiag.bisect.suspects import suspected
 from dynadiag.bisect.verdict import Culprit
 from dynadiag.render.words import counted
-from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.outcome import Outcome, Point
 from dynadiag.trial.plan import BELOW, Plan
 
-__all__ = ["Finding", "descend"]
+__all__ = ["Finding", "at_fault", "descend"]
 
 # Latest first. A class that a rung does not have has no decisions there and costs no trial.
 _PARTS = ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "cudagraphs", "graph")
@@ -76,6 +76,12 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
     return Finding(notes=tuple(notes))
 
 
+def at_fault(search: Search, base: Plan, name: str, points: dict[str, Point]) -> Finding:
+    """The culprits among the decisions of one class, by bisection alone."""
+    these = Decisions(search, base, name, points)
+    return _confirmed(these, by_bisection(these))
+
+
 def _fake_kernels(search: Search, base: Plan, seen: Outcome) -> Finding:
     """Where the program has operators of its own: the fake kernels that the failure comes from.
 
@@ -88,8 +94,7 @@ def _fake_kernels(search: Search, base: Plan, seen: Outcome) -> Finding:
     points = {p.key: p for p in outcome.points if p.group == "operator"}
     if not points or not outcome.passed:
         return Finding(notes=outcome.notes)
-    these = Decisions(search, base, "operator", points)
-    finding = _confirmed(these, by_bisection(these))
+    finding = at_fault(search, base, "operator", points)
     return replace(finding, notes=(*outcome.notes, *finding.notes))
 
 

@@ -74,7 +74,8 @@ class _Minimizer:
     def _after(self, located: Located) -> Result:
         if located.verdict is not None:
             verdict = located.verdict
-            return Result(verdict.verdict, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
+            name = "cached" if verdict.verdict == "found" else verdict.verdict
+            return Result(name, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
         assert located.climb is not None
         assert located.climb.first is not None
         assert located.climb.outcome is not None

@@ -25,7 +25,7 @@ class Place:
 
     ``accuracy``: its results are wrong, or what it wrote out of bounds ended the comparison of them (then the signature
     is a signal); with ``own_numbers`` only where Inductor draws its own random numbers: it compiles what raises
-    uncompiled. ``caught``: it raised, and the program went on and failed later.
+    uncompiled, or gives it another form. ``caught``: it raised, and the program went on and failed later.
     """
 
     graph: int
@@ -77,7 +77,7 @@ def _wrong_call(search: Search, options: Options, rung: str, notes: list[str]) -
     own_numbers = found is None
     if own_numbers:
         plan = _plan(options, rung, COMPARED_CALLS, OWN_NUMBERS)
-        outcome = search.trial(plan, "which graph returns where it raises uncompiled")
+        outcome = search.trial(plan, "which graph returns what it does not uncompiled")
         found = _unfinished(outcome)
     if found is None or outcome.signature is None:
         return None

@@ -119,7 +119,7 @@ def _failing(shown: Shown, around: Surroundings, call: str) -> Iterator[str]:
         yield _must_raise(shown, call)
     elif "share memory" in shown.signature.message:
         yield _same_of(_MEMORY, "memory", shown, call)
-    elif _FORM_DIFFERS.search(shown.signature.message):
+    elif _differs_in_form(shown):
         yield _same_of(_FORM, "form", shown, call)
     elif "gradient" in shown.signature.message:
         yield from _differentiated(shown, call, around)
@@ -220,11 +220,17 @@ _FORM = """
 
 def form(function):
     inputs = copy.deepcopy([$arguments])
-    return [(t.stride(), t.requires_grad) for t in @ if isinstance(t, torch.Tensor)]
+    return [(t.dtype, t.shape, t.stride(), t.requires_grad) for t in @ if isinstance(t, torch.Tensor)]
 
 
 """
-_FORM_DIFFERS = re.compile(r"output \d+: (strides|requires_grad) ")
+_FORM_DIFFERS = re.compile(r"output \d+: (strides|requires_grad|dtype|shape) ")
+
+
+def _differs_in_form(shown: Shown) -> bool:
+    """Where the form of an output is to be compared: values say nothing of it, or are random numbers."""
+    found = _FORM_DIFFERS.search(shown.signature.message)
+    return found is not None and (shown.random or found[1] in ("strides", "requires_grad"))
 
 
 def _rounds(value: Any) -> bool:

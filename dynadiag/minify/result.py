@@ -24,6 +24,7 @@ EXIT_CODES = {
     "no_difference": 6,
     "not_shown": 6,
     "refused": 6,
+    "cached": 6,
     "dynamo": 7,
     "interpreted": 7,
 }
@@ -35,10 +36,12 @@ _HEADS = {
     "no_call": "no call of a compiled graph could be found that fails by itself",
     "not_shown": "the failing graph does not fail outside the program",
     "refused": "the failing graph cannot be taken out of the program",
+    "cached": "no graph of it fails by itself: they are mistaken for one another in the compiler's caches",
     "dynamo": "it fails in Dynamo, before there is a graph that could be reduced",
     "interpreted": "it fails in Triton's interpreter only: a file that shows that without a GPU would not be small",
 }
 _CURES = {
+    "cached": "`dynadiag bisect` names the graphs; with --fresh nothing is taken from a cache",
     "dynamo": "`dynadiag bisect` names the frame; shorten that function by hand, with backend='eager'",
     "interpreted": "`dynadiag bisect --rungs triton` names what is at fault; on a GPU minify reduces it at `inductor`",
     "flaky": "`--repeat 3` tries each candidate up to three times",

@@ -6,6 +6,6 @@ __all__ = ["BEGUN", "CALLS", "COMPARED_CALLS", "ORIGINS", "OWN_NUMBERS"]
 
 CALLS = "call"  # recorded as a class of points: "begin run 0 3" and "end run 0 3", graph and call by number
 COMPARED_CALLS = "compared call"  # the same, and each call of a graph compared with its uncompiled self
-OWN_NUMBERS = "own random numbers"  # besides: Inductor draws its own, so only what raises uncompiled is found wrong
+OWN_NUMBERS = "own random numbers"  # besides: Inductor draws its own, so values are not compared
 ORIGINS = "origin"  # the nodes of a graph tried by itself that the operator came from which could not be lowered
 BEGUN = "begun"  # the same of each operator before it is lowered, with a space between their names

@@ -38,7 +38,8 @@ def compared_call(
 ) -> Any:
     """What the compiled call returns, after it was compared. Ends the process where it is wrong.
 
-    Without ``values`` it is wrong only where it returns and the uncompiled one raises.
+    Without ``values`` it is wrong only where it returns and the uncompiled one raises, or returns something of another
+    form: that is all that can be said where each draws its own random numbers.
     """
     if _busy or torch.compiler.is_compiling():
         return compiled(*args, **kwargs)
@@ -71,9 +72,7 @@ def _judge(call: Call, expected: Arm, actual: Arm, values: bool) -> None:
             kind = type(expected.error).__name__
             _end(_wrong(call, f"uncompiled raises {kind}: {expected.error}; compiled returns"))
         return
-    if not values:
-        return
-    found = differences(call, expected, actual, TRIAL.plan.tolerance)
+    found = differences(call, expected, actual, TRIAL.plan.tolerance, values=values)
     for difference in found:
         if not difference.rounding:
             _end(_wrong(call, difference.text, difference))

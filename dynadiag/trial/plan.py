@@ -50,13 +50,15 @@ class Plan:
 
     ``rung`` ``None`` is the program as written. ``record`` names the classes whose decisions are reported.
     ``accuracy`` compares each compiled call with its uncompiled self. ``caches`` off bypasses the FX graph and
-    AOTAutograd caches, without which a switched compile would be served from an earlier one. ``task`` is for the
-    hooks of who asks for the trial: what else its process is to do, as JSON.
+    AOTAutograd caches, without which a switched compile would be served from an earlier one. ``own_caches`` has them
+    begin empty, in a folder of the trial's own. ``task`` is for the hooks of who asks for the trial: what else its
+    process is to do, as JSON.
     """
 
     rung: str | None = None
     accuracy: bool = False
     caches: bool = True
+    own_caches: bool = False
     record: tuple[str, ...] = ()
     switches: tuple[Switch, ...] = ()
     tolerance: tuple[float, float] | None = None  # (rtol, atol) of the accuracy comparison

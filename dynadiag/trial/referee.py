@@ -54,11 +54,15 @@ class _Pair:
     find: Callable[[Arm], Any]
 
 
-def differences(call: Call, expected: Arm, actual: Arm, tolerance: tuple[float, float] | None) -> list[Difference]:
-    """Everything in which the compiled arm differs, each judged."""
+def differences(
+    call: Call, expected: Arm, actual: Arm, tolerance: tuple[float, float] | None, *, values: bool = True
+) -> list[Difference]:
+    """Everything in which the compiled arm differs, each judged; without ``values`` what is not about them."""
     structure = _structure(expected, actual)
     if structure is not None:
         return [Difference(structure, rounding=False)]
+    if not values:
+        return []
     apart = [pair for pair in _pairs(call, expected, actual) if not _close(pair, tolerance)]
     if not apart:
         return []

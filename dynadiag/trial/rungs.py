@@ -7,13 +7,16 @@ program gave it (`set_stance` would lose ``fullgraph``, and another ``backend=``
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial import accuracy
 from dynadiag.trial.plan import RUNGS
 from dynadiag.trial.runtime import TRIAL
+from dynadiag.trial.workplace import own_caches
 
 __all__ = ["compiled_at_rung", "install", "own_rung"]
 
@@ -35,6 +38,8 @@ def install() -> None:
 def _prepare() -> None:
     if not TRIAL.plan.caches:
         torch_private.bypass_caches()
+    if TRIAL.plan.own_caches:
+        os.environ |= own_caches(Path(os.environ["TMPDIR"]))
     if TRIAL.plan.accuracy or TRIAL.plan.fallback_random:
         torch_private.same_random_numbers()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-__all__ = ["Workplace", "Workplaces", "default_cache", "environment_of"]
+__all__ = ["Workplace", "Workplaces", "default_cache", "environment_of", "own_caches"]
 
 _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 _HEADERS = "precompiled_headers"  # in torch's default cache folder, wherever TORCHINDUCTOR_CACHE_DIR points
@@ -41,6 +41,11 @@ def default_cache() -> Path:
     """Inductor's cache folder where its variable is not set, as torch names it."""
     user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
     return Path(tempfile.gettempdir(), f"torchinductor_{user}")
+
+
+def own_caches(scratch: Path) -> dict[str, str]:
+    """What has the compilers keep their caches in the temporary folder of one trial, where they begin empty."""
+    return dict.fromkeys(_CACHES, str(scratch / "caches"))
 
 
 @dataclass(frozen=True, slots=True)

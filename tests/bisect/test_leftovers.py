@@ -49,3 +49,34 @@ def test_what_fails_only_out_of_the_caches_is_told_so(
     verdict = bisected(PLAIN)
     assert (verdict.verdict, verdict.rungs["inductor"]) == ("flaky", "pass")
     assert any("--fresh" in note for note in verdict.notes)
+
+
+MISTAKEN = """
+import torch
+from torch._functorch._aot_autograd import autograd_cache
+autograd_cache.autograd_cache_key = lambda *args, **kwargs: ("one key for all", [])
+
+def first(x):
+    return x.sin()
+
+def second(x):
+    return x.cos()
+
+x = torch.ones(4)
+compiled = [torch.compile(f)(x) for f in (first, second)]
+torch.testing.assert_close(compiled, [x.sin(), x.cos()])
+"""
+
+
+@pytest.mark.slow
+def test_graphs_that_the_caches_mistake_for_one_another_are_named(
+    bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache := tmp_path / "cache"))
+    monkeypatch.setenv("TORCHINDUCTOR_AUTOGRAD_CACHE", "1")
+    verdict = bisected(MISTAKEN)
+    assert (verdict.verdict, verdict.rung, verdict.rungs["inductor"]) == ("found", "inductor", "same")
+    assert {(culprit.group, culprit.compile_id) for culprit in verdict.culprits} == {("graph", "0/0"), ("graph", "1/0")}
+    assert len(verdict.confirmed) == 2
+    assert any("TORCHINDUCTOR_AUTOGRAD_CACHE=0" in note for note in verdict.notes)
+    assert cache.is_dir(), "the first run has the program's own caches"
