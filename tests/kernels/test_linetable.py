@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dynadiag.kernels.linetable import READERS, read_stage
 
-_TTIR = """#loc = loc("/tmp/x/kernel.py":3:1)
-#loc2 = loc("/tmp/x/kernel.py":9:20)
+_TTIR = """#loc = loc("/program/kernel.py":3:1)
+#loc2 = loc("/program/kernel.py":9:20)
 #loc3 = loc("/lib/triton/language/standard.py":314:5)
 #loc4 = loc("tmp4"(#loc2))
 #loc5 = loc(callsite(#loc3 at #loc4))
@@ -32,12 +32,12 @@ _PTX = """.visible .entry k(
 \t.loc\t2 314 5, function_name $L__info_string0, inlined_at 1 11 4
 \tmul.f32 \t%f1, %f2, %f3;
 $L__tmp0:
-\t.file\t1 "/tmp/x/kernel.py"
+\t.file\t1 "/program/kernel.py"
 \t.file\t2 "/lib/triton/language/standard.py"
 """
-_SASS = """\t//## File "/tmp/x/kernel.py", line 9
+_SASS = """\t//## File "/program/kernel.py", line 9
         /*0000*/                   LDC R1, c[0x0][0x28] ;
-\t//## File "/lib/standard.py", line 314 inlined at "/tmp/x/kernel.py", line 11
+\t//## File "/lib/standard.py", line 314 inlined at "/program/kernel.py", line 11
         /*0010*/                   FADD R1, R2, R3 ;
 \t//## File "/lib/standard.py", line 20
         /*0020*/                   EXIT ;
@@ -45,16 +45,16 @@ _SASS = """\t//## File "/tmp/x/kernel.py", line 9
 _OBJDUMP = """kernel.o:     file format elf64-x86-64
 
 0000000000000000 <other>:
-/tmp/x/kernel.cpp:1
+/program/kernel.cpp:1
    0:\tret
 0000000000000010 <kernel._omp_fn.0>:
 kernel._omp_fn.0():
-/tmp/x/kernel.cpp:9 (discriminator 3)
+/program/kernel.cpp:9 (discriminator 3)
   10:\tpush   %rbp
 _mm512_add_ps():
 /usr/include/avx512.h:12600
 inlined by /torch/vec512.h:595 (operator+)
-inlined by /tmp/x/kernel.cpp:11 (kernel._omp_fn.0)
+inlined by /program/kernel.cpp:11 (kernel._omp_fn.0)
   11:\tvaddps %zmm0,%zmm1,%zmm2
 /usr/include/c++/12/atomic:8
   15:\tret
