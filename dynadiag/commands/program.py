@@ -12,6 +12,7 @@ from dynadiag.capture.launch import Ended, launch
 from dynadiag.capture.settings import Settings
 from dynadiag.commands import common
 from dynadiag.trial.program import Program, TargetError
+from dynadiag.trial.workplace import own_caches
 
 __all__ = ["add_program", "add_recorder", "program_of", "run_recorded"]
 
@@ -94,7 +95,8 @@ def run_recorded(program: Program, recording: Path, args: argparse.Namespace) ->
     )
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         refusal = Path(folder, "refusal")
-        ended = launch(_command(program, args.target, refusal), recording, settings, _caches(folder, args.fresh))
+        caches = own_caches(Path(folder)) if args.fresh else {}
+        ended = launch(_command(program, args.target, refusal), recording, settings, caches)
         if refusal.exists():
             recording.unlink(missing_ok=True)
             raise TargetError(refusal.read_text())
@@ -108,10 +110,3 @@ def _command(program: Program, typed: str, refusal: Path) -> list[str]:
     if program.module:
         return [sys.executable, "-m", program.target, *program.arguments]
     return [sys.executable, typed, *program.arguments]
-
-
-def _caches(folder: str, fresh: bool) -> dict[str, str]:
-    """Where compilers keep their caches: Inductor, and Triton, whose folder is not below Inductor's by itself."""
-    if not fresh:
-        return {}
-    return {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}

@@ -22,7 +22,7 @@ from dynadiag.explain.warm import WARM
 from dynadiag.trial.program import Program
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
-from dynadiag.trial.workplace import Workplaces, environment_of
+from dynadiag.trial.workplace import Workplaces, environment_of, own_caches
 
 __all__ = ["Comparison", "Settings", "compare"]
 
@@ -208,7 +208,7 @@ class _Race:
         if variant.is_eager:
             environment["TORCHDYNAMO_DISABLE"] = "1"
         if self._settings.fresh:
-            environment |= {"TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor", "TRITON_CACHE_DIR": f"{scratch}/triton"}
+            environment |= own_caches(Path(scratch))
         return environment
 
 

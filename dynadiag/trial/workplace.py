@@ -43,9 +43,9 @@ def default_cache() -> Path:
     return Path(tempfile.gettempdir(), f"torchinductor_{user}")
 
 
-def own_caches(scratch: Path) -> dict[str, str]:
-    """What has the compilers keep their caches in the temporary folder of one trial, where they begin empty."""
-    return dict.fromkeys(_CACHES, str(scratch / "caches"))
+def own_caches(folder: Path) -> dict[str, str]:
+    """Has compilers keep their caches there: Inductor, and Triton, whose folder is not below Inductor's by itself."""
+    return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}
 
 
 @dataclass(frozen=True, slots=True)
