@@ -86,8 +86,11 @@ def _verdict(bisection: _Bisection) -> tuple[Verdict, Outcome]:
     if located.verdict is not None:
         return located.verdict, located.first
     assert located.climb is not None
+    if located.cached:
+        finding = _mistaken(bisection, located.climb)
+        return _found(located.first, located.climb, finding), located.first
     finding = _descend(bisection, located.climb)
-    return _found(bisection, located.first, located.climb, finding), located.first
+    return _flaky_or_found(bisection, located.first, located.climb, finding), located.first
 
 
 def _last_lines(outcome: Outcome) -> tuple[str, ...]:
@@ -99,11 +102,15 @@ def _last_lines(outcome: Outcome) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The first run and the ladder. ``verdict`` where the search ends with them, else ``climb`` names the rung."""
+    """The first run and the ladder. ``verdict`` where the search ends with them, else ``climb`` names the rung.
+
+    ``cached``: it fails there only with the compiler's caches, which may begin empty.
+    """
 
     first: Outcome
     climb: Climb | None = None
     verdict: Verdict | None = None
+    cached: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -128,7 +135,7 @@ def _located(bisection: _Bisection) -> Located:
     if result.rungs["uncompiled"] == "same":
         return Located(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
     if result.first is None or result.outcome is None:
-        return Located(first, result, _unexplained(bisection, first, result))
+        return _unexplained(bisection, first, result)
     return Located(first, result)
 
 
@@ -239,11 +246,15 @@ def _descend(bisection: _Bisection, result: Climb) -> Finding:
     return descend(bisection.search, base, result.first, result.outcome)
 
 
-def _found(bisection: _Bisection, first: Outcome, result: Climb, finding: Finding) -> Verdict:
+def _flaky_or_found(bisection: _Bisection, first: Outcome, result: Climb, finding: Finding) -> Verdict:
     bisection.notes += _word_on_random_numbers(bisection, result)
     flaky = _flaky(bisection, finding)
     if flaky:
         return Verdict("flaky", result.rungs, result.first, first.signature, notes=(flaky,))
+    return _found(first, result, finding)
+
+
+def _found(first: Outcome, result: Climb, finding: Finding) -> Verdict:
     return Verdict(
         "found",
         result.rungs,
@@ -307,38 +318,41 @@ def _rate(failed: int, count: int, repeat: int, confidence: float) -> str:
     )
 
 
-def _unexplained(bisection: _Bisection, first: Outcome, result: Climb) -> Verdict:
+def _unexplained(bisection: _Bisection, first: Outcome, result: Climb) -> Located:
     """No rung shows the failure: it comes and goes, or it needs what no rung has, as the compiler's caches."""
     search = bisection.search
     search.runner.stop_forks()
     runs = [search.status(search.fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
     failed = runs.count("same")
     note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
-    flaky = Verdict("flaky", result.rungs, None, first.signature, notes=(note,))
     if failed == len(runs):
         bare = search.fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
         if search.status(bare) != "same":
-            return _out_of_caches(bisection, first, result) or replace(flaky, notes=(f"{note}; {_STALE}",))
-    return flaky
+            cached = _with_caches(bisection, _top(bisection, first), result)
+            if cached.first is not None:
+                return Located(first, cached, cached=True)
+            note = f"{note}; {_STALE}"
+    return Located(first, result, Verdict("flaky", result.rungs, None, first.signature, notes=(note,)))
 
 
-def _out_of_caches(bisection: _Bisection, first: Outcome, result: Climb) -> Verdict | None:
-    """Which graphs are mistaken for one another, where that happens within one run; None where earlier runs matter."""
-    search, top = bisection.search, _top(bisection, first)
-    base = replace(plan_at(bisection.base, top, ()), caches=True, own_caches=True)
-    seen = search.trial(replace(base, record=("dynamo_graph",)), f"{top}, caches empty at first", across_rungs=True)
-    if search.status(seen, across_rungs=True) != "same":
-        return None
-    search.reference = seen.signature
-    graphs = {point.key: point for point in seen.points if point.group == "dynamo_graph"}
-    finding = at_fault(search, base, "dynamo_graph", graphs)
-    return Verdict(
-        "found",
-        {**result.rungs, top: "same"},
-        top,
-        first.signature,
-        finding.culprits,
-        notes=(_MISTAKEN, *finding.notes),
-        confirmed=finding.confirmed,
-        reproduce=tuple(plan.key() for plan in finding.plans),
-    )
+def _with_caches(bisection: _Bisection, rung: str, result: Climb) -> Climb:
+    """The climb with the rung tried with caches that begin empty, which no earlier run has a part in."""
+    plan = replace(_cached(bisection, rung), record=("dynamo_graph",))
+    outcome = bisection.search.trial(plan, f"{rung}, caches empty at first", across_rungs=True)
+    if bisection.search.status(outcome, across_rungs=True) != "same":
+        return result
+    bisection.notes.append(_MISTAKEN)
+    return replace(result, rungs={**result.rungs, rung: "same"}, first=rung, outcome=outcome)
+
+
+def _cached(bisection: _Bisection, rung: str) -> Plan:
+    return replace(plan_at(bisection.base, rung, ()), caches=True, own_caches=True)
+
+
+def _mistaken(bisection: _Bisection, result: Climb) -> Finding:
+    """Which graphs are mistaken for one another in the caches."""
+    assert result.first is not None
+    assert result.outcome is not None
+    bisection.search.reference = result.outcome.signature
+    graphs = {point.key: point for point in result.outcome.points if point.group == "dynamo_graph"}
+    return at_fault(bisection.search, _cached(bisection, result.first), "dynamo_graph", graphs)

@@ -74,14 +74,15 @@ class _Minimizer:
     def _after(self, located: Located) -> Result:
         if located.verdict is not None:
             verdict = located.verdict
-            name = "cached" if verdict.verdict == "found" else verdict.verdict
-            return Result(name, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
+            return Result(verdict.verdict, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
         assert located.climb is not None
         assert located.climb.first is not None
         assert located.climb.outcome is not None
         rung, failure = located.climb.first, located.climb.outcome.signature
         self.search.reference = failure
         base = Result("reduced", rung=rung, failure=located.first.signature)
+        if located.cached:
+            return replace(base, verdict="cached")
         if rung == "eager":
             return replace(base, verdict="dynamo")
         if rung == "triton" and self.search.runner.interpret:
