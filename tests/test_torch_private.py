@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from dynadiag.torch_private import capture as torch_private
-from dynadiag.torch_private import warm
+from dynadiag.torch_private import trial, warm
 from dynadiag.trial.zygote import OWN_ENVIRONMENT
 
 Look = Callable[[FrameType], Any]
@@ -341,6 +341,21 @@ def test_a_profile_has_marks_of_compiled_code_of_look_ups_and_of_graphs() -> Non
     with torch.profiler.profile() as profile:
         fn(torch.ones(3))
     assert "our mark" not in [event.name for event in profile.events()]
+
+
+def test_guards_are_timed_unless_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo import guards
+
+    timed: list[None] = []
+    inner = guards.profile_guard_manager
+    monkeypatch.setattr(guards, "profile_guard_manager", lambda *args: timed.append(None) or inner(*args))
+    torch._dynamo.reset()
+    compiled(sizes)(torch.ones(2))
+    assert len(timed) == 1
+    trial.leave_guards_untimed()
+    torch._dynamo.reset()
+    compiled(sizes)(torch.ones(2))
+    assert len(timed) == 1
 
 
 def test_the_compiler_is_loaded_without_a_thread_or_a_gpu_in_use() -> None:

@@ -32,6 +32,7 @@ def install() -> None:
     torch_private.skip_ours_in_dynamo()
     torch_private.wrap_compiled_callables(compiled_at_rung)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
+    torch_private.leave_guards_untimed()
     TRIAL.on_start(_prepare)
 
 
