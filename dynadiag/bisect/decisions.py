@@ -50,9 +50,9 @@ class Decisions:
         return self.search.status(self.search.trial(*self.with_only(keys))) == "same"
 
     @property
-    def ahead(self) -> Callable[[Sequence[frozenset[str]]], None] | None:
+    def ahead(self) -> Callable[[Sequence[frozenset[str]], bool], None] | None:
         """Makes the trials of `fails_with_only` for several sets at once; None where that would take as long."""
-        return self.search.ahead(self.with_only)
+        return self.search.ahead(self.with_only, self.with_off)
 
     def off(self, keys: Collection[str]) -> Outcome:
         return self.search.trial(*self.with_off(keys))

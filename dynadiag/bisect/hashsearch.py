@@ -20,7 +20,8 @@ from dynadiag.trial.plan import bits
 __all__ = ["culprit_sets", "minimal_set", "suffixes"]
 
 Fails = Callable[[frozenset[str]], bool]  # whether it fails with only these decisions on
-Ahead = Callable[[Sequence[frozenset[str]]], None]  # tries two sets at once, for `Fails` to remember
+# Tries two at once for what asks to remember: two sets, or one set and, where it may be the answer, all but that set.
+Ahead = Callable[[Sequence[frozenset[str]], bool], None]
 
 
 def _ordered(keys: Collection[str]) -> list[str]:
@@ -72,9 +73,10 @@ def _shortest_failing_prefix(rest: Sequence[str], pinned: Sequence[str], fails: 
     """The length of the shortest prefix of ``rest`` that fails together with what is pinned; 0 where that suffices."""
     low, high = -1 if pinned else 0, len(rest)  # the prefix of length `high` fails, that of length `low` does not
     while high - low > 1:
-        prefixes = {cut: frozenset([*pinned, *rest[:cut]]) for cut in _cuts(low, high, 1 if ahead is None else 2)}
+        cuts = _cuts(low, high, len(pinned), 1 if ahead is None else 2)
+        prefixes = {cut: frozenset([*pinned, *rest[:cut]]) for cut in cuts}
         if ahead is not None:
-            ahead(list(prefixes.values()))
+            ahead(list(prefixes.values()), cuts == [0])
         for cut, prefix in prefixes.items():
             if fails(prefix):
                 high = cut
@@ -83,10 +85,13 @@ def _shortest_failing_prefix(rest: Sequence[str], pinned: Sequence[str], fails: 
     return high
 
 
-def _cuts(low: int, high: int, count: int) -> list[int]:
-    """Where to look between the two, in order: at what is pinned by itself first, then at equal distances."""
+def _cuts(low: int, high: int, pinned: int, count: int) -> list[int]:
+    """Where to look between the two, in order: at what is pinned by itself first, then at equal distances.
+
+    Two that are pinned are the answer more often than not.
+    """
     if low < 0:
-        return sorted({0, high // 2})[:count]
+        return sorted({0, high // 2})[: count if pinned == 1 else 1]
     return sorted({low + (high - low) * part // (count + 1) for part in range(1, count + 1)} - {low})
 
 

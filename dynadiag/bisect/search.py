@@ -105,12 +105,15 @@ class Search:
             made[key] = self._add(key, outcome, one.label, one.across_rungs)
 
     def ahead(
-        self, candidate: Callable[[frozenset[str]], Candidate]
-    ) -> Callable[[Sequence[frozenset[str]]], None] | None:
-        """Makes the trials of several sets of decisions; None where two at once take as long as one after the other."""
+        self, candidate: Callable[[frozenset[str]], Candidate], counter: Callable[[frozenset[str]], Candidate]
+    ) -> Callable[[Sequence[frozenset[str]], bool], None] | None:
+        """Makes the trials of several sets of decisions; None where two at once take as long as one after the other.
+
+        ``counter`` is the trial that is asked for next of a set which is the answer.
+        """
         if not self._abreast:
             return None
-        return lambda sets: self.together([candidate(keys) for keys in sets])
+        return lambda sets, answer: self.together([*map(candidate, sets), *(map(counter, sets) if answer else ())])
 
     @property
     def _abreast(self) -> bool:

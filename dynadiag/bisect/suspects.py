@@ -70,4 +70,4 @@ def _minimal(these: Decisions, keys: Sequence[str]) -> frozenset[str]:
     """Those of ``keys`` that have to stay on. What is elsewhere stays as it is: off it would be many new kernels."""
     every = frozenset(keys)
     fails = lambda on: these.search.status(these.off(every - on)) == "same"  # noqa: E731
-    return minimal_set(keys, fails, these.search.ahead(lambda on: these.with_off(every - on)))
+    return minimal_set(keys, fails, these.search.ahead(lambda on: these.with_off(every - on), these.with_off))

@@ -35,17 +35,20 @@ def test_decisions_that_only_fail_together_are_all_found(fault: set[str]) -> Non
 
 @given(st.sets(st.sampled_from(KEYS), min_size=1, max_size=4))
 def test_with_two_trials_at_once_all_are_found_in_fewer_rounds(fault: set[str]) -> None:
-    oracle, rounds = Oracle(frozenset(fault)), []
+    oracle, rounds, answers = Oracle(frozenset(fault)), [], []
 
-    def ahead(sets: Sequence[frozenset[str]]) -> None:
+    def ahead(sets: Sequence[frozenset[str]], answer: bool) -> None:
         new = set(sets) - oracle.asked
         rounds.append(len(new))
+        answers.extend(sets if answer else ())
+        assert len(sets) + answer <= 2
         for one in new:
             oracle(one)
 
     assert minimal_set(KEYS, oracle, ahead) == fault
     assert max(rounds) == 2
     assert len(rounds) <= len(fault) * (math.ceil(math.log(len(KEYS), 3)) + 2)
+    assert all(answer <= fault for answer in answers)
 
 
 @given(st.lists(st.sets(st.sampled_from(KEYS), min_size=1, max_size=3), min_size=1, max_size=4))
