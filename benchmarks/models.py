@@ -66,7 +66,7 @@ def study(name: str) -> Outcome:
             warnings.simplefilter("ignore")
             calls = MODELS[name]()
             with dynadiag.record(Path(folder, "model.dynadiag")) as path:
-                for _, call in calls:
+                for call in calls:
                     call()
         seconds = time.perf_counter() - began
         with dynadiag.open(path) as recording:

@@ -6,6 +6,7 @@ of two batch sizes.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,12 +21,8 @@ __all__ = ["MODELS"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LENGTHS, BATCHES = (8, 12, 20), (2, 3)
 VOCABULARY = 64
-Calls = Iterator[tuple[str, Callable[[], object]]]
-
-
-def shapes() -> Iterator[tuple[int, int]]:
-    """(batch, length), the length changing fastest."""
-    return ((batch, length) for batch in BATCHES for length in LENGTHS)
+_HALF = {"layers": 1, "attention_heads": 4, "ffn_dim": 48}
+Calls = Iterator[Callable[[], object]]
 
 
 def ids(batch: int, length: int) -> torch.Tensor:
@@ -38,16 +35,24 @@ def small(**more: Any) -> dict[str, Any]:
     return {**common, "intermediate_size": 48, "max_position_embeddings": 64, **more}
 
 
+def both_halves(**more: Any) -> dict[str, Any]:
+    """The settings that encoders with a decoder share, small."""
+    halves = {f"{half}_{what}": number for half in ("encoder", "decoder") for what, number in _HALF.items()}
+    return {"vocab_size": VOCABULARY, "d_model": 32, **halves, **more}
+
+
+def in_each_shape(call: Callable[[int, int], object]) -> Calls:
+    """``call(batch, length)`` for each, the length changing fastest."""
+    return (functools.partial(call, batch, length) for batch in BATCHES for length in LENGTHS)
+
+
 def compiled(model: torch.nn.Module) -> Callable[..., Any]:
     return torch.compile(model.to(DEVICE).eval(), backend="eager")
 
 
 def bert() -> Calls:
     model = compiled(transformers.BertModel(transformers.BertConfig(**small())))
-    return (
-        (f"{b}x{n}", lambda b=b, n=n: model(ids(b, n), attention_mask=torch.ones(b, n, device=DEVICE)))
-        for b, n in shapes()
-    )
+    return in_each_shape(lambda b, n: model(ids(b, n), attention_mask=torch.ones(b, n, device=DEVICE)))
 
 
 def gpt2_with_loss() -> Calls:
@@ -58,7 +63,7 @@ def gpt2_with_loss() -> Calls:
         x = ids(b, n)
         return model(x, labels=x)
 
-    return ((f"{b}x{n}", lambda b=b, n=n: call(b, n)) for b, n in shapes())
+    return in_each_shape(call)
 
 
 def llama_with_static_cache() -> Calls:
@@ -71,7 +76,7 @@ def llama_with_static_cache() -> Calls:
         model(x, past_key_values=cache, cache_position=torch.arange(n, device=DEVICE))
         return model(x[:, -1:], past_key_values=cache, cache_position=torch.tensor([n], device=DEVICE))
 
-    return ((f"{b}x{n}", lambda b=b, n=n: call(b, n)) for b, n in shapes())
+    return in_each_shape(call)
 
 
 def t5() -> Calls:
@@ -79,7 +84,7 @@ def t5() -> Calls:
         vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0
     )
     model = compiled(transformers.T5ForConditionalGeneration(config))
-    return ((f"{b}x{n}", lambda b=b, n=n: model(input_ids=ids(b, n), labels=ids(b, n // 2))) for b, n in shapes())
+    return in_each_shape(lambda b, n: model(input_ids=ids(b, n), labels=ids(b, n // 2)))
 
 
 def vit() -> Calls:
@@ -89,7 +94,7 @@ def vit() -> Calls:
     def call(b: int, n: int) -> object:
         return model(torch.randn(b, 3, 8 * n, 32, device=DEVICE), interpolate_pos_encoding=True)
 
-    return ((f"{b}x{n}", lambda b=b, n=n: call(b, n // 4)) for b, n in shapes())
+    return in_each_shape(lambda b, n: call(b, n // 4))
 
 
 def _without_words() -> dict[str, Any]:
@@ -99,39 +104,25 @@ def _without_words() -> dict[str, Any]:
 def mamba() -> Calls:
     config = transformers.MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4)
     model = compiled(transformers.MambaForCausalLM(config))
-    return ((f"{b}x{n}", lambda b=b, n=n: model(ids(b, n))) for b, n in shapes())
+    return in_each_shape(lambda b, n: model(ids(b, n)))
 
 
 def mixtral() -> Calls:
     config = transformers.MixtralConfig(**small(num_key_value_heads=2, num_local_experts=4))
     model = compiled(transformers.MixtralForCausalLM(config))
-    return ((f"{b}x{n}", lambda b=b, n=n: model(ids(b, n))) for b, n in shapes())
+    return in_each_shape(lambda b, n: model(ids(b, n)))
 
 
 def whisper() -> Calls:
-    config = transformers.WhisperConfig(
-        vocab_size=VOCABULARY,
-        d_model=32,
-        num_mel_bins=8,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
-        max_source_positions=20,
-        max_target_positions=32,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=1,
-    )
+    lengths = {"num_mel_bins": 8, "max_source_positions": 20, "max_target_positions": 32}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    config = transformers.WhisperConfig(**both_halves(**lengths, **tokens))
     model = compiled(transformers.WhisperForConditionalGeneration(config))
 
     def call(b: int, n: int) -> object:
         return model(torch.randn(b, 8, 40, device=DEVICE), decoder_input_ids=ids(b, n))
 
-    return ((f"{b}x{n}", lambda b=b, n=n: call(b, n)) for b, n in shapes())
+    return in_each_shape(call)
 
 
 def clip() -> Calls:
@@ -145,7 +136,7 @@ def clip() -> Calls:
     def call(b: int, n: int) -> object:
         return model(ids(b, n), torch.randn(b, 3, 16, 16, device=DEVICE), return_loss=True)
 
-    return ((f"{b}x{n}", lambda b=b, n=n: call(b, n)) for b, n in shapes())
+    return in_each_shape(call)
 
 
 def deberta_v2() -> Calls:
@@ -153,29 +144,18 @@ def deberta_v2() -> Calls:
         **small(relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, max_relative_positions=16)
     )
     model = compiled(transformers.DebertaV2Model(config))
-    return ((f"{b}x{n}", lambda b=b, n=n: model(ids(b, n))) for b, n in shapes())
+    return in_each_shape(lambda b, n: model(ids(b, n)))
 
 
 def bart_generate() -> Calls:
-    config = transformers.BartConfig(
-        vocab_size=VOCABULARY,
-        d_model=32,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
-        max_position_embeddings=64,
-        forced_eos_token_id=None,
-    )
+    config = transformers.BartConfig(**both_halves(max_position_embeddings=64, forced_eos_token_id=None))
     model = transformers.BartForConditionalGeneration(config).to(DEVICE).eval()
     model.forward = torch.compile(model.forward, backend="eager")
 
     def call(b: int, n: int) -> object:
         return model.generate(ids(b, n), max_new_tokens=3, num_beams=1, do_sample=False)
 
-    return ((f"{b}x{n}", lambda b=b, n=n: call(b, n)) for b, n in shapes())
+    return in_each_shape(call)
 
 
 def training_step() -> Calls:
@@ -191,7 +171,7 @@ def training_step() -> Calls:
         return loss.detach()
 
     whole = torch.compile(step, backend="aot_eager")
-    return ((f"{b}x{n}", lambda b=b, n=n: whole(ids(b, n))) for b, n in shapes())
+    return in_each_shape(lambda b, n: whole(ids(b, n)))
 
 
 MODELS: dict[str, Callable[[], Calls]] = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.bisect.culprits import plural, shown
-from dynadiag.bisect.hashsearch import culprit_sets, minimal_set, suffixes
+from dynadiag.bisect.hashsearch import Ahead, culprit_sets, minimal_set, suffixes
 from dynadiag.bisect.search import Candidate, Search
 from dynadiag.trial.outcome import Outcome, Point
 from dynadiag.trial.plan import Plan, Switch
@@ -50,7 +50,7 @@ class Decisions:
         return self.search.status(self.search.trial(*self.with_only(keys))) == "same"
 
     @property
-    def ahead(self) -> Callable[[Sequence[frozenset[str]], bool], None] | None:
+    def ahead(self) -> Ahead | None:
         """Makes the trials of `fails_with_only` for several sets at once; None where that would take as long."""
         return self.search.ahead(self.with_only, self.with_off)
 

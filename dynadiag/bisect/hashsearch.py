@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence, Set
 
 from dynadiag.trial.plan import bits
 
-__all__ = ["culprit_sets", "minimal_set", "suffixes"]
+__all__ = ["Ahead", "culprit_sets", "minimal_set", "suffixes"]
 
 Fails = Callable[[frozenset[str]], bool]  # whether it fails with only these decisions on
 # Tries two at once for what asks to remember: two sets, or one set and, where it may be the answer, all but that set.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dynadiag.bisect.hashsearch import Ahead
 from dynadiag.bisect.rows import Rows
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
@@ -106,7 +107,7 @@ class Search:
 
     def ahead(
         self, candidate: Callable[[frozenset[str]], Candidate], counter: Callable[[frozenset[str]], Candidate]
-    ) -> Callable[[Sequence[frozenset[str]], bool], None] | None:
+    ) -> Ahead | None:
         """Makes the trials of several sets of decisions; None where two at once take as long as one after the other.
 
         ``counter`` is the trial that is asked for next of a set which is the answer.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 __all__ = ["Workplace", "Workplaces", "default_cache", "environment_of", "own_caches"]
 
-_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}  # variables, and folders of our own
 _HEADERS = "precompiled_headers"  # in torch's default cache folder, wherever TORCHINDUCTOR_CACHE_DIR points
 
 
@@ -45,7 +45,7 @@ def default_cache() -> Path:
 
 def own_caches(folder: Path) -> dict[str, str]:
     """Has compilers keep their caches there: Inductor, and Triton, whose folder is not below Inductor's by itself."""
-    return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}
+    return {variable: str(folder / name) for variable, name in _CACHES.items()}
 
 
 @dataclass(frozen=True, slots=True)
