@@ -95,7 +95,7 @@ def _warm() -> None:
     # A compile that fails here (no C++ compiler, a cache that is damaged) fails in the trials, which tell of it.
     with torch_private.caches_bypassed(), contextlib.suppress(Exception):
         loss = torch.nn.L1Loss()  # Dynamo compiles no function of ours
-        torch.compile(loss, backend="inductor")(x, torch.zeros(8)).backward()
+        torch.compile(loss, backend="inductor")(x, torch.zeros(8))
     torch_private.load_on_demand()  # else each fork does; a larger compile would cost more than it saves
     torch_private.reset()
 
