@@ -63,6 +63,10 @@ class Decisions:
         names = ", ".join(named) if len(named) <= _LISTED else f"{len(named)} of {len(self.points)}"
         return Candidate(self.without(keys), f"off: {shown(self.name)} {names}")
 
+    def halves(self, keys: Collection[str]) -> tuple[Candidate, Candidate]:
+        """The trials that bear out a verdict: with these off the failure is to be gone, with them alone to stay."""
+        return self.with_off(keys), Candidate(self.only(keys), "the culprits on, the rest of the class off")
+
     def with_only(self, keys: Collection[str]) -> Candidate:
         """A trial with these on and the rest of the class off. It names whichever are fewer."""
         rest = self.points.keys() - keys

@@ -18,7 +18,7 @@ from dynadiag.bisect.decisions import Decisions, all_off, by_bisection, by_witne
 from dynadiag.bisect.direction import direction_of
 from dynadiag.bisect.graphs import Part, needed_graphs
 from dynadiag.bisect.ladder import candidate_at
-from dynadiag.bisect.search import Candidate, Search
+from dynadiag.bisect.search import Search
 from dynadiag.bisect.suspects import suspected
 from dynadiag.bisect.verdict import Culprit
 from dynadiag.render.words import counted
@@ -209,7 +209,7 @@ def _within_part(whole: Decisions, part: Part) -> list[frozenset[str]]:
 def _confirmed(these: Decisions, sets: Sequence[frozenset[str]]) -> Finding:
     """Tries both halves of the verdict."""
     keys = union(sets)
-    halves = these.with_off(keys), Candidate(these.only(keys), "the culprits on, the rest of the class off")
+    halves = these.halves(keys)
     these.search.together(halves)
     without, only = (these.search.trial(*half) for half in halves)
     gone, stays = these.search.status(without) in ("pass", "different"), these.search.status(only) == "same"

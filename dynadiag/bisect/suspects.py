@@ -27,7 +27,9 @@ def suspected(search: Search, base: Plan, seen: Outcome) -> tuple[Decisions, lis
     """
     if seen.witness or seen.killed or not any(p.group == "lowering" for p in seen.points):
         return None
-    outcome = search.trial(replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the graph's own")
+    compared = Candidate(replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the graph's own")
+    search.together([compared])  # with what waits for an idle core
+    outcome = search.trial(*compared)
     lowerings = _decisions(search, base, "lowering", seen)
     near = [key for key in lowerings.points if key in outcome.diverged]
     if not near:
@@ -40,9 +42,13 @@ def suspected(search: Search, base: Plan, seen: Outcome) -> tuple[Decisions, lis
     if not lowerings.fails_with_only(frozenset(near)):
         return None
     if these_off and search.trial(*these_off[0]).passed:
-        for these, keys in zip(later, chosen, strict=True):
-            if keys and these.off(keys).passed:
-                return these, by_bisection(these, [_minimal(these, keys)])
+        each = [(these, keys) for these, keys in zip(later, chosen, strict=True) if keys]
+        search.together(these.with_off(keys) for these, keys in each)  # of two, either may be the one
+        for these, keys in each:
+            if these.off(keys).passed:
+                found = _minimal(these, keys)
+                search.together(these.halves(found))
+                return these, by_bisection(these, [found])
     return lowerings, by_bisection(lowerings, [minimal_set(near, lowerings.fails_with_only, lowerings.ahead)])
 
 
