@@ -51,7 +51,7 @@ docs: $(READY)
 	$(BIN)/python -m dynadiag.recording.schema > docs/recording-schema.md
 
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	set -e; for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program; done
 
 clean:
