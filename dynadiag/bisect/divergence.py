@@ -3,8 +3,8 @@
 In a trial that records ``INTERMEDIATES`` each graph is run as it is, node by node, before its compiled self runs on the
 same inputs, and every buffer that a kernel wrote is held against the value of its node. Kernels are the same as
 without: only the module that calls them has a line more. What is told is where the distance grows most, since rounding
-grows slowly and a fault at once; or the kernel that the C++ compiler or Triton refused. It is a word to look there
-first, not a verdict: the descent tries it.
+grows slowly and a fault at once; or the kernel that the C++ compiler or Triton refused; or the one that was running
+when the call raised, or its process was killed. It is a word to look there first, not a verdict: the descent tries it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,30 @@ class _Compared:
         self.prefix = prefix  # of its decisions' keys
         self.module: GraphModule | None = None
         self.kernels: dict[str, Computed] = {}  # a node: what its kernel computes
+        self.begun: dict[str, Computed] = {"": Computed((), ())}  # a kernel's mark: what it computes
         self.calls = 0
 
-    def watch(self, node: Node, kernel: Computed) -> str:
+    def mark(self, kernel: Computed) -> str:
         self.module = self.module or torch_private.lowered_graph()
+        mark = "+".join(kernel.names)
+        self.begun[mark] = kernel
+        return mark
+
+    def watch(self, node: Node, kernel: Computed) -> str:
         self.kernels[node.name] = kernel
         return node.name
 
     def tell(self, kernel: Computed, jump: float) -> None:
-        keys = [f"{self.prefix}/{name}" for name in kernel.names]
-        TRIAL.send("diverged", keys=keys, captured=kernel.captured, jump=jump)
+        TRIAL.send("diverged", **self._named(kernel), jump=jump)
+
+    def begin(self, mark: str) -> None:
+        """Tells which kernel runs from now on, "" none. What was launched before is awaited, so that it raises here."""
+        if torch.cuda.is_initialized() and torch_private.may_be_read():
+            torch.cuda.synchronize()
+        TRIAL.send("running", **self._named(self.begun[mark]))
+
+    def _named(self, kernel: Computed) -> dict[str, Any]:
+        return {"keys": [f"{self.prefix}/{name}" for name in kernel.names], "captured": kernel.captured}
 
     def call(self, compiled: Callable[..., Any], inputs: list[Any]) -> Any:
         self.calls += 1
@@ -58,22 +72,28 @@ class _Compared:
 
         def compare(name: str, value: torch.Tensor) -> None:
             nonlocal farthest
-            if name not in wanted or not torch_private.may_be_read():
-                return
             distance, noise = _distance(value, wanted.pop(name))
             jump = distance / max(farthest, noise)
             if jump > _JUMP:
                 self.tell(self.kernels[name], jump)
             farthest = max(farthest, min(distance, 1.0))
 
-        with torch_private.intermediate_hook(compare):
+        def hear(name: str, value: torch.Tensor | None) -> None:
+            if value is None:
+                self.begin(name)
+            elif name in wanted and torch_private.may_be_read():
+                compare(name, value)
+
+        with torch_private.intermediate_hook(hear):
             return compiled(inputs)
 
 
 def install() -> None:
     """Puts the hooks into torch, once a process."""
     asked = lambda: bool(_graphs)  # noqa: E731 - other trials have nothing to do with it
-    torch_private.wrap_kernel_call(asked, lambda node, kernel: _graphs[-1].watch(node, kernel))
+    torch_private.wrap_kernel_call(
+        asked, lambda kernel: _graphs[-1].mark(kernel), lambda node, kernel: _graphs[-1].watch(node, kernel)
+    )
     torch_private.wrap_kernel_failure(asked, lambda kernel: _graphs[-1].tell(kernel, math.inf))
 
 

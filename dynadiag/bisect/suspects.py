@@ -1,4 +1,4 @@
-"""The decisions on the nodes where a compiled graph's values first go astray: tried before all others.
+"""The decisions on the nodes where a compiled graph first goes astray, or fails: tried before all others.
 
 Where that is right it spares the halving of everything that the compiler decided, and a trial writes anew no more than
 the one kernel that is in question. Where it is not, one or two trials tell, and the whole search follows.
@@ -25,7 +25,7 @@ def suspected(search: Search, base: Plan, seen: Outcome) -> tuple[Decisions, lis
 
     ``seen`` is a trial of ``base`` that recorded every class.
     """
-    if seen.witness or seen.killed or not any(p.group == "lowering" for p in seen.points):
+    if seen.witness or not any(p.group == "lowering" for p in seen.points):
         return None
     compared = Candidate(replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the graph's own")
     search.together([compared])  # with what waits for an idle core

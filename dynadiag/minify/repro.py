@@ -114,7 +114,7 @@ def calls(shown: Shown, around: Surroundings) -> Iterator[str]:
 def _failing(shown: Shown, around: Surroundings, call: str) -> Iterator[str]:
     if shown.signature.kind not in ("wrong_result", "nan"):
         text = _backward(shown, call) if shown.backward else f"{call}($arguments)"
-        yield f"{text}\ntorch.cuda.synchronize()" if shown.signature.told_late else text
+        yield f"{text}\ntorch.cuda.synchronize()" if shown.signature.device_error else text
     elif "uncompiled raises" in shown.signature.message:
         yield _must_raise(shown, call)
     elif "share memory" in shown.signature.message:

@@ -46,52 +46,66 @@ class Computed:
         return cls(tuple(dict.fromkeys(node.name for node in nodes)), tuple(captured))
 
 
-def wrap_kernel_call(asked: Callable[[], bool], label: Callable[[Node, Computed], str]) -> None:
-    """Have generated modules hand the buffers of each kernel to the intermediate hooks, once it has run.
+_UNKNOWN = Computed((), ())  # by a kernel of a template, or of several in one
+_scheduled: dict[str, Computed] = {}  # by the name of the kernel; a name stands for what was written last
 
-    ``label(node, computed)`` is asked for each buffer that holds the value of an FX node, with what its kernel
-    computes. What it returns goes to the hooks with the buffer. Where ``asked()`` is false nothing is done.
+
+def wrap_kernel_call(
+    asked: Callable[[], bool], begun: Callable[[Computed], str], label: Callable[[Node, Computed], str]
+) -> None:
+    """Have generated modules call the intermediate hooks before and after each kernel.
+
+    Before it with what ``begun(computed)`` returns and None; once it has run, with what ``label(node, computed)``
+    returns and the buffer, for each buffer that holds the value of an FX node; at last with "" and None. ``computed``
+    is what the kernel computes. Where ``asked()`` is false nothing is done.
     """
+    from torch._inductor.codegen.cpp import CppScheduling
+    from torch._inductor.codegen.triton import TritonScheduling
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
     inner = PythonWrapperCodegen.generate_kernel_call
 
     @functools.wraps(inner)
     def generate_kernel_call(self: Any, kernel_name: str, call_args: Any, *args: Any, **kwargs: Any) -> Any:
+        if not asked():
+            return inner(self, kernel_name, call_args, *args, **kwargs)
+        begins = begun(_scheduled.get(kernel_name, _UNKNOWN))
+        self.writeline(f"run_intermediate_hooks({begins!r}, None)")
         result = inner(self, kernel_name, call_args, *args, **kwargs)
-        for name in call_args if asked() else ():
+        for name in call_args:
             node = _held_by(name)
             if node is not None:
                 text = label(node, _computed_with(node, name))
                 self.writeline(f"run_intermediate_hooks({text!r}, {name})")
+        self.writeline("run_intermediate_hooks('', None)")
         return result
 
     PythonWrapperCodegen.generate_kernel_call = generate_kernel_call
+    CppScheduling.define_kernel = _noted(asked, CppScheduling.define_kernel)
+    TritonScheduling.define_kernel = _noted(asked, TritonScheduling.define_kernel)
+
+
+def _noted(asked: Callable[[], bool], inner: Callable[..., str]) -> Callable[..., str]:
+    @functools.wraps(inner)
+    def define_kernel(self: Any, source: Any, nodes: Sequence[Any], *args: Any) -> str:
+        name = inner(self, source, nodes, *args)
+        if asked():
+            parts = (part for part in nodes if hasattr(part, "get_nodes"))
+            _scheduled[name] = Computed.of([node for part in parts for node in origins(part)])
+        return name
+
+    return define_kernel
 
 
 def wrap_kernel_failure(asked: Callable[[], bool], failed: Callable[[Computed], None]) -> None:
     """Have ``failed(computed)`` called where the C++ compiler or Triton did not take a kernel.
 
-    Only where ``asked()`` is true, then and when the kernel was written.
+    Only where ``asked()`` is true, then and when the kernel was written. Goes with `wrap_kernel_call`.
     """
     from torch._inductor.async_compile import AsyncCompile
-    from torch._inductor.codegen.cpp import CppScheduling
-    from torch._inductor.codegen.triton import TritonScheduling
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
-    computed: dict[str, Computed] = {}
     bodies: dict[str, str] = {}
-
-    def scheduled(inner: Callable[..., str]) -> Callable[..., str]:
-        @functools.wraps(inner)
-        def define_kernel(self: Any, source: Any, nodes: Sequence[Any], *args: Any) -> str:
-            name = inner(self, source, nodes, *args)
-            if asked():
-                parts = (part for part in nodes if hasattr(part, "get_nodes"))
-                computed[name] = Computed.of([node for part in parts for node in origins(part)])
-            return name
-
-        return define_kernel
 
     def written(inner: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(inner)
@@ -107,15 +121,13 @@ def wrap_kernel_failure(asked: Callable[[], bool], failed: Callable[[Computed], 
             try:
                 return inner(self, first, source, *args, **kwargs)
             except Exception:
-                known = [name for name, body in bodies.items() if source.strip() in body and name in computed]
+                known = [name for name, body in bodies.items() if source.strip() in body and name in _scheduled]
                 for name in known if asked() else ():
-                    failed(computed[name])
+                    failed(_scheduled[name])
                 raise
 
         return compile_kernel
 
-    CppScheduling.define_kernel = scheduled(CppScheduling.define_kernel)
-    TritonScheduling.define_kernel = scheduled(TritonScheduling.define_kernel)
     PythonWrapperCodegen.define_kernel = written(PythonWrapperCodegen.define_kernel)
     AsyncCompile.cpp_pybinding = compiled(AsyncCompile.cpp_pybinding)
     AsyncCompile.triton = compiled(AsyncCompile.triton)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import Any
 
@@ -13,6 +14,7 @@ from dynadiag.trial.supervise import Watched
 
 __all__ = ["outcome_of"]
 
+_DEVICE_ERROR = re.compile(r"^\s*what\(\):\s*((?:CUDA|HIP) error: .+)", re.M)
 _CARRIED_OUT_AT_ONCE = ("lowering", "pattern", "pass", "decomposition")  # classes whose work follows the decision
 
 
@@ -24,7 +26,7 @@ def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> 
         raise TargetError(unusable)
     diverged = _diverged(seen)
     return Outcome(
-        signature=_signature(seen, end, code, plan),
+        signature=_signature(seen, end, code, plan, printed),
         seconds=seen.seconds,
         pid=pid,
         exit_code=code,
@@ -61,9 +63,10 @@ def _witness(seen: Watched, code: int) -> tuple[str, ...]:
 
 
 def _diverged(seen: Watched) -> dict[str, Any]:
-    """The kernel at which the distance grew most; of several the first."""
+    """The kernel that was running last and did not end, else the one at which the distance grew most, the first."""
+    running: dict[str, Any] = next((e for e in reversed(seen.events) if e["event"] == "running"), {"keys": ()})
     told = [e for e in seen.events if e["event"] == "diverged"]
-    return max(told, key=lambda e: float(e["jump"]), default={})
+    return running if running["keys"] else max(told, key=lambda e: float(e["jump"]), default={})
 
 
 def _facts(seen: Watched) -> dict[str, Any]:
@@ -85,7 +88,7 @@ def _notes(seen: Watched, end: dict[str, Any], plan: Plan) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _signature(seen: Watched, end: dict[str, Any], code: int, plan: Plan) -> Signature | None:
+def _signature(seen: Watched, end: dict[str, Any], code: int, plan: Plan, printed: str) -> Signature | None:
     rung = plan.rung
     if seen.stopped == "hang":
         return Signature("hang", "timeout", "did not end in time", rung=rung)
@@ -94,12 +97,19 @@ def _signature(seen: Watched, end: dict[str, Any], code: int, plan: Plan) -> Sig
     wrong = next((e for e in seen.events if e["event"] == "wrong"), None)
     if wrong is not None:
         return Signature.from_json({**wrong["failure"], "rung": rung})
+    if end.get("failure") and not plan.accuracy:  # whatever its process died of on the way out
+        return Signature.from_json({**end["failure"], "rung": rung})
     if code < 0:
-        return Signature("signal", signal.Signals(-code).name, f"killed by {signal.Signals(-code).name}", rung=rung)
+        return _killed(signal.Signals(-code).name, printed, rung)
     if plan.accuracy and end:
         return None  # the program's own comparisons are reported, not obeyed
-    if end.get("failure"):
-        return Signature.from_json({**end["failure"], "rung": rung})
     if code != 0:
         return Signature("exit", str(code), f"exit code {code}", rung=rung)
     return None
+
+
+def _killed(name: str, printed: str, rung: str | None) -> Signature:
+    """By a signal. An error of a device that met a destructor aborts the process, and is told all the same."""
+    error = _DEVICE_ERROR.search(printed) if name == "SIGABRT" else None
+    message = f"killed by {name}: {error[1]}" if error else f"killed by {name}"
+    return Signature("signal", name, message, rung=rung)

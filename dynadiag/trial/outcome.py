@@ -46,9 +46,9 @@ class Outcome:
 
     ``signature`` is ``None`` where it passed. ``invalid`` says why the trial could not be run at all, which
     says nothing about the candidate. ``witness`` and ``lines`` are nodes and user lines that the failure named,
-    ``diverged`` the keys of the nodes in whose kernel the values first went astray, where the trial compared them, and
-    ``diverged_in`` the names of the nodes of a graph tried by itself that they came from,
-    ``facts`` what the worker saw on the way (backends, thread count), ``tail`` the end of what was printed.
+    ``diverged`` the keys of the nodes in whose kernel the values first went astray, or that ran when it failed,
+    where the trial compared them, and ``diverged_in`` the names of the nodes of a graph tried by itself that they came
+    from, ``facts`` what the worker saw on the way (backends, thread count), ``tail`` the end of what was printed.
     """
 
     signature: Signature | None

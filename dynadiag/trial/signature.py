@@ -30,6 +30,7 @@ _VARIABLE = (
 )
 _MESSAGE_LIMIT = 400  # characters that are compared; the rest of a message is dumps of arguments
 _BACKEND = re.compile(r"backend='[^']*' raised:\s*")
+_DEVICE_ERROR = re.compile(r"(?:\b(?:CUDA|HIP) error|\bTriton Error \[\w+\]): (.+)")
 _TELLING = re.compile(r"\berror:|^\s*target: ")
 
 
@@ -74,6 +75,8 @@ class Signature:
         Another backend wraps the same exception in other words and other frames, so here it is enough that
         the same line of the program fails in the same kind, or that the innermost exception is the same.
         """
+        if self.device_error and other.device_error:
+            return True
         if self.kind != other.kind:
             return False
         if self.kind == "exception":
@@ -81,16 +84,19 @@ class Signature:
         return self.type == other.type
 
     @property
-    def told_late(self) -> bool:
-        """Whether it is an error of a device, which tells of it at whatever call comes next."""
-        return self.message.startswith(("CUDA error: ", "HIP error: "))
+    def device_error(self) -> str | None:
+        """What a device says that went wrong on it. It is told at whatever call comes next, by whoever makes that."""
+        found = _DEVICE_ERROR.search(self.message.partition("\n")[0])
+        return found[1] if found else None
 
     def _identity(self) -> tuple[object, ...]:
-        place = self.where if self.kind == "exception" and not self.told_late else None
+        if self.device_error:
+            return ("device", normalise(self.device_error))
+        place = self.where if self.kind == "exception" else None
         message = normalise(self.message)
         if self.kind in ("wrong_result", "nan"):  # which output is found wrong first depends on what else is right
             message = message.partition(": ")[0]
-        return self.kind, self.type, message, place, None if self.told_late else self.user
+        return self.kind, self.type, message, place, self.user
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -48,6 +48,12 @@ def raises(out):
     raise RuntimeError("planted")
 plant(aten.tanh.default, 'tanh_5', raises)
 """
+AT_RUN_TIME = """
+from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
+failing = lambda x: "[&]{{" + {fails!r} + "; return " + str(x) + ";}}()"
+CppOverrides.trunc = CppVecOverrides.trunc = staticmethod(failing)
+plant(aten.sigmoid.default, 'sigmoid_3', lambda out: lowering.lowerings[aten.trunc.default](out))
+"""
 _LOWERINGS = 30  # of f
 
 
@@ -55,9 +61,31 @@ def test_a_wrong_kernel_is_found_by_its_values_and_not_by_halves(bisected: Bisec
     verdict = bisected(PROGRAM.format(plant=WRONG))
     assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "sigmoid_3")]
     assert len(verdict.confirmed) == 2
-    with recording.open(tmp_path / "search.dynadiag") as search:
-        switched = [t for t in search.trials() if '"switches":[{' in t.candidate]
-    assert len(switched) < math.log2(_LOWERINGS) + 4, "as many as halving takes"
+    assert _switched(tmp_path) < math.log2(_LOWERINGS) + 4, "as many as halving takes"
+
+
+def _switched(folder: Path) -> int:
+    """The trials with anything off."""
+    with recording.open(folder / "search.dynadiag") as search:
+        return sum('"switches":[{' in trial.candidate for trial in search.trials())
+
+
+@pytest.mark.parametrize(
+    ("fails", "kind"),
+    [
+        ("abort()", "signal"),
+        pytest.param('throw std::runtime_error("planted")', "exception", marks=pytest.mark.slow),
+        pytest.param("volatile int on = 1; while (on) {}", "hang", marks=pytest.mark.slow),
+    ],
+)
+def test_a_kernel_that_fails_while_it_runs_names_what_it_computes(
+    bisected: Bisected, tmp_path: Path, fails: str, kind: str
+) -> None:
+    verdict = bisected(PROGRAM.format(plant=AT_RUN_TIME.format(fails=fails)), timeout=60.0)
+    assert verdict.failure is not None
+    assert verdict.failure.kind == kind
+    assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "sigmoid_3")]
+    assert _switched(tmp_path) < math.log2(_LOWERINGS) + 4, "as many as halving takes"
 
 
 def test_a_lowering_that_raises_after_many_left_to_aten(bisected: Bisected) -> None:

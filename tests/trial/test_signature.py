@@ -71,8 +71,16 @@ def test_an_error_of_a_device_is_one_failure_wherever_it_was_noticed() -> None:
             ("torch/_tensor.py:568 in f", None),
         )
     ]
-    assert noticed[0].same_as(noticed[1])
-    assert not noticed[0].same_as(Signature("exception", "torch.AcceleratorError", "CUDA error: unknown"))
+    noticed += [
+        Signature("exception", "RuntimeError", "Triton Error [CUDA]: device-side assert triggered"),
+        Signature("signal", "SIGABRT", "killed by SIGABRT: CUDA error: device-side assert triggered"),
+    ]
+    for one in noticed[1:]:
+        assert noticed[0].same_as(one)
+        assert noticed[0].same_across_rungs(one)
+    other = Signature("exception", "torch.AcceleratorError", "CUDA error: an illegal memory access was encountered")
+    assert not noticed[0].same_as(other)
+    assert noticed[0].same_across_rungs(other), "eager checks an index where a kernel does not"
 
 
 def test_what_an_operation_raises_while_it_is_traced_is_what_it_raises_uncompiled() -> None:
