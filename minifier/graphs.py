@@ -19,7 +19,7 @@ from minifier.tensors import alone, bits, fresh, map_leaves, storage_key
 from minifier.torch_private import undisturbed
 from minifier.wiring import Plan, Wiring
 
-__all__ = ["Case", "Fails", "GraphProblem", "ask", "build", "canonical", "operation", "own"]
+__all__ = ["Case", "Fails", "GraphProblem", "ask", "build", "canonical", "moved", "operation", "own"]
 
 Fails = Callable[[fx.GraphModule, list[Any]], bool]
 
@@ -194,6 +194,23 @@ def own(case: Case) -> Case:
     module = fx.GraphModule(attributes, graph)
     module.meta = dict(case.module.meta)
     return Case(module, tuple(fresh(case.inputs)))
+
+
+def moved(case: Case, device: torch.device) -> Case:
+    """A copy on another device: inputs, parameters, constants, and where the graph itself names a GPU."""
+    copied = own(case)
+    module = copied.module.to(device)
+    for graph in (inner.graph for inner in module.modules() if isinstance(inner, fx.GraphModule)):
+        for node in graph.nodes:
+            node.args = map_leaves(lambda leaf: _moved(leaf, device), node.args)
+            node.kwargs = map_leaves(lambda leaf: _moved(leaf, device), node.kwargs)
+        graph.owning_module.recompile()
+    return Case(module, tuple(alone(v, device) if isinstance(v, torch.Tensor) else v for v in copied.inputs))
+
+
+def _moved(leaf: Any, device: torch.device) -> Any:
+    named = isinstance(leaf, torch.device) or (isinstance(leaf, str) and leaf.partition(":")[0] == "cuda")
+    return device if named else leaf
 
 
 def canonical(case: Case) -> str:

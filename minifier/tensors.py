@@ -120,16 +120,17 @@ class _Sharing:
         return onto(self._storages[key], tensor)
 
 
-def alone(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides in a storage of its own, no larger than it needs."""
+def alone(tensor: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
+    """A copy with the same strides in a storage of its own, no larger than it needs; on ``device``, or where it is."""
     plain = tensor.detach()
     if is_without_storage(tensor):
         return _like(tensor, plain)  # there is no storage, and nothing can be written to it
     if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
-        return _like(tensor, plain.clone())
+        return _like(tensor, plain.to(device or tensor.device, copy=True))
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    flat = plain.as_strided((span,), (1,), tensor.storage_offset()).clone()
-    return _like(tensor, flat.as_strided(tensor.shape, tensor.stride()))
+    flat = plain.as_strided((span,), (1,), tensor.storage_offset())
+    copied = flat.to(device or tensor.device, copy=True)
+    return _like(tensor, copied.as_strided(tensor.shape, tensor.stride()))
 
 
 def same_metadata(one: Any, other: Any) -> bool:

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from minifier.graphs import Case, Fails, ask, canonical, own
+import torch
+
+from minifier.graphs import Case, Fails, ask, canonical, moved, own
 from minifier.metadata import refresh
 from minifier.search import Oracle
 from minifier.torch_private import undisturbed
@@ -17,6 +19,7 @@ __all__ = ["CaseProblem", "Simplifier", "Variants", "runs"]
 
 # A part of a graph takes no longer uncompiled than this and this many times what the whole of it takes.
 _SLACK, _FACTOR = 1.0, 20.0
+_CPU = torch.device("cpu")
 _LONGEST = 20.0  # seconds; of a graph that was called while the program waited
 Variants = Callable[[Case], Iterator[Case]]
 
@@ -44,9 +47,10 @@ class Simplifier:
     def __init__(self, oracle: Oracle[Case], case: Case) -> None:
         self.case = case
         self._oracle = oracle
-        runs(case)  # the first time loads what it needs
+        self._on_cpu = torch.cuda.is_initialized() and runs(moved(case, _CPU))
+        self._runs(case, _LONGEST)  # the first time loads what it needs
         began = time.monotonic()
-        runs(case)
+        self._runs(case, _LONGEST)
         self._limit = min(_LONGEST, _SLACK + _FACTOR * (time.monotonic() - began))
 
     def take(self, variants: Variants) -> bool:
@@ -62,13 +66,17 @@ class Simplifier:
 
     def offer(self, variant: Case) -> bool:
         """Take this variant if it runs and still fails."""
-        if not runs(variant, self._limit):
+        if not self._runs(variant, self._limit):
             return False
         variant = refresh(variant)
         if self._oracle.fails(variant):
             self.case = variant
             return True
         return False
+
+    def _runs(self, case: Case, seconds: float) -> bool:
+        """On the CPU where that can be: an index out of bounds is refused there, and breaks a GPU for good."""
+        return runs(moved(case, _CPU) if self._on_cpu else case, seconds)
 
 
 class _TakesTooLongError(Exception):

@@ -13,7 +13,7 @@ from torch import fx
 
 from minifier import Budget, ReductionError, reduce_graph
 from minifier.anatomy import dissect
-from minifier.graphs import GraphProblem
+from minifier.graphs import Case, GraphProblem, moved
 from minifier.search import Candidate
 from tests.minifier.fakes import (
     all_present,
@@ -25,6 +25,20 @@ from tests.minifier.fakes import (
     operations,
     random_graph,
 )
+
+
+@pytest.mark.parametrize("named", ["cuda:0", torch.device("cuda")])
+def test_a_case_moves_with_all_that_names_a_device(named: object) -> None:
+    graph = fx.Graph()
+    held = graph.call_function(torch.add, (graph.placeholder("x"), graph.get_attr("weight")))
+    made = graph.call_function(torch.ones, (3,), {"device": named})
+    graph.output(graph.call_function(torch.add, (held, made)))
+    module = fx.GraphModule({"weight": torch.nn.Parameter(torch.ones(3))}, graph)
+    case = moved(Case(module, (torch.randn(3, 2).t(),)), torch.device("meta"))
+    assert case.module(*case.inputs).device.type == case.inputs[0].device.type == "meta"
+    assert case.inputs[0].stride() == (1, 2)
+    assert module.weight.device.type == "cpu"
+    assert named in module.graph.find_nodes(op="call_function", target=torch.ones)[0].kwargs.values()
 
 
 class _Marked(torch.Tensor):

@@ -104,6 +104,18 @@ def test_indices_stay_inside_the_smaller_table() -> None:
     assert all(value.numel() == 1 for value in reduction.inputs)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_is_asked_for_no_row_that_is_not_there() -> None:
+    def f(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding(index, table) + torch.ones(4, device="cuda")
+
+    fails = _runs_and(lambda module, table, *_: _has(torch.nn.functional.embedding)(module, []) and table.is_cuda)
+    values = [torch.randn(50, 4, device="cuda"), torch.arange(40, 50, device="cuda")]
+    reduction = reduce_graph(_graph(f), values, fails)
+    torch.cuda.synchronize()
+    assert all(value.numel() == 1 and value.is_cuda for value in reduction.inputs)
+
+
 @pytest.mark.parametrize(
     ("name", "needed"),
     [
