@@ -126,11 +126,14 @@ def alone(tensor: torch.Tensor, device: torch.device | None = None) -> torch.Ten
     if is_without_storage(tensor):
         return _like(tensor, plain)  # there is no storage, and nothing can be written to it
     if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
-        return _like(tensor, plain.to(device or tensor.device, copy=True))
+        return _like(tensor, _copied(plain, device))
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    flat = plain.as_strided((span,), (1,), tensor.storage_offset())
-    copied = flat.to(device or tensor.device, copy=True)
-    return _like(tensor, copied.as_strided(tensor.shape, tensor.stride()))
+    flat = _copied(plain.as_strided((span,), (1,), tensor.storage_offset()), device)
+    return _like(tensor, flat.as_strided(tensor.shape, tensor.stride()))
+
+
+def _copied(tensor: torch.Tensor, device: torch.device | None) -> torch.Tensor:
+    return tensor.clone() if device is None else tensor.to(device, copy=True)
 
 
 def same_metadata(one: Any, other: Any) -> bool:

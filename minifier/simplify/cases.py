@@ -47,10 +47,11 @@ class Simplifier:
     def __init__(self, oracle: Oracle[Case], case: Case) -> None:
         self.case = case
         self._oracle = oracle
-        self._on_cpu = torch.cuda.is_initialized() and runs(moved(case, _CPU))
-        self._runs(case, _LONGEST)  # the first time loads what it needs
+        # An index out of bounds is refused on the CPU, and breaks a GPU for good.
+        self._on_cpu = torch.cuda.is_initialized() and runs(case, on_cpu=True)
+        runs(case, on_cpu=self._on_cpu)  # the first time loads what it needs
         began = time.monotonic()
-        self._runs(case, _LONGEST)
+        runs(case, on_cpu=self._on_cpu)
         self._limit = min(_LONGEST, _SLACK + _FACTOR * (time.monotonic() - began))
 
     def take(self, variants: Variants) -> bool:
@@ -66,17 +67,13 @@ class Simplifier:
 
     def offer(self, variant: Case) -> bool:
         """Take this variant if it runs and still fails."""
-        if not self._runs(variant, self._limit):
+        if not runs(variant, self._limit, self._on_cpu):
             return False
         variant = refresh(variant)
         if self._oracle.fails(variant):
             self.case = variant
             return True
         return False
-
-    def _runs(self, case: Case, seconds: float) -> bool:
-        """On the CPU where that can be: an index out of bounds is refused there, and breaks a GPU for good."""
-        return runs(moved(case, _CPU) if self._on_cpu else case, seconds)
 
 
 class _TakesTooLongError(Exception):
@@ -102,10 +99,10 @@ def _limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
-def runs(case: Case, seconds: float = _LONGEST) -> bool:
+def runs(case: Case, seconds: float = _LONGEST, on_cpu: bool = False) -> bool:
     """Whether the case runs uncompiled in that time: a variant that does not is no variant, and costs no trial."""
-    copied = own(case)
     try:
+        copied = moved(case, _CPU) if on_cpu else own(case)
         with undisturbed(), _limited(seconds):
             copied.module.forward(*copied.inputs)  # calling the module would print the failing line
     except Exception:  # noqa: BLE001  any operation may refuse the shapes or dtypes that are being tried
