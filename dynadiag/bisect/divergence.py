@@ -2,7 +2,7 @@
 
 In a trial that records ``INTERMEDIATES`` each graph is run as it is, node by node, before its compiled self runs on the
 same inputs, and every buffer that a kernel wrote is held against the value of its node. Kernels are the same as
-without: only the module that calls them has a line more. What is told is where the distance grows most, since rounding
+without: only the module that calls them has more lines. What is told is where the distance grows most, since rounding
 grows slowly and a fault at once; or the kernel that the C++ compiler or Triton refused; or the one that was running
 when the call raised, or its process was killed. It is a word to look there first, not a verdict: the descent tries it.
 """
@@ -18,7 +18,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from dynadiag.torch_private import generated as torch_private
-from dynadiag.torch_private.generated import Computed
+from dynadiag.torch_private.generated import NOTHING, Computed
 from dynadiag.trial.arms import copied
 from dynadiag.trial.runtime import TRIAL
 
@@ -38,7 +38,7 @@ class _Compared:
         self.prefix = prefix  # of its decisions' keys
         self.module: GraphModule | None = None
         self.kernels: dict[str, Computed] = {}  # a node: what its kernel computes
-        self.begun: dict[str, Computed] = {"": Computed((), ())}  # a kernel's mark: what it computes
+        self.begun: dict[str, Computed] = {"": NOTHING}  # a kernel's mark: what it computes
         self.calls = 0
 
     def mark(self, kernel: Computed) -> str:

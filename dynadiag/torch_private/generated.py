@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 from dynadiag.torch_private.bisect import origins
 
 __all__ = [
+    "NOTHING",
     "Computed",
     "draws_its_own_numbers",
     "intermediate_hook",
@@ -46,7 +47,7 @@ class Computed:
         return cls(tuple(dict.fromkeys(node.name for node in nodes)), tuple(captured))
 
 
-_UNKNOWN = Computed((), ())  # by a kernel of a template, or of several in one
+NOTHING = Computed((), ())  # that is known of: by a kernel of a template, or of several in one
 _scheduled: dict[str, Computed] = {}  # by the name of the kernel; a name stands for what was written last
 
 
@@ -69,7 +70,7 @@ def wrap_kernel_call(
     def generate_kernel_call(self: Any, kernel_name: str, call_args: Any, *args: Any, **kwargs: Any) -> Any:
         if not asked():
             return inner(self, kernel_name, call_args, *args, **kwargs)
-        begins = begun(_scheduled.get(kernel_name, _UNKNOWN))
+        begins = begun(_scheduled.get(kernel_name, NOTHING))
         self.writeline(f"run_intermediate_hooks({begins!r}, None)")
         result = inner(self, kernel_name, call_args, *args, **kwargs)
         for name in call_args:

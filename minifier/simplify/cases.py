@@ -49,7 +49,8 @@ class Simplifier:
         self._oracle = oracle
         # An index out of bounds is refused on the CPU, and breaks a GPU for good.
         self._on_cpu = torch.cuda.is_initialized() and runs(case, on_cpu=True)
-        runs(case, on_cpu=self._on_cpu)  # the first time loads what it needs
+        if not self._on_cpu:
+            runs(case)  # the first time loads what it needs
         began = time.monotonic()
         runs(case, on_cpu=self._on_cpu)
         self._limit = min(_LONGEST, _SLACK + _FACTOR * (time.monotonic() - began))
