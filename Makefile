@@ -9,12 +9,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: help explain test test-slow check format docs bench clean
+.PHONY: help explain test test-slow mutants check format docs bench clean
 
 help:
 	@echo "make explain    set up, and explain samples/graph_breaks.py"
 	@echo "make test       set up, and run the tests (TORCH=2.15.0 for another torch)"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make mutants    do the tests notice small faults? (WITH='--count 5 --seed 1' for others)"
 	@echo "make check      ruff, mypy --strict, import-linter"
 	@echo "make format     format the code"
 	@echo "make docs       write the generated pages of docs/"
@@ -37,6 +38,9 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
+mutants: $(READY)
+	$(BIN)/python benchmarks/mutants.py $(WITH)
+
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,7 +56,7 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	set -e; for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program; done
+	set -e; for program in $(filter-out %/mutants.py,$(wildcard benchmarks/*.py)); do echo "== $$program"; $(BIN)/python $$program; done
 
 clean:
 	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
