@@ -1,9 +1,9 @@
-"""Run one candidate in isolation and say how it ended.
+"""Run one candidate in isolation and report how it ended.
 
-`Runner` is the way in: fresh interpreters, forks of a zygote, forks of the program at its first compiled call. A
-`Plan` says what a trial does differently, an `Outcome` how it ended.
+A `Plan` says what a trial changes, a `Runner` runs it (in a fresh interpreter, in a fork of the zygote, or in a fork of
+the program stopped at its first compiled call), and an `Outcome` says how it ended.
 """
 
 from __future__ import annotations
 
-__all__: list[str] = []  # import from the modules: half of them run in the trial's process and must stay light
+__all__: list[str] = []  # import from the modules: those that run in the trial's process must not import the others

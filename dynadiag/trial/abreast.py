@@ -1,4 +1,4 @@
-"""Trials side by side: each in a fork of a server of its own, where a machine has the cores for it."""
+"""Runs several trials at once, each in a fork of a replica of a fork server."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from dynadiag.trial.supervise import kill_session, session_memory
 __all__ = ["abreast", "room_for"]
 
 Trial = Callable[[Server, Plan], Outcome]
-_GROWTH = 3  # times the memory of the stopped program that a trial of it may come to
+_GROWTH = 3  # a trial may use up to this many times the memory of the stopped program
 
 
 def room_for(server: Server, memory: int) -> int:
-    """How many forks of ``server`` may run at once: one a core, and ``memory`` bytes are enough for them all."""
+    """How many forks of ``server`` may run at once: at most one per core, and only as many as fit into ``memory``
+    bytes.
+    """
     return min(len(os.sched_getaffinity(0)), memory // (_GROWTH * max(1, session_memory(server.leader))))
 
 
 def abreast(trial: Trial, plans: Sequence[Plan], servers: Sequence[Server], most: int) -> list[Outcome]:
-    """The outcomes in the order of ``plans``, at most ``most`` at a time.
+    """The outcomes of ``plans``, in their order, with at most ``max_parallel`` running at a time.
 
-    ``servers`` are those where each begins; several at one place need as many twins. What a trial raises, or Ctrl-C,
-    ends the servers with all that runs in them, and is raised.
+    ``servers`` has the fork server of each plan. A server that several plans share gets as many replicas as it needs.
+    On Ctrl-C, or when a trial raises, all servers are killed with everything that runs in them, and the exception is
+    raised.
     """
     begins = [id(server) for server in servers]
     alike = {id(server): server.with_twins(min(most, begins.count(id(server)))) for server in servers}
@@ -49,5 +52,5 @@ def abreast(trial: Trial, plans: Sequence[Plan], servers: Sequence[Server], most
             return list(pool.map(one, plans, begins))
         except BaseException:
             for server in chain(*alike.values()):
-                kill_session(server.leader)  # a trial dies with the process that it was forked from
+                kill_session(server.leader)  # the kernel kills its forks with it
             raise

@@ -1,9 +1,9 @@
-"""Each compiled call against its uncompiled self: same inputs, same random numbers, float64 as the referee.
+"""Compares each compiled call with the same call uncompiled: same inputs, same random numbers.
 
-The uncompiled arm runs on copies of the inputs; parameters, buffers and other tensors that the function can reach
-are put back afterwards. Compared are values, dtype, shape, strides and aliasing of every output, what became of
-the inputs, and, where the outputs can be differentiated, the gradient of every input and parameter. The first
-difference that float64 sides against ends the trial.
+The uncompiled call runs on copies of the inputs. Parameters, buffers and other tensors that the function can reach are
+restored afterwards. Compared are the values, dtypes, shapes, strides and aliasing of every output, the inputs after the
+call, and, where the outputs can be differentiated, the gradient of every input and parameter. A float64 run decides
+whether a difference is rounding (`fp64_oracle`). The first difference that is not rounding ends the trial.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dynadiag.trial.signature import Signature
 
 __all__ = ["compared_call"]
 
-_busy: list[bool] = []  # a compiled function may call another: the outermost is the one compared
+_busy: list[bool] = []  # not empty while a call is compared: a nested compiled call is not compared again
 
 
 def compared_call(
@@ -36,10 +36,10 @@ def compared_call(
     *,
     values: bool = True,
 ) -> Any:
-    """What the compiled call returns, after it was compared. Ends the process where it is wrong.
+    """The result of the compiled call, after comparing it with the uncompiled call. Ends the process where it is wrong.
 
-    Without ``values`` it is wrong only where it returns and the uncompiled one raises, or returns something of another
-    form: that is all that can be said where each draws its own random numbers.
+    With ``values=False`` only two things are wrong: the compiled call returns where the uncompiled one raises, and an
+    output of another structure or dtype. Nothing more can be said where both draw random numbers of their own.
     """
     if _busy or torch.compiler.is_compiling():
         return compiled(*args, **kwargs)
@@ -53,7 +53,7 @@ def compared_call(
 def _compared(call: Call, compiled: Callable[..., Any], values: bool) -> Any:
     expected = run_arm(call, call.function, call.copies())
     if expected.gradients is not None:
-        # The program's own call is not differentiated by us: its graph is the program's to use up.
+        # A call of its own: differentiating the program's call would free its autograd graph.
         _judge(call, expected, run_arm(call, compiled, call.copies()), values)
     call.restore()
     actual = run_arm(call, compiled, (call.args, call.kwargs), differentiate=False)
@@ -87,7 +87,7 @@ def _wrong(call: Call, text: str, difference: Difference | None = None) -> Signa
 
 
 def _program_line() -> str | None:
-    """The line of the main program from which the call was made."""
+    """The line of the main program that made the call, as ``FILE:LINE``."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_filename != main:
@@ -96,6 +96,6 @@ def _program_line() -> str | None:
 
 
 def _end(signature: Signature, witness: tuple[str, ...] = ()) -> NoReturn:
-    """Ends the trial: what the program would do with a wrong result says nothing more."""
+    """Report the failure and end the trial: what the program does with a wrong result is of no interest."""
     TRIAL.send("wrong", failure=signature.to_json(), witness=witness, facts=facts())
     os._exit(1)

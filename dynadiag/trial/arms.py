@@ -1,4 +1,7 @@
-"""One call of a function run in two ways from the same state: copies of its inputs, and its state put back."""
+"""Runs one call several times from the same state, each time with another function: compiled, uncompiled, in float64.
+
+Inputs are copied for each run. Random number generators and what the function can reach are restored.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ __all__ = ["Arguments", "Arm", "Call", "copied", "run_arm", "tensors_in"]
 T = TypeVar("T")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _AUTOCAST_DEVICES = ("cpu", "cuda")
-_SEED = 0  # of the cotangents: any fixed one will do, so that both arms differentiate the same scalar
+_SEED = 0  # of the cotangents: with any fixed seed all runs differentiate the same scalar
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
@@ -29,10 +32,12 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 @dataclass(slots=True)
 class Arm:
-    """One run. ``inputs`` are the arguments after it, ``gradients`` ``None`` where nothing can be differentiated.
+    """What one run of the call gave.
 
-    ``state`` are the tensors that the call can reach after it: those that it could reach before, then the new ones.
-    ``underivable`` is what differentiating raised: the program may have used up the graph, or written over it.
+    ``inputs`` are the argument tensors after the run. ``gradients`` is ``None`` where nothing can be differentiated.
+    ``state`` are copies of the tensors that the call can reach after the run: first those of before, then new ones.
+    ``error`` is what the call raised, ``backward_error`` what differentiating it raised (the program may have freed the
+    autograd graph, or written to a tensor that it needs).
     """
 
     result: Any
@@ -45,7 +50,7 @@ class Arm:
 
 
 class Call:
-    """A call with everything that it depends on, as it was before the first arm ran."""
+    """A call and everything it depends on, saved before the first run, so that each run starts from the same state."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
@@ -53,14 +58,14 @@ class Call:
         named, holders = self._reached()
         self.state, self._state_names = [t for _, t in named], [name for name, _ in named]
         self._contents = [Contents(holder) for holder in holders]
-        self._lying = [(t, t.grad) for t in self.state if t.is_leaf]  # gradients
-        self._pristine = copied((args, kwargs))  # the program's own arm changes what it is given
+        self._lying = [(t, t.grad) for t in self.state if t.is_leaf]
+        self._pristine = copied((args, kwargs))  # the program's own call may write to its arguments
         self._saved = [t.detach().clone() for t in self.state]
         self._random = _random_state()
         self.gradient_names = self._names()
 
     def restore(self) -> None:
-        """Puts back what the function can reach, and the random number generators."""
+        """Restore what the function can reach, and the random number generators."""
         for contents in self._contents:
             contents.put_back()
         for tensor, gradient in self._lying:
@@ -72,21 +77,23 @@ class Call:
         _set_random_state(self._random)
 
     def reachable(self) -> list[torch.Tensor]:
-        """The tensors of `state`, and those that came to them since."""
+        """The tensors of `state`, then those that became reachable since."""
         before = {id(t) for t in self.state}
         return [*self.state, *(t for _, t in self._reached()[0] if id(t) not in before)]
 
     def state_name(self, position: int) -> str:
-        """What the function calls a tensor of `reachable`."""
+        """The name by which the function reaches a tensor of `reachable_tensors`, for example
+        ``self.norm.running_mean``.
+        """
         known = position < len(self.state)
         return self._state_names[position] if known else f"new tensor {position - len(self.state)}"
 
     def copies(self) -> Arguments:
-        """The arguments anew, storage shared where it was shared."""
+        """Fresh copies of the arguments. Tensors that share storage share it in the copies too."""
         return copied(self._pristine)
 
     def _reached(self) -> tuple[list[tuple[str, torch.Tensor]], list[Any]]:
-        """What the call may read or change without its being an argument."""
+        """(named tensors, containers) that the call may read or change without being given them as arguments."""
         given = {id(t) for t in tensors_in((self.args, self.kwargs))}
         tensors, holders = reached(self.function, pytree.tree_leaves((self.args, self.kwargs)))
         return [(name, t) for name, t in tensors if id(t) not in given], holders
@@ -97,21 +104,21 @@ class Call:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """Of a module its class: the method through which torch calls it is the same for all of them."""
+    """The name of the function. For a module it is that of its class, since all modules share one ``__call__``."""
     held = owner(function)
     if isinstance(held, torch.fx.GraphModule):
-        return "GraphModule"  # each has a class of its own
+        return "GraphModule"  # torch makes a class for each instance
     named = type(held) if isinstance(held, torch.nn.Module) else inspect.unwrap(function)
     return getattr(named, "__qualname__", type(function).__name__)
 
 
 def copied(values: T) -> T:
-    """Nested containers with their tensors copied, storage shared where it was shared."""
+    """Nested containers with copied tensors. Tensors that share storage share it in the copies too."""
     return pytree.tree_map(_Copier(), values)
 
 
 class _Copier:
-    """Copies tensors; those that share storage share it in the copy."""
+    """Copies tensors. One copier per call of `copy_tensors`, since it remembers the storages it has copied."""
 
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
@@ -119,7 +126,7 @@ class _Copier:
     def __call__(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        if torch_private.is_without_storage(leaf):  # a clone would have one
+        if torch_private.is_without_storage(leaf):  # clone() would allocate one
             return leaf.detach().requires_grad_(leaf.requires_grad)
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided:
             return leaf.detach().clone().requires_grad_(leaf.requires_grad)
@@ -134,7 +141,11 @@ class _Copier:
 
 
 def run_arm(call: Call, function: Callable[..., Any], arguments: Arguments, *, differentiate: bool = True) -> Arm:
-    """Runs the function from the call's state, and puts that back unless the arm is the program's own."""
+    """Run ``function`` from the saved state.
+
+    With ``differentiate`` the gradients are computed and the state is restored afterwards. Without it the state stays
+    as the run left it: that is for the run whose result the program gets.
+    """
     call.restore()
     args, kwargs = arguments
     inputs = tensors_in(arguments)
@@ -145,7 +156,7 @@ def run_arm(call: Call, function: Callable[..., Any], arguments: Arguments, *, d
         if differentiate:
             _differentiate(arm, call)
         return arm
-    except Exception as error:  # noqa: BLE001 - what either arm raises is compared with the other
+    except Exception as error:  # noqa: BLE001 - the exceptions of two runs are compared
         return Arm(None, inputs, [], error=error)
     finally:
         if differentiate:
@@ -155,14 +166,14 @@ def run_arm(call: Call, function: Callable[..., Any], arguments: Arguments, *, d
 def _differentiate(arm: Arm, call: Call) -> None:
     try:
         arm.gradients = _gradients(arm.outputs, arm.inputs, call.state)
-    except Exception as error:  # noqa: BLE001 - what either arm raises is compared with the other
+    except Exception as error:  # noqa: BLE001 - the exceptions of two runs are compared
         arm.underivable = error
 
 
 def _gradients(
     outputs: list[Any], inputs: list[torch.Tensor], state: list[torch.Tensor]
 ) -> list[torch.Tensor | None] | None:
-    """The gradient of a fixed random projection of all outputs, in each input and parameter."""
+    """The gradients of one fixed random projection of all outputs, for each input and state tensor that needs one."""
     roots = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
     leaves = [t for t in (*inputs, *state) if t.requires_grad]
     if not roots or not leaves or not torch.is_grad_enabled():
@@ -175,7 +186,7 @@ def _gradients(
 
 @contextlib.contextmanager
 def _without_autocast() -> Iterator[None]:
-    """As torch's documentation has it: the forward pass under autocast, the backward pass outside."""
+    """Autocast off: torch recommends it for the forward pass alone."""
     with contextlib.ExitStack() as stack:
         for device in _AUTOCAST_DEVICES:
             if torch.is_autocast_enabled(device):
@@ -190,7 +201,7 @@ def _cotangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _same(tensor: torch.Tensor, saved: torch.Tensor) -> bool:
     if tensor.shape != saved.shape or tensor.dtype != saved.dtype or tensor.layout is not torch.strided:
-        return True  # resized or replaced: it cannot be put back by copying
+        return True  # resized or replaced: copying cannot restore it
     return bool(torch.equal(tensor.detach(), saved))
 
 

@@ -1,4 +1,4 @@
-"""How a trial ended, put together from what its process reported and what its supervisor saw."""
+"""Builds the outcome of a trial from the events that its process reported and what the supervisor saw."""
 
 from __future__ import annotations
 
@@ -15,11 +15,20 @@ from dynadiag.trial.supervise import Watched
 __all__ = ["outcome_of"]
 
 _DEVICE_ERROR = re.compile(r"^\s*what\(\):\s*((?:CUDA|HIP) error: .+)", re.M)
-_CARRIED_OUT_AT_ONCE = ("lowering", "pattern", "pass", "decomposition")  # classes whose work follows the decision
+_CARRIED_OUT_AT_ONCE = (
+    "lowering",
+    "pattern",
+    "pass",
+    "decomposition",
+)  # kinds whose decision takes effect as soon as it is reported
 
 
 def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> Outcome:
-    """Puts together what the process reported and how it ended."""
+    """The outcome of a trial.
+
+    ``code`` is the exit code of process ``pid``, negative for a signal. ``printed`` is the end of its output. Raises
+    `TargetError` where the process reported that the target cannot be used.
+    """
     end = next((e for e in seen.events if e["event"] == "end"), {})
     unusable = next((str(e["message"]) for e in seen.events if e["event"] == "unusable"), None)
     if unusable is not None:
@@ -43,16 +52,17 @@ def outcome_of(seen: Watched, code: int, pid: int, plan: Plan, printed: str) -> 
 
 
 def _points(seen: Watched) -> list[dict[str, Any]]:
-    """The decisions that it told of, without those that turned out to be none."""
+    """The reported decisions, without those that were withdrawn later ("no point")."""
     none = set(_told(seen, "no point", "key"))
     return [e for e in seen.events if e["event"] == "point" and e["key"] not in none]
 
 
 def _witness(seen: Watched, code: int) -> tuple[str, ...]:
-    """What the failure names: the node that was being lowered first, by key and name, then what stands in its text.
+    """The nodes that the failure names: the node that was being lowered (its key, then its name), then those in its
+    message.
 
-    A process that was killed names nothing: there it is the last decision that it told of, since the decision was
-    told before it was carried out. Kernels are told of long before they run, so the last of them says nothing.
+    A killed process names nothing. There it is the last reported decision, since a decision is reported before it takes
+    effect. Kernels are reported long before they run, so for them the last one means nothing.
     """
     met = [e for e in seen.events if e["event"] == "witness"][:1]
     points = _points(seen)
@@ -63,7 +73,7 @@ def _witness(seen: Watched, code: int) -> tuple[str, ...]:
 
 
 def _diverged(seen: Watched) -> dict[str, Any]:
-    """The kernel that was running last and did not end, else the one at which the distance grew most, the first."""
+    """The event of the kernel that was still running at the end, else of the first largest divergence."""
     running: dict[str, Any] = next((e for e in reversed(seen.events) if e["event"] == "running"), {"keys": ()})
     told = [e for e in seen.events if e["event"] == "diverged"]
     return running if running["keys"] else max(told, key=lambda e: float(e["jump"]), default={})
@@ -97,19 +107,21 @@ def _signature(seen: Watched, end: dict[str, Any], code: int, plan: Plan, printe
     wrong = next((e for e in seen.events if e["event"] == "wrong"), None)
     if wrong is not None:
         return Signature.from_json({**wrong["failure"], "rung": rung})
-    if end.get("failure") and not plan.accuracy:  # whatever its process died of on the way out
+    if end.get("failure") and not plan.accuracy:  # however the process died after reporting it
         return Signature.from_json({**end["failure"], "rung": rung})
     if code < 0:
         return _killed(signal.Signals(-code).name, printed, rung)
     if plan.accuracy and end:
-        return None  # the program's own comparisons are reported, not obeyed
+        return None  # a failing comparison of the program's own becomes a note
     if code != 0:
         return Signature("exit", str(code), f"exit code {code}", rung=rung)
     return None
 
 
 def _killed(name: str, printed: str, rung: str | None) -> Signature:
-    """By a signal. An error of a device that met a destructor aborts the process, and is told all the same."""
+    """The failure of a process that a signal ended. A device error that reaches a destructor aborts the process: its
+    text is in the output.
+    """
     error = _DEVICE_ERROR.search(printed) if name == "SIGABRT" else None
     message = f"killed by {name}: {error[1]}" if error else f"killed by {name}"
     return Signature("signal", name, message, rung=rung)

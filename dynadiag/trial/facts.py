@@ -1,4 +1,4 @@
-"""What is known of a run at its end, whatever was watched: was anything compiled, with which backends."""
+"""What is known at the end of a run: torch's version, thread count, and which backends compiled something."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["facts"]
 
 
 def facts() -> dict[str, Any]:
-    """Of this process. A program that never imported torch has neither version nor backends."""
+    """The facts of this process. Where torch was never imported its version is ``None`` and there are no backends."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "get_num_threads"):
         return {"torch": None, "backends": []}

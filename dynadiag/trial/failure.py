@@ -1,4 +1,4 @@
-"""From a live exception to its signature. Runs in the trial's process; does not import torch itself."""
+"""Turns a live exception into a signature. Runs in the trial's process and does not import torch itself."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ def of_exception(error: BaseException, rung: str | None) -> Signature:
 
 
 def witness_of(error: BaseException) -> tuple[str, ...]:
-    """The operators or nodes that the failure itself names, in its text. A hint, to be confirmed by trials."""
+    """The operators and nodes that the exception's text names. They are hints, which trials must confirm."""
     text = str(error)
     notes = "".join(getattr(error, "__notes__", ()))
     return tuple(dict.fromkeys(_TARGET.findall(text) + _NODE.findall(text + notes)))
 
 
 def user_lines(error: BaseException) -> list[tuple[str, int]]:
-    """The line of the user's that torch blames, where its message or the exception itself holds a user stack."""
+    """The user's line that torch blames, from the user stack in the exception or in its message. Empty where there is
+    none.
+    """
     stack = getattr(error, "real_stack", None)
     if stack:
         return [(stack[-1].filename, stack[-1].lineno)]
@@ -51,7 +53,7 @@ def user_lines(error: BaseException) -> list[tuple[str, int]]:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """torch wraps: BackendCompilerFailed and InductorError keep the exception they are about."""
+    """The exception that torch wrapped: BackendCompilerFailed and InductorError keep it as ``inner_exception``."""
     inner = getattr(error, "inner_exception", None)
     if isinstance(inner, BaseException) and inner is not error:
         return _innermost(inner)
@@ -59,7 +61,9 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _on_fake_tensors(error: BaseException) -> BaseException:
-    """What an operation of the program raised while Dynamo traced it, behind exceptions of Dynamo's own."""
+    """What an operation of the program raised while Dynamo traced it: the first exception of the chain that is not
+    Dynamo's.
+    """
     behind: BaseException | None = error
     while behind is not None and type(behind).__module__ == type(error).__module__:
         behind = behind.__cause__ or behind.__context__
@@ -80,7 +84,7 @@ def _torch_root() -> str | None:
 
 
 def _deepest_torch_frame(error: BaseException) -> str | None:
-    """The innermost frame in torch. torch.testing is left out: there the program's own comparison speaks."""
+    """The innermost frame in torch. torch.testing does not count: there the program's own comparison fails."""
     root = _torch_root()
     if root is None:
         return None
@@ -91,7 +95,7 @@ def _deepest_torch_frame(error: BaseException) -> str | None:
 
 
 def _program_line(trace: TracebackType | None) -> str | None:
-    """The line of the main program that was running: its name and number, whatever folder it lies in."""
+    """The line of the main program that was running, as ``FILE:LINE`` without the folder."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     for entry in traceback.extract_tb(trace):
         if entry.filename == main:

@@ -1,7 +1,7 @@
-"""A call in float64: what its results would be with hardly any rounding.
+"""Runs a call in float64, so that its results have hardly any rounding.
 
-Every operator runs in float64, also where the program asks for less, since a cast is where rounding happens. Random
-numbers are drawn as the program draws them: float64 would draw others.
+Every operator runs in float64, also where the program casts to a narrower type, since casts round. Random numbers are
+drawn in the program's own types, because float64 would draw other numbers.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ _WIDE = {
     torch.complex64: torch.complex128,
     torch.complex32: torch.complex128,
 }
-# Operators that only draw numbers. Those that drop some of a tensor's draw the same whatever its type.
+# Operators that only draw numbers. Dropout is not among them: it draws the same mask for every dtype.
 _DRAWS = re.compile("aten::(rand|normal|bernoulli|uniform|exponential|geometric|cauchy|log_normal|poisson)")
 
 
 def in_float64(call: Call) -> Arm:
-    """The arm of the uncompiled function, widened."""
+    """Run the uncompiled function in float64."""
     arguments = pytree.tree_map(_Widener(), call.copies())
     with _float64_state(call):
         return run_arm(call, _float64(call.function, _precision(call)), arguments)
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as float64, or complex128 where it is complex."""
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def wide_argument(value: Any) -> Any:
-    """An argument of an operator in float64 (complex128), also where it is a dtype."""
+    """An operator's argument in float64 or complex128; a dtype becomes the wider dtype; anything else stays."""
     if isinstance(value, torch.dtype):
         return _WIDE.get(value, value)
     if isinstance(value, torch.Tensor) and value.dtype in _WIDE:
@@ -53,7 +54,7 @@ def wide_argument(value: Any) -> Any:
 
 @contextmanager
 def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """New floating tensors are of this type for a while."""
+    """Make ``dtype`` the default of new floating-point tensors inside the context."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -63,7 +64,11 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 def written(func: Any, result: Any, arguments: Any) -> list[Any]:
-    """The tensors that an operator put values into, in one order for all calls of it."""
+    """The tensors that an operator wrote or returned, in an order that is the same for every call of it.
+
+    ``arguments`` is ``(args, kwargs)``. For a functional operator these are its results, for a mutating one its written
+    arguments, then its new results.
+    """
     schema = func._schema
     if not schema.is_mutable:
         return pytree.tree_leaves(result)
@@ -76,12 +81,12 @@ def written(func: Any, result: Any, arguments: Any) -> list[Any]:
 
 
 def is_operator(func: Any) -> bool:
-    """Not a conditional, a loop, or whatever else is given functions to run."""
+    """Whether ``func`` is a plain operator. Conditionals, loops and other higher-order operators have no schema."""
     return getattr(func, "_schema", None) is not None
 
 
 def with_branches_in(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """A conditional or a loop, the functions of which run in a mode too."""
+    """Call a conditional or a loop so that the functions it is given run under ``mode`` too."""
 
     def entering(value: Any) -> Any:
         if not isinstance(value, (BuiltinFunctionType, FunctionType, MethodType, torch.nn.Module)):
@@ -98,7 +103,9 @@ def with_branches_in(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any)
 
 
 class _Widener:
-    """Inputs in float64. Those that share storage go on sharing it: what is written to one is seen through another."""
+    """Copies inputs to float64. Tensors that share storage share it in the copies too, so that writes show through
+    views.
+    """
 
     def __init__(self) -> None:
         self._storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
@@ -115,7 +122,7 @@ class _Widener:
         return copy.requires_grad_(leaf.requires_grad)
 
     def _flat(self, leaf: torch.Tensor) -> torch.Tensor:
-        """All of the storage that a tensor lies on, in float64."""
+        """The whole storage of a tensor, as one float64 tensor."""
         key = leaf.untyped_storage()._cdata, leaf.dtype
         if key not in self._storages:
             count = leaf.untyped_storage().nbytes() // leaf.element_size()
@@ -133,7 +140,7 @@ def _widened(leaf: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _float64_state(call: Call) -> Any:
-    """Parameters and buffers in float64 for a while."""
+    """Parameters and buffers in float64 inside the context."""
     narrow = [t.data for t in call.state]
     saved, call._saved = call._saved, [_widened(t).detach() for t in call._saved]
     try:
@@ -148,7 +155,7 @@ def _float64_state(call: Call) -> Any:
 
 
 def _precision(call: Call) -> torch.dtype:
-    """The most precise type among what the call is given, in which its own new numbers will be."""
+    """The most precise dtype among the inputs and the state."""
     given = (t.dtype for t in (*tensors_in((call.args, call.kwargs)), *call.state) if t.is_floating_point())
     return min(given, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
 
@@ -163,7 +170,11 @@ def _float64(function: Callable[..., Any], precision: torch.dtype) -> Callable[.
 
 
 class _Widen(TorchDispatchMode):
-    """Every operator in float64. ``own`` is the program's default type, ``precision`` that of its other tensors."""
+    """Runs every operator in float64.
+
+    ``default`` is the program's default dtype, ``precision`` the dtype in which random numbers are drawn for widened
+    tensors.
+    """
 
     supports_higher_order_operators = True
 
@@ -181,7 +192,7 @@ class _Widen(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _drawn(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Random numbers as the program would have drawn them."""
+        """Draw random numbers in the program's own types, then widen them."""
         narrow = pytree.tree_map(self._narrow, (args, kwargs))
         with default_dtype(self._own):
             result = func(*narrow[0], **narrow[1])

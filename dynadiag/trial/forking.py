@@ -1,4 +1,4 @@
-"""One action tried in a fork of this very process: what is in memory here is what the trial works on."""
+"""Runs one action as a trial in a fork of this process, so that it works on what is in memory here."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def forked(action: Callable[[], None], plan: Plan, limits: Limits) -> Outcome:
-    """How ``action`` ends in a fork that has a session, an output and a time limit of its own.
+    """The outcome of ``action`` in a fork with its own process session, output and time limit.
 
-    A crash, a hang or a runaway in it harms nobody. This process must have one thread, or must never have run a
-    parallel region; `action` sets the number of threads that it wants.
+    A crash, a hang or a memory leak of the action does not affect this process. The process must have one thread, and
+    must never have run a parallel region. `action` sets the thread count that it wants.
     """
     with _workplace() as (output, reading, writing):
         pid = os.fork()
@@ -50,7 +50,7 @@ def forked(action: Callable[[], None], plan: Plan, limits: Limits) -> Outcome:
 
 @contextmanager
 def _workplace() -> Iterator[tuple[int, int, int]]:
-    """(output file, report's reading end, its writing end); the writing end is whoever forks to close."""
+    """(output file, read end, write end) as descriptors. The caller closes the write end after forking."""
     descriptor, name = tempfile.mkstemp(prefix="dynadiag-", suffix=".out")
     Path(name).unlink()
     reading, writing = os.pipe()
@@ -62,7 +62,9 @@ def _workplace() -> Iterator[tuple[int, int, int]]:
 
 
 def conclude(action: Callable[[], None], plan: Plan) -> NoReturn:
-    """End this process with `action` as its trial: for one that cannot be forked. It reports to whom it reported."""
+    """End this process with `action` as its trial: for a process that cannot be forked. Its events go to its own
+    supervisor.
+    """
     TRIAL.plan = plan
     code = _ended(action, plan)
     for stream in (sys.stdout, sys.stderr):
@@ -83,7 +85,7 @@ def _be_the_trial(action: Callable[[], None], plan: Plan, output: int, report: i
 def _ended(action: Callable[[], None], plan: Plan) -> int:
     try:
         action()
-    except BaseException as error:  # noqa: BLE001 - whatever leaves the action is what the trial is about
+    except BaseException as error:  # noqa: BLE001 - any exception is the outcome of the trial
         traceback.print_exc()
         TRIAL.send(
             "end",

@@ -1,4 +1,4 @@
-"""One compiled call of a graph on given inputs: what a trial of the minifier does, in the process of the trial."""
+"""One compiled call of a graph on given inputs: what a trial of the minifier does in its process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class GraphCall:
-    """How a graph is compiled and what is asked of it.
+    """How to compile a graph, and what to check.
 
-    ``backend`` is a name or the program's own function. ``accuracy`` compares the call with its uncompiled self, else
-    the call is only made, and differentiated where ``backward``.
+    ``backend`` is a name or the program's own function. With ``accuracy`` the call is compared with the uncompiled one.
+    Otherwise it is only made, and differentiated where ``backward`` is set.
     """
 
     backend: str | Callable[..., Any]
@@ -36,10 +36,10 @@ class GraphCall:
 def attempt(
     call: GraphCall, function: Callable[..., Any], inputs: Sequence[Any], earlier: Sequence[Any] | None = None
 ) -> None:
-    """Compiles and calls ``function``, with no compiler cache. What that raises, it raises.
+    """Compile ``function`` without caches and call it. Raises what that raises.
 
-    ``earlier`` are the inputs of a call before the one in question, for which the code is made. Where ``accuracy``
-    finds a wrong result it ends the process, as `compared_call` does.
+    ``previous_inputs`` are the inputs of an earlier call, for which the code is compiled. With ``accuracy`` a wrong
+    result ends the process, as in `call_and_compare`.
     """
     torch_private.reset()
     torch_private.bypass_caches()
@@ -57,11 +57,11 @@ def attempt(
     if call.backward:
         _differentiate(result)
     if torch.cuda.is_initialized():
-        torch.cuda.synchronize()  # a device tells of its errors late
+        torch.cuda.synchronize()  # device errors are asynchronous
 
 
 def _differentiate(result: Any) -> None:
-    """The backward pass of the sum of everything that can be differentiated."""
+    """Run the backward pass of the sum of all outputs that require a gradient."""
     leaves = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
     if leaves:
         torch.autograd.backward([leaf.sum() for leaf in leaves])

@@ -1,9 +1,9 @@
-"""Trials of a call of this very process: its function and its arguments need no file and no pickle.
+"""Runs trials of a call of this very process, whose function and arguments need no file and no pickle.
 
-This process is forked once, and the fork, which has our hooks and one thread, forks the trials. So a function of a
-notebook, a closure or a model that took an hour to load can be tried as it is, and what a trial does to it is gone
-with the trial. What is lost: the threads. A process that has run a parallel region cannot use its threads after a fork,
-so that trials run with one.
+This process forks once. That fork, with our hooks and one thread, is the fork server of the trials. So a function from
+a notebook, a closure, or a model that took an hour to load can be tried as it is, and a trial leaves no trace here. The
+price is the threads: a process that has run a parallel region cannot use its thread pool after a fork, so trials run
+with one thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["CallRunner"]
 
 @dataclass(slots=True, kw_only=True)
 class CallRunner(Runner):
-    """Runs trials of ``call`` in forks of this process. Every trial is such a fork, the first one too."""
+    """Runs trials of ``call``, each in a fork of this process, the first one too."""
 
     call: Callable[[], None]
 
@@ -46,38 +46,40 @@ class CallRunner(Runner):
         hooks: Sequence[str],
         limits: Limits,
     ) -> CallRunner:
-        """A trial compiles ``fn`` and calls it; what is compiled already is called as it is."""
+        """A runner whose trials compile ``fn`` and call it. What is compiled already is called as it is."""
         name = str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
         call = functools.partial(_compiled_and_called, fn, tuple(args), dict(kwargs))
         return cls(Program(name), hooks, limits, call=call)
 
     def fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
+        """The same as `run`: a fresh interpreter has no such call."""
         return self.run(plan)
 
     def run(self, plan: Plan) -> Outcome:
-        """Raises `DynadiagError` where this process cannot be forked."""
+        """One trial in a fork of this process. Raises `DynadiagError` where this process cannot be forked."""
         if self._zygote is None:
             self._zygote = self._fork()
         try:
             return forked_trial(self, self._zygote, plan, {})
         except (ConnectionError, EOFError) as error:
-            raise DynadiagError(f"{self.program.text}: the process that forks trials is gone ({error})") from error
+            raise DynadiagError(f"{self.program.text}: the fork server of the trials is gone ({error})") from error
 
     def warm_up(self) -> None:
-        """Nothing: torch is loaded here."""
+        """Does nothing: torch is loaded in this process."""
 
     def start_forks(self, threads: int, checkpoint: bool = True) -> str | None:
-        del threads, checkpoint  # one thread, and the call is all there is
+        """Does nothing: every trial is a fork of this process."""
+        del threads, checkpoint
         return None
 
     def stop_forks(self) -> None:
-        """There is nothing else to try it in: only the end of the search stops them."""
+        """Does nothing: there is no other way to run these trials. Leaving the context stops them."""
 
     def __exit__(self, *error: Any) -> None:
         server, self._zygote = self._zygote, None
         if server is not None:
             server.stop()
-            with suppress(ChildProcessError):  # the program reaps its children itself
+            with suppress(ChildProcessError):  # the program has reaped it already
                 os.waitpid(server.leader, 0)
         self._places.remove()
 
@@ -85,7 +87,7 @@ class CallRunner(Runner):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = self.environment_in(self.scratch)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads: see above
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forking with threads
             pid = os.fork()
         if pid == 0:
             ours.close()
@@ -103,7 +105,7 @@ class CallRunner(Runner):
 
 
 def _serve(channel: socket.socket, call: Callable[[], None], hooks: Sequence[str], env: Mapping[str, str]) -> NoReturn:
-    """The fork that forks the trials. Returns from `zygote.serve` only in them."""
+    """The fork server's process. `zygote.serve_forks` returns only in its forks, which are the trials."""
     try:
         os.setsid()
         worker.die_with_parent()
@@ -114,14 +116,14 @@ def _serve(channel: socket.socket, call: Callable[[], None], hooks: Sequence[str
         zygote.send(channel, {"ready": True})
         zygote.become_trial(*zygote.serve(channel))
         code = worker.ended(call)
-    except BaseException:  # noqa: BLE001 - a fork of somebody's process must end here, whatever happens
+    except BaseException:  # noqa: BLE001 - a fork of the user's process must end here in any case
         code = 1
     worker.flush()
     os._exit(code)
 
 
 def _own_streams() -> None:
-    """What is printed goes to the descriptors 1 and 2, whatever stood for them in a notebook or under pytest."""
+    """Send prints to the descriptors 1 and 2, whatever replaced the streams (a notebook, pytest)."""
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)

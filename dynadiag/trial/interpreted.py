@@ -1,8 +1,9 @@
-"""The process of the ``triton`` rung on a machine without a GPU: Inductor's Triton kernels, interpreted by Triton.
+"""The ``triton`` rung on a machine without a GPU: Inductor generates Triton kernels, and Triton's interpreter runs
+them.
 
-It is a process of its own because Triton asks ``TRITON_INTERPRET`` when it is imported, and because everything in it
-is compiled by the Triton code generator from then on. Each kernel that was run is told, once a trial: a program whose
-graphs are nothing but library calls has not been at this rung, however well it ended.
+It needs a process of its own, because Triton reads ``TRITON_INTERPRET`` when it is imported, and because everything in
+the process is compiled by the Triton code generator from then on. Each kernel that runs is reported once per trial: a
+program whose graphs call only library kernels says nothing about this rung, even if it passes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _launched: set[str] = set()
 
 
 def install() -> None:
-    """Turns this process into one that generates Triton kernels for the CPU and interprets them."""
+    """Make this process generate Triton kernels for the CPU and interpret them."""
     torch_private.generate_triton_for_cpu()
     torch_private.route_libdevice(libdevice.function)
     torch_private.same_numbers_as_a_gpu()

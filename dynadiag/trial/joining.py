@@ -1,8 +1,8 @@
-"""How a process takes part in a trial: our hooks in its torch, and the word to the processes that it starts.
+"""How a process takes part in a trial: it installs our hooks in its torch, and passes the trial on to its own children.
 
-A compile in a worker process is to be left out like any other. A worker that is a fork has our hooks already; one that
-is a fresh interpreter (``spawn``, ``torchrun``, ``subprocess``) finds the trial in its environment, and joins it at the
-end of its own ``import torch``.
+A compile in a worker process has to be switched like any other. A forked worker has our hooks already. A fresh
+interpreter (``spawn``, ``torchrun``, ``subprocess``) finds the trial in its environment and joins it at the end of its
+own ``import torch``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["INVITATION", "join", "prepare"]
 
-INVITATION = "DYNADIAG_JOIN"  # the variable that `dynadiag.autoload` looks for
-_COMPILERS = "torch/_inductor/compile_worker/"  # processes of Inductor's own: they run nothing of the program's
+INVITATION = "DYNADIAG_JOIN"  # `dynadiag.autoload` looks for this variable
+_COMPILERS = "torch/_inductor/compile_worker/"  # Inductor's compile workers run no code of the program
 
 
 def prepare(hooks: Sequence[str]) -> None:
-    """Puts our hooks into torch. ``hooks`` are modules with an ``install()``, named by who asks for the trial."""
+    """Install our hooks in torch. ``hooks`` are names of modules with an ``install()``."""
     importlib.import_module("dynadiag.trial.rungs").install()
     for name in hooks:
         importlib.import_module(name).install()
@@ -38,13 +38,15 @@ def _invite(hooks: Sequence[str]) -> None:
     os.environ[INVITATION] = json.dumps({"plan": TRIAL.plan.to_json(), "hooks": list(hooks), "report": report})
 
 
-@functools.cache  # once a process, however often torch's entry points are called
+@functools.cache  # torch may call its entry points several times
 def join() -> None:
-    """Follow the plan of the trial in which this process was started, and report to its supervisor."""
+    """Follow the plan of the trial whose environment this process has, and report to its supervisor. Runs once per
+    process.
+    """
     if _COMPILERS in sys.argv[0]:
         return
     asked = json.loads(os.environ[INVITATION])
     prepare(asked["hooks"])
-    with suppress(OSError, TypeError):  # nobody listens, or who did is gone
+    with suppress(OSError, TypeError):  # no supervisor, or it has ended
         TRIAL.reporter = Reporter(os.open(asked["report"], os.O_WRONLY))
     TRIAL.start(Plan.from_json(asked["plan"]))

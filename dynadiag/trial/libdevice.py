@@ -1,9 +1,10 @@
 """CUDA's device functions in NumPy, for kernels that Triton's interpreter runs.
 
-Triton's code asks for them by the symbol that a GPU would link (``__nv_expm1f``, ``__nv_expm1``); the interpreter has
-none. Here is each that Inductor's Triton code generator uses (`torch/_inductor/codegen/triton.py`, ``common.py`` and
-``runtime/triton_helpers.py`` of torch 2.11 to 2.15). Arguments are arrays of one shape. In float32 the value is that
-of float64, rounded once: a GPU may be off by the few units in the last place that CUDA documents for its libdevice.
+Triton asks for them by the symbol that a GPU would link (``__nv_expm1f``, ``__nv_expm1``), and the interpreter has
+none. Here are those that Inductor's Triton code generator uses (`torch/_inductor/codegen/triton.py`, ``common.py`` and
+``runtime/triton_helpers.py`` of torch 2.11 to 2.15). Arguments are arrays of one shape, float32 or float64. A float32
+result is the float64 result rounded once. A GPU may differ from it by the few units in the last place that CUDA
+documents for libdevice.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ __all__ = ["FUNCTIONS", "UnknownSymbolError", "function"]
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Array]
 
-_FAR = 25.0  # from here on exp(x^2) erfc(x) is the series in 1/x^2: its seventh term is below 1e-16 of the sum
+_FAR = 25.0  # from here on the series in 1/x^2 is used: its seventh term is below 1e-16 of the sum
 _TERMS = 7
-_NODES = 256  # of the trapezoid rule for I0 and I1: its error is I_256(x), below 1e-40 of either up to x = 710
-_STEPS = 4  # of Halley's method for erfinv; three bring the start's 2e-3 to the last place
+_NODES = 256  # of the trapezoid rule: its relative error is I_256(x), below 1e-40 up to x = 710
+_STEPS = 4  # of Halley's method: three reduce the initial error of 2e-3 to the last place
 
 
 class UnknownSymbolError(NotImplementedError):
-    """A device function that has no counterpart here."""
+    """A device function that is not implemented here."""
 
 
 def function(symbol: str) -> Function:
-    """What a libdevice symbol computes. Raises `UnknownSymbolError`."""
+    """The NumPy implementation of a libdevice symbol. Raises `UnknownSymbolError`."""
     name = symbol.removeprefix("__nv_")
     for candidate in (name, name.removesuffix("f"), name.removesuffix("d"), _RENAMED.get(name, "")):
         if candidate in FUNCTIONS:
@@ -41,7 +42,7 @@ def function(symbol: str) -> Function:
 
 
 def _wide(compute: Function) -> Function:
-    """Computes in float64; the result is rounded once to the type of the first argument."""
+    """Compute in float64 and round once to the dtype of the first argument."""
 
     @functools.wraps(compute)
     def rounded(*arguments: Array) -> Array:
@@ -51,7 +52,7 @@ def _wide(compute: Function) -> Function:
 
 
 def _library(name: str, count: int = 1) -> Function:
-    """A function of the C library on float64, element by element."""
+    """A function of the C library, applied to each element in float64. ``count`` is its number of arguments."""
     symbol = getattr(ctypes.CDLL(None), name)
     symbol.restype, symbol.argtypes = ctypes.c_double, [ctypes.c_double] * count
     return _wide(np.vectorize(symbol, otypes=[np.float64]))
@@ -62,7 +63,7 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _erfcx(x: Array) -> Array:
-    """exp(x^2) erfc(x), where the product would overflow by its asymptotic series (Abramowitz and Stegun 7.1.23)."""
+    """exp(x^2) erfc(x). Where the product would overflow: its asymptotic series (Abramowitz and Stegun 7.1.23)."""
     near = np.exp(np.square(x)) * _erfc(x)
     term = series = np.ones_like(x)
     for order in range(1, _TERMS):
@@ -72,7 +73,7 @@ def _erfcx(x: Array) -> Array:
 
 
 def _erfinv(x: Array) -> Array:
-    """Halley's method on erf, or on erfc where erf is nearly 1; from S. Winitzki's approximation (2008)."""
+    """Halley's method on erf, or on erfc where erf is nearly 1. It starts from S. Winitzki's approximation (2008)."""
     size = np.abs(x)
     inside = np.where(size < 1, size, 0.0)
     logarithm = np.log1p(-np.square(inside))
@@ -87,7 +88,7 @@ def _erfinv(x: Array) -> Array:
 
 
 def _bessel_i(order: int, x: Array) -> Array:
-    """I0 or I1, as the mean of cosh(x cos t) or of sinh(x cos t) cos t over a period: nothing cancels in either."""
+    """I0 or I1: the mean of cosh(x cos t) or of sinh(x cos t) cos t over a period. Neither has cancellation."""
     cosines = np.cos(np.arange(_NODES) * (2 * math.pi / _NODES))
     argument = x[..., None] * cosines
     integrand = np.cosh(argument) if order == 0 else np.sinh(argument) * cosines
@@ -95,14 +96,14 @@ def _bessel_i(order: int, x: Array) -> Array:
 
 
 def _ilogb(x: Array) -> Array:
-    """The exponent of each; for 0, infinities and NaN what CUDA gives."""
+    """The binary exponent of each element. Zeros, infinities and NaN give what CUDA gives."""
     exponent = np.frexp(x)[1].astype(np.int64) - 1
     exponent = np.where(np.isinf(x), np.iinfo(np.int32).max, exponent)
     return np.where((x == 0) | np.isnan(x), np.iinfo(np.int32).min, exponent)
 
 
 def _fma(x: Array, y: Array, z: Array) -> Array:
-    """Rounded once, as the C library has it for either type."""
+    """x * y + z, rounded once, by the C library's function for the dtype."""
     name, kind = ("fmaf", ctypes.c_float) if x.dtype == np.float32 else ("fma", ctypes.c_double)
     symbol = getattr(ctypes.CDLL(None), name)
     symbol.restype, symbol.argtypes = kind, [kind] * 3

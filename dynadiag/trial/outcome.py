@@ -1,4 +1,4 @@
-"""How a trial ended: never a bare yes or no."""
+"""How a trial ended: more than a yes or no."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ __all__ = ["Outcome", "Point"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One decision that the compiler took and that a trial may turn off.
+    """One decision of the compiler, which a trial may switch off.
 
-    ``group`` is the class of a culprit (``lowering``, ``fusion``, ...). ``key`` is stable from trial to trial: it is
-    made of the compile, the graph, FX names and an occurrence, never of buffer names, which shift.
+    ``group`` is the kind of decision (``lowering``, ``fusion``, ...). ``key`` is the same in every trial: it is made of
+    the compile id, the graph, FX names and an occurrence number, never of buffer names, which shift. ``lines`` are the
+    user's lines, as (file, 1-based line).
     """
 
     group: str
@@ -28,6 +29,7 @@ class Point:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Point:
+        """The decision in a record of the trial's events or of a recording."""
         lines = tuple((str(file), int(line)) for file, line in data.get("lines", ()))
         return cls(
             data["group"],
@@ -44,11 +46,12 @@ class Point:
 class Outcome:
     """What one trial showed.
 
-    ``signature`` is ``None`` where it passed. ``invalid`` says why the trial could not be run at all, which
-    says nothing about the candidate. ``witness`` and ``lines`` are nodes and user lines that the failure named,
-    ``diverged`` the keys of the nodes in whose kernel the values first went astray, or that ran when it failed,
-    where the trial compared them, and ``diverged_in`` the names of the nodes of a graph tried by itself that they came
-    from, ``facts`` what the worker saw on the way (backends, thread count), ``tail`` the end of what was printed.
+    ``signature`` is ``None`` where the trial passed. ``invalid`` says why the trial could not run at all; then it says
+    nothing about the candidate. ``witness`` and ``lines`` are the nodes and user lines that the failure named.
+    ``diverged`` are the keys of the nodes whose kernel first computed other values than the graph run uncompiled, or
+    was running when the trial failed; ``diverged_in`` are the names of the nodes that they came from, for a graph that
+    is tried by itself. ``points`` are the decisions that were reported, ``facts`` what the process knew at its end
+    (backends, thread count), ``tail`` the end of its output.
     """
 
     signature: Signature | None
@@ -67,19 +70,24 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
+        """Whether the trial ran and did not fail."""
         return self.signature is None and self.invalid is None
 
     @property
     def hung(self) -> bool:
+        """Whether the trial was ended because it ran longer than its time limit."""
         return self.signature is not None and self.signature.kind == "hang"
 
     @property
     def killed(self) -> bool:
-        """Whether the process had no time to say what went wrong."""
+        """Whether the process was ended before it could report the failure itself."""
         return self.signature is not None and self.signature.kind in ("signal", "hang", "memory")
 
     def against(self, reference: Signature, across_rungs: bool = False) -> str:
-        """``pass``, ``same``, ``different``, ``timeout`` or ``invalid``, in comparison with the failure sought."""
+        """``pass``, ``same``, ``different``, ``timeout`` or ``invalid``, compared with the failure ``reference``.
+
+        ``across_rungs`` compares as `Signature.same_across_rungs`.
+        """
         if self.signature is None:
             return "invalid" if self.invalid else "pass"
         same = self.signature.same_across_rungs if across_rungs else self.signature.same_as

@@ -1,4 +1,4 @@
-"""What a trial is to do differently from the program as it is written."""
+"""A plan: what one trial changes about the program."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ BELOW = {
     "triton": "aot_eager_decomp_partition",
     "aot_eager_decomp_partition": "aot_eager",
     "aot_eager": "eager",
-}  # the rung at which a graph is compiled that is left out at another
+}  # the rung at which a graph is compiled instead, when it is switched off
 _BITS = 64
-INTERMEDIATES = "intermediates"  # in a plan's record: where the compiled values first leave the graph's own
-_IN_INDUCTOR = frozenset({"kernel", "fusion", "lowering", "graph", INTERMEDIATES})  # of no consequence before it
+INTERMEDIATES = "intermediates"  # in `Plan.record`: report where compiled values first diverge from the graph's
+_IN_INDUCTOR = frozenset({"kernel", "fusion", "lowering", "graph", INTERMEDIATES})  # without effect before Inductor
 
 
 def bits(key: str) -> str:
-    """The stable hash of a decision's key, as 64 binary digits. Halving a set of decisions is taking one digit more."""
+    """The stable hash of a decision's key as 64 binary digits. Each further digit of a suffix halves a set of
+    decisions.
+    """
     digest = hashlib.blake2b(key.encode(), digest_size=_BITS // 8).digest()
     return f"{int.from_bytes(digest, 'big'):0{_BITS}b}"
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Which decisions of one class stay on.
+    """Which decisions of one kind stay on.
 
-    With ``keep`` those whose hash ends in one of ``suffixes`` stay on and all others go off; without it those go
-    off and all others stay. A suffix decides also for decisions that show up only because others were turned off.
+    With ``keep`` those whose hash ends in one of ``suffixes`` stay on, and the others go off. Without ``keep`` it is
+    the other way round. Suffixes also decide about decisions that exist only because others are off.
     """
 
     group: str
@@ -41,18 +43,19 @@ class Switch:
     suffixes: tuple[str, ...]
 
     def on(self, key: str) -> bool:
+        """Whether the decision with this key stays on."""
         return bits(key).endswith(self.suffixes) == self.keep if self.suffixes else not self.keep
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One candidate: the rung, and below it the decisions that are switched.
+    """One candidate: the rung, and the decisions that are switched off below it.
 
-    ``rung`` ``None`` is the program as written. ``record`` names the classes whose decisions are reported.
-    ``accuracy`` compares each compiled call with its uncompiled self. ``caches`` off bypasses the FX graph and
-    AOTAutograd caches, without which a switched compile would be served from an earlier one. ``own_caches`` has them
-    begin empty, in a folder of the trial's own. ``task`` is for the hooks of who asks for the trial: what else its
-    process is to do, as JSON.
+    ``rung`` is ``None`` for the program as written. ``accuracy`` compares each compiled call with the uncompiled one.
+    ``caches`` off bypasses the FX graph and AOTAutograd caches, since a cached graph would ignore the switches.
+    ``own_caches`` gives the trial empty caches in a folder of its own. ``record`` names the kinds of decisions to
+    report. ``fallback_random`` draws eager's random numbers in Inductor. ``task`` is JSON for the hooks: other work
+    that the process is to do.
     """
 
     rung: str | None = None
@@ -66,12 +69,14 @@ class Plan:
     task: str | None = None
 
     def switch(self, group: str) -> Switch | None:
+        """The switch for one kind of decision, or ``None``."""
         return next((s for s in self.switches if s.group == group), None)
 
     def before_inductor(self) -> Plan | None:
-        """What the plan says of the program up to its first graph in Inductor, or None where it does not come there.
+        """The plan as far as it matters before the first graph reaches Inductor; ``None`` where it matters in other
+        ways.
 
-        All plans that agree in it go the same way until then.
+        Trials whose plans agree in this do the same up to that point, so they can be forked from there.
         """
         asked = {*self.record, *(switch.group for switch in self.switches)}
         if self.rung != "inductor" or self.task is not None or not asked <= _IN_INDUCTOR:
@@ -79,14 +84,16 @@ class Plan:
         return replace(self, record=(), switches=())
 
     def key(self) -> str:
-        """The candidate's identity in a recording; a resumed search looks it up."""
+        """The candidate's identity in a recording, by which a resumed search finds its outcome."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
     def to_json(self) -> dict[str, Any]:
+        """The plan as plain data; `from_json` reads it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Plan:
+        """The plan in a record of `to_json`. Raises `KeyError` or `TypeError` where it is none."""
         switches = tuple(Switch(s["group"], s["keep"], tuple(s["suffixes"])) for s in data["switches"])
         tolerance = tuple(data["tolerance"]) if data["tolerance"] else None
         return cls(**{**data, "record": tuple(data["record"]), "switches": switches, "tolerance": tolerance})

@@ -1,4 +1,4 @@
-"""The program under trial: what the user named, and running it as Python itself would."""
+"""The program under trial: parses the target that the user named, and runs it as Python would."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ __all__ = ["Program", "TargetError", "call_factory", "load", "main", "run"]
 
 
 class TargetError(DynadiagError):
-    """The target cannot be imported or does not give what it must. Exit 2, not a failure of the program."""
+    """The target cannot be imported, or its function returns something unusable. Exit code 2, not a failure of the
+    program.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,13 @@ class Program:
     target: str
     arguments: tuple[str, ...] = ()
     module: bool = False  # -m
-    name: str | None = None  # of a callable that gives (fn, args) or (fn, args, kwargs)
+    name: str | None = None  # of a function that returns (fn, args) or (fn, args, kwargs)
 
     @classmethod
     def parse(cls, target: str, arguments: tuple[str, ...] = (), module: bool = False) -> Program:
-        """Raises `TargetError` where the file does not exist."""
+        """The program that a target names. Raises `TargetError` where the target is none of these forms or the file is
+        missing.
+        """
         if module:
             return cls(target, arguments, module=True)
         if Path(target).is_file():
@@ -46,20 +50,24 @@ class Program:
 
     @property
     def text(self) -> str:
+        """The target as the user would write it."""
         return ("-m " if self.module else "") + self.target + (f":{self.name}" if self.name else "")
 
     def to_json(self) -> dict[str, Any]:
+        """The program as plain data; `from_json` reads it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Program:
+        """The program in a record of `to_json`."""
         return cls(data["target"], tuple(data["arguments"]), data["module"], data["name"])
 
 
 def run(program: Program) -> None:
-    """Runs it in this process as ``__main__``; what it raises, it raises.
+    """Run the program in this process as ``__main__``. Raises what the program raises.
 
-    Raises `TargetError` where a factory cannot be imported or returns something else than a call.
+    Raises `TargetError` where a module or a factory cannot be imported, or a factory returns something other than a
+    call.
     """
     if program.name is not None:
         _call(program)
@@ -80,7 +88,7 @@ def _main_module(file: str, spec: Any = None) -> types.ModuleType:
 
 def _execute(source: bytes, file: str, main: types.ModuleType) -> None:
     code = compile(source, file, "exec", dont_inherit=True)
-    exec(code, main.__dict__)  # noqa: S102 - running the user's own program is what he asked for
+    exec(code, main.__dict__)  # noqa: S102 - the user asked to run this program
 
 
 def _run_file(program: Program) -> None:
@@ -140,9 +148,9 @@ def call_factory(program: Program) -> Any:
 
 
 def load(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """The call (fn, args, kwargs) that a factory gives. What the factory raises, it raises.
+    """The call (fn, args, kwargs) that the factory returns. Raises what the factory raises.
 
-    Raises `TargetError` where it cannot be imported or returns something else than a call.
+    Raises `TargetError` where the factory cannot be imported or returns something other than a call.
     """
     made = call_factory(program)
     if not _is_call(made):
@@ -164,7 +172,7 @@ def _is_call(made: Any) -> bool:
 
 
 def _shape(made: Any) -> str:
-    """What a factory gave, by its types."""
+    """The types of what a factory returned, for a message."""
     if isinstance(made, tuple):
         return f"({', '.join(type(part).__name__ for part in made)})"
     return type(made).__name__
@@ -172,13 +180,13 @@ def _shape(made: Any) -> str:
 
 def _call(program: Program) -> None:
     fn, args, kwargs = load(program)
-    import torch  # only here: a program that sets the environment before importing torch must still come first
+    import torch  # not earlier: the program may set torch's environment variables first
 
     torch.compile(fn)(*args, **kwargs)
 
 
 def main(request: str) -> int:
-    """Runs a program given as JSON; for whoever starts it in a process of its own. 2 where the target is none."""
+    """Run a program given as JSON, in a process of its own. Returns 0, or 2 where the target cannot be used."""
     try:
         run(Program.from_json(json.loads(request)))
     except TargetError as error:

@@ -1,7 +1,7 @@
-"""What a call can read and change without being given it: what its function and its arguments hold.
+"""Finds the state that a call can read and change beside its arguments: what its function and arguments hold.
 
-A compiled method of a trainer changes its model, its optimizer, its counters and its lists. For two arms to begin in
-one state all of that is put back: the contents of tensors, and what stands in dicts, lists and objects.
+A compiled method of a trainer changes its model, its optimizer, its counters and its lists. All of it must be restored
+for two runs to start from the same state: the contents of tensors, and the items of dicts, lists and objects.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ __all__ = ["Contents", "opened", "owner", "reached"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _OF_TORCH = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
-_MEMBERS = ("_parameters", "_buffers", "_modules")  # of a module: what is in them is named as its attribute
+_MEMBERS = ("_parameters", "_buffers", "_modules")  # dicts of a module whose items are its attributes
 _OF_OTHERS = frozenset({"torch", "numpy", "dynadiag"}) | sys.stdlib_module_names
 
 
 class Contents:
-    """What stood in a dict, a list or an object, to be put there again."""
+    """The items of a dict, a list or an object, saved so that they can be restored."""
 
     def __init__(self, holder: Any) -> None:
         self._holder, self._type = holder, type(holder)
         self._was = _contents(holder)
 
     def put_back(self) -> None:
-        """Touches nothing that did not change: guards on it would have to be asked anew."""
+        """Restore the items. Leaves an unchanged container alone, since Dynamo's guards on it would be checked again."""
         if type(self._holder) is not self._type:
-            self._holder.__class__ = self._type  # a lazy module became another
+            self._holder.__class__ = self._type  # a lazy module changes its class at its first call
         now = _contents(self._holder)
         if len(now) != len(self._was) or any(a is not b for a, b in zip(now, self._was, strict=True)):
             _fill(self._holder, self._was)
@@ -56,17 +56,17 @@ def _fill(holder: Any, contents: list[Any]) -> None:
         holder[:] = contents
         return
     space = vars(holder) if _is_object(holder) else holder
-    kind = OrderedDict if isinstance(space, OrderedDict) else dict  # a class of its own may not let itself be emptied
+    kind = OrderedDict if isinstance(space, OrderedDict) else dict  # a subclass may override clear()
     kind.clear(space)
     for key, value in zip(contents[::2], contents[1::2], strict=True):
         kind.__setitem__(space, key, value)
 
 
 def reached(function: Callable[..., Any], arguments: Iterable[Any]) -> tuple[list[tuple[str, torch.Tensor]], list[Any]]:
-    """(tensors, what holds them) that a call can get at, each once, in an order that is the same every time.
+    """(named tensors, containers) that a call can reach, each once, in the same order every time.
 
-    Each tensor with the name that the function has for it (``self.norm.running_mean``). The gradients that lie at
-    tensors are among the tensors.
+    Names are those by which the function reaches the tensor (``self.norm.running_mean``). The gradients of leaf tensors
+    are among the tensors.
     """
     roots = [(f"argument {i}", value) for i, value in enumerate(arguments)]
     found = list(_walk([*_referenced(function), *roots]))
@@ -75,13 +75,13 @@ def reached(function: Callable[..., Any], arguments: Iterable[Any]) -> tuple[lis
 
 
 def opened(values: Iterable[Any]) -> list[Any]:
-    """Each object of the user's own (a dataclass that a function returns) as the tensors in it; all else as it is."""
+    """The values, with each object of a user's class (a dataclass that a function returns) replaced by its tensors."""
     tensors = lambda value: [found for _, found in _walk([("", value)]) if isinstance(found, torch.Tensor)]  # noqa: E731
     return [part for value in values for part in (tensors(value) if _is_open(value) else [value])]
 
 
 def _walk(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Tensors, dicts, lists and objects of the user's with their names, each once, depth first."""
+    """The tensors, dicts, lists and user objects that the roots lead to, with their names, each once, depth first."""
     met: set[int] = set()
     waiting = list(roots)[::-1]
     while waiting:
@@ -111,27 +111,29 @@ def _inside(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _item(name: str, key: Any) -> str:
-    """Of a dict; the name of one that holds a module's members ends in a dot."""
+    """The name of an item of a dict. A name that ends in a dot is one of a module's own dicts, whose items are
+    attributes.
+    """
     if name.endswith("."):
         return f"{name[:-1]}[{key}]" if str(key).isdigit() else f"{name}{key}"
     return f"{name}[{key!r}]" if isinstance(key, (str, int)) else f"{name}[...]"
 
 
 def _is_open(value: Any) -> bool:
-    """Whether what an object holds may be looked at: modules, optimizers, and whatever is of the user's own classes."""
+    """Whether an object's attributes are inspected: modules, optimizers, and instances of the user's classes are."""
     if isinstance(value, (torch.Tensor, FunctionType, MethodType, type)) or not hasattr(value, "__dict__"):
         return False
     return isinstance(value, _OF_TORCH) or type(value).__module__.partition(".")[0] not in _OF_OTHERS
 
 
 def owner(function: Any) -> Any:
-    """What a method is bound to, under whatever wraps it; of any other function or object itself."""
+    """The object that a method is bound to, after unwrapping; anything else itself."""
     function = inspect.unwrap(function) if callable(function) else function
     return getattr(function, "__self__", function)
 
 
 def _referenced(function: Any) -> Iterator[tuple[str, Any]]:
-    """The function's owner, its closure, and the globals that its code names."""
+    """The function's object, its closure, and the globals that its code names."""
     function = inspect.unwrap(function) if callable(function) else function
     yield "self", owner(function)
     code = getattr(function, "__code__", None)

@@ -1,9 +1,9 @@
-"""Is a difference between two arms rounding, or is one of them wrong? float64 decides.
+"""Decides whether a difference between two runs is rounding or a wrong result, with float64 as the oracle.
 
-A compiler may round elsewhere than eager does: a kernel that keeps float32 where eager stores float16 is nearer to the
-truth, not wrong. So where two results differ by more than the tolerance, the function is run again with every floating
-number in float64, and a few times with every operator rounding by chance. A compiled value is wrong where it is further
-from the float64 result than the tolerance, than eager's own error, and than such rounding accounts for.
+A compiler may round in other places than eager does: a kernel that keeps float32 where eager stores float16 is closer
+to the true value, not wrong. So where two results differ by more than the tolerance, the function runs again in
+float64, and a few times with random rounding in every operator. A compiled value is wrong where its distance from the
+float64 result exceeds the tolerance, eager's own error, and what such rounding explains.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dynadiag.trial.rounding import Rounding
 
 __all__ = ["Difference", "differences"]
 
-# rtol and atol by dtype: those of torch.testing.assert_close.
+# (rtol, atol) of each dtype, as in torch.testing.assert_close.
 _TOLERANCE = {
     torch.float64: (1e-7, 1e-7),
     torch.float32: (1.3e-6, 1e-5),
@@ -29,15 +29,15 @@ _TOLERANCE = {
     torch.complex128: (1e-7, 1e-7),
     torch.complex64: (1.3e-6, 1e-5),
 }
-_ALLOWANCE = 4.0  # times the most that eager and the samples of its rounding are off
-_SAMPLES = 4  # of rounding, at the least
-_MOST_SAMPLES = 64  # while they account for more and more: which side of a threshold a value falls on is chance
-_HELPFUL = 0.9  # of the suspects may be left after twice the samples; a wrong value stays suspect in all of them
+_ALLOWANCE = 4.0  # times the largest error of eager and of the samples of rounding is allowed
+_SAMPLES = 4
+_MOST_SAMPLES = 64  # on which side of a threshold a value falls is chance: more samples may be needed
+_HELPFUL = 0.9  # share of suspects left after doubling the samples, beyond which more samples do not help
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``rounding`` where float64 does not side against the compiled value."""
+    """One difference in words. ``rounding`` is true where float64 does not contradict the compiled value."""
 
     text: str
     rounding: bool
@@ -46,7 +46,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """One value of both arms. ``find`` picks the same value of another arm."""
+    """One value of both runs. ``pick`` selects the same value from another run."""
 
     name: str
     expected: Any
@@ -57,7 +57,11 @@ class _Pair:
 def differences(
     call: Call, expected: Arm, actual: Arm, tolerance: tuple[float, float] | None, *, values: bool = True
 ) -> list[Difference]:
-    """Everything in which the compiled arm differs, each judged; without ``values`` what is not about them."""
+    """Every difference of the compiled run ``actual`` from ``expected``. With ``values=False`` only structure and
+    dtypes.
+
+    ``tolerance`` is (rtol, atol), or ``None`` for the defaults of each dtype.
+    """
     structure = _structure(expected, actual)
     if structure is not None:
         return [Difference(structure, rounding=False)]
@@ -71,7 +75,7 @@ def differences(
 
 
 def _structure(expected: Arm, actual: Arm) -> str | None:
-    """What is not about values: how many outputs, of what type, and which of them are the same memory."""
+    """A difference in the number of outputs, their metadata, or which of them share memory."""
     if len(expected.outputs) != len(actual.outputs):
         return f"{len(actual.outputs)} outputs instead of {len(expected.outputs)}"
     for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
@@ -99,12 +103,12 @@ def _form(expected: Any, actual: Any) -> str | None:
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Those that matter: a dimension of size 1 has no second element to step to."""
+    """The strides of dimensions larger than 1: the others have no effect."""
     return tuple(s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
 
 
 def _sharing(arm: Arm) -> list[int | None]:
-    """For each output the first input or earlier output in the same memory."""
+    """For each output, the position of the first input or earlier output that shares its memory, or ``None``."""
     memory: dict[int, int] = {}
     shared: list[int | None] = []
     for position, value in enumerate([*arm.inputs, *arm.outputs]):
@@ -135,9 +139,10 @@ def _pairs(call: Call, expected: Arm, actual: Arm) -> list[_Pair]:
 
 
 def _states(call: Call, expected: Arm, actual: Arm) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """What could be reached before in both arms, and what is new where both made as many, each of the other's form.
+    """Pairs of reachable tensors. New tensors count only where both runs made the same number of them, of the same
+    form.
 
-    A program may keep more for itself where nothing is compiled.
+    An uncompiled program may keep more tensors than a compiled one.
     """
     pairs = list(zip(expected.state, actual.state, strict=False))
     new = pairs[len(call.state) :]
@@ -146,7 +151,7 @@ def _states(call: Call, expected: Arm, actual: Arm) -> list[tuple[torch.Tensor, 
 
 
 def _gradient_pair(expected: torch.Tensor | None, actual: torch.Tensor | None) -> tuple[Any, Any]:
-    """No gradient is a gradient of zeros."""
+    """A missing gradient counts as zeros."""
     if expected is None and actual is not None:
         return torch.zeros_like(actual), actual
     if actual is None and expected is not None:
@@ -186,11 +191,13 @@ def _judged(pair: _Pair, referee: _Referee, tolerance: tuple[float, float] | Non
     rtol, atol = _tolerances(e.dtype, tolerance)
     truth = referee.value(pair.find)
     if truth is None:
-        return Difference(_words(pair.name, *arms, atol, rtol) + "; float64 could not be asked", rounding=False)
+        return Difference(
+            _words(pair.name, *arms, atol, rtol) + "; the function does not run in float64", rounding=False
+        )
     bad = _unaccounted(arms, truth, referee.samples(pair.find), (rtol, atol))
     text = _words(pair.name, *arms, atol, rtol)
     if not bool(bad.any()):
-        return Difference(text + "; float64 does not side against it: rounding", rounding=True)
+        return Difference(text + "; rounding, by a float64 run", rounding=True)
     kind = "nan" if _only_compiled_is_not_finite(*arms, truth) else "wrong_result"
     return Difference(f"{text}; {int(bad.sum())} of them wrong by float64", rounding=False, kind=kind)
 
@@ -205,7 +212,10 @@ def _unaccounted(
     samples: Iterator[torch.Tensor],
     tolerance: tuple[float, float],
 ) -> torch.Tensor:
-    """Where the compiled value is further from the truth than rounding accounts for."""
+    """A mask of the elements that are further from the float64 result than rounding explains.
+
+    Samples of rounding are added, in doubling numbers, while they still clear suspects.
+    """
     off = _off(arms[0], truth)
     bad = _suspect(arms, truth, off, tolerance)
     left, enough = int(bad.sum()), _SAMPLES
@@ -222,7 +232,7 @@ def _unaccounted(
 
 
 def _off(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """How far a value is from the truth: not at all where both are NaN or the same infinity, else without bounds."""
+    """The absolute error of each element: 0 where both are NaN or the same infinity, infinite where only one is."""
     agrees = (value == truth) | (value.isnan() & truth.isnan())
     return torch.where(agrees, 0.0, (value - truth).abs().nan_to_num(float("inf")))
 
@@ -245,7 +255,7 @@ def _words(name: str, expected: torch.Tensor, actual: torch.Tensor, atol: float,
 
 
 class _Referee:
-    """The same call in float64, and samples of what rounding may make of it, each run when it is first asked for."""
+    """The same call in float64, and samples of what rounding does to it. Each runs when it is first needed."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -253,13 +263,13 @@ class _Referee:
         self._sampled: list[Arm] = []
 
     def value(self, find: Callable[[Arm], Any]) -> torch.Tensor | None:
-        """The true value, or None where the function does not run in float64."""
+        """The float64 value, or ``None`` where the function does not run in float64."""
         if self._true is None:
             self._true = in_float64(self._call)
         return _found(self._true, find)
 
     def samples(self, find: Callable[[Arm], Any]) -> Iterator[torch.Tensor]:
-        """The value as it comes when rounding falls otherwise, up to so many times."""
+        """The value under random rounding, in up to `_MAX_SAMPLES` runs."""
         for position in range(_MOST_SAMPLES):
             if position == len(self._sampled):
                 self._sampled.append(self._sample(position))
@@ -269,7 +279,7 @@ class _Referee:
 
     def _sample(self, seed: int) -> Arm:
         arguments = self._call.copies()
-        with Rounding(seed):  # the backward pass rounds too
+        with Rounding(seed):
             return run_arm(self._call, self._call.function, arguments)
 
 

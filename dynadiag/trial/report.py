@@ -1,7 +1,7 @@
-"""How a trial's process tells its supervisor what it saw: JSON, one object a line, over a pipe.
+"""The event stream from a trial's process to its supervisor: JSON, one object per line, over a pipe.
 
-A line is written as soon as something is known, because the process may die at the next instruction. Never
-pickle: what comes out of a crashing process is not trusted.
+Each line is written at once, because the process may die at the next instruction. It is never pickle: what comes out of
+a crashing process is not trusted.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ __all__ = ["Reporter", "lines"]
 
 
 class Reporter:
-    """The writing end."""
+    """The write end of the stream."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @property
     def path(self) -> str:
-        """Where another process of this user's can open it, while this one lives."""
+        """A path by which another process of this user can open the stream while this process lives."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def send(self, event: str, **data: Any) -> None:
+        """Write one event."""
         line = json.dumps({"event": event, **data}, default=str) + "\n"
         payload = memoryview(line.encode("utf-8", "backslashreplace"))
         while payload:
@@ -33,7 +34,7 @@ class Reporter:
 
 
 def lines(data: bytes) -> Iterator[dict[str, Any]]:
-    """The objects in what was read. A line cut short by a crash is left out: its writer was killed writing it."""
+    """The events in the bytes that were read. A line that a crash cut short is left out."""
     for line in data.split(b"\n"):
         try:
             item = json.loads(line) if line else None

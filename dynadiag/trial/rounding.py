@@ -1,10 +1,10 @@
-"""What rounding may do to a program's results: samples of it, as in Monte Carlo arithmetic.
+"""Samples of what rounding may do to a program's results, by Monte Carlo arithmetic.
 
-Rounding inside a function is not seen from outside: a sum in another order falls on the other side of a threshold, a
-value that is stored in float16 half way moves by a part in two thousand. So the function is run again in its own types,
-with each operator's result worked out in float64, moved by the few units that its arithmetic may be off, and rounded up
-or down by chance (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997). A result that came exactly stays:
-a comparison of whole numbers has no rounding to blame.
+From outside a function its rounding cannot be seen: a sum in another order falls on the other side of a threshold, and
+a value stored in float16 half way changes by one part in two thousand. So the function runs again in its own types.
+Each operator's result is computed in float64, moved by a random error of the few units that its arithmetic may have,
+and rounded up or down at random (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997). Exact results stay:
+comparing whole numbers involves no rounding.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dynadiag.trial.float64 import default_dtype, is_operator, wide_argument, wi
 
 __all__ = ["Rounding"]
 
-# Units in the last place of the type that an operator computes in, which is float32 for the types of 16 bits: an
-# elementary function of a vector library is off by up to one or two, a sum taken in another order by a few.
+# Units in the last place of the type that an operator computes in (float32 for 16-bit types). An elementary function
+# of a vector library has an error of up to two, a sum in another order of a few.
 _POINTWISE_UNITS = 2.0
 _REDUCTION_UNITS = 4.0
-_CASTS = ("aten::_to_copy", "aten::copy_")  # pointwise, and not marked so
+_CASTS = ("aten::_to_copy", "aten::copy_")  # pointwise, but torch does not tag them so
 
 
 class Rounding(TorchDispatchMode):
-    """While it is active each operator rounds by chance. ``seed`` makes two runs differ."""
+    """Makes each operator round at random while it is active. Two runs with different seeds round differently."""
 
     supports_higher_order_operators = True
 
@@ -60,13 +60,13 @@ class Rounding(TorchDispatchMode):
                 self._round(own, exact, other, units)
 
     def _operand(self, value: Any, share: float) -> Any:
-        """An operand a few units off: for a sum, to take it in another order is as if its operands were."""
+        """An operand moved by a few units: for a sum this has the effect of another order of summation."""
         if not isinstance(value, torch.Tensor) or not _is_number(value):
             return value
         return value * (1 + self._chance(value, -share, share))
 
     def _round(self, own: torch.Tensor, exact: torch.Tensor, other: torch.Tensor, units: float) -> None:
-        """Puts a result that might have come in the place of the one that came."""
+        """Replace a result by one that other rounding might have given."""
         if own.is_complex():
             own, exact, other = map(torch.view_as_real, (own, exact, other))
         value = other * (1 + self._chance(other, -units, units) * _computing_eps(own.dtype))
@@ -79,7 +79,7 @@ class Rounding(TorchDispatchMode):
 
 
 def _computes(func: Any, arguments: Any) -> bool:
-    """Whether an operator works out new values from tensors: a view shares them, and random ones are drawn once."""
+    """Whether an operator computes new values from tensors: not a view, and not a draw of random numbers."""
     schema = func._schema
     if torch.Tag.nondeterministic_seeded in func.tags:
         return False
@@ -88,18 +88,18 @@ def _computes(func: Any, arguments: Any) -> bool:
 
 
 def _wide_copy(value: Any) -> Any:
-    """What an operator is given, in float64 and in memory of its own: operators write to what they are given too."""
+    """The argument in float64 and in its own memory, since operators may write to their arguments."""
     wide = wide_argument(value)
     return wide.clone() if isinstance(wide, torch.Tensor) and wide is value else wide
 
 
 def _in_float64(func: Any, arguments: Any) -> list[Any] | None:
-    """What the operator gives and writes; None where there is none of it for float64."""
+    """The tensors that the operator returns or writes in float64; ``None`` where it has no float64 version."""
     args, kwargs = arguments
     try:
         with default_dtype(torch.float64):
             result = func(*args, **kwargs)
-    except (RuntimeError, TypeError, ValueError):  # this operator has no float64: its own result stands
+    except (RuntimeError, TypeError, ValueError):  # the operator has no float64 version
         return None
     return written(func, result, arguments)
 
@@ -109,10 +109,10 @@ def _is_number(tensor: torch.Tensor) -> bool:
 
 
 def _overlaps_itself(value: Any) -> bool:
-    """Whether elements share memory: what is left there by a write is not the value of any one of them."""
+    """Whether elements share memory. After a write such memory holds the value of none of them in particular."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return False
-    reach = 0  # of the dimensions with smaller steps
+    reach = 0  # the largest offset within the dimensions of smaller stride
     for stride, size in sorted(pair for pair in zip(value.stride(), value.shape, strict=True) if pair[1] > 1):
         if stride <= reach:
             return True
@@ -125,16 +125,16 @@ def _may_round(value: Any) -> bool:
 
 
 def _computing_eps(dtype: torch.dtype) -> float:
-    """Of the type that an operator works in: a type of 16 bits is only stored."""
+    """The machine epsilon of the type that operators compute in: 16-bit types are only for storage."""
     return torch.finfo(torch.promote_types(dtype, torch.float32)).eps
 
 
 def _unit(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The distance of neighbours in ``dtype`` around each value."""
+    """The distance between neighbouring values of ``dtype`` at each value."""
     exponent = torch.frexp(value).exponent - 1
     return torch.ldexp(torch.full_like(value, torch.finfo(dtype).eps), exponent)
 
 
 def _held(own: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """Where the operator's own result is the true one. For float64, which is its own judge, that is a whole number."""
+    """Where the operator's result is exact. float64 cannot check itself, so there only whole numbers count as exact."""
     return exact == (exact.round() if own.dtype is torch.float64 else own)

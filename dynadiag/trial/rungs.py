@@ -1,7 +1,7 @@
-"""The rungs, inside a trial's process: another backend for each compiled graph, and nothing else changed.
+"""The rungs, in a trial's process: replaces the backend of each compiled graph, and nothing else.
 
-The backend is replaced where Dynamo calls it, so that every other argument of a `torch.compile` call stays as the
-program gave it (`set_stance` would lose ``fullgraph``, and another ``backend=`` would refuse ``options``).
+The backend is replaced where Dynamo calls it, so that every other argument of `torch.compile` stays as the program gave
+it. (`set_stance` would drop ``fullgraph``, and another ``backend=`` would reject ``options``.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def own_rung(backend: Any) -> str:
 
 
 def install() -> None:
-    """Puts the hooks into torch, once a process. They act by the plan that is current when they are asked."""
+    """Install the hooks in torch, once per process. They follow the plan that is current when they are called."""
     torch_private.skip_ours_in_dynamo()
     torch_private.wrap_compiled_callables(compiled_at_rung)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
@@ -46,7 +46,7 @@ def _prepare() -> None:
 
 
 def compiled_at_rung(compiled: Callable[..., Any], original: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
-    """A compiled callable that asks for the plan at each call."""
+    """Wrap a compiled callable so that it follows the current plan at each call."""
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -58,7 +58,7 @@ def compiled_at_rung(compiled: Callable[..., Any], original: Callable[..., Any],
             return accuracy.compared_call(compiled, original, args, kwargs)
         return compiled(*args, **kwargs)
 
-    # Dynamo finds the function under its own wrapper only while this is the wrapper's own id.
+    # Dynamo recognizes its own wrapper by this id.
     call._torchdynamo_wrapper_id = id(call)  # type: ignore[attr-defined]
     return call
 

@@ -1,4 +1,6 @@
-"""Runs trials: fresh interpreters, forks of a zygote, forks of the program at its first compiled call."""
+"""Runs the trials of a program in one of three ways: a fresh interpreter, a fork of the zygote, or a fork of the
+program stopped at its first compiled call or graph.
+"""
 
 from __future__ import annotations
 
@@ -28,32 +30,33 @@ from dynadiag.trial.writes import seen, written
 
 __all__ = ["START_LIMIT", "Runner", "Started", "forked_trial"]
 
-# Triton asks for the variable when it is imported: its rung needs processes that had it from the start.
+# Triton reads the variable when it is imported, so this rung needs processes of its own.
 _INTERPRETED = ("dynadiag.trial.interpreted", {"TRITON_INTERPRET": "1"})
-START_LIMIT = 120.0  # seconds for a zygote to load torch and warm Inductor; 16 were the most seen (empty cache)
+START_LIMIT = 120.0  # seconds for the zygote to load torch and warm up Inductor; 16 measured at most (empty cache)
 
 
 @dataclass(slots=True)
 class Runner:
-    """Where and how trials of one program run. ``hooks`` are modules with an ``install()`` for the trial's process.
+    """Where and how the trials of one program run.
 
-    ``fork`` is given up (and fresh interpreters go on) as soon as a fork cannot be had.
+    ``hooks`` are modules with an ``install()``, which runs in the trial's process. Where no fork can be had, all trials
+    run in fresh interpreters.
     """
 
     program: Program
     hooks: Sequence[str] = ()
     limits: Limits = field(default_factory=lambda: Limits.default(600.0))
     fresh_caches: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)  # beyond the program's own
-    alone: bool = False  # no two trials at once, as they could meet in what the program writes
-    interpret: bool = True  # the triton rung; off where the device's own code generator is Triton's
+    environment: Mapping[str, str] = field(default_factory=dict)  # added to the program's own
+    alone: bool = False  # two trials at once could collide in the files that the program writes
+    interpret: bool = True  # run the triton rung in Triton's interpreter; off where the program uses a GPU
     _threads: int = 1
     _zygote: Server | None = None
     _warming: Server | None = None
     _checkpoint: Server | None = None
-    _graph: tuple[Plan, Server | None] | None = None  # the program stopped before Inductor, and its plan there
+    _graph: tuple[Plan, Server | None] | None = None  # the program stopped before Inductor, and its plan
     _interpreter: Runner | None = None
-    _gave_up: bool = False  # forks were to be had and showed something else, or died
+    _gave_up: bool = False  # forks showed another failure, or ended
     _places: Workplaces = field(default_factory=Workplaces)
     notes: list[str] = field(default_factory=list)
 
@@ -68,7 +71,7 @@ class Runner:
 
     @property
     def scratch(self) -> Path:
-        """A folder for whoever runs trials here, gone with the runner."""
+        """A temporary folder, removed with the runner."""
         return self._places.folder
 
     def environment_in(self, scratch: Path) -> dict[str, str]:
@@ -82,6 +85,7 @@ class Runner:
 
     @property
     def forks(self) -> bool:
+        """Whether trials can be forked at present."""
         return self._zygote is not None or self._checkpoint is not None
 
     def fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
@@ -89,7 +93,7 @@ class Runner:
         return _fresh_trial(self._for(plan), plan)
 
     def run(self, plan: Plan) -> Outcome:
-        """One trial in whatever way is quickest and still shows the same failure."""
+        """One trial, in the quickest way that shows the same failure."""
         if (other := self._forking_for(plan)) is not self:
             return other.run(plan)
         server = self._at_graph(plan) or self._checkpoint or self._zygote
@@ -103,12 +107,16 @@ class Runner:
                 self._graph = (self._graph[0], None)
                 server.stop()
                 return self.run(plan)
-            self.notes.append(f"the process that forks trials is gone ({error}); fresh interpreters go on")
+            self.notes.append(
+                f"the fork server of the trials is gone ({error}); later trials run in fresh interpreters"
+            )
             self.stop_forks()
             return self.fresh(plan)
 
     def together(self, plans: Sequence[Plan]) -> list[Outcome]:
-        """Trials that are wanted whatever each of them shows: side by side where they can be, else in turn."""
+        """The outcomes of several plans, in their order: run in parallel where that is possible, else one after
+        another.
+        """
         other = self._forking_for(plans[0])
         if other is not self and all(self._for(plan) is other for plan in plans):
             return other.together(plans)
@@ -116,33 +124,35 @@ class Runner:
             if (room := self._room()) > 1 and (servers := self._side_by_side(plans)):
                 return abreast(lambda server, plan: forked_trial(self, server, plan, {}), plans, servers, room)
         except (ConnectionError, EOFError, TimeoutError):
-            pass  # a server is gone: which, and what goes on, is seen in turn
+            pass  # a server is gone: `run` finds out which one, and goes on without it
         return [self.run(plan) for plan in plans]
 
     @property
     def abreast(self) -> bool:
-        """Whether `together` makes more than one at a time."""
+        """Whether `run_many` runs more than one trial at a time."""
         return self._room() > 1
 
     def _room(self) -> int:
-        """How many trials of the stopped program may run at once. It uses no GPU: `_Checkpoint` refuses to."""
+        """How many trials of the stopped program may run at once. None of them uses a GPU: such a program is never
+        stopped.
+        """
         return 1 if self.alone or self._checkpoint is None else room_for(self._checkpoint, self.limits.memory)
 
     def _side_by_side(self, plans: Sequence[Plan]) -> list[Server]:
-        """The processes where these plans begin; none where those cannot be had at one time."""
+        """The fork server of each plan; none where they cannot all be had at the same time."""
         graphs = {plan.before_inductor() for plan in plans} - {None}
         if self._checkpoint is None or len(graphs) > 1 or any(self._for(plan) is not self for plan in plans):
             return []
         return [self._at_graph(plan) or self._checkpoint for plan in plans]
 
     def _forking_for(self, plan: Plan) -> Runner:
-        """The runner of a plan, with forks to be had from it where they can be had from this one."""
+        """The runner for a plan. Starts its forks where this runner has forks too."""
         if (other := self._for(plan)) is not self and not (other.forks or other._gave_up or self._gave_up):
             other.start_forks(self._threads, checkpoint=self._checkpoint is not None)
         return other
 
     def _for(self, plan: Plan) -> Runner:
-        """The runner whose processes can have this plan: for the triton rung those of an interpreter."""
+        """The runner whose processes can run this plan: the triton rung needs processes with Triton's interpreter."""
         if plan.rung != "triton" or not self.interpret:
             return self
         if self._interpreter is None:
@@ -155,7 +165,7 @@ class Runner:
 
     @contextmanager
     def on(self, program: Program) -> Iterator[Runner]:
-        """A runner of another program, with the same limits and the same process to fork from."""
+        """A runner for another program, with the same limits and the same zygote."""
         other = Runner(program, self.hooks, self.limits, self.fresh_caches, self.environment)
         other._zygote, other._threads = self._zygote, self._threads
         try:
@@ -166,9 +176,9 @@ class Runner:
 
     @contextmanager
     def started(self, plan: Plan, seed: int = 0) -> Iterator[Started]:
-        """The program's process with this plan and one thread, for whoever listens to it while it runs.
+        """Start the program with this plan and one thread, for a caller that reads its events while it runs.
 
-        ``seed``: what is started again meets the same random numbers, where the program seeds nothing.
+        ``seed`` seeds the random number generators, for a program that does not seed them itself.
         """
         with self._places.one() as place:
             if self._zygote is not None:
@@ -185,23 +195,27 @@ class Runner:
                     process.wait()
 
     def warm_up(self) -> None:
-        """Starts the zygote and does not wait for it: loading torch takes as long as a first run."""
+        """Start the zygote without waiting for it: loading torch takes as long as a first run."""
         if self._warming is None and self._zygote is None:
             self._warming = _start_zygote(self)
 
     def start_forks(self, threads: int, checkpoint: bool = True) -> str | None:
-        """Has a zygote ready, and where possible a checkpoint. Returns why there is none, where there is none."""
+        """Make the zygote ready, and stop the program at its first compiled call where that is possible.
+
+        Returns the reason where trials cannot be forked from the stopped program, else ``None``.
+        """
         self._threads = threads
         self.warm_up()
         server, self._warming = self._zygote or self._warming, None
         if server is None or (server is not self._zygote and not server.wait(START_LIMIT).get("ready")):
             if server is not None:
                 server.stop()
-            return "no process to fork trials from could be started"
+            return "the fork server of the trials did not start"
         self._zygote = server
         return self._start_checkpoint() if checkpoint and self._checkpoint is None else None
 
     def stop_forks(self) -> None:
+        """End all fork servers. Later trials run in fresh interpreters."""
         self._stop_at_graph()
         for server in (self._checkpoint, self._zygote, self._warming):
             if server is not None:
@@ -213,7 +227,7 @@ class Runner:
             self._interpreter = None
 
     def _at_graph(self, plan: Plan) -> Server | None:
-        """The program stopped where Inductor begins, for a plan that says nothing of what comes before."""
+        """The program stopped where its first graph reaches Inductor, for a plan that matters only from there on."""
         before = plan.before_inductor()
         if self._checkpoint is None or before is None:
             return None
@@ -232,9 +246,8 @@ class Runner:
         self._graph = None
 
     def drop_checkpoint(self) -> bool:
-        """Fork from before the program instead, where forking in its middle shows something else.
-
-        Returns whether there was one to drop.
+        """Stop forking from the middle of the program, where that shows something else. Returns whether it was done at
+        all.
         """
         if self._checkpoint is None:
             return False
@@ -259,9 +272,10 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A process that runs: ``ended`` becomes readable when it ends, ``report`` is what it tells, ``output`` prints.
+    """A running process.
 
-    ``wait`` gives its exit code once it has ended.
+    ``ended`` is a descriptor that becomes readable when it ends, ``report`` the read end of its events, ``output`` the
+    file that it prints into. ``wait`` returns its exit code once it has ended.
     """
 
     pid: int
@@ -291,7 +305,7 @@ def _start_zygote(runner: Runner) -> Server:
 
 
 def _interpreter(runner: Runner, plan: Plan, place: Workplace, extra: dict[str, str]) -> subprocess.Popen[bytes]:
-    """A fresh interpreter with the program in it."""
+    """Start a fresh interpreter that runs the program."""
     report = place.writing.fileno()
     request = {"program": runner.program.to_json(), "plan": plan.to_json(), "hooks": list(runner.hooks)}
     process = subprocess.Popen(
@@ -327,7 +341,9 @@ def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
 def _forked_task(
     runner: Runner, server: Server, plan: Plan, place: Workplace, seed: int
 ) -> Iterator[tuple[int, int, Callable[[], int]]]:
-    """(pid, descriptor that becomes readable at its end, what waits for its exit code) of a fork of the zygote."""
+    """(pid, descriptor that becomes readable at its end, function that waits for its exit code) of a fork of the
+    zygote.
+    """
     pid = _ask(server, plan, place, {**runner._request(), "threads": 1, "seed": seed})
     wait = functools.cache(lambda: int(server.expect("ended")))
     try:
@@ -338,7 +354,7 @@ def _forked_task(
 
 
 def forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, Any]) -> Outcome:
-    """One trial in a fork of a server's process. Raises `OSError` or `EOFError` where that is gone."""
+    """One trial in a fork of ``server``. Raises `OSError` or `EOFError` where the server is gone."""
     with runner._places.one() as place:
         pid = _ask(server, plan, place, request)
         try:
@@ -351,7 +367,7 @@ def forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, 
 
 
 def _ask(server: Server, plan: Plan, place: Workplace, request: dict[str, Any]) -> int:
-    """The process that ``server`` forks for this plan."""
+    """Ask ``server`` for a fork with this plan. Returns its process id."""
     message = {**request, "plan": plan.to_json(), "scratch": str(place.scratch)}
     zygote.send(server.channel, message, [place.output, place.writing.fileno()])
     place.writing.close()

@@ -1,4 +1,4 @@
-"""The other end of a process that forks trials."""
+"""The supervisor's end of a fork server: a process that forks a trial for each request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ __all__ = ["Server"]
 
 @dataclass(slots=True)
 class Server:
-    """A process that forks trials: the zygote, or the program stopped at its first compiled call or graph."""
+    """A process that forks trials: the zygote, or the program stopped at its first compiled call or graph.
+
+    ``leader`` is its process id and that of its process session. ``replicas`` are forks of it that fork trials too.
+    """
 
     channel: socket.socket
     leader: int
@@ -27,7 +30,7 @@ class Server:
     twins: list[Server] = field(default_factory=list)
 
     def stop(self) -> None:
-        """Ends it, with all that it forked."""
+        """End the process and everything that it forked."""
         for twin in self.twins:
             twin.stop()
         self.channel.close()
@@ -37,7 +40,7 @@ class Server:
                 self.process.wait(10)
 
     def wait(self, seconds: float) -> dict[str, Any]:
-        """What it says next; nothing where that is not said in time, or it is gone."""
+        """Its next message; empty where none comes within ``seconds``, or the process is gone."""
         self.channel.settimeout(seconds)
         try:
             return zygote.receive(self.channel)[0]
@@ -47,29 +50,31 @@ class Server:
             self.channel.settimeout(None)
 
     def expect(self, key: str) -> Any:
-        """What it answers. Raises `EOFError` where it is gone."""
+        """The value of ``key`` in its reply. Raises `EOFError` where it is gone."""
         answer = zygote.receive(self.channel)[0]
         if key not in answer:
-            raise EOFError("it ended unexpectedly")
+            raise EOFError("the fork server ended")
         return answer[key]
 
     def with_twins(self, count: int) -> list[Server]:
-        """``count`` processes that stand at one place, this one first. Raises `OSError` or `EOFError` if it is gone."""
+        """``count`` fork servers in the same state, this one first. Raises `OSError` or `EOFError` where it is gone."""
         while len(self.twins) < count - 1:
             self.twins.append(self._forked({"twin": True}))
         return [self, *self.twins[: count - 1]]
 
     def checkpoint(self, scratch: Path, request: dict[str, Any], plan: Plan) -> Server:
-        """A fork that goes on with the program by ``plan`` and stops at the next place to fork from."""
+        """A fork that continues the program with ``plan`` and stops at the next point where trials can be forked."""
         message = {**request, "plan": plan.to_json(), "scratch": str(scratch), "checkpoint": True}
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # for what it prints, and for what it tells of itself
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # its output and its events
         try:
             return self._forked(message, nowhere, nowhere)
         finally:
             os.close(nowhere)
 
     def _forked(self, message: dict[str, Any], *descriptors: int) -> Server:
-        """A fork that serves in its turn, on a channel of its own. Raises `OSError` or `EOFError` if this is gone."""
+        """A fork that is a fork server too, with its own channel. Raises `OSError` or `EOFError` where this one is
+        gone.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             zygote.send(self.channel, message, [*descriptors, theirs.fileno()])

@@ -1,8 +1,8 @@
-"""What a failure is known by, so that two runs of one bug agree and two bugs do not.
+"""The identity of a failure: two runs with one bug have equal signatures, two bugs have different ones.
 
-A message holds much that changes from run to run: addresses, temporary names, sizes, the numbers of buffers and
-nodes. `normalise` takes those out; what is left, with the kind, the type, the place in torch and the place in the
-program where the failure came out, is the `Signature`.
+A message has parts that change from run to run: addresses, temporary names, sizes, the numbers of buffers and nodes.
+`normalise` removes them. The `Signature` is what remains, with the kind, the type, the frame in torch and the line of
+the program where the failure came out.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _VARIABLE = (
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
     (re.compile(r"\b(?=[a-z]*\d)[0-9a-z]{24,}\b"), "<hash>"),
     (re.compile(r"\b(tmp|c)[a-z0-9_]{8,}\b(?=\.|\b)"), "<name>"),
-    (re.compile(r"\b(?:s|u|zf|zuf)\d+\b"), "#"),  # a size or a value without a number: a symbol of torch's
+    (re.compile(r"\b(?:s|u|zf|zuf)\d+\b"), "#"),  # torch's symbols for sizes and values
     (re.compile(r"[-+]?\d+(?:\.\d+|\.(?=[],]))?(?:[eE][-+]?\d+)?"), "#"),
     (re.compile(r"_#"), "#"),
     (re.compile(r"[-+]?\b(?:nan|inf)\b"), "#"),
     (re.compile(r"(?:#[ ,x*]*){2,}"), "# "),
-    (re.compile(r"(?<=[\[(])\s+|\s+(?=[\])])"), ""),  # a tensor is printed with room for a sign
+    (re.compile(r"(?<=[\[(])\s+|\s+(?=[\])])"), ""),  # torch prints tensors with room for a sign
     (re.compile(r"\s+"), " "),
 )
-_MESSAGE_LIMIT = 400  # characters that are compared; the rest of a message is dumps of arguments
+_MESSAGE_LIMIT = 400  # characters that are compared; what follows are dumps of arguments
 _BACKEND = re.compile(r"backend='[^']*' raised:\s*")
 _DEVICE_ERROR = re.compile(r"(?:\b(?:CUDA|HIP) error|\bTriton Error \[\w+\]): (.+)")
 _TELLING = re.compile(r"\berror:|^\s*target: ")
@@ -37,7 +37,7 @@ _TELLING = re.compile(r"\berror:|^\s*target: ")
 def normalise(message: str) -> str:
     """The part of a message that is the same whenever the same thing goes wrong.
 
-    That is its first line, and of the rest what names the fault: the first compiler diagnostic (`error:`) and the
+    That is its first line, with the first later line that names the fault: a compiler diagnostic (`error:`) or the
     operator (`target:`).
     """
     lines = [line for line in _BACKEND.sub("", message).splitlines() if line.strip()]
@@ -52,9 +52,9 @@ def normalise(message: str) -> str:
 class Signature:
     """The identity of a failure.
 
-    ``type`` is the exception's qualified name, a signal's name, or the exit code as text. ``where`` is the deepest
-    frame inside torch (``torch/_inductor/lowering.py:123 in f``), ``user`` the line of the program that was
-    running (``train.py:31``). ``rung`` is where it was seen and no part of the identity.
+    ``type`` is the exception's qualified name, a signal's name, or the exit code as text. ``where`` is the innermost
+    frame in torch (``torch/_inductor/lowering.py:123 in f``), ``user`` the line of the program that was running
+    (``train.py:31``). ``rung`` says where it was seen and is not part of the identity.
     """
 
     kind: str  # "exception" | "exit" | "signal" | "hang" | "wrong_result" | "nan" | "slow" | "memory"
@@ -66,14 +66,14 @@ class Signature:
     rung: str | None = None
 
     def same_as(self, other: Signature) -> bool:
-        """Whether both are one failure, seen at one rung."""
+        """Whether both are the same failure, seen at the same rung."""
         return self._identity() == other._identity()
 
     def same_across_rungs(self, other: Signature) -> bool:
-        """Whether both may be one failure seen at two rungs.
+        """Whether both may be the same failure, seen at two rungs.
 
-        Another backend wraps the same exception in other words and other frames, so here it is enough that
-        the same line of the program fails in the same kind, or that the innermost exception is the same.
+        Another backend wraps the same exception in other words and other frames. So it is enough that the same line of
+        the program fails with the same kind, or that the innermost exception has the same type.
         """
         if self.device_error and other.device_error:
             return True
@@ -85,7 +85,7 @@ class Signature:
 
     @property
     def device_error(self) -> str | None:
-        """What a device says that went wrong on it. It is told at whatever call comes next, by whoever makes that."""
+        """The message of an asynchronous device error, or ``None``. Whatever call comes next raises it."""
         found = _DEVICE_ERROR.search(self.message.partition("\n")[0])
         return found[1] if found else None
 
@@ -94,14 +94,16 @@ class Signature:
             return ("device", normalise(self.device_error))
         place = self.where if self.kind == "exception" else None
         message = normalise(self.message)
-        if self.kind in ("wrong_result", "nan"):  # which output is found wrong first depends on what else is right
+        if self.kind in ("wrong_result", "nan"):  # which output is the first wrong one may vary
             message = message.partition(": ")[0]
         return self.kind, self.type, message, place, self.user
 
     def to_json(self) -> dict[str, Any]:
+        """The signature as plain data; `from_json` reads it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Signature:
+        """The signature in a record of `to_json`. Unknown keys are ignored."""
         names = {f.name for f in fields(cls)}
         return cls(**{name: value for name, value in data.items() if name in names})

@@ -1,4 +1,4 @@
-"""Watching a process from outside: its time, its memory, what it prints, and everything that it started."""
+"""Supervises a process from outside: its time, its memory, its output, and every process that it started."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ __all__ = ["Limits", "Watched", "kill_session", "session_memory", "tail", "watch
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _POLL = 0.1  # seconds between looks at the clock and the output
 _MEMORY_EVERY = 5  # polls between looks at /proc: walking it costs some milliseconds
-_GRACE = 0.5  # seconds for what a trial started to end by itself
-_OUTPUT_LIMIT = 64 << 20  # bytes of a trial's output that are kept; what is printed beyond is dropped from the file
+_GRACE = 0.5  # seconds between SIGTERM and SIGKILL
+_OUTPUT_LIMIT = 64 << 20  # bytes of a trial's output, beyond which the file is truncated
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``seconds`` of wall clock, and bytes of resident memory of the process with all that it started."""
+    """``seconds`` of wall clock, and bytes of resident memory of the process with everything that it started."""
 
     seconds: float
     memory: int
 
     @classmethod
     def default(cls, seconds: float) -> Limits:
-        """Nine tenths of what the machine has free: a runaway trial must not take the machine down."""
+        """Nine tenths of the free memory, so that a trial that leaks does not take the machine down."""
         return cls(seconds, int(_available() * 0.9))
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What was seen. ``stopped`` is ``hang`` or ``memory`` where the supervisor ended it."""
+    """What the supervisor saw. ``stop_reason`` is ``hang`` or ``memory`` where it ended the process itself."""
 
     events: tuple[dict[str, Any], ...]
     seconds: float
@@ -53,9 +53,9 @@ def _available() -> int:
 
 
 def _session(leader: int) -> Iterator[tuple[int, int]]:
-    """(pid, resident bytes) of each live process in the session that ``leader`` founded."""
+    """(pid, resident bytes) of each live process in the session of ``leader``."""
     for entry in Path("/proc").iterdir():
-        with suppress(OSError, ValueError, IndexError):  # no process's, or it ended while we looked
+        with suppress(OSError, ValueError, IndexError):  # not a process, or it has ended
             if os.getsid(int(entry.name)) != leader:
                 continue
             stat = (entry / "stat").read_text()
@@ -65,15 +65,16 @@ def _session(leader: int) -> Iterator[tuple[int, int]]:
 
 
 def session_memory(leader: int) -> int:
+    """Resident bytes of all processes in the session of ``leader``."""
     return sum(size for _, size in _session(leader))
 
 
 def kill_session(leader: int) -> None:
-    """Ends everything in the session: the leader at once, what it started after a moment to clean up.
+    """End all processes in the session: the leader at once, the others after a moment to clean up.
 
-    A C++ compiler that is asked to end removes the half of a library that it has written. Left in Inductor's cache
-    that half would be loaded by every later run, the user's own too. Forks of a fork are in the session, unless they
-    founded their own.
+    A C++ compiler that receives SIGTERM removes its unfinished output. Left in Inductor's cache, half a library would
+    be loaded by every later run, also the user's own. Forks of a fork belong to the session unless they started their
+    own.
     """
     found = [pid for pid, _ in _session(leader)]
     for pid in found:
@@ -93,9 +94,10 @@ def _send(pid: int, number: int) -> None:
 
 
 def watch(leader: int, ended: int, report: int, limits: Limits, output: int) -> Watched:
-    """Waits for the session ``leader`` until ``ended`` (a descriptor) becomes readable, and collects its report.
+    """Wait until the descriptor ``ended`` becomes readable, enforce the limits, and collect the events of ``report``.
 
-    Both descriptors stay open. ``output`` is the file that it prints into.
+    ``leader`` is the process whose session is supervised, ``output`` the file that it prints into. No descriptor is
+    closed.
     """
     start = time.monotonic()
     data = bytearray()
@@ -138,13 +140,13 @@ def _drain_rest(report: int, data: bytearray) -> None:
 
 
 def _cap(output: int) -> None:
-    """A program that prints without end fills no disk: the file starts over, and keeps what comes last."""
+    """Truncate the output of a program that prints without end; what comes later is kept."""
     if os.fstat(output).st_size > _OUTPUT_LIMIT:
         os.ftruncate(output, 0)
 
 
 def tail(output: int, size: int = 8000) -> str:
-    """The end of what was printed, as text."""
+    """The last ``size`` bytes of the output, as text."""
     end = os.fstat(output).st_size
     data = os.pread(output, size, max(0, end - size))
     return data.decode("utf-8", "replace").lstrip("\0")

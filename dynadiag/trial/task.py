@@ -1,4 +1,4 @@
-"""A long task in the process of the program: what it finds is told as it goes, not at the end."""
+"""Runs a long task in the program's process and hands over its events while it runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from dynadiag.trial.supervise import Watched, kill_session, tail
 __all__ = ["Hear", "TaskEnd", "run_task"]
 
 Hear = Callable[[dict[str, Any]], None]
-_GRACE = 30.0  # seconds that a task has to bring in what it has, after it was asked to stop
+_GRACE = 30.0  # seconds that a task has to deliver its results after Ctrl-C
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
-    """How a task ended: the end of what it printed, and the outcome of the trial that it ended as, if it did.
+    """How a task ended.
 
-    ``interrupted``: on Ctrl-C it was asked to stop, and has brought in what it had, or ended as its trial.
+    ``printed`` is the end of its output. ``outcome`` is set where the task went on as a trial of its own.
+    ``interrupted`` says that Ctrl-C was pressed: the task was asked to stop, and has delivered what it had.
     """
 
     printed: str
@@ -36,10 +37,11 @@ class TaskEnd:
 
 
 def run_task(runner: Runner, plan: Plan, hear: Hear, seed: int = 0) -> TaskEnd:
-    """Runs the program with ``plan.task`` for its hooks; ``hear`` gets each event. ``seed``: as `Runner.started`.
+    """Run the program with ``plan.task`` for its hooks, and call ``on_event`` with each event. ``seed`` as in
+    `Runner.start_process`.
 
     The process has one thread until it forks. A task that cannot fork says so (the event ``alone``) and goes on as its
-    own trial, with a time limit: from there on what it tells is of the trial.
+    own trial, with a time limit; from then on its events belong to the trial.
     """
     with runner.started(plan, seed) as process:
         listener = _Listener(process, hear)
@@ -76,7 +78,7 @@ class _Listener:
         return self._deadline < float("inf")
 
     def listen(self) -> None:
-        """Until the process ends, or its time is over."""
+        """Read events until the process ends or its time is over."""
         while time.monotonic() < self._deadline and not self._hangs():
             try:
                 readable, _, _ = select.select([self._process.ended, self._process.report], [], [], 1.0)
@@ -103,7 +105,7 @@ class _Listener:
         return bool(chunk)
 
     def _told(self) -> None:
-        """Hands on the whole lines in the buffer."""
+        """Handle the complete lines in the buffer."""
         whole, newline, rest = bytes(self._buffer).rpartition(b"\n")
         if newline:
             self._buffer[:] = rest

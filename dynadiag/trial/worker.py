@@ -1,7 +1,6 @@
-"""What runs in the process of a trial: the program, watched from inside.
+"""The process of a trial: runs the program, reports how it failed, and ends as Python would have ended.
 
-A fresh interpreter starts with `BOOT`; a fork is already past it. Both end in `conduct`, which runs the program,
-reports what it showed and ends the process as Python would have.
+A fresh interpreter starts with `BOOT`; a fork is past it already. Both end in `run_and_end_process`.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from dynadiag.trial.signature import Signature
 __all__ = ["BOOT", "conduct", "die_with_parent", "ended", "flush", "fresh"]
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-# sys.path[0] is the current folder with -c: it goes before anything of ours is imported, since the user may have a
-# package of the same name. It is the program's business to put it back.
+# With -c sys.path[0] is the current folder. It is removed before our modules are imported, since the user may have a
+# package of the same name there. `program` adds the folder that the program needs.
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.worker import fresh; fresh(sys.argv[1], int(sys.argv[2]))"
 
 
 def fresh(request: str, descriptor: int) -> NoReturn:
-    """The entry of a fresh interpreter. A program as written meets a torch that nobody touched, ours or others."""
+    """The entry of a fresh interpreter. A program as written gets an unchanged torch."""
     die_with_parent()
     data = json.loads(request)
     plan = Plan.from_json(data["plan"])
@@ -51,17 +50,21 @@ def fresh(request: str, descriptor: int) -> NoReturn:
 
 
 def die_with_parent() -> None:
-    """Has the kernel end this process when the thread that started it ends: a hang outlives no search."""
+    """Have the kernel kill this process when the thread that started it ends, so that no trial outlives its search."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _bisection_was_left() -> bool:
-    """Whether torch's own bisector left its state behind: it would silently give each compile another backend."""
+    """Whether torch's own bisector left its state in the cache folder. That would silently change the backend of each
+    compile.
+    """
     return Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", ""), "bisect", "bisect_status.txt").is_file()
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):
-    """Runs `prepare` at the end of the program's own ``import torch``, since what it sets before counts."""
+    """Installs the hooks at the end of the program's own ``import torch``, so that what the program sets before still
+    counts.
+    """
 
     def __init__(self, hooks: Sequence[str]) -> None:
         self._hooks = hooks
@@ -81,7 +84,7 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
                 prepare(self._hooks)
                 TRIAL.start(TRIAL.plan)
 
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this one loader object only
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # changes this one object only
         return spec
 
 
@@ -90,17 +93,17 @@ def _after_torch_import(hooks: Sequence[str]) -> None:
 
 
 def conduct(target: program.Program) -> NoReturn:
-    """Runs the program and ends the process with its exit code, after reporting how it ended."""
+    """Run the program, report how it ended, and end the process with its exit code."""
     _default_signals()
     code = ended(lambda: program.run(target))
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as the end of Python does
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as Python does at its end
     atexit._run_exitfuncs()
     flush()
     os._exit(code)
 
 
 def ended(action: Callable[[], None]) -> int:
-    """Runs the program, reports how it ended, and gives its exit code."""
+    """Run ``action``, report how it ended, and return its exit code."""
     try:
         action()
     except SystemExit as error:
@@ -108,7 +111,7 @@ def ended(action: Callable[[], None]) -> int:
     except program.TargetError as error:
         TRIAL.send("unusable", message=str(error))
         return 2
-    except BaseException as error:  # noqa: BLE001 - whatever leaves the program is what the trial is about
+    except BaseException as error:  # noqa: BLE001 - any exception is the outcome of the trial
         return _failed(error)
     TRIAL.send("end", failure=None, facts=facts())
     return 0
@@ -136,26 +139,26 @@ def _failed(error: BaseException) -> int:
 
 
 def _print_traceback(error: BaseException) -> None:
-    """As Python prints it, without the frames that are ours."""
+    """Print the traceback as Python does, without our frames."""
     trace: TracebackType | None = error.__traceback__
     here = Path(__file__).parent
     while trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == here:
         trace = trace.tb_next
     try:
         sys.excepthook(type(error), error.with_traceback(trace), trace)
-    except Exception:  # noqa: BLE001 - a program's own excepthook may fail; the report is out already
+    except Exception:  # noqa: BLE001 - the program's own excepthook may fail; the failure is reported already
         traceback.print_exc()
 
 
 def _default_signals() -> None:
-    """A supervisor that ignores Ctrl-C must not make the program ignore it."""
+    """Let Ctrl-C interrupt the program, also where the supervisor ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def flush() -> None:
-    """Writes out what was printed."""
+    """Flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):  # closed by the program, or nobody reads: nothing is lost that could be kept
+        except (OSError, ValueError):  # the program closed it, or nobody reads it
             continue

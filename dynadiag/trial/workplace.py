@@ -1,4 +1,4 @@
-"""Where a trial runs: a temporary folder of its own, and the program's environment with a few words more."""
+"""The surroundings of a trial: a temporary folder of its own, and the program's environment with a few additions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from pathlib import Path
 
 __all__ = ["Workplace", "Workplaces", "default_cache", "environment_of", "own_caches"]
 
-_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}  # variables, and folders of our own
-_HEADERS = "precompiled_headers"  # in torch's default cache folder, wherever TORCHINDUCTOR_CACHE_DIR points
+_CACHES = {
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TRITON_CACHE_DIR": "triton",
+}  # each variable, and the subfolder of our own caches
+_HEADERS = "precompiled_headers"  # in torch's default cache folder, even where TORCHINDUCTOR_CACHE_DIR is set
 
 
 def environment_of(scratch: Path, more: Mapping[str, str], *, fresh_caches: bool = False) -> dict[str, str]:
-    """The program's own environment, with what a trial adds: a mark, and ``scratch`` as its temporary folder.
+    """The program's environment plus what a trial adds: a mark, and ``scratch`` as its temporary folder.
 
-    Inductor's cache folder hangs off the temporary folder unless it is named; it stays where the program has it.
+    Inductor's default cache folder lies in the temporary folder. Here it is named, so that it stays where the program
+    has it. ``more`` is added last; ``fresh_caches`` turns the compiler's caches off.
     """
     environment = {**os.environ, "DYNADIAG_TRIAL": "1", "TMPDIR": str(scratch)}
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(default_cache()))
@@ -38,22 +42,23 @@ def environment_of(scratch: Path, more: Mapping[str, str], *, fresh_caches: bool
 
 
 def default_cache() -> Path:
-    """Inductor's cache folder where its variable is not set, as torch names it."""
+    """Inductor's cache folder where its variable is not set, as torch computes it."""
     user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
     return Path(tempfile.gettempdir(), f"torchinductor_{user}")
 
 
 def own_caches(folder: Path) -> dict[str, str]:
-    """Has compilers keep their caches there: Inductor, and Triton, whose folder is not below Inductor's by itself."""
+    """Environment variables that put the caches of Inductor and Triton into ``folder``."""
     return {variable: str(folder / name) for variable, name in _CACHES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """What one process has: a temporary folder, a file to print into, a pipe to report through.
+    """What one process gets: a temporary folder, a file to print into, and a pipe for its events.
 
-    ``writing`` is that pipe's end for the process. It is closed here once the process has it, or nobody would see its
-    end; it is no bare number, since a second closing would close what another thread has opened by then.
+    ``writing`` is the process's end of the pipe. It must be closed here once the process has it, or the pipe never
+    ends. It is a file object, since closing a bare descriptor twice could close one that another thread has opened
+    meanwhile.
     """
 
     scratch: Path
@@ -63,11 +68,11 @@ class Workplace:
 
 
 class Workplaces:
-    """The folder of one series of trials, with a folder in it for each.
+    """The temporary folder of a series of trials, with a subfolder for each.
 
-    Torch compiles its C++ headers once for all programs of a user, into a folder that hangs off the temporary one: it
-    is seconds of the C++ compiler. A trial finds those that are there already, or else those of the trials before it;
-    with ``own_headers`` each makes its own.
+    torch precompiles its C++ headers once per user, into a folder under the temporary folder, which takes seconds.
+    Trials share the headers that exist already, or else those of the first trial. With ``own_headers`` each trial makes
+    its own.
     """
 
     def __init__(self, *, own_headers: bool = False) -> None:
@@ -89,14 +94,14 @@ class Workplaces:
             link.symlink_to(self._headers)
 
     def scratch(self) -> Path:
-        """A temporary folder for one process."""
+        """A new temporary folder for one process."""
         scratch = Path(tempfile.mkdtemp(dir=self.folder))
         self._link_headers(scratch)
         return scratch
 
     @contextmanager
     def one(self) -> Iterator[Workplace]:
-        """That of a trial, gone afterwards."""
+        """The sandbox of one trial, removed afterwards."""
         scratch = self.scratch()
         output = os.open(scratch.with_suffix(".out"), os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
         reading, end = os.pipe()
@@ -111,10 +116,11 @@ class Workplaces:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def not_the_programs(self, more: Mapping[str, str]) -> list[Path]:
-        """Folders that a trial writes into of itself, wherever they may be: ours, and the compiler's caches."""
+        """The folders that a trial writes into whatever its program does: ours, and the compiler's caches."""
         environment = environment_of(self.folder, more)
         caches = (environment[name] for name in _CACHES if name in environment)
         return [self.folder, default_cache(), *(Path(cache).absolute() for cache in caches)]
 
     def remove(self) -> None:
+        """Remove the folder and all that is in it."""
         shutil.rmtree(self.folder, ignore_errors=True)

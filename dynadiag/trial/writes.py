@@ -1,4 +1,4 @@
-"""What a program leaves in its folder: two trials at once of one that writes files could meet in them."""
+"""Which files a program changes in its folder. Trials of a program that writes files must not run at the same time."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 __all__ = ["Seen", "seen", "written"]
 
-_DEEP = 2  # folders below the one looked at
-_MOST = 5_000  # entries looked at: the folder may be somebody's home
-_NOT_THEIRS = ("__pycache__", ".journal")  # endings of what Python and a search of ours write there
+_DEEP = 2  # levels of subfolders
+_MOST = 5_000  # entries; the folder may be a home folder
+_NOT_THEIRS = ("__pycache__", ".journal")  # what Python and our own search write there
 
-Seen = dict[str, tuple[int, int]]  # by path: when it was changed, in ns, and its bytes
+Seen = dict[str, tuple[int, int]]  # path -> (modification time in ns, size in bytes)
 
 
 def seen(folder: Path, without: Collection[Path] = ()) -> Seen:
-    """The files of a folder as they are now, those in the folders ``without`` left out."""
+    """The files in a folder at present, without those below the folders ``without``."""
     return dict(islice(_entries(folder, {str(path) for path in without}, _DEEP), _MOST))
 
 
 def written(before: Seen, after: Seen) -> list[str]:
-    """The files that are new, gone or changed."""
+    """The files that are new, removed or changed."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
@@ -37,5 +37,5 @@ def _entries(folder: Path, without: Collection[str], deep: int) -> Iterator[tupl
                     yield entry.path, (status.st_mtime_ns, status.st_size)
                 elif deep:
                     yield from _entries(Path(entry.path), without, deep - 1)
-    except OSError:  # it went away, or is not ours to read: nothing is known of it
+    except OSError:  # it is gone, or cannot be read
         return

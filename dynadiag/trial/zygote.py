@@ -1,8 +1,8 @@
-"""A process that has torch loaded, and forks a trial whenever it is asked.
+"""The zygote: a process that has torch loaded and forks a trial for each request.
 
-It stays single-threaded and never touches CUDA, so that its forks can do both. `main` is its entry; `serve` also runs
-in the middle of a program, at its first compiled call, and forks trials that go on from there: what a program does
-before it compiles (imports, weights, data) is then done once for a whole search.
+It stays single-threaded and never initializes CUDA, so that its forks can do both. `main` is its entry. `serve_forks`
+also runs in the middle of a program, at its first compiled call, and forks trials that go on from there. So what a
+program does before it compiles (imports, weights, data) is done once per search.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ __all__ = ["BOOT", "become_trial", "main", "receive", "send", "serve"]
 
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
-_MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes takes some kilobytes
-# What `Zygote` puts into the environment for this process alone; the program must not see it.
+_MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes has some kilobytes
+# Set for the zygote alone; the program must not see them.
 OWN_ENVIRONMENT = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "TORCHINDUCTOR_COMPILE_THREADS",
-    "PYTORCH_NVML_BASED_CUDA_CHECK",  # else asking whether there is a GPU begins to use it, and no fork can any more
+    "PYTORCH_NVML_BASED_CUDA_CHECK",  # otherwise torch.cuda.is_available() initializes CUDA, which breaks forks
 )
 
 
 def send(channel: socket.socket, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+    """Send a message, with open descriptors, over the channel."""
     socket.send_fds(channel, [json.dumps(message).encode()], descriptors or [])
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """The next message, or ``{}`` where the other side is gone."""
+    """The next message and its descriptors. The message is ``{}`` where the other side is gone."""
     data, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE, 4)
     return (json.loads(data) if data else {}), list(descriptors)
 
 
 def main(descriptor: int, settings: str) -> NoReturn:
-    """The zygote itself: loads torch, warms the compiler, then serves until the channel closes."""
+    """The zygote's process: loads torch, warms up the compiler, then forks trials until the channel closes."""
     worker.die_with_parent()
     options = json.loads(settings)
     channel = socket.socket(fileno=descriptor)
@@ -58,13 +59,13 @@ def main(descriptor: int, settings: str) -> NoReturn:
     _warm()
     _restore_environment(options["environment"])
     gc.collect()
-    gc.freeze()  # torch's own objects: a collection in a trial would copy each page of them to mark what stays
+    gc.freeze()  # so that a garbage collection in a trial does not copy the pages of torch's objects
     _need_no_farewell()
     send(channel, {"ready": True})
     request, descriptors = serve(channel)
     checkpoint = descriptors.pop() if request.get("checkpoint") else None
     if checkpoint is None:
-        _use_threads(int(request["threads"]))  # before the hooks begin: one may note what the program itself asks for
+        _use_threads(int(request["threads"]))  # before the hooks start: one of them notes what the program asks for
     become_trial(request, descriptors)
     _run(request, checkpoint)
 
@@ -78,10 +79,11 @@ def _restore_environment(environment: dict[str, str | None]) -> None:
 
 
 def _warm() -> None:
-    """One tiny compile: the first pays seconds for probing the machine, loading Inductor and tracing its patterns.
+    """One tiny compile. The first compile spends seconds on probing the machine, loading Inductor and tracing its
+    patterns.
 
-    Not out of a cache: what a hit skips would be paid for in each fork. Where there is a GPU, any compile begins to use
-    it (Dynamo keeps its random state), and Inductor traces its patterns for it: there the compiler is loaded only.
+    Caches are bypassed: what a cache hit skips, each fork would have to do. With a GPU any compile initializes CUDA
+    (Dynamo saves its random state, and Inductor traces its patterns on it), so there the compiler is only loaded.
     """
     import torch
 
@@ -91,25 +93,27 @@ def _warm() -> None:
         torch_private.load_compiler()
         return
     x = torch.ones(8, requires_grad=True)
-    x.sum().backward()  # first: begun within a compile, autograd of a GPU build refuses forks (2.11, 2.15 on a CPU)
-    # A compile that fails here (no C++ compiler, a cache that is damaged) fails in the trials, which tell of it.
+    x.sum().backward()  # first: a GPU build's autograd that starts within a compile refuses forks (2.11, 2.15)
+    # A compile that fails here (no C++ compiler, a damaged cache) fails in the trials too, and is reported there.
     with torch_private.caches_bypassed(), contextlib.suppress(Exception):
-        loss = torch.nn.L1Loss()  # Dynamo compiles no function of ours
+        loss = torch.nn.L1Loss()  # Dynamo skips our own functions
         torch.compile(loss, backend="inductor")(x, torch.zeros(8))
-    torch_private.load_on_demand()  # else each fork does; a larger compile would cost more than it saves
+    torch_private.load_on_demand()  # otherwise each fork does; a larger compile would cost more than it saves
     torch_private.reset()
 
 
 def _need_no_farewell() -> None:
-    """What was loaded until now ends with the process: torch would take each of its operators back first, in 50 ms."""
-    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # there is no public list of them
+    """Do not run the finalizers of what is loaded so far at exit: torch would unregister each operator, which takes 50
+    ms.
+    """
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # private: no public list
         finalizer.atexit = False
 
 
 def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Forks a trial for each request. Returns only in the forks, each with its request and its descriptors.
+    """Fork a trial for each request. Returns only in the forks, each with its request and its descriptors.
 
-    The fork that is asked to be a twin serves in its turn, so that two trials may run at once.
+    A fork that is to be a replica forks trials too, so that two trials can run at once.
     """
     while True:
         request, descriptors = receive(channel)
@@ -133,7 +137,7 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def become_trial(request: dict[str, Any], descriptors: list[int]) -> None:
-    """Own session, own output, own report, and the plan."""
+    """Start a session, redirect the output and the events, and start the trial with the request's plan."""
     os.setsid()
     worker.die_with_parent()
     output, report = descriptors
@@ -162,7 +166,7 @@ def _run(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
 
 
 def _reseed(seed: int | None = None) -> None:
-    """Each fresh interpreter has random numbers of its own until it is seeded; so has each fork that asks for none."""
+    """Seed all random number generators. Without a seed each fork gets its own numbers, like a fresh interpreter."""
     import torch
 
     random.seed(seed)
@@ -175,10 +179,10 @@ def _reseed(seed: int | None = None) -> None:
 
 
 class _Checkpoint:
-    """Runs a program with one thread up to its first compiled call, and serves trials from there.
+    """Runs the program with one thread up to its first compiled call, and forks trials from there.
 
-    The program's own wish for threads is kept for its forks: a process that has run a parallel region cannot be
-    forked safely.
+    A process that has run a parallel region cannot be forked safely. The thread count that the program asks for is kept
+    for the forks.
     """
 
     def __init__(self, channel: socket.socket, threads: int) -> None:
@@ -186,8 +190,8 @@ class _Checkpoint:
         self._threads = threads
         self._descriptors = _open_descriptors()
         self._random = random.getstate()
-        self._owner = os.getpid()  # of the process that stops: a child that compiles first is not the program
-        self._pool: set[int] = set()  # threads of torch's own, which it starts anew in a fork
+        self._owner = os.getpid()  # a child process of the program may be the first to compile
+        self._pool: set[int] = set()  # torch's own threads, which it starts again in a fork
 
     def arm(self) -> None:
         import torch
@@ -215,7 +219,9 @@ class _Checkpoint:
             TRIAL.at_first_graph = self._serve_at_graph
 
     def _serve_at_graph(self) -> None:
-        """With the program's own threads already, since Dynamo minds a change: refused where they have run."""
+        """Runs with the program's own thread count, since Dynamo guards on it. Refused where the threads have run
+        already.
+        """
         self._say_ready()
         become_trial(*serve(self._channel))
         self._own_random_numbers()
@@ -227,18 +233,18 @@ class _Checkpoint:
             os._exit(0)
 
     def _go_on(self) -> None:
-        """In a trial: with the program's own threads."""
+        """Continue as a trial, with the program's own thread count."""
         import torch
 
         torch.get_num_threads = self._get_num_threads
         torch.set_num_threads = self._set_num_threads
         others = _threads()
         torch.set_num_threads(self._threads)
-        self._pool = _threads() - others  # of caffe2::pthreadpool, which has a fork handler, unlike OpenMP's
+        self._pool = _threads() - others  # caffe2::pthreadpool has a fork handler, OpenMP has none
         self._own_random_numbers()
 
     def _own_random_numbers(self) -> None:
-        """Each trial has its own where the program has seeded none."""
+        """Reseed the generators that the program has not seeded, so that each trial has its own numbers."""
         import torch
 
         if random.getstate() == self._random:
@@ -248,7 +254,7 @@ class _Checkpoint:
             self._seed = torch.seed()
 
     def _unsafe(self) -> str | None:
-        """Why this process must not be forked, where it must not."""
+        """Why this process must not be forked, or ``None``."""
         if os.getpid() != self._owner:
             return "the program compiles in a child process"
         if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():

@@ -1,4 +1,4 @@
-"""Reads the job, measures, writes the result."""
+"""Read the job, measure, write the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynadiag.trial.measure import modules, peaks
 
 
 def main(job: Path, result: Path) -> None:
-    """Measure the modules of a job; what fails is said, module by module."""
+    """Measure the modules of a job. What fails is written to ``errors``, module by module."""
     wanted = json.loads(job.read_text())
     times: dict[str, Any] = {}
     errors: dict[str, str] = {}

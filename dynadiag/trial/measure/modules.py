@@ -1,6 +1,6 @@
-"""A generated module run on its own random inputs, under torch's profiler, with a mark around each of its calls.
+"""Runs a generated module on its own random inputs under torch's profiler, with a mark around each of its calls.
 
-On a GPU the time of a call is that of the kernels which it launches, as CUPTI has it: not that of launching them.
+On a GPU the time of a call is that of the kernels it launches, as CUPTI measures it, without the launch itself.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dynadiag.torch_private.warm import mark
 __all__ = ["marked", "measure"]
 
 _WARM_UP = 3
-_FEWEST, _MOST = 10, 200  # runs of the module: for a median; the profile of more takes long to read
+_FEWEST, _MOST = 10, 200  # runs: enough for a median, and not too many for the profiler
 _MARK = "dynadiag call "
-_CPP_MARK = "torch::aot_inductor::RAIIAtenRecordFunctionHandle dynadiag_mark"  # ends with its block
-_FLUSH = 256 << 20  # bytes written before each run, so that its inputs are in no cache: five times an H200's
+_CPP_MARK = "torch::aot_inductor::RAIIAtenRecordFunctionHandle dynadiag_mark"  # a destructor ends it
+_FLUSH = 256 << 20  # bytes written before each run to flush the cache: five times the L2 of an H200
 
 
 def measure(
     source: str, lines: Sequence[int], configurations: Mapping[str, Mapping[str, str]], seconds: float, file: Path
 ) -> dict[str, Any]:
-    """Seconds (the median) and the device's kernels of the call in each line. Raises what the module raises.
+    """Seconds (the median) and device kernels of the call in each line. Raises what the module raises.
 
-    ``configurations`` are those that Triton kernels are run in, by name (see `pin`).
+    ``configurations`` are the launch configurations of Triton kernels, by kernel name (see `pin`).
     """
     module = _loaded(marked(source, lines), file)
     pin(module, configurations)
@@ -52,12 +52,12 @@ def measure(
 
 
 def marked(source: str, lines: Sequence[int]) -> str:
-    """The module with a mark around the statement of each of these lines."""
+    """The module's source with a mark around the statement of each of these lines."""
     return _marked_wrapper(source, set(lines)) if is_wrapper(source) else _marked_module(source, lines)
 
 
 def _marked_wrapper(source: str, lines: set[int]) -> str:
-    """A C++ wrapper, whose statements take a line each. A block around each of them lives as long as its mark."""
+    """A C++ wrapper, which has one statement per line. A mark ends with the block that is put around its statement."""
     return "".join(
         f'{{ {_CPP_MARK}("{_MARK}{number}", nullptr); {text} }}\n' if number in lines else f"{text}\n"
         for number, text in enumerate(source.splitlines(), 1)
@@ -77,7 +77,7 @@ def _marked_module(source: str, lines: Sequence[int]) -> str:
 
 
 def _statements(source: str, lines: set[int]) -> Iterator[tuple[int, tuple[int, int, str]]]:
-    """Of each line: first and last line of the simple statement that it is in, and its indentation."""
+    """For each line: the first and last line of its simple statement, and the indentation."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr | ast.Assign):
             last = node.end_lineno or node.lineno

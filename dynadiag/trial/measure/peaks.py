@@ -1,7 +1,7 @@
-"""What the device can do at best, measured: bytes moved and operations a second.
+"""Measures the peak rates of the device: bytes moved and floating-point operations per second.
 
-A copy of a large tensor for the bytes (read and written), large matrix products for what libraries can compute, and on
-a GPU a kernel of multiplications and additions in registers for what generated kernels can.
+A copy of a large tensor for bytes (read and written), large matrix products for what libraries reach, and on a GPU a
+kernel of multiply-adds in registers for what generated kernels can reach.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ from torch.utils import benchmark
 
 __all__ = ["measure"]
 
-_COPIED = {"cuda": 1 << 30, "cpu": 1 << 28}  # bytes: far more than a cache holds
-_SIDE = {"cuda": 8192, "cpu": 1024}  # of the square matrices
-_DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}  # as graphs print them, as torch names them
-_SLOW = ("f16",)  # on a CPU, where no library has a product of them that is any good
+_COPIED = {"cuda": 1 << 30, "cpu": 1 << 28}  # bytes, far more than any cache
+_SIDE = {"cuda": 8192, "cpu": 1024}  # rows and columns
+_DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}  # the name in graphs, and torch's
+_SLOW = ("f16",)  # no library has a fast float16 matrix product for CPUs
 _TIMES = 10
 _CHAINS, _STEPS, _BLOCK, _PROGRAMS = 4, 4096, 1024, 132 * 16
 
 
 def measure(device: str) -> dict[str, Any]:
-    """``{"moved": bytes a second, "products": {dtype: operations a second}, "vector": operations a second}``.
-
-    "vector" is None on a CPU.
-    """
+    """``{"moved": bytes/s, "products": {dtype: operations/s}, "vector": operations/s}``; "vector" is None on a CPU."""
     return {
         "moved": _moved(device),
         "products": {name: _product(getattr(torch, dtype), device) for name, dtype in _dtypes(device)},
@@ -51,7 +48,7 @@ def _product(dtype: Any, device: str) -> float:
 
 
 def _vector() -> float:
-    """Multiply-adds in float32 registers, two operations each."""
+    """float32 multiply-adds in registers. Each counts as two operations."""
     from dynadiag.trial.measure.spin import spin
 
     out = torch.empty(_PROGRAMS * _BLOCK, device="cuda")
@@ -60,7 +57,7 @@ def _vector() -> float:
 
 
 def _best(run: Callable[[], Any], device: str) -> float:
-    """Seconds of one run: the best of several blocks, by CUDA events on a GPU."""
+    """Seconds of one run: the best of several blocks, on a GPU by CUDA events."""
     run()
     if device != "cuda":
         timer = benchmark.Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())

@@ -1,4 +1,4 @@
-"""A Triton kernel that does nothing but multiply and add in registers."""
+"""A Triton kernel that only multiplies and adds in registers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["spin"]
 
 @triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
 def spin(out, steps: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]  # Triton reads annotations
-    """Four chains of ``steps`` multiply-adds for each of ``block`` elements: enough of them to hide their latency."""
+    """Four chains of ``steps`` multiply-adds for each of ``block`` elements: four hide the latency of each other."""
     place = tl.program_id(0) * block + tl.arange(0, block)
     a = place * 1e-9
     b = a + 0.25

@@ -1,4 +1,4 @@
-"""Reads the job, compiles, writes the result."""
+"""Read the job, compile, write the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynadiag.errors import DynadiagError
 
 
 def main(job: Path, result: Path) -> None:
-    """Compile the kernel of a job, and write what came of it: stages, or why there are none."""
+    """Compile the kernel of a job, and write its stages or the error."""
     job = job.absolute()
     wanted = json.loads(job.read_text())
     try:

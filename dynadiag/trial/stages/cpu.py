@@ -1,4 +1,4 @@
-"""C++ kernels: the machine code that this machine's compiler makes of them with Inductor's own flags."""
+"""C++ kernels: the machine code that this machine's compiler produces with Inductor's own flags."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dynadiag.errors import DynadiagError
 from dynadiag.kernels.linetable import read_stage
 from dynadiag.torch_private import stages as torch_private
 
-_PATIENCE = 300  # seconds; a kernel with torch's headers and no precompiled one takes about 10 alone on a machine
+_PATIENCE = 300  # seconds; about 10 are typical without precompiled headers
 
 
 def compile_kernel(source: str, folder: Path) -> dict[str, Any]:
-    """The machine code of a kernel with its lines. Raises `DynadiagError` where there are no tools for it."""
+    """The machine code of a kernel with its line table. Raises `DynadiagError` where a tool is missing."""
     disassembler = shutil.which("objdump")
     if disassembler is None:
         raise DynadiagError("there is no disassembler here (objdump): install binutils")

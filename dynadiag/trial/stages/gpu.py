@@ -1,4 +1,4 @@
-"""Triton kernels: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMD's assembly) for a target that need not be here."""
+"""Triton kernels: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMD assembly) for a target that this machine need not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _USAGE = re.compile(r"REG:(\d+).*?STACK:(\d+).*?SHARED:(\d+).*?LOCAL:(\d+)")
 
 
 def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[str, Any]:
-    """Every stage of a kernel. Raises `DynadiagError` where the target is not one of Triton's, or Triton is missing."""
+    """Every stage of a kernel. Raises `DynadiagError` where Triton has no such target, or is not installed."""
     backend, arch, warp_size = _target(target)
     try:
         import triton
@@ -51,9 +51,9 @@ def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[st
 
 
 def disassemble(code: str, file: str, folder: Path) -> dict[str, Any]:
-    """SASS of a binary (in base 64) whose line table names `file`, and what the binary says that it takes."""
+    """The SASS of a binary (base64) whose line table names ``file``, and the resources that it uses."""
     try:
-        import triton  # noqa: F401 - it knows where the disassembler is
+        import triton  # noqa: F401 - `_tools` finds the disassembler through it
     except ImportError as error:
         raise DynadiagError(f"Triton is not installed here: pip install triton ({error})") from error
     stages: dict[str, str] = {}
@@ -82,7 +82,7 @@ def _target(target: str) -> tuple[str, int | str, int]:
 
 
 def _tuner(name: str, source: str, folder: Path) -> Any:
-    """Import the kernel's source, and find Inductor's autotuner of it."""
+    """Import the kernel's source, and find its Inductor autotuner."""
     file = folder / "kernel.py"
     file.write_text(source)
     spec = importlib.util.spec_from_file_location("kernel", file)
@@ -99,7 +99,7 @@ def _tuner(name: str, source: str, folder: Path) -> Any:
 
 
 def _machine_code(cubin: bytes, folder: Path, stages: dict[str, str], facts: dict[str, Any], notes: list[str]) -> None:
-    """SASS with its line table, and what the kernel uses of the processor."""
+    """Add the SASS with its line table, and the registers, stack and local memory that the kernel uses."""
     file = folder / "kernel.cubin"
     file.write_bytes(cubin)
     tools = _tools()
@@ -112,7 +112,7 @@ def _machine_code(cubin: bytes, folder: Path, stages: dict[str, str], facts: dic
 
 
 def _tools() -> dict[str, str]:
-    """The disassemblers that Triton ships or has been told of."""
+    """The disassemblers that Triton ships or has been configured with."""
     from triton import knobs
 
     found = {}
