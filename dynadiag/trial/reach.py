@@ -31,7 +31,7 @@ class Contents:
         self._was = _contents(holder)
 
     def put_back(self) -> None:
-        """Restore the items. Leaves an unchanged container alone, since Dynamo's guards on it would be checked again."""
+        """Restore the items. An unchanged container is left alone, so that Dynamo's guards on it stay valid."""
         if type(self._holder) is not self._type:
             self._holder.__class__ = self._type  # a lazy module changes its class at its first call
         now = _contents(self._holder)
