@@ -1,4 +1,4 @@
-"""Does compiling pay: one function called uncompiled and compiled in several ways, each in a process of its own."""
+"""Times one function uncompiled and compiled in several ways, each variant in its own process: does compiling pay?"""
 
 from __future__ import annotations
 

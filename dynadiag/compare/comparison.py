@@ -1,7 +1,7 @@
-"""The comparison: every variant is set up once, then all are measured in turn, round by round.
+"""Runs a comparison: each variant is set up once, then all variants are measured in turn, in several rounds.
 
-In turn, because a machine drifts (its clock, its other users): what happens to one variant happens to all. Every other
-round goes backwards, so that none always follows the same one.
+Measuring in turn spreads a machine's drift (clock speed, other users) over all variants. Every second round runs in
+reverse order, so that no variant always follows the same other one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ _NOT_RUN = Signature("interrupted", "interrupted", "not measured: the comparison
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``seconds`` is how long one variant is measured in one round; ``limits`` holds for its first calls together, and
-    for each round. ``fresh`` starts each variant with empty compiler caches in a folder of its own. ``inputs`` names a
-    function of the target's file that gives further arguments; each variant is called once with each."""
+    """Options of a comparison.
+
+    ``seconds`` is the measuring time of one variant in one round. ``limits`` holds for the first calls together, and
+    for each round. ``fresh`` gives each variant empty compiler caches in its own folder. ``inputs`` names a function
+    in the target's file that returns a list of other arguments; each variant is called once with each.
+    """
 
     rounds: int = 5
     seconds: float = 0.2
@@ -45,24 +48,24 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The rows in the order of the variants; ``interrupted`` where not all rounds were run."""
+    """The results in the order of the variants. ``interrupted``: not all rounds ran."""
 
     rows: tuple[Row, ...]
     interrupted: bool
 
     def eager(self, variant: Variant) -> Row | None:
-        """The uncompiled row that a variant is held against: the one under the same autocast."""
+        """The uncompiled result that a variant is compared with: the one with the same autocast dtype."""
         found = (row for row in self.rows if row.variant.is_eager and row.variant.amp == variant.amp)
         return next(found, None)
 
 
 def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings: Settings, tell: Tell) -> Comparison:
-    """Measure the variants of a target; their recordings are made in ``folder``.
+    """Measure the variants of a target. Their recordings go to ``folder``.
 
-    ``tell(number, label, status, seconds)`` is called as it goes on. On Ctrl-C what was measured until then is
-    returned; variants that have made their first calls are measured once where they were not yet.
+    Calls ``tell(number, label, status, seconds)`` after each step. On Ctrl-C it returns what was measured so far; a
+    variant that made its first calls and has no round yet is measured once.
 
-    Raises `TargetError` where the target gives no call.
+    Raises `TargetError` if the target provides no call.
     """
     with _Race(program, folder, settings, tell) as race:
         try:
@@ -76,26 +79,26 @@ def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings:
             race.warm()
         except KeyboardInterrupt:
             race.interrupted = True
-            with suppress(KeyboardInterrupt):  # asked twice: what there is
+            with suppress(KeyboardInterrupt):  # a second Ctrl-C: stop at once, keep what there is
                 race.finish()
     rows = (_read(race.rows.get(variant, Row(variant, _NOT_RUN))) for variant in chosen)
     return Comparison(tuple(_cut_short(row) for row in rows), race.interrupted)
 
 
 def _read(row: Row) -> Row:
-    """The row with what its recording says; without, where the process never came to record."""
+    """The result with the summary of its recording. Without one if the process ended before it recorded anything."""
     if row.recording is None or not row.recording.exists():
         return replace(row, recording=None)
     return replace(row, compiled=read(row.recording))
 
 
 def _cut_short(row: Row) -> Row:
-    """A row without a single round has no result, and says so."""
+    """Mark a variant that has no round as not measured."""
     return replace(row, failure=_NOT_RUN) if row.failure is None and not row.rounds else row
 
 
 class _Race:
-    """The processes of the variants that have not failed, and the rows so far."""
+    """The processes of the variants that have not failed, and the results so far."""
 
     def __init__(self, program: Program, folder: Path, settings: Settings, tell: Tell) -> None:
         self.rows: dict[Variant, Row] = {}
@@ -116,7 +119,7 @@ class _Race:
         self._places.remove()
 
     def start(self, variant: Variant) -> None:
-        """Load the function in a process of its own: a wrong name is found before anything is compiled."""
+        """Start the variant's process and load the function. A wrong name is found before anything is compiled."""
         place = self._folder / f"{len(self.rows):02}-{_file_name(variant)}.dynadiag"
         self.rows[variant] = Row(variant, recording=place)
         program = replace(self._program, name=variant.name)
@@ -125,7 +128,7 @@ class _Race:
         self._ask(variant, "load")
 
     def first(self) -> None:
-        """Make the first calls of each, one variant after the other."""
+        """Make the first calls, one variant after the other."""
         for variant in list(self._running):
             answer = self._ask(variant, "first")
             if answer is not None:
@@ -141,7 +144,7 @@ class _Race:
                 self._said(f"{variant.name}: {variant.label}", "first call", first[0])
 
     def round(self, number: int) -> None:
-        """Measure each once more."""
+        """Measure each variant once. Odd rounds run in reverse order."""
         began = time.monotonic()
         order = list(self._running)
         for variant in order if number % 2 == 0 else reversed(order):
@@ -156,27 +159,27 @@ class _Race:
             self.rows[variant] = replace(row, rounds=rounds, warm_peak=Peak(**answer["memory"]))
 
     def finish(self) -> None:
-        """Give those that are ready and were not measured the one round that makes them a row."""
+        """Measure one round of each variant that made its first calls and has no round yet."""
         ready = [variant for variant in self._running if self.rows[variant].first and not self.rows[variant].rounds]
         for variant in ready:
             self._measure(variant)
 
     def inputs(self) -> None:
-        """Call each with other arguments, after it was timed: new shapes may make for slower code."""
+        """Call each variant with other arguments. This comes after the timing: new shapes may cause slower code."""
         for variant in list(self._running) if self._settings.inputs else ():
             answer = self._ask(variant, "inputs", name=self._settings.inputs)
             if answer is not None:
                 self.rows[variant] = replace(self.rows[variant], inputs=tuple(answer["seconds"]))
 
     def count(self) -> None:
-        """What one call runs on a GPU."""
+        """Count what one call runs on a GPU."""
         for variant in list(self._running):
             answer = self._ask(variant, "count")
             if answer is not None and "gpu" in answer:
                 self.rows[variant] = replace(self.rows[variant], gpu=Gpu(**answer["gpu"]))
 
     def warm(self) -> None:
-        """Which compiled code warm calls run, for their recordings."""
+        """Profile warm calls, and add to each recording which compiled code they run."""
         for variant in [one for one in self._running if not one.is_eager]:
             subject = self._running[variant]
             answer = self._ask(variant, "warm", seconds=self._settings.seconds)
@@ -184,7 +187,7 @@ class _Race:
                 subject.note(WARM, answer["warm"])
 
     def _ask(self, variant: Variant, what: str, **how: Any) -> dict[str, Any] | None:
-        """The answer of a variant, or None where it failed, which its row then says."""
+        """The reply of a variant's process; None if the variant failed. The failure is then in its result."""
         began = time.monotonic()
         try:
             return self._running[variant].ask(what, **how)
@@ -193,7 +196,7 @@ class _Race:
             self.rows[variant] = replace(self.rows[variant], failure=failed.signature)
             self._said(f"{variant.name}: {variant.label}", f"failed: {failed.signature.type}", time.monotonic() - began)
             return None
-        except KeyboardInterrupt:  # it is gone: nobody waits for the end of what it was doing
+        except KeyboardInterrupt:  # `ask` killed the process
             del self._running[variant]
             raise
 
@@ -202,7 +205,7 @@ class _Race:
         self._tell(self._told, label, status, seconds)
 
     def _environment(self, variant: Variant) -> Mapping[str, str]:
-        """The program's own, as trials have it. Uncompiled: nothing in the function compiles itself either."""
+        """The environment of a trial. For eager it also disables Dynamo, so that nested torch.compile is off too."""
         scratch = self._places.scratch()
         environment = environment_of(scratch, {})
         if variant.is_eager:

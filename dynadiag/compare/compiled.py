@@ -1,4 +1,4 @@
-"""What compiling did in one variant, read from its recording."""
+"""Summarizes the compiles of one variant: read from its recording."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ __all__ = ["Compiled", "read"]
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """``seconds`` is the time of all compiles, ``parts`` the same by part of the compiler.
+    """What was compiled in one variant.
 
-    ``generated`` and ``extern`` are the calls, in the code that is in use last, of kernels that Inductor generated and
-    of a library's: what one call launches where none of that code is skipped or runs twice. ``no_graphs`` says why
-    nothing was compiled, where that is so; ``cached`` that code came out of torch's cache. ``warm``, ``impacts`` (with
-    their costs) and ``entries`` are of the warm calls that were profiled.
+    ``seconds`` is the time of all compiles, ``parts`` the same by part of the compiler. ``generated`` and ``extern``
+    count the kernel calls in the last compiled code: Inductor's own kernels, and library kernels. One call of the
+    function launches that many if it runs each piece of code once. ``no_graphs`` says why nothing was compiled, if
+    nothing was. ``cached``: some code came from torch's cache. ``warm``, ``impacts`` (with their costs) and ``entries``
+    describe the profiled warm calls.
     """
 
     seconds: float
@@ -46,7 +47,7 @@ class Compiled:
 
 
 def read(path: Path) -> Compiled:
-    """Read the recording, or the journal, of a variant."""
+    """Summarize the recording, or the journal, of a variant."""
     with open_any(path) as recording:
         return _compiled(explain(recording), recording)
 
@@ -82,7 +83,7 @@ def _parts(compiles: Iterable[Compile]) -> dict[str, float]:
 
 
 def _in_use(kernels: Iterable[Kernel]) -> tuple[int, ...]:
-    """The events with the generated modules of each frame's last compile: earlier ones fitted other inputs."""
+    """The events that hold the generated modules of each frame's last compile. Earlier ones are for other inputs."""
     last: dict[str, str] = {}
     events: dict[int, str] = {}
     for kernel in kernels:
@@ -93,7 +94,7 @@ def _in_use(kernels: Iterable[Kernel]) -> tuple[int, ...]:
 
 
 def _no_cudagraphs(recording: Recording) -> tuple[str, ...]:
-    """Why Inductor made no CUDA graphs of its code where it was asked to, each reason once."""
+    """The reasons why Inductor skipped CUDA graphs although they were requested, each once."""
     found: dict[str, None] = {}
     for kind in ("compilation_metrics", "bwd_compilation_metrics"):
         for event in recording.events(kind):

@@ -1,4 +1,4 @@
-"""What the breaks of the variants cost in a warm call, and how hot their compiled code is: tables, and JSON."""
+"""Reports on warm calls: what each graph break costs, and how often each compiled code runs. As tables and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["details_json", "details_text"]
 
 
 def details_text(named: Sequence[tuple[str, Row]], style: Style) -> list[str]:
-    """The tables of the variants, of each that reads like no other before it; most break and run alike."""
+    """The tables of the variants, one for each pattern of breaks and runs: most variants share the pattern.
+
+    ``named`` pairs the name of each variant with its result.
+    """
     lines: list[str] = []
     told: list[object] = []
     for name, row in named:
@@ -28,7 +31,7 @@ def details_text(named: Sequence[tuple[str, Row]], style: Style) -> list[str]:
 
 
 def details_json(row: Row) -> dict[str, Any]:
-    """``break_costs``, the dearest first, and ``entries``; empty lists where no warm call was profiled."""
+    """``profiled_call``, ``break_costs`` (most expensive first) and ``entries``; empty without a profile."""
     found = row.compiled
     if found is None or found.warm is None:
         return {"profiled_call": None, "break_costs": [], "entries": []}
@@ -40,7 +43,7 @@ def details_json(row: Row) -> dict[str, Any]:
 
 
 def _shape(row: Row) -> object:
-    """Where a variant breaks and what it runs; None where there is nothing to choose between: one code, no break."""
+    """The breaks of a variant and the code it runs. None if it runs a single code: then there is nothing to list."""
     found = row.compiled
     if found is None or found.warm is None or len(found.entries) < 2:
         return None

@@ -1,4 +1,4 @@
-"""One warm call on a GPU: its kernels by torch.profiler, and its time when nothing of it is in a cache."""
+"""Measures one warm call on a GPU: its kernels by torch.profiler, and its time with cold caches."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dynadiag.compare.spans import LAUNCHES
 __all__ = ["measure", "on_tensor_cores"]
 
 _NOT_KERNELS = ("Memcpy", "Memset")
-# Parts of the names of NVIDIA's library kernels that use tensor cores: cuBLAS's for Hopper and later (nvjet), CUTLASS's
-# and cuDNN's by the instruction (16816: m16n8k16) or as "tensorop", attention of FlashAttention, cuDNN and CUTLASS.
-# Triton's: the templates of Inductor, which are all of matrix products.
+# Name parts of kernels that use tensor cores. cuBLAS for Hopper and later: nvjet. CUTLASS and cuDNN: the instruction
+# (16816 is m16n8k16) or "tensorop". Attention kernels of FlashAttention, cuDNN and CUTLASS. Inductor's Triton
+# templates (triton_tem_), which are all matrix products.
 _TENSOR_CORES = re.compile(
     r"nvjet|xmma|tensorop|wgmma|hmma|[shi](?:884|1688|16816)|flash_(?:fwd|bwd)|fmha_cutlass[FB]_b?f16|^triton_tem_"
 )
-_ON_VECTOR_UNITS = "simt"  # CUTLASS's name for what multiplies matrices without tensor cores
+_ON_VECTOR_UNITS = "simt"  # CUTLASS's name for matrix products without tensor cores
 _COLD_CALLS = 20
-_FLUSH = 256 << 20  # bytes written before each call: five times the cache of an H200
+_FLUSH = 256 << 20  # bytes written before each call: five times the L2 cache of an H200
 
 
 def measure(step: Callable[[], Any]) -> dict[str, Any]:
-    """The fields of `row.Gpu` for one call of ``step``."""
+    """Profile one call of ``step``: the fields of `variant_result.Gpu`, as a dict."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:
         step()
@@ -43,7 +43,7 @@ def measure(step: Callable[[], Any]) -> dict[str, Any]:
 
 
 def on_tensor_cores(name: str) -> bool:
-    """Whether a kernel of this name multiplies matrices on tensor cores."""
+    """Whether a kernel with this name runs on tensor cores."""
     return bool(_TENSOR_CORES.search(name)) and _ON_VECTOR_UNITS not in name
 
 
@@ -60,7 +60,7 @@ def _share(kernels: list[tuple[str, float]], counts: Callable[[str], bool]) -> f
 
 
 def _cold(step: Callable[[], Any]) -> float:
-    """Seconds by CUDA events (the median), the cache flushed before each call, as ``triton.testing.do_bench`` does."""
+    """Median seconds by CUDA events, with the cache flushed before each call, as ``triton.testing.do_bench`` does."""
     flush = torch.empty(_FLUSH, dtype=torch.int8, device="cuda")
     seconds = []
     for _ in range(_COLD_CALLS):

@@ -1,8 +1,8 @@
-"""Measuring one variant from inside its process: time, memory, what runs on a GPU.
+"""Measures one variant inside its process: time, memory, and what runs on a GPU.
 
-Times are taken by `torch.utils.benchmark`: its clock, which waits for an accelerator, for calls that can be timed
-once only, and its ``Timer.blocked_autorange`` for warm ones, with the program's own number of threads (a ``Timer`` by
-itself sets one).
+Times come from `torch.utils.benchmark`. A call that can be timed only once is timed with its clock, which waits for
+the accelerator. Warm calls are timed with ``Timer.blocked_autorange``, with the program's own number of threads (a
+``Timer`` uses one by default).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from dynadiag.torch_private.warm import mark, marked_graphs
 __all__ = ["WARM_UP", "Measurer"]
 
 _WITHOUT_CUDA_GRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
-# Calls before a variant counts as warm: with CUDA graphs the first compiles and runs, the second records, the third
-# replays.
+# Calls before a variant is warm. With CUDA graphs the first call compiles and runs, the second records the graph, and
+# the third replays it.
 WARM_UP = 3
-FEWEST, MOST = 5, 50  # calls in a profile of warm ones: for a median; events of more take long to read
+FEWEST, MOST = 5, 50  # calls in a profile: a median needs five, and the events of more than 50 take long to read
 
 
 class Measurer:
-    """One variant of the call ``fn(*args, **kwargs)``."""
+    """Measures one variant of the call ``fn(*args, **kwargs)``."""
 
     def __init__(self, call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], variant: Variant) -> None:
         self._fn, args, self._kwargs = call
@@ -43,7 +43,7 @@ class Measurer:
         self._before_warm: int | None = None
 
     def first(self) -> dict[str, Any]:
-        """Seconds of the first calls, one by one, the peak of memory (bytes) in them, and where they ran."""
+        """Make the first calls: the seconds of each, their peak memory (bytes), the torch version and the device."""
         before = _status("VmRSS")
         if _on_gpu():
             torch.cuda.reset_peak_memory_stats()
@@ -53,25 +53,25 @@ class Measurer:
         return {"seconds": seconds, "memory": peaks, **_facts()}
 
     def round(self, seconds: float) -> dict[str, Any]:
-        """Seconds a call of each block of calls, for about ``seconds``, and the peak of memory in warm calls so far."""
+        """Time warm calls for about ``seconds``: seconds per call of each block, and the peak memory so far (bytes)."""
         timer = benchmark.Timer("step()", globals={"step": self._step}, num_threads=torch.get_num_threads())
         times = timer.blocked_autorange(min_run_time=seconds).times
         host = None if self._before_warm is None else _status("VmHWM") - self._before_warm
         return {"times": times, "memory": {"host": host, "device": _device_peak()}}
 
     def count(self) -> dict[str, Any]:
-        """What one warm call does on a GPU; nothing where no GPU is used."""
+        """Profile one warm call on a GPU. Empty if the variant uses no GPU."""
         return {"gpu": gpu.measure(self._step)} if _on_gpu() else {}
 
     def inputs(self, each: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-        """Seconds of one call with each of other arguments, in their order."""
+        """Call once with each of the other arguments: the seconds of each call, in order."""
         self._others = [self._step_of(args, marked=True) for args in each]
         return {"seconds": [_once(self._step_of(args)) for args in each]}
 
     def warm(self, seconds: float) -> dict[str, Any]:
-        """The compiled code that warm calls run, in a profile of about ``seconds``, then of one with each other input.
+        """Profile warm calls for about ``seconds``, then one call with each other input: which compiled code they run.
 
-        The calls are marked around the function itself: what else a step does, its backward too, is not in them.
+        Only the call of the function is marked, not the rest of the step, such as its backward pass.
         """
         with marked_graphs(GRAPH):
             spans = _profiled(self._repeated(seconds))
@@ -79,7 +79,7 @@ class Measurer:
         return {"warm": warm_calls(spans, others).to_json()}
 
     def _repeated(self, seconds: float) -> Iterator[Callable[[], Any]]:
-        """The step as often as goes into ``seconds``, within `FEWEST` and `MOST`."""
+        """Repeat the step for ``seconds``, at least `FEWEST` and at most `MOST` times."""
         end = benchmark.timer() + seconds
         for number in range(MOST):
             if number >= FEWEST and benchmark.timer() > end:
@@ -87,9 +87,9 @@ class Measurer:
             yield self._seen
 
     def _step_of(self, args: tuple[Any, ...], *, marked: bool = False) -> Callable[[], Any]:
-        """What is timed: the call in the variant's way, with its backward where that is asked for.
+        """The step that is timed: the call as the variant makes it, and its backward pass under ``--train``.
 
-        ``marked`` is for a profile, where the call by itself has to be told from the rest of the step.
+        ``marked`` puts a mark around the call, so that a profile can separate it from the rest of the step.
         """
         call = partial(self._compiled, *args, **self._kwargs)
         step = _autocast(partial(_called, call) if marked else call, self._variant)
@@ -100,25 +100,25 @@ class Measurer:
         return _marked(step, self._variant)
 
     def _settle(self) -> None:
-        """Have peaks counted anew. Linux sets VmHWM back to what is resident on a 5 (proc_pid_clear_refs(5))."""
+        """Reset the memory peaks. Writing 5 resets VmHWM to the resident size (proc_pid_clear_refs(5))."""
         if _on_gpu():
             torch.cuda.reset_peak_memory_stats()
         try:
             Path("/proc/self/clear_refs").write_text("5")
-        except OSError:  # a kernel without it: no peak of warm calls
+        except OSError:  # this Linux kernel cannot reset it: there is no peak of warm calls
             self._before_warm = None
         else:
             self._before_warm = _status("VmRSS")
 
 
 def _called(call: Callable[[], Any]) -> Any:
-    """The call under a mark that stands in profiles."""
+    """Make the call under a profiler mark."""
     with mark(CALL):
         return call()
 
 
 def _profiled(steps: Iterable[Callable[[], Any]]) -> list[Span]:
-    """What the thread that makes the calls went through in them, in seconds."""
+    """Profile the steps: the spans (seconds) of the thread that makes the calls."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         for step in steps:
             step()
@@ -158,9 +158,9 @@ def _autocast(call: Callable[[], Any], variant: Variant) -> Callable[[], Any]:
 
 
 def _marked(call: Callable[[], Any], variant: Variant) -> Callable[[], Any]:
-    """Each call says that what the last one returned is done with, so that CUDA graphs may write there again.
+    """Mark the begin of each step, so that CUDA graphs may reuse the memory of the last call's result.
 
-    It takes two microseconds: where no CUDA graph is recorded, nothing is said.
+    The mark takes two microseconds, so it is only set where CUDA graphs may be recorded.
     """
     if not (variant.compiles and _on_gpu() and _records_cuda_graphs(variant)):
         return call
@@ -173,14 +173,14 @@ def _marked(call: Callable[[], Any], variant: Variant) -> Callable[[], Any]:
 
 
 def _records_cuda_graphs(variant: Variant) -> bool:
-    """Whether it may; `inductor_config` is the program's own."""
+    """Whether the variant may record CUDA graphs: by its mode, or by the program's own Inductor configuration."""
     from torch._inductor import config as inductor_config
 
     return variant.mode not in _WITHOUT_CUDA_GRAPHS or bool(inductor_config.triton.cudagraphs)
 
 
 def _train(forward: Callable[[], Any], leaves: tuple[torch.Tensor, ...]) -> None:
-    """Forward and backward. A result that is no scalar is averaged; a result of several tensors is summed over them."""
+    """Run forward and backward. The loss is the mean of the result; the means of several tensors are added."""
     for leaf in leaves:
         leaf.grad = None
     parts = [part.float().mean() for part in _tensors(forward()) if part.requires_grad]
@@ -190,7 +190,7 @@ def _train(forward: Callable[[], Any], leaves: tuple[torch.Tensor, ...]) -> None
 
 
 def _leaves(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """What gets gradients: parameters of the module, and tensors among the arguments or of modules there."""
+    """The tensors that get gradients: parameters of modules, and leaf tensors among the arguments."""
     for value in (fn, *args, *kwargs.values()):
         if isinstance(value, torch.nn.Module):
             yield from value.parameters()
@@ -208,9 +208,9 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _on_gpu() -> bool:
-    """Whether this process has anything on a GPU; asking does not make it use one.
+    """Whether this process uses memory on a GPU. The check itself does not initialize CUDA.
 
-    That CUDA is initialized is not enough: Dynamo does that wherever there is a GPU, to keep its random state.
+    An initialized CUDA is not enough: Dynamo initializes it on every machine with a GPU, to save the random state.
     """
     return torch.cuda.is_initialized() and torch.cuda.max_memory_reserved() > 0
 
@@ -225,7 +225,7 @@ def _device_peak() -> int | None:
 
 
 def _status(name: str) -> int:
-    """A size of this process in bytes, from /proc/self/status, where it stands in KiB."""
+    """A memory size of this process in bytes. /proc/self/status has it in KiB. Raises OSError if it is missing."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""A comparison as tables, and as JSON."""
+"""Reports a comparison as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dynadiag.render.wrap import cut, hanging
 
 __all__ = ["comparison_json", "comparison_text"]
 
-_MIDDLE = 60  # columns of a target or a device in the head
+_MIDDLE = 60  # columns of a device's name in the head
 _PARTS = ("dynamo", "aot", "inductor", "codegen", "other")
 _STEPS = {"call": "called as it is", "inference": "without gradients", "train": "forward and backward"}
 _BYTES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
@@ -31,7 +31,7 @@ Column = tuple[str, Callable[[Row], str]]
 
 
 def comparison_json(found: Comparison, target: str) -> bytes:
-    """The document: one entry in ``rows`` for each variant, in the order of the table."""
+    """The JSON document: one entry in ``rows`` for each variant, in the order of the table."""
     head = {"schema": SCHEMA, "dynadiag": __version__, "torch": _first(found, "torch"), "target": target}
     where = {"device": _first(found, "device"), "threads": _first(found, "threads")}
     rows = [_row(row, found) for row in found.rows]
@@ -39,7 +39,7 @@ def comparison_json(found: Comparison, target: str) -> bytes:
 
 
 def comparison_text(found: Comparison, target: str, style: Style) -> str:
-    """Times, then what was compiled, then where compiling took its time; failures and remarks below."""
+    """The tables: times, then what was compiled, then compile times by part; failures and notes below."""
     measured = [row for row in found.rows if row.warm is not None]
     lines = [*_head(found, target, style), ""]
     if measured:
@@ -92,7 +92,7 @@ def _against(row: Row, found: Comparison, show: Callable[[Standing], Any]) -> An
 
 
 def _kernels(row: Row) -> dict[str, Any] | None:
-    """Kernels of one call, and where that is known from; None where there is no code of Inductor's to count in."""
+    """The kernels of one call, and how they were counted. None if Inductor generated no code."""
     if row.gpu is not None:
         return {"per_call": row.gpu.kernels, "from": "torch.profiler", **asdict(row.gpu)}
     if row.compiled is None or not row.compiled.generated + row.compiled.extern:
@@ -126,7 +126,7 @@ def _head(found: Comparison, target: str, style: Style) -> list[str]:
 
 
 def _name(row: Row, found: Sequence[Row]) -> str:
-    """A variant's label, after its function's name where there are several."""
+    """A variant's label. With several functions, the function's name comes first."""
     several = len({one.variant.name for one in found}) > 1
     return f"{row.variant.name}: {row.variant.label}" if several else row.variant.label
 
@@ -209,31 +209,31 @@ def _failure(row: Row, found: Comparison, style: Style) -> list[str]:
 def _notes(found: Comparison, measured: Sequence[Row]) -> Iterator[str]:
     if found.interrupted:
         rounds = max((len(row.rounds) for row in found.rows), default=0)
-        yield f"interrupted after {count(rounds, 'round')}; this is what was measured"
+        yield f"interrupted after {count(rounds, 'round')}; these are the results until then"
     if any(_against(row, found, lambda it: it.noise) for row in measured):
-        yield "within the noise: the intervals that hold the medians overlap; more rounds (--repeat) make them narrower"
+        yield "within the noise: the confidence intervals of the medians overlap; more rounds (--repeat) narrow them"
     cached = [_name(row, measured) for row in measured if row.compiled and row.compiled.cached]
     if cached:
-        yield f"{', '.join(cached)}: compiled code came out of torch's cache; --fresh shows what a first compile takes"
+        yield f"{', '.join(cached)}: compiled code came from torch's cache; --fresh times a compile without caches"
     if any(row.warm and row.warm.spread > row.warm.median for row in measured):
         yield (
-            "the times spread wider than they are long: something else uses this machine"
+            "the spread is larger than the median: other processes use this machine"
             + (", or threads wait for each other (try OMP_NUM_THREADS=1)" if _first(found, "threads") != 1 else "")
         )
     if further := max((len(row.inputs) for row in measured), default=0):
         yield f"graphs, breaks, recompiles and compile times include {count(further, 'call')} with other inputs"
     yield from _per_variant(measured)
     if any(row.gpu for row in measured):
-        yield "peaks are of the memory that torch allocated on the GPU; launches: a CUDA graph of many kernels is one"
-        yield "Triton, tensor cores: their share of the kernels' time; cold call: with nothing of its inputs in a cache"
+        yield "peaks: memory that torch allocated on the GPU; launches: a CUDA graph of many kernels counts as one"
+        yield "Triton, tensor cores: share of the kernels' time; cold call: the GPU's cache is flushed before the call"
     elif measured:
-        yield "peaks: how far the memory of the process rose, in the first calls and in warm ones"
+        yield "peaks: growth of the process's memory, in the first calls and in warm calls"
     if not any(row.gpu for row in measured) and any(_kernels(row) for row in measured):
-        yield "kernels: calls in the generated code, of kernels that Inductor made and of libraries"
+        yield "kernels: calls in the generated code, of Inductor's kernels and of library kernels"
 
 
 def _per_variant(rows: Sequence[Row]) -> Iterator[str]:
-    """What was recorded of single variants, the same sentence once with all their names."""
+    """Notes on single variants. A note that several share is given once, with all their names."""
     told: dict[str, list[str]] = {}
     for row in rows:
         for note in _remarks(row.variant, row):
@@ -244,13 +244,13 @@ def _per_variant(rows: Sequence[Row]) -> Iterator[str]:
 
 def _remarks(variant: Variant, row: Row) -> Iterator[str]:
     if row.device == "cpu" and variant.backend is None and variant.mode == "reduce-overhead":
-        yield "it adds CUDA graphs to the default mode, and there are none on a CPU"
+        yield "this mode adds CUDA graphs to the default mode; a CPU has none"
     if row.compiled is None:
         if variant.compiles:
-            yield "not recorded, so that nothing is known of its compiles"
+            yield "not recorded: nothing is known about its compiles"
         return
     if variant.compiles and row.compiled.no_graphs:
-        yield f"what was timed ran uncompiled: {row.compiled.no_graphs}"
+        yield f"the timed calls ran uncompiled: {row.compiled.no_graphs}"
     yield from (f"no CUDA graphs: {reason}" for reason in row.compiled.no_cudagraphs)
     yield from row.compiled.notes
 

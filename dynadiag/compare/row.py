@@ -1,4 +1,4 @@
-"""What was found out about one variant, and how it stands against the uncompiled call."""
+"""The result of one variant, and its speed relative to the uncompiled call."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dynadiag.trial.signature import Signature
 
 __all__ = ["Gpu", "Peak", "Quartiles", "Row", "Standing", "median_interval", "quartiles", "standing"]
 
-CONFIDENCE = 15 / 16  # of an interval; with five rounds it is that of the smallest to the largest
+CONFIDENCE = 15 / 16  # of an interval: with five rounds, the interval from the smallest to the largest has it
 FEWEST_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Peaks of memory in bytes.
+    """Peak memory in bytes.
 
-    ``host`` is how far the resident memory of the process rose above what it was before (VmHWM); ``device`` is torch's
-    own count of what was allocated at once (``torch.cuda.max_memory_allocated``), with what stood there before.
+    ``host`` is the growth of the process's resident memory (VmHWM). ``device`` is
+    ``torch.cuda.max_memory_allocated``, which includes memory that was allocated before.
     """
 
     host: int | None = None
@@ -33,9 +33,9 @@ class Peak:
 class Gpu:
     """One warm call on a GPU, by torch.profiler.
 
-    ``launches`` are calls of CUDA's launching functions: a CUDA graph of many kernels is one. ``triton_share`` and
-    ``tensor_core_share`` are of the kernels' time, 0 to 1. ``cold`` is the time of a call whose inputs are in no cache
-    (seconds by CUDA events, the median).
+    ``launches`` counts calls of CUDA's launch functions: a CUDA graph of many kernels is one. ``triton_share`` and
+    ``tensor_core_share`` are shares of the kernels' time, 0 to 1. ``cold`` is the median time of a call after the GPU's
+    cache was flushed (seconds by CUDA events).
     """
 
     kernels: int
@@ -47,7 +47,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Quartiles:
-    """Of the times of blocks of warm calls, in seconds a call."""
+    """Quartiles of the times of blocks of warm calls, in seconds per call."""
 
     low: float
     median: float
@@ -55,16 +55,16 @@ class Quartiles:
 
     @property
     def spread(self) -> float:
-        """The interquartile range, as `torch.utils.benchmark.Measurement.iqr` has it."""
+        """The interquartile range, as in `torch.utils.benchmark.Measurement.iqr`."""
         return self.high - self.low
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One variant. ``failure`` is ``None`` where it was measured to the end; what was measured before one is kept.
+    """The result of one variant. ``failure`` is None if it was measured to the end; earlier measurements are kept.
 
-    ``first`` are the seconds of the first calls, one by one; ``rounds`` those of a warm call, block by block, round by
-    round; ``inputs`` those of one call with each of other arguments.
+    All times are in seconds. ``first`` has one for each first call. ``rounds`` has, for each round, the time of a warm
+    call in each block. ``inputs`` has one for each call with other arguments.
     """
 
     variant: Variant
@@ -83,7 +83,7 @@ class Row:
 
     @property
     def times(self) -> tuple[float, ...]:
-        """The seconds of a warm call in each block of all rounds."""
+        """Seconds of a warm call, one for each block of all rounds."""
         return tuple(time for times in self.rounds for time in times)
 
     @property
@@ -92,11 +92,11 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the time of a warm call is, by all that was measured.
+        """An interval for the time of a warm call (seconds). Needs at least one round.
 
-        From `FEWEST_ROUNDS` on that is a confidence interval of the median of the rounds' medians: rounds lie apart in
-        time, what disturbs one block disturbs its neighbours too. Fewer say nothing of each other, and the middle half
-        of all blocks has to do. Asks for at least one round.
+        With at least `FEWEST_ROUNDS` rounds it is a confidence interval of the median of the rounds' medians. It uses
+        rounds because they are far apart in time, where a disturbance of one block also affects its neighbours. With
+        fewer rounds it is the interquartile range of all blocks.
         """
         if len(self.rounds) < FEWEST_ROUNDS:
             found = quartiles(self.times)
@@ -106,11 +106,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A variant against the uncompiled call.
+    """The speed of a variant relative to the uncompiled call.
 
-    ``ratio`` is above 1 where it is faster. ``noise`` says that the difference is not beyond the spread of the
-    measurements. ``pays_after`` is the number of calls, from the first on, after which both have taken as long;
-    ``None`` where that never comes.
+    ``ratio`` is above 1 if the variant is faster. ``noise``: the difference is within the spread of the measurements.
+    ``pays_after`` is the break-even: the number of calls, from the first on, after which both have taken equally long.
+    It is None if that never happens.
     """
 
     ratio: float
@@ -119,19 +119,19 @@ class Standing:
 
 
 def quartiles(times: Sequence[float]) -> Quartiles:
-    """Quartiles by linear interpolation between the nearest two, as NumPy's and torch's default is."""
+    """Quartiles by linear interpolation between the two nearest values, the default of NumPy and torch."""
     ordered = sorted(times)
     return Quartiles(*(_at(ordered, part) for part in (0.25, 0.5, 0.75)))
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """An interval that holds the median of what `values` are drawn from, `CONFIDENCE` of the time, whatever that is.
+    """A confidence interval of the median of the distribution that `values` come from, with level `CONFIDENCE`.
 
-    It runs from the k-th smallest to the k-th largest, by the binomial distribution (David and Nagaraja, Order
-    Statistics, 2003, section 7.1).
+    It assumes nothing about the distribution. It runs from the k-th smallest to the k-th largest value, by the binomial
+    distribution (David and Nagaraja, Order Statistics, 2003, section 7.1).
     """
     ordered, count = sorted(values), len(values)
-    outside = 2 / 2**count  # that all values are on one side of the median
+    outside = 2 / 2**count  # the probability that all values are on one side of the median
     out = 1
     while 2 * out + 2 <= count and 1 - outside - 2 * math.comb(count, out) / 2**count >= CONFIDENCE:
         outside += 2 * math.comb(count, out) / 2**count
@@ -147,9 +147,9 @@ def _at(ordered: Sequence[float], part: float) -> float:
 
 
 def standing(row: Row, eager: Row) -> Standing | None:
-    """How a variant stands against the uncompiled call; ``None`` where one of them was not measured.
+    """Compare a variant with the uncompiled call. None if one of them was not measured.
 
-    A difference is within the noise where the intervals of the two overlap.
+    The difference counts as noise if the intervals of the two overlap.
     """
     mine, theirs = row.warm, eager.warm
     if mine is None or theirs is None:
@@ -161,7 +161,7 @@ def standing(row: Row, eager: Row) -> Standing | None:
 
 
 def _pays_after(mine: Sequence[float], warm: float, theirs: Sequence[float], eager: float) -> int | None:
-    """The least N with ``sum(mine) + (N - n) * warm <= sum(theirs) + (N - n) * eager``, of n first calls each."""
+    """The smallest N with ``sum(mine) + (N - n) * warm <= sum(theirs) + (N - n) * eager``, for n first calls each."""
     if warm >= eager:
         return None
     extra = sum(mine) - sum(theirs)

@@ -1,8 +1,8 @@
-"""From a profile of warm calls to the uses of compiled code in them. Knows no torch: a span is a name and two times.
+"""Turns a profile of warm calls into uses of compiled code. Independent of torch: a span is a name and two times.
 
-Within a call the spans of compiled code are nested as the code called each other: what a function that broke runs next
-(the rest of itself, a callee) lies inside it. The time of a code is what is left of its span without its graph, without
-the look-ups, and without the code that it led to.
+The spans of compiled code are nested: after a graph break, the next compiled code (the rest of the function, or a
+callee) runs inside the span of the code that broke. The own time of a code is its span without its graph, without
+cache lookups, and without the code that runs inside it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dynadiag.torch_private.warm import CODE, LOOKUP
 
 __all__ = ["CALL", "GRAPH", "LAUNCHES", "Span", "ran", "warm_calls"]
 
-CALL, GRAPH = "dynadiag call", "dynadiag graph"  # our marks
-LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")  # how the names of CUDA's launching calls begin
+CALL, GRAPH = "dynadiag call", "dynadiag graph"  # the marks that `measure` sets
+LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")  # prefixes of the names of CUDA's launch calls
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Times in seconds, of one clock."""
+    """A named interval of a profile. Times are in seconds, all from one clock."""
 
     name: str
     start: float
@@ -35,7 +35,7 @@ class Span:
 
 @dataclass(slots=True)
 class _Node:
-    """A mark of a call, of compiled code, of a look-up or a graph, with those inside it."""
+    """The span of a call, compiled code, a cache lookup or a graph, with the nested ones."""
 
     span: Span
     inside: list[_Node] = field(default_factory=list)
@@ -50,7 +50,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Tally:
-    """What one call spent in one code, as one other led to it."""
+    """What one call spent in one compiled code when it was entered from one parent."""
 
     calls: int = 0
     graphs: int = 0
@@ -65,9 +65,9 @@ _Key = tuple[str, str | None]
 
 
 def warm_calls(spans: Iterable[Span], others: Sequence[str] = ()) -> WarmCalls:
-    """The uses of compiled code in the calls that a profile has. The spans are of one thread, and nested.
+    """The uses of compiled code in the calls of a profile. The spans are from one thread, and nested.
 
-    Raises ValueError where there is no call among them.
+    ``others`` are the compile ids that ran with other inputs. Raises ValueError if the spans contain no call.
     """
     calls = list(_calls(spans))
     if not calls:
@@ -85,12 +85,12 @@ def warm_calls(spans: Iterable[Span], others: Sequence[str] = ()) -> WarmCalls:
 
 
 def ran(spans: Iterable[Span]) -> tuple[str, ...]:
-    """The compile ids of the code that ran, each once."""
+    """The compile ids of the code that ran, each once, in order."""
     return tuple(dict.fromkeys(span.name.removeprefix(CODE) for span in spans if span.name.startswith(CODE)))
 
 
 def _calls(spans: Iterable[Span]) -> Iterator[_Node]:
-    """The trees of the calls. What runs in a graph, or as a part of another operator, is counted there."""
+    """The calls as trees. Operators and launches count for the innermost span; nested operators do not count."""
     open_: list[tuple[Span, _Node | None]] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         while open_ and open_[-1][0].end <= span.start:
@@ -128,7 +128,7 @@ def _tallies(call: _Node) -> dict[_Key, _Tally]:
 
 
 def _led_to(node: _Node) -> Iterator[tuple[_Node, float]]:
-    """The codes that one ran, each with the seconds of the look-up that found it."""
+    """The compiled codes that run inside one, each with the seconds of the lookup that found it."""
     guard = 0.0
     for child in node.inside:
         if child.compile_id is not None:
@@ -154,7 +154,7 @@ def _own(node: _Node) -> float:
 
 
 def _apart(node: _Node) -> Iterator[Span]:
-    """What lies inside a span and is not its own time. A look-up that found nothing is."""
+    """The nested spans that are not own time. A lookup that found no code counts as own time."""
     for place, child in enumerate(node.inside):
         found = any(after.compile_id is not None for after in node.inside[place + 1 : place + 2])
         if child.span.name != LOOKUP or found:

@@ -1,4 +1,4 @@
-"""The process of one variant, from outside: started once, asked again and again, watched all the while."""
+"""The process of one variant, seen from its parent: it starts once, answers requests, has time and memory limits."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["Subject", "VariantFailed"]
 
 _POLL = 0.1  # seconds between looks at the clock
 _MEMORY_EVERY = 5  # polls between looks at /proc, which take some milliseconds
-_PATIENCE = 10.0  # seconds that a process has to end by itself, so that its recording has an end
+_PATIENCE = 10.0  # seconds that a process gets to exit by itself, so that its recording is complete
 
 
-class VariantFailed(Exception):  # noqa: N818 - it is a result, told as a row
-    """The variant raised, crashed, hung or took too much memory. Its process is gone."""
+class VariantFailed(Exception):  # noqa: N818 - a result that the report shows
+    """The variant raised, crashed, hung or took too much memory. Its process has ended."""
 
     def __init__(self, signature: Signature) -> None:
         super().__init__(signature.message)
@@ -39,9 +39,9 @@ class VariantFailed(Exception):  # noqa: N818 - it is a result, told as a row
 
 
 class Subject:
-    """A variant's process. It records itself into ``recording``; what it prints goes there when it has ended.
+    """A variant's process. It writes a recording, which also gets the process's output when it ends.
 
-    ``limits.seconds`` is for one request.
+    ``limits.seconds`` applies to each request.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class Subject:
         self._notes: list[tuple[str, dict[str, Any]]] = []
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Have an event in the recording when the process has ended, its data as the payload."""
+        """Add an event to the recording when the process has ended. ``data`` is its payload."""
         self._notes.append((kind, data))
 
     def ask(self, what: str, **how: Any) -> dict[str, Any]:
-        """One request and its answer.
+        """Send a request and return the reply.
 
-        Raises `VariantFailed` where there is none to be had, and `TargetError` where the target gives no call.
+        Raises `VariantFailed` if the variant fails, and `TargetError` if the target provides no call.
         """
-        with suppress(BrokenPipeError):  # it has ended: `_reply` says how
+        with suppress(BrokenPipeError):  # the process has ended: `_reply` finds out how
             os.write(self._requests, (json.dumps({"do": what, **how}) + "\n").encode())
         try:
             reply = self._reply()
@@ -100,7 +100,7 @@ class Subject:
         raise VariantFailed(Signature.from_json(reply["failure"]))
 
     def end(self) -> None:
-        """Let the process end by itself, and everything that it started with it."""
+        """Let the process exit, then kill what remains of its session."""
         if self._process.returncode is None:
             self._close(self._requests)
             with suppress(subprocess.TimeoutExpired):
@@ -108,7 +108,7 @@ class Subject:
             self.kill()
 
     def kill(self) -> None:
-        """End it at once. What was recorded stays, with how it ended."""
+        """Kill the process at once. The recording stays, with the exit code."""
         kill_session(self._process.pid)
         if self._output >= 0:
             code = self._process.wait()
@@ -135,22 +135,23 @@ class Subject:
 
     def _check(self, seconds: float, poll: int) -> None:
         if seconds > self._limits.seconds:
-            raise VariantFailed(Signature("hang", "timeout", f"no end after {self._limits.seconds:g} s (--timeout)"))
+            message = f"did not finish in {self._limits.seconds:g} s (--timeout)"
+            raise VariantFailed(Signature("hang", "timeout", message))
         if poll % _MEMORY_EVERY == 0 and session_memory(self._process.pid) > self._limits.memory:
             raise VariantFailed(Signature("memory", "memory", "used more memory than the machine has free"))
 
     def _ended(self) -> dict[str, Any]:
-        """It closed its end without a word: a crash, or an exit that the program made by itself."""
+        """The process closed the pipe without a reply: it crashed, or the program called exit."""
         code = self._process.wait()
         said = " ".join(tail(self._output).split("\n")[-2:]).strip()
         if code < 0:
             name = signal.Signals(-code).name
             raise VariantFailed(Signature("signal", name, f"killed by {name}" + (f": {said}" if said else "")))
-        raise VariantFailed(Signature("exit", str(code), f"ended by itself with exit code {code}"))
+        raise VariantFailed(Signature("exit", str(code), f"exited with code {code}"))
 
     def _note_end(self, code: int) -> None:
-        """In the recording: what the program printed, and how it ended."""
-        if not self.recording.exists():  # it never came to the end of `import torch`
+        """Add to the recording what the program printed, and its exit code."""
+        if not self.recording.exists():  # it ended before `import torch` was done
             return
         journal = Journal.reopen(self.recording)
         for kind, data in self._notes:

@@ -1,4 +1,4 @@
-"""A way to call the function: uncompiled, or compiled with a mode or a backend, under autocast or not."""
+"""Variants: ways to call the function. Uncompiled, or compiled with a mode or a backend; with or without autocast."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ AS_WRITTEN = "as-written"
 MODES = (EAGER, AS_WRITTEN, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 AMP: dict[str, str | None] = {"none": None, "bf16": "bfloat16", "fp16": "float16"}  # names of dtypes in torch
 DYNAMIC: dict[str, bool | None] = {"none": None, "true": True, "false": False}  # as `torch.compile` takes it
-STEPS = ("call", "inference", "train")  # as it is, without gradients, forward and backward
+STEPS = ("call", "inference", "train")  # the plain call, without gradients, forward and backward
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One row of the comparison.
+    """One variant of the comparison.
 
-    ``name`` is the factory that makes the function. ``mode`` is one of `MODES`; under ``eager`` nothing is compiled,
-    also what the function compiles by itself, and under ``as-written`` it is called as the factory gave it. ``backend``
-    stands in place of a mode. ``amp`` is the name of autocast's dtype.
+    ``name`` is the factory that makes the function. ``mode`` is one of `MODES`. ``eager`` compiles nothing and disables
+    torch.compile inside the function; ``as-written`` calls the function as the factory returned it. ``backend`` takes
+    the place of a mode. ``amp`` is the name of autocast's dtype.
     """
 
     name: str
@@ -35,14 +35,14 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """What tells it from other variants of the same function: ``max-autotune, bfloat16, dynamic``."""
+        """What distinguishes it from other variants of the same function: ``max-autotune, bfloat16, dynamic``."""
         shapes = {None: None, True: "dynamic", False: "static"}[self.dynamic]
         way = self.mode if self.backend is None else f"backend {self.backend}"
         return ", ".join(part for part in (way, self.amp, shapes) if part)
 
     @property
     def compiles(self) -> bool:
-        """Whether we compile the function; it may have parts that compile themselves all the same."""
+        """Whether the comparison compiles the function. Parts of it may call torch.compile in any case."""
         return self.backend is not None or self.mode not in (EAGER, AS_WRITTEN)
 
     @property
@@ -65,10 +65,10 @@ def variants(
     dynamic: Sequence[str] = ("none",),
     step: str = "call",
 ) -> tuple[Variant, ...]:
-    """Every combination, uncompiled first: it is what the others are held against.
+    """Every combination, with the uncompiled baseline first.
 
-    The functions of several names are ways to compute the same thing: the first stands uncompiled for all of them.
-    ``dynamic`` makes a difference only where we compile.
+    Several names are ways to compute the same thing: the first one, uncompiled, is the baseline of all. ``dynamic``
+    applies only to variants that the comparison compiles.
     """
     chosen: dict[Variant, None] = {}
     for autocast in amp:

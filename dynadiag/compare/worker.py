@@ -1,4 +1,4 @@
-"""What runs in the process of a variant: it loads the function, and then does what it is asked, one thing at a time."""
+"""Runs in the process of a variant: loads the function, then answers requests one at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dynadiag.trial.report import Reporter
 
 __all__ = ["BOOT", "serve"]
 
-# The current folder, first on sys.path with -c, goes before anything of ours is imported: the user may have packages
-# of the same names. Loading the program puts its folder back.
+# With -c the current folder is first on sys.path. It is removed before dynadiag is imported, because the user may have
+# a package of that name there. Loading the program adds its folder again.
 BOOT = (
     "import sys; sys.path.pop(0); from dynadiag.compare.worker import serve; "
     "sys.exit(serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))"
@@ -25,7 +25,10 @@ BOOT = (
 
 
 def serve(request: str, requests: int, replies: int) -> int:
-    """Answer each request (a line of JSON) with one line, until there are no more or one fails."""
+    """Answer each request (a line of JSON) with one line, until no more come or one fails.
+
+    ``requests`` and ``replies`` are file descriptors. Returns the exit code: 0, 1 for a failure, 2 for a bad target.
+    """
     for descriptor in (requests, replies):
         os.set_inheritable(descriptor, False)
     reporter = Reporter(replies)
@@ -38,7 +41,7 @@ def serve(request: str, requests: int, replies: int) -> int:
     except TargetError as error:
         reporter.send("unusable", message=str(error))
         return 2
-    except BaseException as error:  # noqa: BLE001 - whatever leaves the program is the variant's failure
+    except BaseException as error:  # noqa: BLE001 - any exception of the program is the variant's failure
         reporter.send("failed", failure=failure.of_exception(error, None).to_json())
         return 1
     return 0
@@ -46,7 +49,7 @@ def serve(request: str, requests: int, replies: int) -> int:
 
 def _measurer(program: Program, variant: dict[str, Any]) -> Any:
     call = load(program)
-    # After the program: what it sets in the environment before it imports torch has to count.
+    # Only after the program is loaded: it may set environment variables before it imports torch.
     measure = importlib.import_module("dynadiag.compare.measure")
     return measure.Measurer(call, Variant.from_json(variant))
 
@@ -60,7 +63,7 @@ def _answers(program: Program, measurer: Any) -> dict[str, Callable[..., dict[st
 
 
 def _inputs(program: Program) -> list[tuple[Any, ...]]:
-    """The list of arguments that a function of the target's file gives."""
+    """The list of argument tuples that a function in the target's file returns. Raises `TargetError` for others."""
     found = call_factory(program)
     if not isinstance(found, (list, tuple)) or not all(isinstance(args, tuple) for args in found):
         raise TargetError(f"{program.name}() must return a list of args, each a tuple")

@@ -92,11 +92,13 @@ def test_remarks_name_the_variants_that_they_are_about() -> None:
     skipped = Compiled(**{**_fields(COMPILED), "no_cudagraphs": ("cpu device",), "cached": True})
     shown = text(measured("reduce-overhead", 5.0, 0.005, skipped), measured("max-autotune", 5.0, 0.005, skipped))
     assert "reduce-overhead, max-autotune: no CUDA graphs: cpu device" in shown
-    assert "reduce-overhead, max-autotune: compiled code came out of torch's cache" in shown
+    assert "reduce-overhead, max-autotune: compiled code came from torch's cache" in shown
 
 
 def test_on_a_cpu_reduce_overhead_is_said_to_be_the_default_mode() -> None:
-    assert "reduce-overhead: it adds CUDA graphs to the default mode" in text(measured("reduce-overhead", 5.0, 0.005))
+    assert "reduce-overhead: this mode adds CUDA graphs to the default mode" in text(
+        measured("reduce-overhead", 5.0, 0.005)
+    )
     assert "CUDA graphs" not in text(measured("default", 5.0, 0.005))
 
 
