@@ -9,12 +9,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: help explain test test-slow mutants check format docs bench clean
+.PHONY: help explain test test-slow coverage mutants check format docs bench clean
 
 help:
 	@echo "make explain    set up, and explain samples/graph_breaks.py"
 	@echo "make test       set up, and run the tests (TORCH=2.15.0 for another torch)"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make coverage   the tests, and which lines of the product they run in their own process"
 	@echo "make mutants    do the tests notice small faults? (WITH='--count 5 --seed 1' for others)"
 	@echo "make check      ruff, mypy --strict, import-linter"
 	@echo "make format     format the code"
@@ -37,6 +38,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+coverage: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[coverage]'
+	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report term:skip-covered $(WITH)
 
 mutants: $(READY)
 	$(BIN)/python benchmarks/mutants.py $(WITH)

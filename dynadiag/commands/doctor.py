@@ -35,7 +35,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    findings = [_python(), _torch(), _hook(), _triton(), _compiler(), _gpu(), _dot(), _state()]
+    findings = [_python(), _torch(), _hook(), _triton(), _compiler(), _gpu(), _graphviz(), _dot(), _state()]
     torch = next(finding.found for finding in findings if finding.name == "torch")
     document = {"schema": 1, "dynadiag": __version__, "torch": torch, "findings": [asdict(one) for one in findings]}
     common.write_json(args.json, encode(document))
@@ -99,6 +99,10 @@ def _gpu() -> Finding:
     amd = Path("/dev/kfd").exists()
     found = f"{len(cards)} NVIDIA" if cards else "AMD" if amd else "none: Triton kernels run in its interpreter"
     return Finding("GPU", found, "nothing", "")
+
+
+def _graphviz() -> Finding:
+    return Finding("graphviz", _version("graphviz"), "graph", "pip install 'dynadiag[graph]'")
 
 
 def _dot() -> Finding:

@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-import graphviz
 import networkx as nx
 
 from dynadiag.errors import DynadiagError
@@ -20,6 +19,11 @@ from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import place
 from dynadiag.render.words import count
 from dynadiag.render.wrap import cut
+
+try:
+    import graphviz
+except ModuleNotFoundError:  # it comes with the extra `graph`
+    graphviz = None
 
 __all__ = ["MOST_NODES", "dot_text", "node_graph", "overview_graph", "rendered"]
 
@@ -64,7 +68,12 @@ def node_graph(nodes: Sequence[Node], name: str) -> nx.DiGraph:
 
 
 def dot_text(graph: nx.DiGraph) -> str:
-    """The graph in the DOT language. Names become ``n0``, ``n1``, ...: a colon in one would mean a port to DOT."""
+    """The graph in the DOT language. Names become ``n0``, ``n1``, ...: a colon in one would mean a port to DOT.
+
+    Raises `DynadiagError` where the package graphviz is not installed.
+    """
+    if graphviz is None:
+        raise DynadiagError("graph: the package graphviz is missing; install it with `pip install 'dynadiag[graph]'`")
     drawn = graphviz.Digraph(
         name=graphviz.escape(clean_line(str(graph.graph.get("name", "")))),
         node_attr={"shape": "box", "style": "filled,rounded", "fontname": "monospace", "fontsize": "10"},
@@ -83,7 +92,7 @@ def dot_text(graph: nx.DiGraph) -> str:
 def rendered(graph: nx.DiGraph, format_: str) -> bytes:
     """The graph as a file: DOT text for "dot" and "gv", else drawn by Graphviz ("svg", "png", "pdf").
 
-    Raises `DynadiagError` where Graphviz is not installed or cannot draw it.
+    Raises `DynadiagError` where Graphviz, or the package graphviz, is not installed, or Graphviz cannot draw it.
     """
     text = dot_text(graph)
     if format_ in _TEXT_FORMATS:

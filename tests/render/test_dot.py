@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import networkx as nx
@@ -12,6 +14,7 @@ from dynadiag.explain import explain
 from dynadiag.recording.records import Node, Span
 from dynadiag.render import dot
 from dynadiag.render.dot import dot_text, node_graph, overview_graph, rendered
+from tests.commands.build import recording
 from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_graph
 from tests.render.samples import EVIL, evil, full
 
@@ -87,6 +90,16 @@ def test_without_graphviz_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DynadiagError, match="install Graphviz, or write DOT"):
         rendered(overview_graph(full()), "svg")
+
+
+def test_without_the_package_graphviz_the_cure_is_named_and_the_help_is_there(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['graphviz'] = None\nfrom dynadiag.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "graph"]
+    helped = subprocess.run([*command, "--help"], capture_output=True, text=True)
+    assert helped.returncode == 0, helped.stderr
+    refused = subprocess.run([*command, str(recording(tmp_path / "a.dynadiag"))], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "pip install 'dynadiag[graph]'" in refused.stderr
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
