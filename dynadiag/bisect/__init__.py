@@ -1,4 +1,4 @@
-"""The ladder of rungs, and the descent below it: from a failing program to the decision of the compiler at fault."""
+"""Finds which decision of the compiler makes a program fail: first the rung of the compiler, then the decision."""
 
 from __future__ import annotations
 

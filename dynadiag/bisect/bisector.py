@@ -1,4 +1,4 @@
-"""From a program to a verdict: the first run, the forks, the ladder, the descent."""
+"""From a program to a verdict: the first run, the choice of forks, the ladder, the descent, a flakiness check."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from dynadiag.trial.plan import RUNGS, Plan
 __all__ = ["HOOKS", "Located", "Options", "bisect", "locate"]
 
 HOOKS = ("dynadiag.bisect.switches",)
-_FRESH_REPEATS = 3  # further fresh runs that tell a flaky failure from one that forks do not show
-_CONFIDENCE = 0.95  # that a candidate at fault shows its failure within its repeats
-_DOUBTFUL_REPEATS = 5  # runs as written where something was seen to come and go
-_LAST_REPEATS = 1  # runs as written after the search: a failure that comes and goes shows here at the latest
-_PRINTED = 4  # lines of output in a report
+_FRESH_REPEATS = 3  # further fresh runs, to distinguish a flaky failure from one that forks do not show
+_CONFIDENCE = 0.95  # required probability that a faulty candidate fails within its repeats
+_DOUBTFUL_REPEATS = 5  # final runs as written, where something was seen to come and go
+_LAST_REPEATS = 1  # final runs as written, where nothing was seen to come and go
+_PRINTED = 4
 _RANDOM = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
 _OTHER_NUMBERS = (
-    "it passes with torch._inductor.config.fallback_random = True: with one seed Inductor draws other random numbers "
-    "than eager, by design"
+    "it passes with torch._inductor.config.fallback_random = True: from the same seed Inductor draws other random "
+    "numbers than eager, by design"
 )
-_STALE = "it fails so only with what the compiler's caches keep of earlier runs: --fresh goes without them"
+_STALE = "it fails only with what earlier runs left in the compiler's caches: --fresh runs without them"
 _MISTAKEN = (
-    "it fails only where the compiler's caches are on, empty ones too: a graph is given what was kept of another "
+    "it fails only with the compiler's caches on, even if they are empty at first: one graph gets the cache entry of "
+    "another "
     "(TORCHINDUCTOR_AUTOGRAD_CACHE=0 TORCHINDUCTOR_FX_GRAPH_CACHE=0 turns them off)"
 )
 _DISABLED = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
@@ -38,9 +39,10 @@ _DISABLED = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for. ``rungs`` ``None`` is the ladder of the program's own backends.
+    """What the user asked for.
 
-    ``record`` is what each rung is to tell for whoever goes on from there, and costs no trial of its own then.
+    ``rungs`` is ``None`` for the ladder of the program's own backends. ``tolerance`` is (rtol, atol). ``record`` are
+    the kinds of decisions that each rung reports: reporting costs no trial of its own.
     """
 
     accuracy: bool = False
@@ -65,7 +67,7 @@ class _Bisection:
 
 
 def bisect(search: Search, options: Options) -> Verdict:
-    """The verdict on the search's program. Raises `TargetError` where the target gives no program."""
+    """The verdict on the search's program. Raises `TargetError` where the target cannot be used."""
     began = time.monotonic()
     base = Plan(accuracy=options.accuracy, tolerance=options.tolerance)
     bisection = _Bisection(search, options, base, [])
@@ -94,7 +96,7 @@ def _verdict(bisection: _Bisection) -> tuple[Verdict, Outcome]:
 
 
 def _last_lines(outcome: Outcome) -> tuple[str, ...]:
-    """What was printed last, of a failure that has no words of its own: an exit code, a signal, a hang."""
+    """The last lines of the output, for a failure without a message of its own: an exit code, a signal, a hang."""
     if outcome.signature is None or outcome.signature.kind not in ("exit", "signal", "hang"):
         return ()
     return tuple(line for line in outcome.tail.splitlines() if line.strip())[-_PRINTED:]
@@ -102,9 +104,10 @@ def _last_lines(outcome: Outcome) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The first run and the ladder. ``verdict`` where the search ends with them, else ``climb`` names the rung.
+    """The first run and the ladder: at which rung the program fails first.
 
-    ``cached``: it fails there only with the compiler's caches, which may begin empty.
+    ``verdict`` is set where the search ends here, otherwise ``ladder`` has the rung. ``cached`` says that it fails
+    there only with the compiler's caches, even if they are empty at first.
     """
 
     first: Outcome
@@ -115,7 +118,7 @@ class Located:
 
 
 def locate(search: Search, options: Options) -> Located:
-    """At which rung the search's program fails first. Raises `TargetError` where the target gives no program."""
+    """At which rung the search's program fails first. Raises `TargetError` where the target cannot be used."""
     bisection = _Bisection(search, options, Plan(accuracy=options.accuracy, tolerance=options.tolerance), [])
     return replace(_located(bisection), notes=tuple(bisection.notes))
 
@@ -140,7 +143,7 @@ def _located(bisection: _Bisection) -> Located:
 
 
 def _rungs(bisection: _Bisection) -> tuple[str, ...] | None:
-    """The rungs that were asked for, without Triton's where it cannot be had."""
+    """The rungs that were asked for, without Triton's where Triton is missing."""
     rungs = bisection.options.rungs
     missing = unavailable() if TRITON in (rungs or ()) else None
     if rungs is None or missing is None:
@@ -150,9 +153,10 @@ def _rungs(bisection: _Bisection) -> tuple[str, ...] | None:
 
 
 def _passes_at_triton(bisection: _Bisection, first: Outcome) -> tuple[dict[str, str] | None, Outcome]:
-    """A program that passes as it is written may still fail at Triton's rung, where that was asked for.
+    """Try the triton rung for a program that passes as written, where that rung was asked for.
 
-    Gives the rungs of the verdict, or, where it fails there, None with that outcome: it is the failure to explain.
+    Returns the rungs of the verdict and the first run. Where it fails, returns ``None`` and that outcome, which is then
+    the failure to explain.
     """
     statuses = dict.fromkeys(RUNGS, "not_run")
     if TRITON not in (_rungs(bisection) or ()) or not (first.facts or {}).get("backends"):
@@ -162,7 +166,7 @@ def _passes_at_triton(bisection: _Bisection, first: Outcome) -> tuple[dict[str, 
     outcome = bisection.search.trial(*bisection.at(TRITON))
     if not outcome.passed:
         bisection.base = replace(bisection.base, rung=TRITON)
-        bisection.notes.append("as it is written it passes: the failure is that of the triton rung")
+        bisection.notes.append("as it is written it passes; it fails at the triton rung")
         return None, outcome
     reason = idle(outcome)
     bisection.notes += [reason] if reason else []
@@ -170,7 +174,7 @@ def _passes_at_triton(bisection: _Bisection, first: Outcome) -> tuple[dict[str, 
 
 
 def _first_run(bisection: _Bisection) -> Outcome:
-    """As written, in a fresh interpreter; up to ``repeat`` times until it fails."""
+    """The program as written, in a fresh interpreter; up to ``repeat`` times until it fails."""
     bisection.search.runner.warm_up()
     for _ in range(bisection.options.repeat):
         outcome = bisection.search.fresh(bisection.base)
@@ -181,7 +185,7 @@ def _first_run(bisection: _Bisection) -> Outcome:
 
 def _warning(first: Outcome) -> str:
     return (
-        f"it fails; usually 15 to 30 more runs follow, of up to {first.seconds:.0f} s each, and each repeats what the "
+        f"it fails; usually 15 to 30 more runs follow, of up to {first.seconds:.0f} s each. Each run repeats what the "
         "program does outside (files, uploads). FILE.py:NAME runs one function instead."
     )
 
@@ -191,14 +195,14 @@ def _passes(first: Outcome, rungs: dict[str, str]) -> Verdict:
     why = _DISABLED if facts.get("disabled") else "no torch.compile call was reached"
     notes = [] if facts.get("backends") else [f"nothing was compiled: {why}"]
     notes += [
-        f"the program goes on after {text}: --accuracy counts that as its failure"
+        f"the program continues after {text}: with --accuracy that counts as its failure"
         for text in dict.fromkeys(facts.get("failed_compiles", ()))
     ]
     return Verdict("passes", rungs, notes=tuple(notes))
 
 
 def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
-    """Goes over to forks where a fork shows the same failure, else stays with fresh interpreters."""
+    """Use forks where a fork shows the same failure; stay with fresh interpreters where it does not."""
     search, facts = bisection.search, first.facts or {}
     search.runner.interpret = not facts.get("cuda")
     search.runner.alone = bool(facts.get("writes"))
@@ -228,7 +232,7 @@ def _threads(facts: dict[str, object]) -> int:
 
 
 def _top(bisection: _Bisection, first: Outcome) -> str:
-    """The rung of the program's own backends, as far as any run told them."""
+    """The rung of the program's own backends, as far as a run has reported them."""
     backends = list((first.facts or {}).get("backends", ()))
     if not backends:
         for rung in ("uncompiled", "eager"):
@@ -268,7 +272,7 @@ def _found(first: Outcome, result: Climb, finding: Finding) -> Verdict:
 
 
 def _word_on_random_numbers(bisection: _Bisection, result: Climb) -> list[str]:
-    """With one seed Inductor draws other numbers than eager: what goes away with eager's is no wrong result."""
+    """A note where the failure disappears with eager's random numbers: Inductor draws others from the same seed."""
     assert result.first is not None
     assert result.outcome is not None
     operators = (p for p in result.outcome.points if p.group in ("lowering", "decomposition"))
@@ -281,9 +285,9 @@ def _word_on_random_numbers(bisection: _Bisection, result: Climb) -> list[str]:
 
 
 def _flaky(bisection: _Bisection, finding: Finding) -> str | None:
-    """Runs it as written again: what comes and goes cannot be pinned on anything by single trials.
+    """Why no culprit can be named with confidence, because the failure comes and goes; ``None`` where one can.
 
-    Returns why no culprit can be named with confidence, where it cannot.
+    Runs the program as written again: single trials explain nothing about a failure that comes and goes.
     """
     search, repeat = bisection.search, bisection.options.repeat
     if search.reference is not None and search.reference.kind == "hang":
@@ -291,7 +295,7 @@ def _flaky(bisection: _Bisection, finding: Finding) -> str | None:
     doubtful = search.contradicted or not finding.confirmed
     count = max(repeat, _DOUBTFUL_REPEATS if doubtful else _LAST_REPEATS)
     if count > _LAST_REPEATS:
-        search.runner.drop_checkpoint()  # what the program drew before its first compiled call is drawn anew each time
+        search.runner.drop_checkpoint()  # so that random numbers before the first compiled call vary too
     failed = sum(_fails_again(bisection) for _ in range(count))
     confidence = 1 - (1 - failed / count) ** repeat
     if failed == count or (repeat > 1 and confidence >= _CONFIDENCE and finding.confirmed):
@@ -313,13 +317,13 @@ def _again(bisection: _Bisection) -> Candidate:
 def _rate(failed: int, count: int, repeat: int, confidence: float) -> str:
     runs = "1 run" if repeat == 1 else f"{repeat} runs"
     return (
-        f"failed the same way in {failed} of {count} further runs; "
-        f"at that rate {runs} of a candidate show it with a probability of {confidence:.2f} (--repeat)"
+        f"failed the same way in {failed} of {count} further runs; at that rate a faulty candidate fails within {runs} "
+        f"with probability {confidence:.2f} (--repeat)"
     )
 
 
 def _unexplained(bisection: _Bisection, first: Outcome, result: Climb) -> Located:
-    """No rung shows the failure: it comes and goes, or it needs what no rung has, as the compiler's caches."""
+    """No rung shows the failure. It comes and goes, or it needs the compiler's caches, which the rungs bypass."""
     search = bisection.search
     search.runner.stop_forks()
     runs = [search.status(search.fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
@@ -336,7 +340,7 @@ def _unexplained(bisection: _Bisection, first: Outcome, result: Climb) -> Locate
 
 
 def _with_caches(bisection: _Bisection, rung: str, result: Climb) -> Climb:
-    """The climb with the rung tried with caches that begin empty, which no earlier run has a part in."""
+    """Try the rung with caches that are empty at first, so that no earlier run has filled them."""
     plan = replace(_cached(bisection, rung), record=("dynamo_graph",))
     outcome = bisection.search.trial(plan, f"{rung}, caches empty at first", across_rungs=True)
     if bisection.search.status(outcome, across_rungs=True) != "same":
@@ -350,7 +354,7 @@ def _cached(bisection: _Bisection, rung: str) -> Plan:
 
 
 def _mistaken(bisection: _Bisection, result: Climb) -> Finding:
-    """Which graphs are mistaken for one another in the caches."""
+    """Which graphs are confused with one another in the caches."""
     assert result.first is not None
     assert result.outcome is not None
     bisection.search.reference = result.outcome.signature

@@ -1,4 +1,4 @@
-"""From the decisions at fault to the entries of a verdict."""
+"""Turns the decisions at fault into the culprits of a verdict."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from dynadiag.trial.outcome import Point
 
 __all__ = ["culprits_of", "plural", "shown"]
 
-_NAMED_SEPARATELY = 3  # culprits of one operator that are listed one by one; more are one entry with all its nodes
+_NAMED_SEPARATELY = 3  # decisions that are listed one by one; more are grouped by operator
 
 
 def culprits_of(group: str, points: Mapping[str, Point], sets: Sequence[frozenset[str]]) -> tuple[Culprit, ...]:
-    """A fusion is one culprit of several parts; of every other class each decision is one."""
+    """The culprits for sets of decisions of one kind. Each set of fusions is one culprit; otherwise each decision is
+    one.
+    """
     if group == "fusion":
         return tuple(_fusion([points[k] for k in points if k in chosen]) for chosen in sets)
     keys = frozenset().union(*sets)
@@ -27,7 +29,7 @@ def _fusion(parts: Sequence[Point]) -> Culprit:
 
 
 def _culprits(points: Sequence[Point]) -> tuple[Culprit, ...]:
-    """One entry a decision; an operator whose decisions are many is one entry that names its nodes."""
+    """One culprit per decision. Where they are many, one per operator, with its nodes listed."""
     grouped: dict[str, list[Point]] = {}
     for point in points:
         grouped.setdefault(point.target or point.key, []).append(point)
@@ -48,8 +50,10 @@ def _graph(point: Point) -> str | None:
 
 
 def plural(group: str) -> str:
+    """The kind's name in the plural, for messages."""
     return shown(group) + ("es" if group.endswith("s") else "s")
 
 
 def shown(group: str) -> str:
+    """The kind's name for users: a Dynamo graph is just a graph."""
     return "graph" if group == "dynamo_graph" else group

@@ -1,4 +1,4 @@
-"""The decisions of one class, and which of them are at fault: by what the failure names, else by hash bisection."""
+"""The decisions of one kind, and the search among them: by what the failure names, else by hash bisection."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from dynadiag.trial.plan import Plan, Switch
 
 __all__ = ["Decisions", "all_off", "by_bisection", "by_witness", "union"]
 
-_SETS = 16  # independent faults in one class before the search gives up
-_LISTED = 3  # names in the line of a trial
-_WITNESSES = 6  # names that failures give one after another before the search goes over to bisection
+_SETS = 16  # independent faults in one kind before the search gives up
+_LISTED = 3  # names in a trial's label
+_WITNESSES = 6  # names that are tried one after another before bisection starts
 
 
 @dataclass(slots=True)
 class Decisions:
-    """The decisions of one class, and trials with some of them on.
+    """The decisions of one kind, and trials with some of them switched off.
 
-    ``base`` may have switches of other classes: they stay as they are. ``told`` are the classes that trials tell of:
-    a failure that kills its process has no other way to name a decision.
+    ``base`` may have switches for other kinds, which stay. ``name`` is the kind, ``points`` has its decisions by key.
+    ``reported`` are the kinds that each trial reports: a failure that kills its process can name a decision in no other
+    way.
     """
 
     search: Search
@@ -33,10 +34,13 @@ class Decisions:
     told: tuple[str, ...] = ()
 
     def only(self, keys: Collection[str]) -> Plan:
+        """The plan with exactly these on."""
         return self._switched(Switch(self.name, keep=True, suffixes=suffixes(keys, self.points)))
 
     def without(self, keys: Collection[str]) -> Plan:
-        """Exactly these off. With a frame go those that it inlined: left to Python, it would have them compiled."""
+        """The plan with exactly these off. Off with a frame go those that it inlined: run by Python, it would compile
+        them.
+        """
         if self.name == "frame":
             return self.only(self.points.keys() - keys)
         if len(keys) == len(self.points):
@@ -47,28 +51,32 @@ class Decisions:
         return replace(self.base, switches=(*self.base.switches, switch))
 
     def fails_with_only(self, keys: frozenset[str]) -> bool:
+        """Whether the same failure shows with exactly these on."""
         return self.search.status(self.search.trial(*self.with_only(keys))) == "same"
 
     @property
     def ahead(self) -> Ahead | None:
-        """Makes the trials of `fails_with_only` for several sets at once; None where that would take as long."""
+        """Runs the trials of `fails_with_only` for several sets at once; ``None`` where they cannot run in parallel."""
         return self.search.ahead(self.with_only, self.with_off)
 
     def off(self, keys: Collection[str]) -> Outcome:
+        """The outcome with exactly these off."""
         return self.search.trial(*self.with_off(keys))
 
     def with_off(self, keys: Collection[str]) -> Candidate:
-        """A trial with these off."""
+        """The trial with exactly these off."""
         named = sorted(self.points[k].name for k in keys)
         names = ", ".join(named) if len(named) <= _LISTED else f"{len(named)} of {len(self.points)}"
         return Candidate(self.without(keys), f"off: {shown(self.name)} {names}")
 
     def halves(self, keys: Collection[str]) -> tuple[Candidate, Candidate]:
-        """The trials that bear out a verdict: with these off the failure is to be gone, with them alone to stay."""
-        return self.with_off(keys), Candidate(self.only(keys), "the culprits on, the rest of the class off")
+        """The two trials that verify a verdict: with these off the failure must be gone, with only these on it must
+        stay.
+        """
+        return self.with_off(keys), Candidate(self.only(keys), "the culprits on, the rest of their kind off")
 
     def with_only(self, keys: Collection[str]) -> Candidate:
-        """A trial with these on and the rest of the class off. It names whichever are fewer."""
+        """The trial with exactly these on, labelled by whichever part is smaller."""
         rest = self.points.keys() - keys
         if rest and len(rest) < len(keys):
             return self.with_off(rest)
@@ -77,11 +85,14 @@ class Decisions:
 
 
 def all_off(name: str) -> Switch:
+    """The switch that turns off all decisions of a kind."""
     return Switch(name, keep=True, suffixes=())
 
 
 def by_witness(these: Decisions, seen: Outcome) -> frozenset[str] | None:
-    """The decisions that the failure names, one after another until it is gone; None where that does not help."""
+    """The decisions that the failure names, added one after another until it is gone; ``None`` where that does not
+    help.
+    """
     named: set[str] = set()
     outcome = seen
     for _ in range(_WITNESSES):
@@ -96,7 +107,7 @@ def by_witness(these: Decisions, seen: Outcome) -> frozenset[str] | None:
 
 
 def _named(these: Decisions, outcome: Outcome, already: set[str]) -> set[str]:
-    """What the first witness stands for among the decisions of this class which are not out yet."""
+    """The decisions that the first witness matches, without those that are off already."""
     for name in outcome.witness:
         fitting = {k for k, p in these.points.items() if name in (k, p.name, p.target)} - already
         if fitting:
@@ -105,10 +116,10 @@ def _named(these: Decisions, outcome: Outcome, already: set[str]) -> set[str]:
 
 
 def by_bisection(these: Decisions, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:
-    """Minimal failing sets one after another, until with all of them off it does not fail in the same way.
+    """Minimal failing sets, one after another, until with all of them off the same failure is gone.
 
-    ``known`` are sets that were found already. None at all where it fails with the whole class off: what then fails
-    with few of them on fails whatever is on.
+    ``known`` are sets that were found before. Returns none where the failure stays with the whole kind off: then no
+    decision of this kind explains it.
     """
     found = list(known)
     if found and _has_no_part(these, union(found)):
@@ -132,13 +143,16 @@ def _has_no_part(these: Decisions, found: frozenset[str]) -> bool:
 
 
 def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    """The keys of all sets together."""
     return frozenset().union(*sets)
 
 
 def _siblings_at_fault(these: Decisions, found: frozenset[str]) -> list[frozenset[str]]:
-    """Other decisions on the same operators, where leaving out what was found is not enough and all of them is.
+    """Other decisions on the same operators, where switching off ``found`` is not enough and switching off all of them
+    is.
 
-    A wrong lowering is wrong for each node that uses it: looking there first finds the others in a trial or two each.
+    A wrong lowering is wrong for each node that uses it. Looking there first finds each of the others in a trial or
+    two.
     """
     targets = {these.points[key].target for key in found} - {None}
     siblings = frozenset(k for k, p in these.points.items() if p.target in targets) - found

@@ -1,11 +1,14 @@
-"""Below the ladder: which decision of the compiler, and which of the user's lines it came from.
+"""The descent below the ladder: which decision of the compiler is at fault, and from which of the user's lines it came.
 
-First the compiled graphs, forward or backward, that have to be compiled for the failure to show: the others are run
-as they are while it is searched for. Then the class. The classes are ordered latest first, and all of a prefix of them
-are turned off together: the shortest prefix that makes the failure go ends in the class that explains it. Then the
-decisions within the class, by what the failure itself names where that is confirmed, else by hash bisection. Then both
-halves of the verdict are tried: with exactly the culprits off the failure is gone, and with everything else of their
-class off it stays.
+1. Which compiled graphs (forward or backward) the failure needs. The others run uncompiled during the search.
+
+2. Which kind of decision. Kinds are ordered latest first, and a prefix of them is switched off together. The shortest
+prefix without the failure ends in the kind that explains it.
+
+3. Which decisions of that kind: those that the failure itself names, if trials confirm them, else by hash bisection.
+
+4. Two trials verify the verdict: with exactly the culprits off the failure is gone, and with everything else of their
+kind off it stays.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from dynadiag.trial.plan import BELOW, Plan
 
 __all__ = ["Finding", "at_fault", "descend"]
 
-# Latest first. A class that a rung does not have has no decisions there and costs no trial.
+# Latest first. A kind without decisions at a rung costs no trial.
 _PARTS = ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "cudagraphs", "graph")
 _CLASSES = {
     "inductor": (*_PARTS, "dynamo_graph"),
@@ -41,7 +44,9 @@ _CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``confirmed`` is empty where no culprit could be named that both trials bear out."""
+    """What the descent found. ``confirmed`` is empty where no culprit was verified. ``plans`` reproduce the
+    verification.
+    """
 
     culprits: tuple[Culprit, ...] = ()
     confirmed: tuple[str, ...] = ()
@@ -50,7 +55,7 @@ class Finding:
 
 
 def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
-    """What explains the failure at ``rung``. ``seen`` is a trial there that recorded every class."""
+    """What explains the failure at ``rung``. ``seen`` is the outcome there, with every kind reported."""
     lies = _fake_kernels(search, base, seen)
     if lies.confirmed:
         return lies
@@ -77,16 +82,16 @@ def descend(search: Search, base: Plan, rung: str, seen: Outcome) -> Finding:
 
 
 def at_fault(search: Search, base: Plan, name: str, points: dict[str, Point]) -> Finding:
-    """The culprits among the decisions of one class, by bisection alone."""
+    """The culprits among decisions of one kind, by bisection alone."""
     these = Decisions(search, base, name, points)
     return _confirmed(these, by_bisection(these))
 
 
 def _fake_kernels(search: Search, base: Plan, seen: Outcome) -> Finding:
-    """Where the program has operators of its own: the fake kernels that the failure comes from.
+    """The wrong fake kernels that the failure comes from, where the program has custom operators.
 
-    A trial in which none is believed tells of those that promise something else than comes. Where it passes nothing
-    else need be searched: the decisions on what reads the results only stand where the lie shows.
+    One trial replaces all fake kernels and reports which of them were wrong. Where it passes, nothing else is searched:
+    decisions about operators that read the results would only look guilty.
     """
     if not (seen.facts or {}).get("operators"):
         return Finding()
@@ -99,7 +104,7 @@ def _fake_kernels(search: Search, base: Plan, seen: Outcome) -> Finding:
 
 
 def _interrupted(search: Search, base: Plan, seen: Outcome) -> Finding:
-    """What was under way when its process was killed: a trial with it off tells, and may be the only one that ends."""
+    """The decision that was being applied when the process was killed. Only a trial with it off may end at all."""
     name = next((p.group for p in seen.points if seen.killed and p.key in seen.witness), None)
     if name is None:
         return Finding()
@@ -109,7 +114,7 @@ def _interrupted(search: Search, base: Plan, seen: Outcome) -> Finding:
 
 
 def _directed(graphs: Decisions, finding: Finding) -> Finding:
-    """Of a graph that was compiled as a whole, whether its forward or its backward is at fault."""
+    """Narrow a culprit that is a whole compiled graph to its forward or its backward."""
     keys = [key for key, point in graphs.points.items() if point.name == finding.culprits[0].name]
     if graphs.name != "dynamo_graph" or len(finding.culprits) > 1 or len(keys) != 1:
         return finding
@@ -127,27 +132,26 @@ def _directed(graphs: Decisions, finding: Finding) -> Finding:
 
 
 def _blamed(culprits: tuple[Culprit, ...], seen: Outcome) -> tuple[Culprit, ...]:
-    """A frame's own line is its ``def``; the line that the failure itself names says more."""
+    """For a frame, replace the line of its ``def`` by the line that the failure names."""
     if len(culprits) != 1 or culprits[0].group != "frame" or not seen.lines:
         return culprits
     return (replace(culprits[0], lines=seen.lines),)
 
 
 def _endings_of_gone(search: Search, base: Plan, rung: str) -> tuple[str, ...]:
-    """How a trial may end in which the failure is gone. Where the rung below fails in another way none can pass."""
+    """The statuses that mean that the failure is gone. Where the rung below fails differently, no trial can pass."""
     if rung not in BELOW:
         return ("pass",)
-    below = search.trial(*candidate_at(base, BELOW[rung]))  # the ladder made it
+    below = search.trial(*candidate_at(base, BELOW[rung]))  # known from the ladder
     return ("pass", "different") if search.status(below, across_rungs=True) == "different" else ("pass",)
 
 
 def _candidates(
     search: Search, base: Plan, classes: Sequence[str], gone: Sequence[str]
 ) -> Iterable[tuple[str, Outcome]]:
-    """The classes that may explain it, likeliest first, each with a trial in which it alone is off: there it is gone.
+    """The kinds that may explain the failure, likeliest first, each with the outcome of switching it off alone.
 
-    That is where the shortest prefix that helps ends. A class that does not help by itself explains nothing, whatever
-    else is off.
+    The kind where the shortest explaining prefix ends comes first. A kind that does not help alone explains nothing.
     """
     best = _shortest_helping_prefix(search, base, classes, gone)
     ordered = [classes[best], *classes[:best], *classes[best + 1 :]] if best is not None else classes
@@ -158,11 +162,12 @@ def _candidates(
 
 
 def _shortest_helping_prefix(search: Search, base: Plan, classes: Sequence[str], gone: Sequence[str]) -> int | None:
-    """Lowerings are where most faults are, and with all of them off no kernel is written and nothing fused.
+    """The index of the last kind of the shortest prefix without the failure; ``None`` where no prefix helps.
 
-    So they are tried first, by themselves: where that does not help no prefix that ends before them will.
+    Lowerings are at fault most often. With all of them off no kernel is written and nothing is fused. So they are tried
+    first: where they do not help, no prefix that ends before them does.
     """
-    low, high = 0, len(classes) + 1  # a prefix of `low` does not help; one of `high` does, or is not there
+    low, high = 0, len(classes) + 1  # the prefix of length `low` does not help, that of length `high` does (or is none)
     if "lowering" in classes:
         end = classes.index("lowering") + 1
         low, high = (0, end) if _helps(search, base, ("lowering",), gone) else (end, high)
@@ -180,7 +185,7 @@ def _helps(search: Search, base: Plan, classes: Sequence[str], gone: Sequence[st
 
 
 def _off_altogether(search: Search, base: Plan, classes: Sequence[str]) -> Outcome:
-    """All of these classes off. A compile that fails stops half way: here every decision of a class is met."""
+    """The outcome with all of these kinds off. It reports all their decisions, unlike a compile that fails half way."""
     switches = tuple(all_off(name) for name in classes)
     kept = tuple(switch for switch in base.switches if switch.group not in classes)
     plan = replace(base, record=tuple(classes), switches=(*kept, *switches))
@@ -188,7 +193,7 @@ def _off_altogether(search: Search, base: Plan, classes: Sequence[str]) -> Outco
 
 
 def _within(whole: Decisions, part: Part, seen: Outcome) -> Finding:
-    """The culprits within one class: in the graphs that the failure needs first, then in all."""
+    """The culprits within one kind: first in the graphs that the failure needs, then in all."""
     named = by_witness(whole, seen)
     if named:
         return _confirmed(whole, [frozenset({key}) for key in named])
@@ -199,7 +204,7 @@ def _within(whole: Decisions, part: Part, seen: Outcome) -> Finding:
 
 
 def _within_part(whole: Decisions, part: Part) -> list[frozenset[str]]:
-    """The culprits in the graphs that the failure needs, where that are not all."""
+    """The culprits in the graphs that the failure needs; none where it needs all graphs."""
     points = {key: point for key, point in whole.points.items() if part.holds(point)}
     if part.graphs is None or not points or whole.name == "graph":
         return []
@@ -207,7 +212,7 @@ def _within_part(whole: Decisions, part: Part) -> list[frozenset[str]]:
 
 
 def _confirmed(these: Decisions, sets: Sequence[frozenset[str]]) -> Finding:
-    """Tries both halves of the verdict."""
+    """Run the two trials that verify a verdict."""
     keys = union(sets)
     halves = these.halves(keys)
     these.search.together(halves)

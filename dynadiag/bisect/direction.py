@@ -1,4 +1,4 @@
-"""Forward or backward: which direction of a graph is at fault, at the rungs that compile both as one."""
+"""Whether the forward or the backward of a graph is at fault, at the rungs that compile both as one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _BOTH = ("forward", "backward")
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """``gone`` is the plan with only this direction of the graph off, ``stays`` with only the other."""
+    """A direction of a graph, with the plan that takes only it from the rung below, and the plan for only the other
+    one.
+    """
 
     name: str
     gone: Plan
@@ -23,7 +25,7 @@ class Direction:
 
 
 def direction_of(graphs: Decisions, key: str) -> Direction | None:
-    """The direction of a graph that the failure comes from; None where it needs both, or either of them."""
+    """The direction of a graph that the failure comes from; ``None`` where it needs both, or either is enough."""
     plans = {name: _without(graphs, f"{key}/{name}") for name in _BOTH}
     status = {name: _status(graphs, plan, name) for name, plan in plans.items()}
     for name, other in (_BOTH, _BOTH[::-1]):

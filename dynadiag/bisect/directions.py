@@ -1,7 +1,7 @@
-"""A graph that Dynamo captured with its forward from one compile and its backward from another.
+"""Combines two compiles of one Dynamo graph: the forward of one with the backward of the other.
 
-At the rungs before Inductor a graph is compiled as a whole. Which of its directions is at fault shows where each is
-taken from the rung below while the other stays.
+At the rungs before Inductor a graph is compiled as a whole. To see which direction is at fault, one is taken from the
+rung below while the other stays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ Compiled = Callable[..., Any]
 
 
 def joined(values: Compiled, gradients: Compiled) -> Compiled:
-    """A function with the results of ``values`` and the derivatives of ``gradients``, on the same random numbers."""
+    """A function with the results of ``values`` and the gradients of ``gradients``, computed with the same random
+    numbers.
+    """
 
     def call(*inputs: Any) -> Any:
         if torch.is_grad_enabled() and any(_tracked(value) for value in inputs):
@@ -31,7 +33,7 @@ class _Joined(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Compiled, gradients: Compiled, *inputs: Any) -> Any:
         state = torch.get_rng_state()
-        ctx.inputs = [_copy(value) for value in inputs]  # of their own: a graph may write to what it is given
+        ctx.inputs = [_copy(value) for value in inputs]  # copies, since the graph may write to its inputs
         with torch.enable_grad():
             ctx.outputs = gradients(*ctx.inputs)
         torch.set_rng_state(state)

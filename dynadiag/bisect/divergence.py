@@ -1,10 +1,10 @@
-"""Where the values of a compiled graph first leave those of the graph that it was made from.
+"""Finds where the values of a compiled graph first diverge from those of the graph that it was compiled from.
 
-In a trial that records ``INTERMEDIATES`` each graph is run as it is, node by node, before its compiled self runs on the
-same inputs, and every buffer that a kernel wrote is held against the value of its node. Kernels are the same as
-without: only the module that calls them has more lines. What is told is where the distance grows most, since rounding
-grows slowly and a fault at once; or the kernel that the C++ compiler or Triton refused; or the one that was running
-when the call raised, or its process was killed. It is a word to look there first, not a verdict: the descent tries it.
+In a trial that records ``INTERMEDIATES`` each graph first runs uncompiled, node by node, on the same inputs. Then every
+buffer that a kernel wrote is compared with the value of its node. The kernels are unchanged: only the module that calls
+them has more lines. Reported is the kernel where the distance grows most, since rounding grows slowly and a fault at
+once. Also reported: a kernel that the C++ compiler or Triton rejected, and the kernel that was running when the call
+raised or its process was killed. This is a hint where to look first: the descent verifies it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["compared", "install"]
 
-_CALLS = 32  # of each graph: a program that trains for long is not held up for good
-_NOISE = 2.0  # units in the last place, of a tensor's largest element: what one kernel's rounding comes to at least
-_JUMP = 8.0  # times the largest distance before: more than rounding grows from one kernel to the next
+_CALLS = 32  # compared calls per graph, so that a long training does not take much longer
+_NOISE = 2.0  # units in the last place of a tensor's largest element: the least rounding of one kernel
+_JUMP = 8.0  # times the largest distance so far: rounding grows less from one kernel to the next
 
-_graphs: list[_Compared] = []  # that are being compiled; a stack, since compiles nest
+_graphs: list[_Compared] = []  # a stack of the graphs being compiled, since compiles nest
 
 
 class _Compared:
-    """One graph: what its kernels are to be compared with."""
+    """One graph: what its kernels are compared with."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix  # of its decisions' keys
         self.module: GraphModule | None = None
-        self.kernels: dict[str, Computed] = {}  # a node: what its kernel computes
-        self.begun: dict[str, Computed] = {"": NOTHING}  # a kernel's mark: what it computes
+        self.kernels: dict[str, Computed] = {}  # node -> what its kernel computes
+        self.begun: dict[str, Computed] = {"": NOTHING}  # mark -> what its kernel computes
         self.calls = 0
 
     def mark(self, kernel: Computed) -> str:
@@ -55,7 +55,9 @@ class _Compared:
         TRIAL.send("diverged", **self._named(kernel), jump=jump)
 
     def begin(self, mark: str) -> None:
-        """Tells which kernel runs from now on, "" none. What was launched before is awaited, so that it raises here."""
+        """Report the kernel that runs from now on ("": none). Waits for earlier launches, so that their errors are
+        raised here.
+        """
         if torch.cuda.is_initialized() and torch_private.may_be_read():
             torch.cuda.synchronize()
         TRIAL.send("running", **self._named(self.begun[mark]))
@@ -89,8 +91,8 @@ class _Compared:
 
 
 def install() -> None:
-    """Puts the hooks into torch, once a process."""
-    asked = lambda: bool(_graphs)  # noqa: E731 - other trials have nothing to do with it
+    """Install the hooks in torch, once per process."""
+    asked = lambda: bool(_graphs)  # noqa: E731
     torch_private.wrap_kernel_call(
         asked, lambda kernel: _graphs[-1].mark(kernel), lambda node, kernel: _graphs[-1].watch(node, kernel)
     )
@@ -98,9 +100,9 @@ def install() -> None:
 
 
 def compared(compile_inner: Callable[[], Callable[..., Any]], prefix: str) -> Callable[..., Any]:
-    """What ``compile_inner`` compiles, its values compared with the graph's at each call.
+    """Compile with ``compile_inner``; compare the compiled graph's values with the uncompiled graph's at each call.
 
-    ``prefix`` leads the keys of the decisions on the graph's nodes.
+    ``prefix`` starts the keys of the decisions on the graph's nodes.
     """
     graph = _Compared(prefix)
     _graphs.append(graph)
@@ -109,12 +111,12 @@ def compared(compile_inner: Callable[[], Callable[..., Any]], prefix: str) -> Ca
     finally:
         _graphs.pop()
     call = functools.partial(graph.call, compiled)
-    call._boxed_call = True  # type: ignore[attr-defined]  # what AOTAutograd asks of a callable that takes a list
+    call._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd's mark of a callable that takes a list
     return call
 
 
 def _values(module: GraphModule, inputs: list[Any], names: Any) -> dict[str, torch.Tensor]:
-    """The values of these nodes with the graph run as it is; none where it cannot be run so."""
+    """The values of these nodes from running the graph uncompiled; none where that is not possible."""
     if torch_private.draws_its_own_numbers(module):
         return {}
     kept = _Kept(module, frozenset(names))
@@ -122,13 +124,13 @@ def _values(module: GraphModule, inputs: list[Any], names: Any) -> dict[str, tor
     try:
         with torch.no_grad(), torch.random.fork_rng(devices):
             kept.run(*copied(inputs))
-    except Exception:  # noqa: BLE001 - an operator that only Inductor knows: then there is nothing to compare with
+    except Exception:  # noqa: BLE001 - for example an operator that only Inductor knows
         return {}
     return kept.values
 
 
 class _Kept(Interpreter):
-    """Runs a graph and keeps copies of some values, since a later node may write to them."""
+    """Runs a graph and copies some of its values, since a later node may overwrite them."""
 
     def __init__(self, module: GraphModule, names: frozenset[str]) -> None:
         super().__init__(module)
@@ -143,9 +145,9 @@ class _Kept(Interpreter):
 
 
 def _distance(value: torch.Tensor, wanted: torch.Tensor) -> tuple[float, float]:
-    """How far apart they are, in parts of the largest element, and what rounding alone comes to."""
+    """The largest difference relative to the largest element, and the size of difference that rounding explains."""
     if value.shape != wanted.shape or value.dtype != wanted.dtype or not value.numel():
-        return 0.0, 1.0  # laid out in another way: not to be compared
+        return 0.0, 1.0  # another layout: not comparable
     if not (value.is_floating_point() or value.is_complex()):
         return (value != wanted).double().mean().item(), torch.finfo(torch.float32).eps
     noise = _NOISE * torch.finfo(value.dtype).eps

@@ -1,9 +1,8 @@
-"""Custom operators whose fake kernel promises something else than the operator returns.
+"""Checks fake kernels of custom operators: whether the operator returns what its fake kernel promises.
 
-The compiler believes a fake kernel: it writes its kernels for the shape and dtype that was promised. What goes wrong
-then goes wrong in the operators that read the result, and no decision of the compiler is at fault but the one to
-believe it. Off, that decision falls the other way: the operator itself is run on zeros, and what comes is taken for
-the form of its result.
+The compiler trusts a fake kernel: it generates code for the shape and dtype that it promises. Where that is wrong,
+operators that read the result fail, though no other decision of the compiler is at fault. Switched off, the decision to
+trust it is reversed: the operator itself runs on zeros, and its result replaces the promise.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["OPERATOR", "install"]
 
-OPERATOR = "operator"  # the class of these decisions
-_told: set[str] = set()  # operators that this process told of, and those whose lie it told
+OPERATOR = "operator"  # the kind of these decisions
+_told: set[str] = set()  # what this process has reported: operators, and wrong fake kernels
 
 
 def install() -> None:
-    """Puts the hook into torch, once a process."""
+    """Install the hook in torch, once per process."""
     wrap_fake_dispatch(_promise)
 
 
 def _promise(inner: Callable[..., Any], mode: Any, operator: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """The fake result of an operator: what its fake kernel promises, or what it returns."""
+    """The fake result of an operator: from its fake kernel, or from the operator itself where that is switched off."""
     if not TRIAL.asks(OPERATOR) or not _custom(operator):
         return inner(mode, operator, types, args, kwargs)
     name = str(operator)
@@ -59,7 +58,7 @@ def _once(text: str) -> bool:
 def _set_right(mode: Any, operator: Any, args: Any, kwargs: Any, promised: Any) -> Any:
     try:
         real = pytree.tree_leaves(returned(operator, args, kwargs))
-    except Exception:  # noqa: BLE001 - a stranger's operator raises what it likes, and on zeros it may
+    except Exception:  # noqa: BLE001 - the user's operator may raise anything on zeros
         return promised
     fake, form = pytree.tree_flatten(promised)
     texts = [] if len(real) != len(fake) else [t for t in map(_difference, real, fake) if t]
@@ -76,7 +75,7 @@ def _tell(name: str, text: str) -> None:
     lines = [line] if line else torch_private.traced_lines()
     here = {"compile_id": torch_private.compile_id(), "graph": torch_private.graph_kind()}
     TRIAL.send("point", group=OPERATOR, key=name, name=name, target=name, lines=lines, **here)
-    TRIAL.send("note", text=f"{name} returns {text}: the fake kernel is wrong, and the compiler believes it")
+    TRIAL.send("note", text=f"{name} returns {text}: the fake kernel is wrong, and the compiler trusts it")
 
 
 def _difference(real: Any, promised: Any) -> str | None:
@@ -86,7 +85,7 @@ def _difference(real: Any, promised: Any) -> str | None:
         return f"{real.dtype} where its fake kernel promises {promised.dtype}"
     sizes, strides = hints(promised.shape), hints(promised.stride())
     if None in sizes:
-        return None  # a size that depends on data: any may be right
+        return None  # a data-dependent size: any may be right
     if list(real.shape) != sizes:
         return f"the shape {list(real.shape)} where its fake kernel promises {sizes}"
     if real.layout is torch.strided and real.numel() > 1 and list(real.stride()) != strides:
@@ -95,7 +94,7 @@ def _difference(real: Any, promised: Any) -> str | None:
 
 
 def _in_form(mode: Any, real: Any, promised: Any) -> Any:
-    """A fake tensor in the form of the real one; sizes stay symbolic where the promise has the right number."""
+    """A fake tensor with the metadata of the real one. Sizes stay symbolic where the promise has the right number."""
     if _difference(real, promised) is None:
         return promised
     with mode:
@@ -111,7 +110,7 @@ def _sizes(real: torch.Tensor, promised: torch.Tensor) -> list[Any]:
 
 
 def _strides(real: torch.Tensor, sizes: Sequence[Any]) -> list[Any]:
-    """Dense, in the order of the real tensor's."""
+    """Dense strides, in the order of the real tensor's dimensions."""
     strides: list[Any] = [1] * len(sizes)
     step: Any = 1
     for dimension in sorted(range(len(sizes)), key=lambda d: (real.stride(d), -d)):

@@ -1,4 +1,4 @@
-"""Which of the compiled graphs, forward or backward, the failure needs: the others need not be compiled to find it."""
+"""Which of the compiled graphs, forward or backward, the failure needs. The others stay uncompiled in the search."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _INNER = ("forward", "backward", "inference")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A plan that compiles only ``graphs`` and still fails; ``graphs`` ``None`` where that are all of them."""
+    """A plan that compiles only ``graphs`` and still fails. ``graphs`` is ``None`` where that is all of them."""
 
     plan: Plan
     graphs: tuple[Point, ...] | None = None
 
     def holds(self, point: Point) -> bool:
-        """Whether a decision belongs to one of the graphs. One before the split into two belongs to both."""
+        """Whether a decision belongs to one of the graphs. One before the split into forward and backward belongs to
+        both.
+        """
         if self.graphs is None:
             return True
         kinds = {graph.graph for graph in self.graphs if graph.compile_id == point.compile_id}
@@ -31,10 +33,10 @@ class Part:
 
 
 def needed_graphs(search: Search, base: Plan, seen: Outcome) -> Part:
-    """The part of the program that fails by itself.
+    """The part of the program that is enough for the failure.
 
-    A failure that stays with every graph uncompiled comes from before: a pass or a decomposition of AOTAutograd's.
-    A failure that names its decision is not searched for, and what kills its process names the last it took.
+    Where the failure stays with every graph uncompiled, it comes from before Inductor: a pass or decomposition of
+    AOTAutograd. Where the failure names its decision, no search is needed.
     """
     points = {p.key: p for p in seen.points if p.group == "graph"}
     graphs = Decisions(search, base, "graph", points)

@@ -1,14 +1,15 @@
-"""Finding which of many decisions cause a failure, with few trials.
+"""Finds which of many decisions cause a failure, with few trials.
 
-A decision is known by its hash, so that a set of them is a list of hash suffixes whatever else turns up while others
-are off (the idea of Go's `bisect`). Sets are stretches in the order that the compiler decides in: what it makes of a
-stretch from the beginning is what it made of all, so that a trial finds most of its kernels compiled already; the
-order of the hashes, which would need fewer suffixes, has it write new ones each time. A minimal failing set is
-found by binary search with pinning: the shortest prefix that still fails ends in a culprit; that one is pinned, and
-the search goes on in the prefix before it. This takes about k log2(n) trials for k culprits that only fail together;
-it assumes that adding decisions to a failing set does not hide the failure, and its answer is tried, so a wrong
-assumption costs trials and never gives a wrong answer. Where two trials can be made at once it goes by thirds instead
-of halves: a fourth more trials in three fifths of the rounds.
+A decision is identified by its hash. So a set of them is a list of hash suffixes, which stays valid when other
+decisions appear or disappear (the idea of Go's `bisect`). Sets are taken in the order in which the compiler decides,
+not in that of the hashes: what it compiles for a prefix it has compiled before, so most kernels come from the C++
+cache.
+
+A minimal failing set is found by binary search with pinning. The shortest failing prefix ends in a culprit; that one is
+pinned, and the search continues in the prefix before it. This takes about k log2(n) trials for k culprits that only
+fail together. It assumes that adding decisions to a failing set does not hide the failure. The answer is verified by
+trials, so a wrong assumption costs trials but never gives a wrong answer. Where two trials can run at once, ranges are
+split in thirds instead of halves: a fourth more trials in three fifths of the rounds.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from dynadiag.trial.plan import bits
 __all__ = ["Ahead", "culprit_sets", "minimal_set", "suffixes"]
 
 Fails = Callable[[frozenset[str]], bool]  # whether it fails with only these decisions on
-# Tries two at once for what asks to remember: two sets, or one set and, where it may be the answer, all but that set.
+# Runs the trials of several sets in parallel before `Fails` asks for them. With the flag each set may be the answer:
+# then the trial without it is run too.
 Ahead = Callable[[Sequence[frozenset[str]], bool], None]
 
 
 def _ordered(keys: Collection[str]) -> list[str]:
-    """In the order given; what has none is put in one that is the same every time."""
+    """The keys in the given order. A set is put in the order of the hashes, which is always the same."""
     return sorted(keys, key=bits) if isinstance(keys, Set) else list(keys)
 
 
@@ -57,9 +59,9 @@ def _cover(suffix: str, wanted: set[str], others: set[str]) -> list[str]:
 
 
 def minimal_set(keys: Collection[str], fails: Fails, ahead: Ahead | None = None) -> frozenset[str]:
-    """A set that fails by itself, and from which nothing can be taken without the failure going.
+    """A set that fails by itself, and of which every proper subset passes.
 
-    ``keys`` altogether must fail. ``fails`` may be asked for the same set twice: remember answers where they are dear.
+    All ``keys`` together must fail. ``fails`` may be called twice with the same set: cache its answers.
     """
     pinned: list[str] = []
     rest = _ordered(keys)
@@ -70,7 +72,9 @@ def minimal_set(keys: Collection[str], fails: Fails, ahead: Ahead | None = None)
 
 
 def _shortest_failing_prefix(rest: Sequence[str], pinned: Sequence[str], fails: Fails, ahead: Ahead | None) -> int:
-    """The length of the shortest prefix of ``rest`` that fails together with what is pinned; 0 where that suffices."""
+    """The length of the shortest prefix of ``rest`` that fails together with ``pinned``; 0 where ``pinned`` fails
+    alone.
+    """
     low, high = -1 if pinned else 0, len(rest)  # the prefix of length `high` fails, that of length `low` does not
     while high - low > 1:
         cuts = _cuts(low, high, len(pinned), 1 if ahead is None else 2)
@@ -86,9 +90,9 @@ def _shortest_failing_prefix(rest: Sequence[str], pinned: Sequence[str], fails: 
 
 
 def _cuts(low: int, high: int, pinned: int, count: int) -> list[int]:
-    """Where to look between the two, in order: at what is pinned by itself first, then at equal distances.
+    """The prefix lengths to try between ``low`` and ``high``, in order.
 
-    Two that are pinned are the answer more often than not.
+    With two or more keys pinned, the pinned keys alone are tried first: two are more often the answer than not.
     """
     if low < 0:
         return sorted({0, high // 2})[: count if pinned == 1 else 1]
@@ -96,11 +100,11 @@ def _cuts(low: int, high: int, pinned: int, count: int) -> list[int]:
 
 
 def _without_passengers(pinned: Sequence[str], fails: Fails) -> frozenset[str]:
-    """Binary search pins nothing needless where failures are monotone; else this takes it out."""
+    """Remove keys without which the rest still fails. Binary search pins such keys only where failures are not
+    monotone.
+    """
     kept = list(pinned)
-    if (
-        len(kept) < 3
-    ):  # each of two was needed when it was pinned: the first alone did not fail, the second completes it
+    if len(kept) < 3:  # of two, each was needed when it was pinned
         return frozenset(kept)
     for key in pinned:
         fewer = [k for k in kept if k != key]
@@ -110,15 +114,16 @@ def _without_passengers(pinned: Sequence[str], fails: Fails) -> frozenset[str]:
 
 
 def culprit_sets(keys: Collection[str], fails: Fails, ahead: Ahead | None = None) -> list[frozenset[str]]:
-    """Disjoint minimal failing sets, until what is left does not fail.
+    """Disjoint minimal failing sets, until the rest does not fail.
 
-    Two faults that each suffice make two sets; one that needs both parts makes one set of two. Stretches are tried by
-    themselves, twice as long after each that passes and as long as the last way to a fault suggests: where every other
-    decision is at fault one costs two or three trials, where one of a thousand is, what halving costs (doubling in
-    group testing: Du and Hwang, "Combinatorial Group Testing", 2000).
+    Two faults that are each sufficient give two sets; one fault that needs both parts gives one set of two. Ranges of
+    keys are tried by themselves. A range doubles after each that passes, and after a fault its length follows the
+    distance to that fault. Where every second decision is at fault, each costs two or three trials; where one in a
+    thousand is, it costs what halving costs (doubling in group testing: Du and Hwang, "Combinatorial Group Testing",
+    2000).
     """
     found: list[frozenset[str]] = []
-    passed: list[str] = []  # by stretches: together they may fail all the same
+    passed: list[str] = []  # in ranges that pass by themselves, but may fail together
     rest, way = _ordered(keys), 0
     length = max(1, len(rest) // 4)
     while rest:

@@ -1,4 +1,4 @@
-"""A bisection of a call of this process, for whoever asks for it from Python."""
+"""Bisects a call of this process, for `dynadiag.bisect` in Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bisect_call(
     repeat: int,
     timeout: float,
 ) -> Verdict:
-    """The verdict on one call. Raises `DynadiagError` where this process cannot be forked."""
+    """The verdict on one call. ``timeout`` is in seconds. Raises `DynadiagError` if this process cannot fork."""
     with (
         tempfile.TemporaryDirectory(prefix="dynadiag-") as folder,
         CallRunner.of(fn, args, kwargs, HOOKS, Limits.default(timeout)) as runner,

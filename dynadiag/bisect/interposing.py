@@ -1,7 +1,7 @@
-"""A word with each of the user's functions before it runs, from wherever it is called.
+"""Hooks functions of the user's, from wherever they are called.
 
-A function is known by many names: a global, an item of a list of passes, a method, an attribute of another module, an
-argument that torch keeps. So not a name is changed but the code of the function itself.
+A function has many names: a global, an item of a list of passes, a method, an attribute of another module, an argument
+that torch keeps. So its code object is replaced, not its names.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import torch
 __all__ = ["functions_of", "interpose"]
 
 _NOT_THE_USERS = frozenset({"torch", "functorch", "dynadiag"}) | sys.stdlib_module_names
-_MOST = 5_000  # objects looked at: what a backend is made of is near, and what it holds may be large
+_MOST = 5_000  # objects; a backend's own functions are near, and the data that it holds may be large
 _CALLED = "called"
-_originals: dict[types.FunctionType, types.FunctionType] = {}  # of the functions that have another code by now
+_originals: dict[types.FunctionType, types.FunctionType] = {}  # hooked function -> its original
 
 
 def _forward(*args: Any, **kwargs: Any) -> Any:
@@ -28,7 +28,9 @@ def _forward(*args: Any, **kwargs: Any) -> Any:
 
 
 def interpose(function: types.FunctionType, ask: Callable[..., Any]) -> None:
-    """Have ``ask(original, *args, **kwargs)`` called in place of a function, for good. Asked again it does nothing."""
+    """Have ``ask(original, *args, **kwargs)`` called instead of ``function``, permanently. Does nothing the second
+    time.
+    """
     if function in _originals:
         return
     code, closure = function.__code__, function.__closure__
@@ -41,7 +43,7 @@ def interpose(function: types.FunctionType, ask: Callable[..., Any]) -> None:
 
 
 def functions_of(root: Any) -> Iterator[types.FunctionType]:
-    """The user's functions that ``root`` can come to: by the names in their code, in containers and objects."""
+    """The user's functions that ``root`` can reach: by the names in their code, in containers and in objects."""
     met: dict[int, Any] = {}
     waiting = [root]
     while waiting and len(met) < _MOST:
@@ -55,7 +57,7 @@ def functions_of(root: Any) -> Iterator[types.FunctionType]:
 
 
 def _is_the_users(value: Any) -> bool:
-    """Of a function or a class, by the module that it was written in."""
+    """Whether a function or class was defined in a module of the user's."""
     return str(value.__module__).partition(".")[0] not in _NOT_THE_USERS
 
 
@@ -84,13 +86,13 @@ def _cells(function: types.FunctionType) -> list[Any]:
     for cell in function.__closure__ or ():
         try:
             filled.append(cell.cell_contents)
-        except ValueError:  # its variable is not set yet
+        except ValueError:  # the variable is not set yet
             continue
     return filled
 
 
 def _named(function: types.FunctionType) -> list[Any]:
-    """The globals that its code names, and of modules among them the attributes that it names."""
+    """The globals that its code names, and for modules among them the attributes that it names."""
     names = list(_names(function.__code__))
     found = [function.__globals__[name] for name in names if name in function.__globals__]
     for module in [one for one in found if isinstance(one, types.ModuleType)]:

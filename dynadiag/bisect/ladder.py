@@ -24,12 +24,12 @@ CLASSES = (
     "dynamo_graph",
     "frame",
     "operator",
-)  # of decisions, latest first
+)  # of decisions, in the order of the compiler, latest first
 
 
 @dataclass(frozen=True, slots=True)
 class Climb:
-    """``rungs`` is the status of each; ``first`` the first that fails as sought, with its outcome."""
+    """The status of each rung, and the ``first`` that shows the failure, with its outcome."""
 
     rungs: dict[str, str]
     first: str | None
@@ -38,7 +38,7 @@ class Climb:
 
 
 def top_rung(backends: Iterable[str]) -> str | None:
-    """The rung that a program with these backends is written for: the highest of them. None without any."""
+    """The highest rung among a program's backends; ``None`` without backends."""
     ranks = [RUNGS.index(name) if name in RUNGS else len(RUNGS) - 1 for name in backends]
     return RUNGS[max(ranks)] if ranks else None
 
@@ -51,10 +51,10 @@ def ladder(top: str, wanted: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def climb(search: Search, base: Plan, rungs: Sequence[str], record: tuple[str, ...] = CLASSES) -> Climb:
-    """Tries rung after rung until one shows the failure. One that fails in another way is a side find.
+    """Try one rung after another until one shows the failure. Other failures on the way are noted.
 
-    Where Inductor shows it and Triton's rung was asked for, that is tried too: it tells whether the failure is of one
-    code generator only.
+    Where Inductor shows it and the triton rung was asked for, that is tried too: it shows whether the failure is
+    specific to one code generator.
     """
     statuses = dict.fromkeys(RUNGS, "not_run")
     notes: list[str] = []
@@ -70,7 +70,7 @@ def climb(search: Search, base: Plan, rungs: Sequence[str], record: tuple[str, .
 
 
 def _tried(search: Search, candidate: Candidate, notes: list[str]) -> tuple[Outcome, str]:
-    """The outcome at a rung with its status, which for Triton's is a pass only where a kernel of Triton's ran."""
+    """The outcome at a rung and its status. The triton rung passes only where a Triton kernel ran."""
     outcome = search.trial(*candidate)
     reason = idle(outcome) if candidate.plan.rung == TRITON else None
     if reason is None:
@@ -85,5 +85,5 @@ def candidate_at(base: Plan, rung: str, record: tuple[str, ...] = CLASSES) -> Ca
 
 
 def plan_at(base: Plan, rung: str, record: tuple[str, ...] = CLASSES) -> Plan:
-    """A rung, telling every decision that the descent may want to turn off: that costs no trial of its own."""
+    """The plan of a rung. It reports every kind of decision that the descent may switch off, which costs no trial."""
     return replace(base, rung=rung, caches=False, record=record)

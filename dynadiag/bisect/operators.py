@@ -14,7 +14,8 @@ _OF_TORCH = {
 
 
 def is_custom(name: str) -> bool:
-    """Whether ``name`` (`namespace.operator` or `namespace.operator.overload`) was registered by somebody else.
+    """Whether ``name`` (`namespace.operator` or `namespace.operator.overload`) is an operator that torch does not
+    define.
 
     >>> is_custom("corpus.twice.default"), is_custom("aten.relu.default"), is_custom("<built-in function add>")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""A verdict as text, in the manner of a compiler's diagnostics."""
+"""The text of a verdict, in the manner of a compiler's diagnostics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BY_HAND = {
     "aot_eager_decomp_partition": _OVERRIDE.format("aot_eager_decomp_partition"),
 }
 _MESSAGE_LINES = 6
-_ADVICE = "Set TORCHDYNAMO_VERBOSE=1"  # torch's, about a stack trace that is not shown here
+_ADVICE = "Set TORCHDYNAMO_VERBOSE=1"  # of torch, about a stack trace that is not shown here
 _HEADS = {
     "passes": "it does not fail",
     "fails_uncompiled": "it fails without torch.compile too",
@@ -38,7 +38,7 @@ _HEADS = {
 
 
 def verdict_text(verdict: Verdict, cwd: str, style: Style) -> str:
-    """What is at fault, where, how that was made sure of, and what to do next."""
+    """What is at fault, where, how that was verified, and what to do next. Files are named relative to ``cwd``."""
     lines = [*_head(verdict, style), *_failure(verdict, style), *_rungs(verdict, style)]
     for culprit in verdict.culprits:
         lines += ["", *_culprit(culprit, cwd, style)]
@@ -107,7 +107,7 @@ def _culprit(culprit: Culprit, cwd: str, style: Style) -> list[str]:
 def _remarks(verdict: Verdict, style: Style) -> list[str]:
     marked = [("confirmed", text) for text in verdict.confirmed]
     marked += [("note", text) for text in verdict.notes]
-    marked += [("also met", text) for text in verdict.side_finds]
+    marked += [("other failure", text) for text in verdict.side_finds]
     lines: list[str] = []
     for mark, text in marked:
         lines += hanging(f"  = {mark}: ", clean_line(text), style.columns)
@@ -131,7 +131,7 @@ def _by_hand(verdict: Verdict, style: Style) -> list[str]:
 
 
 def _at_rung(rung: str, verdict: Verdict) -> str | None:
-    """Python's own command for a rung, where that shows the failure: not where we compile, call or compare."""
+    """The command that runs the program at a rung without dynadiag; ``None`` where that does not show the failure."""
     if rung not in _BY_HAND or verdict.accuracy or _is_function(verdict.target):
         return None
     return f"{_BY_HAND[rung]} python {verdict.command}"
@@ -155,6 +155,6 @@ def _rung_plan(rung: str, verdict: Verdict) -> str:
 
 
 def _short(candidate: str) -> str:
-    """A candidate without what is as it always is."""
+    """A candidate without the fields that have their default value."""
     plan = json.loads(candidate)
     return json.dumps({k: v for k, v in plan.items() if v not in (None, [], False) or k == "caches"})

@@ -1,4 +1,4 @@
-"""The trials of a search as rows of its recording, written as they end, so that a search can be taken up again."""
+"""The log of a search: its trials, written to its recording as they end, so that the search can be resumed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ _TAIL = 4000  # characters of a trial's output that are kept in its row
 
 
 def outcome_to_json(outcome: Outcome, status: str, label: str = "") -> str:
-    """``status`` is the outcome in comparison with the failure sought, ``label`` what was tried: for readers."""
+    """A JSON record of a trial. ``status`` compares it with the failure that is searched for, ``label`` says what was
+    tried.
+    """
     data = {name: value for name, value in asdict(outcome).items() if value not in (None, (), "")}
     data["tail"] = outcome.tail[-_TAIL:]
     return json.dumps({"status": status, **({"label": label} if label else {}), **data}, default=str)
 
 
 def outcome_from_json(text: str) -> Outcome:
-    """Raises `ValueError`, `KeyError` or `TypeError` where the row is none of ours."""
+    """The outcome in a record. Raises `ValueError`, `KeyError` or `TypeError` where it is none."""
     data = json.loads(text)
     return Outcome(
         signature=Signature.from_json(data["signature"]) if data.get("signature") else None,
@@ -56,7 +58,7 @@ def outcome_from_json(text: str) -> Outcome:
 
 
 class Rows:
-    """The journal of one search, and what an earlier part of it already tried."""
+    """The journal of one search, and the trials of the search that it resumes."""
 
     def __init__(
         self,
@@ -67,14 +69,14 @@ class Rows:
         asked: Mapping[str, Any] | None = None,
         force: bool = False,
     ) -> None:
-        """``asked`` is the command and its options: whoever resumes the search asks for the same.
+        """``asked`` has the command and its options, which a resumed search must repeat.
 
-        Raises `DynadiagError` where ``resume`` is no search of this target, or the journal cannot be written: a
-        stopped search has left one, which goes with ``force``, or another is being made.
+        Raises `DynadiagError` where ``resume`` is no search of this target, or where the journal exists: another search
+        is writing it, or a stopped search has left it (``force`` removes that).
         """
         self.output = output
         self.count = 0
-        self.replayed = 0  # trials that an earlier search had made
+        self.replayed = 0  # trials taken from the resumed search
         self._known: dict[str, list[str]] = {}
         self._began = time.time()
         earlier = _rows_of(resume, target) if resume is not None else []
@@ -90,13 +92,13 @@ class Rows:
             self._known.setdefault(candidate, []).append(outcome)
 
     def _replace(self, wanted: bool) -> None:
-        """Takes away the journal of a search that was stopped."""
+        """Remove the journal of a search that was stopped."""
         if is_running(self._path):
             raise DynadiagError(f"{self._path} is being written by another search: give another name with -o")
         if not wanted:
             raise DynadiagError(
-                f"{self._path} is of a search that was stopped: --resume {self.output} goes on with it, "
-                "--force begins anew"
+                f"{self._path} was left by a search that was stopped: --resume {self.output} continues it, "
+                "--force starts again"
             )
         self._path.unlink(missing_ok=True)
 
@@ -112,20 +114,21 @@ class Rows:
         }
 
     def known(self, candidate: str) -> Outcome | None:
-        """The outcome of the next run of this candidate that an earlier search made, or None."""
+        """The outcome of the next run of this candidate in the resumed search, or ``None``."""
         left = self._known.get(candidate)
         self.replayed += bool(left)
         return outcome_from_json(left.pop(0)) if left else None
 
     def holds(self, candidate: str) -> bool:
-        """Whether an earlier search made a run of this candidate that was not asked for yet."""
+        """Whether the resumed search has a run of this candidate that was not used yet."""
         return bool(self._known.get(candidate))
 
     def earlier(self, prefix: str) -> dict[str, str]:
-        """What an earlier search says of candidates that begin so: the last outcome of each, as JSON."""
+        """The last outcome of each candidate that begins with ``prefix`` in the resumed search, as JSON."""
         return {c: outcomes[-1] for c, outcomes in self._known.items() if c.startswith(prefix) and outcomes}
 
     def add(self, candidate: str, outcome: Outcome, status: str, label: str = "") -> None:
+        """Write a trial to the journal."""
         self._append(candidate, outcome_to_json(outcome, status, label), outcome.pid, outcome.seconds)
 
     def _append(self, candidate: str, outcome: str, pid: int | None, seconds: float) -> None:
@@ -134,21 +137,22 @@ class Rows:
         self._journal.append({"dynadiag_trial": row})
 
     def tell(self, verdict: str, written: Mapping[str, str] | None = None) -> None:
-        """Keep what the search came to, a JSON document, with the files that it names: readers may be elsewhere.
+        """Write the verdict, a JSON document, with the text of the files that it names: readers may be on another
+        machine.
 
-        ``written`` has the texts of those that the search made.
+        ``written`` has the texts of files that the search wrote.
         """
         self._journal.append({"dynadiag_verdict": {}}, verdict)
         texts = dict(written or {})
         culprits = json.loads(verdict).get("culprits", ())
         for file in dict.fromkeys(one["file"] for one in culprits if one.get("file")):
-            with suppress(OSError):  # a file that cannot be read is named all the same
+            with suppress(OSError):  # an unreadable file stays without its text
                 texts[file] = Path(file).read_text(encoding="utf-8", errors="replace")
         for file, text in texts.items():
             self._journal.append({"dynadiag_source": {"file": file}}, text)
 
     def finish(self, exit_code: int | None, force: bool) -> Path:
-        """Folds the journal into the recording and removes it."""
+        """Turn the journal into the recording, and remove it."""
         end = {"code": exit_code, "seconds": round(time.time() - self._began, 3)}
         self._journal.append({"dynadiag_exit": end})
         self._journal.close()
@@ -157,7 +161,7 @@ class Rows:
         return self.output
 
     def discard(self) -> None:
-        """Leaves nothing behind: the search did not begin."""
+        """Remove the journal: the search did not begin."""
         self._journal.close()
         self._path.unlink(missing_ok=True)
 
@@ -176,5 +180,7 @@ def _rows_of(path: Path, target: str) -> list[tuple[str, str, int | None, float]
 def _read(path: Path, target: str) -> list[tuple[str, str, int | None, float]]:
     with recording.open(path) as earlier:
         if earlier.run.target != target:
-            raise DynadiagError(f"{path}: a search on {earlier.run.target}, not on {target}. Resume that one with it.")
+            raise DynadiagError(
+                f"{path}: a search on {earlier.run.target}, not on {target}. Give the target that it was made with."
+            )
         return [(t.candidate, t.outcome, t.pid, t.seconds) for t in earlier.trials()]

@@ -1,4 +1,4 @@
-"""A search: trials one after another, each counted, kept as a row, told to whoever watches, and never run twice."""
+"""Runs the trials of a search: counts them, writes them to the log, reports progress, and runs none twice."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dynadiag.trial.supervise import Limits
 
 __all__ = ["Candidate", "Search"]
 
-_FRESH = "fresh "  # leads the candidate of a trial in a fresh interpreter: it is another trial than its fork
-_HANG_SLACK = 10.0  # seconds; a trial is taken to hang well after ten times what a passing one took
+_FRESH = "fresh "  # prefix of a candidate in a fresh interpreter, which is another trial than a fork
+_HANG_SLACK = 10.0  # seconds; a trial hangs if it takes this plus ten times the slowest that passed
 _HANG_FACTOR = 10.0
 
 
 class Candidate(NamedTuple):
-    """What is to be tried, and how a row and the progress name it. ``across_rungs`` as in `Search.status`."""
+    """A plan to try, and its label for the log and the progress. ``across_rungs`` as in `TrialSearch.status`."""
 
     plan: Plan
     label: str
     across_rungs: bool = False
 
 
-Tell = Callable[[int, str, str, float], None]  # trial number, what is tried, its status, seconds
+Tell = Callable[[int, str, str, float], None]  # (trial number, label, status, seconds)
 
 
 def _silent(_number: int, _label: str, _status: str, _seconds: float) -> None:
@@ -42,9 +42,10 @@ def _ignored(_text: str) -> None:
 
 @dataclass(slots=True)
 class Search:
-    """What the ladder and the descent ask for trials.
+    """Runs trials for the ladder and the descent, and remembers their outcomes.
 
-    ``repeat`` runs each candidate up to that often until it fails the same way, for failures that come and go.
+    ``repeat`` runs each candidate up to that many times until it fails the same way, for failures that come and go.
+    ``reference`` is the failure that is searched for.
     """
 
     runner: Runner
@@ -53,7 +54,7 @@ class Search:
     announce: Callable[[str], None] = _ignored
     repeat: int = 1
     reference: Signature | None = None
-    contradicted: bool = False  # one candidate was seen to end in two ways
+    contradicted: bool = False  # the same candidate ended in two ways
     side_finds: dict[str, None] = field(default_factory=dict)
     _memo: dict[str, Outcome] = field(default_factory=dict)
     _beside: Candidate | None = None
@@ -61,22 +62,25 @@ class Search:
     _slowest_pass: float = 0.0
 
     def status(self, outcome: Outcome, across_rungs: bool = False) -> str:
+        """The outcome compared with ``reference``, as in `Outcome.status_against`; ``pass`` or ``fail`` while there is
+        none.
+        """
         if self.reference is None:
             return "pass" if outcome.passed else "fail"
         return outcome.against(self.reference, across_rungs)
 
     def fresh(self, plan: Plan = AS_WRITTEN, label: str = "as written") -> Outcome:
-        """One trial in a fresh interpreter; asked again, it is run again."""
+        """One trial in a fresh interpreter. It is run again each time."""
         return self._do(_FRESH + plan.key(), lambda: self.runner.fresh(plan), label, across_rungs=False)
 
     def once(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
-        """One trial, whether or not it was made before; one that `beside` was asked for counts as this one."""
+        """One trial. It is run again each time, unless `fill_idle_core` has run it already."""
         if (made := self._beside_made.pop(plan.key(), None)) is not None:
             return made
         return self._do(plan.key(), lambda: self.runner.run(plan), label, across_rungs)
 
     def trial(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
-        """The outcome of a candidate: the one that was seen before, else a new trial (or ``repeat`` of them)."""
+        """The outcome of a candidate: the known one, else that of a new trial (or of up to ``repeat`` trials)."""
         key = plan.key()
         if key not in self._memo:
             for _ in range(self.repeat):
@@ -87,11 +91,11 @@ class Search:
         return self._memo[key]
 
     def beside(self, candidate: Candidate) -> None:
-        """Have `together` make this one too as soon as a core would be idle; `once` is asked for it later."""
+        """Have `run_many` run this candidate too when a core would be idle. `run_once` returns its outcome later."""
         self._beside = candidate
 
     def together(self, candidates: Iterable[Candidate]) -> None:
-        """Make trials that will all be asked for, where the machine can make them at once."""
+        """Run trials that will all be asked for in parallel, where the machine can."""
         new = {one.plan.key(): one for one in candidates if not self._made(one.plan.key())}
         if not new or not self._abreast:
             return
@@ -108,9 +112,10 @@ class Search:
     def ahead(
         self, candidate: Callable[[frozenset[str]], Candidate], counter: Callable[[frozenset[str]], Candidate]
     ) -> Ahead | None:
-        """Makes the trials of several sets of decisions; None where two at once take as long as one after the other.
+        """A function that runs the trials of several sets of decisions in parallel; ``None`` where that is not
+        possible.
 
-        ``counter`` is the trial that is asked for next of a set which is the answer.
+        ``counter`` makes the trial that follows where a set is the answer.
         """
         if not self._abreast:
             return None
@@ -124,7 +129,7 @@ class Search:
         return key in self._memo or self.rows.holds(key)
 
     def forget(self) -> None:
-        """What forks showed does not count any more: fresh interpreters go on."""
+        """Forget all outcomes: forks have shown another failure than fresh interpreters."""
         self._memo.clear()
 
     def _do(self, key: str, run: Callable[[], Outcome], label: str, across_rungs: bool) -> Outcome:
@@ -134,7 +139,7 @@ class Search:
         return known
 
     def _add(self, key: str, outcome: Outcome, label: str, across_rungs: bool) -> Outcome:
-        """Keep the outcome of a new trial, and tell of it."""
+        """Log the outcome of a new trial and report it."""
         status = self.status(outcome, across_rungs)
         self.rows.add(key, outcome, status, label)
         self.tell(self.rows.count, label, status, outcome.seconds)
@@ -150,12 +155,12 @@ class Search:
             self._slowest_pass = max(self._slowest_pass, outcome.seconds)
 
     def _has_another_cause(self, found: Signature) -> bool:
-        """At another rung an exception at the same line of the program counts as the same: what it is, is told."""
+        """Whether the same line failed with another exception. At another rung that counts as the same failure."""
         sought = self.reference
         return sought is not None and sought.kind == found.kind == "exception" and sought.cause != found.cause
 
     def shorten_limit(self) -> None:
-        """After a hang: what passes tells how long a trial may take, so that each hang costs seconds, not minutes."""
+        """After a hang, shorten the time limit to what passing trials need, so that the next hang costs seconds."""
         limits = self.runner.limits
         enough = _HANG_SLACK + _HANG_FACTOR * self._slowest_pass
         self.runner.limits = Limits(min(limits.seconds, enough), limits.memory)

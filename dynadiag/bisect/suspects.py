@@ -1,7 +1,7 @@
-"""The decisions on the nodes where a compiled graph first goes astray, or fails: tried before all others.
+"""Tries the decisions on the nodes where a compiled graph first diverges, or fails, before all others.
 
-Where that is right it spares the halving of everything that the compiler decided, and a trial writes anew no more than
-the one kernel that is in question. Where it is not, one or two trials tell, and the whole search follows.
+Where that is right it saves the bisection of everything that the compiler decided, and each trial recompiles only the
+kernel in question. Where it is wrong, one or two trials are lost and the whole search follows.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from dynadiag.trial.plan import INTERMEDIATES, Plan, Switch
 
 __all__ = ["suspected"]
 
-_LATER = ("kernel", "fusion")  # classes that would explain the failure before the lowerings do
+_LATER = ("kernel", "fusion")  # kinds later than the lowerings: if they explain the failure, they are the answer
 
 
 def suspected(search: Search, base: Plan, seen: Outcome) -> tuple[Decisions, list[frozenset[str]]] | None:
-    """Minimal failing sets of the class that explains the failure; None where what diverges first leads to none.
+    """Minimal failing sets of the kind that explains the failure; ``None`` where the divergence leads to none.
 
-    ``seen`` is a trial of ``base`` that recorded every class.
+    ``seen`` is an outcome of ``base`` with every kind reported.
     """
     if seen.witness or not any(p.group == "lowering" for p in seen.points):
         return None
-    compared = Candidate(replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the graph's own")
-    search.together([compared])  # with what waits for an idle core
+    compared = Candidate(
+        replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the uncompiled graph's"
+    )
+    search.together([compared])  # fills the idle core
     outcome = search.trial(*compared)
     lowerings = _decisions(search, base, "lowering", seen)
     near = [key for key in lowerings.points if key in outcome.diverged]
@@ -37,13 +39,13 @@ def suspected(search: Search, base: Plan, seen: Outcome) -> tuple[Decisions, lis
     later = [_decisions(search, base, name, seen) for name in _LATER]
     chosen = [_about(outcome.diverged, these) for these in later]
     these_off = [_all_off(later, chosen)] if any(chosen) else []
-    surely = [lowerings.with_off(near)] if len(near) == 1 else []  # of several it is not known yet which
+    surely = [lowerings.with_off(near)] if len(near) == 1 else []  # of several it is unknown which
     search.together([lowerings.with_only(near), *surely, *these_off])
     if not lowerings.fails_with_only(frozenset(near)):
         return None
     if these_off and search.trial(*these_off[0]).passed:
         each = [(these, keys) for these, keys in zip(later, chosen, strict=True) if keys]
-        search.together(these.with_off(keys) for these, keys in each)  # of two, either may be the one
+        search.together(these.with_off(keys) for these, keys in each)  # either may be the one
         for these, keys in each:
             if these.off(keys).passed:
                 found = _minimal(these, keys)
@@ -57,7 +59,7 @@ def _decisions(search: Search, base: Plan, name: str, seen: Outcome) -> Decision
 
 
 def _about(diverged: Sequence[str], these: Decisions) -> list[str]:
-    """The decisions of a class that have to do with one of these nodes."""
+    """The decisions of a kind on one of these nodes."""
     prefix = diverged[0].rpartition("/")[0]
     names = {key.rpartition("/")[2] for key in diverged}
     points = (p for p in these.points.values() if f"{p.compile_id}/{p.graph}" == prefix)
@@ -69,11 +71,11 @@ def _all_off(classes: Sequence[Decisions], chosen: Sequence[list[str]]) -> Candi
     pairs = [(these, keys) for these, keys in zip(classes, chosen, strict=True) if keys]
     switches = (Switch(these.name, False, suffixes(keys, these.points)) for these, keys in pairs)
     plan = replace(base, switches=(*base.switches, *switches))
-    return Candidate(plan, "off there: " + ", ".join(these.name for these, _ in pairs))
+    return Candidate(plan, "off at the divergence: " + ", ".join(these.name for these, _ in pairs))
 
 
 def _minimal(these: Decisions, keys: Sequence[str]) -> frozenset[str]:
-    """Those of ``keys`` that have to stay on. What is elsewhere stays as it is: off it would be many new kernels."""
+    """Those of ``keys`` that must stay on. Decisions elsewhere stay on: off, they would mean many new kernels."""
     every = frozenset(keys)
     fails = lambda on: these.search.status(these.off(every - on)) == "same"  # noqa: E731
     return minimal_set(keys, fails, these.search.ahead(lambda on: these.with_off(every - on), these.with_off))

@@ -1,8 +1,8 @@
-"""The decisions of the compiler that a trial can turn off, inside the trial's process.
+"""Hooks in the compiler, in the trial's process: each decision that a trial can switch off.
 
-Each hook asks `TRIAL.on(class, key, ...)` at the moment the compiler decides, and lets the decision fall the
-conservative way where the plan says off: a lowering falls back to ATen, two kernels are not fused, a pattern or a
-pass is skipped, an operator stays whole, a kernel is written without vectors. No cache folder is touched for it.
+Each hook asks `TRIAL.is_on(kind, key, ...)` at the moment the compiler decides. Where the plan says off, the decision
+goes the conservative way: a lowering falls back to ATen, two kernels are not fused, a pattern or a pass is skipped, an
+operator is not decomposed, a kernel is written without vectors. No cache folder is touched.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["install"]
 
-# Without these a graph that holds their subject cannot be lowered at all: they are no optimisations.
+# Passes that are no optimizations: a graph with their operators cannot be lowered without them.
 _MANDATORY = ("decompose_", "stable_sort", "fix_auto_functionalized")
-_compiling: list[GraphModule] = []  # graphs that Inductor is at, the innermost last
+_compiling: list[GraphModule] = []  # graphs that Inductor is compiling, the innermost last
 
 
 def install() -> None:
-    """Puts the hooks into torch, once a process."""
+    """Install the hooks in torch, once per process."""
     torch_private.wrap_frame(_frame)
     TRIAL.bypass = _left_to_python
     fakes.install()
@@ -54,13 +54,16 @@ def _here(graph: str | None = None) -> dict[str, Any]:
 
 
 def _key(*parts: object, here: dict[str, Any]) -> str:
-    """A branch of a conditional has nodes of the same names as its other branch and the graph around it."""
+    """The key of a decision. It names the subgraph, since the branches of a conditional may have nodes of the same
+    names.
+    """
     return "/".join(str(part) for part in (here["compile_id"], here["graph"], *torch_private.subgraph(), *parts))
 
 
 def _lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
-    """The user's line of each node, each line once; where torch wrote all of them, the line of what they are a part of,
-    else the line that called what wrote them.
+    """The user's lines of these nodes, each once.
+
+    Where torch wrote all of them: the line of the node that they are a part of, else the line of the call.
     """
     lines = _written(nodes) or _written(torch_private.nodes_around())[:1]
     return lines or [(frame["file"], frame["line"]) for frame in callers(sys._getframe())[-1:]]
@@ -72,12 +75,12 @@ def _written(nodes: Iterable[Node]) -> list[tuple[str, int]]:
 
 
 def _first_line(*graphs: GraphModule) -> list[tuple[str, int]]:
-    """Where a graph begins in the user's source."""
+    """The user's line where a graph begins."""
     return _lines(node for gm in graphs for node in gm.graph.nodes)[:1]
 
 
 def _subsystem(_backend: str, subsystem: str, debug_info: Callable[[], str] | None) -> bool:
-    """True where torch's own question, may this part be skipped, is answered with yes."""
+    """The answer to torch's own question whether this part of the compiler is disabled."""
     if subsystem == "lowerings":
         return not _lowering_on(torch_private.current_node())
     if subsystem == "decomposition" and debug_info is not None:
@@ -90,7 +93,7 @@ def _subsystem(_backend: str, subsystem: str, debug_info: Callable[[], str] | No
 
 
 def _lowering_on(node: Node | None) -> bool:
-    if node is None or node.meta.get("val", node) is None:  # a check computes nothing, and ATen has no call for it
+    if node is None or node.meta.get("val", node) is None:  # an assertion has no value, and no ATen kernel
         return True
     here = _here()
     key = _key(node.name, here=here)
@@ -106,7 +109,7 @@ def _decomposition_on(name: str) -> bool:
 
 
 def _pass(inner: Callable[..., Any], observer: Any, function: Callable[..., Any]) -> Any:
-    """One pass over an FX graph, torch's or the user's."""
+    """One pass over an FX graph, by torch or the user."""
     name = observer.passname
     if name.startswith(_MANDATORY):
         return inner(observer, function)
@@ -131,16 +134,16 @@ def _pattern(inner: Callable[..., Any], entry: Any, match: Any, graph: Any, node
 
 
 def _fusion(fusable: bool, first: Any, second: Any) -> bool:
-    """Whether two kernels that may be fused are: only where every part of both may be fused at all.
+    """Whether two kernels are fused: only where every part of both may be fused.
 
-    The decision is one of each part, not of a pair: the same parts come together in many orders, and a veto on one
-    order would only make Inductor take another.
+    There is one decision per part, not per pair. The same parts meet in many orders, and forbidding one order would
+    only make Inductor take another.
     """
     if not fusable:
         return False
     here = _here()
     parts = [_fusable(part, here) for part in (*first.get_nodes(), *second.get_nodes())]
-    return all(parts)  # asked of every part first, so that each is on record
+    return all(parts)  # all parts are asked, so that each is reported
 
 
 def _fusable(part: Any, here: dict[str, Any]) -> bool:
@@ -159,7 +162,7 @@ def _kernel(nodes: Iterable[Any]) -> bool:
 
 
 def _watched_node(inner: Callable[..., Any], lowering: Any, node: Node) -> Any:
-    """Has the failure name the node that was being lowered."""
+    """Lower a node. If that fails, report it as the witness."""
     try:
         return inner(lowering, node)
     except Exception:
@@ -168,7 +171,7 @@ def _watched_node(inner: Callable[..., Any], lowering: Any, node: Node) -> Any:
 
 
 def _inner_graph(inner: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """One graph after AOTAutograd, forward or backward: compiled by Inductor, or run as it is."""
+    """One graph after AOTAutograd, forward or backward: compiled by Inductor, or run uncompiled."""
     TRIAL.reached_graph()
     with torch_private.graph_kind_is(torch_private.kind_of_inner(kwargs)):
         here = _here()
@@ -193,7 +196,7 @@ def _graph_name(here: dict[str, Any]) -> str:
 
 
 def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
-    """One graph that Dynamo captured: compiled at the rung under trial, or at the one below."""
+    """One graph that Dynamo captured: compiled at the rung of the trial, or at the rung below."""
     rung = TRIAL.plan.rung
     switch_passes(output_graph.compiler_fn)
     if rung not in BELOW or not (TRIAL.asks("dynamo_graph") or TRIAL.asks("direction")):
@@ -211,8 +214,9 @@ def _graph_of_dynamo(inner: Callable[..., Any], output_graph: Any, gm: Any, *arg
 def _in_directions(
     key: str, own: Callable[..., Any], lower: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Both directions compiled at the rung, or one of them at the rung below. Without its backward a graph is traced
-    as one of which nobody wants a gradient.
+    """Compile both directions at the rung, or one of them at the rung below.
+
+    Without its backward a graph is traced as one that needs no gradient.
     """
     switch = TRIAL.plan.switch("direction")
     forward, backward = (switch is None or switch.on(f"{key}/{name}") for name in ("forward", "backward"))
@@ -238,6 +242,6 @@ def _frame(code: Any) -> bool:
 
 
 def _left_to_python(function: Callable[..., Any]) -> bool:
-    """Whether the frame of a call with ``fullgraph=True`` is off."""
+    """Whether a call with ``fullgraph=True`` runs uncompiled because its frame is off."""
     code = torch_private.code_of(function)
     return code is not None and not _frame(code)

@@ -1,4 +1,4 @@
-"""Triton's rung on a machine without a GPU: whether it can be had here, and whether a trial really was at it."""
+"""The triton rung: whether this machine can run it, and whether a trial really used it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TRITON = "triton"
 
 
 def unavailable() -> str | None:
-    """Why no kernel of Triton's can be generated and interpreted here, where that is so."""
+    """Why Triton kernels cannot be generated and interpreted here, or ``None``."""
     if importlib.util.find_spec("triton") is None:
         return "the triton rung was not run: Triton is not installed (pip install triton)"
     return None
 
 
 def idle(outcome: Outcome) -> str | None:
-    """Why a trial that passed says nothing of Triton's code generator, where it says nothing: no kernel was run."""
+    """Why a trial that passed says nothing about Triton's code generator, or ``None``: no kernel ran."""
     facts = outcome.facts or {}
     if not outcome.passed or facts.get("launches") or facts.get("cuda"):
         return None
@@ -27,7 +27,7 @@ def idle(outcome: Outcome) -> str | None:
     if not facts.get("backends"):
         reason = "nothing was compiled"
     elif others:
-        reason = f"its graphs go to {', '.join(others)}, and no kernel of Triton's was run"
+        reason = f"its graphs go to {', '.join(others)}, and no Triton kernel was run"
     else:
         reason = "its graphs call libraries only, and no kernel was generated"
     return f"the triton rung was not run: {reason}"

@@ -1,9 +1,9 @@
-"""The passes of a custom backend: the functions of the user's that it hands an FX graph to.
+"""The passes of a custom backend: functions of the user's that it calls with an FX graph.
 
-A custom backend is the user's code, and torch knows nothing of its parts. What we know of it is its function: what it
-can come to, is given a graph and changes it is a pass. What only looks at it or compiles it is none, nor is one that
-calls passes: it is made up of them. Which of these a function is shows when it has run, so one that is off runs too,
-and what it did is undone; unless the plan names it: that is how one that never comes back is left out.
+torch knows nothing about the parts of a custom backend. A user function that the backend reaches, that gets a graph and
+changes it, is a pass. A function that only reads or compiles the graph is not one, nor is one that calls passes. This
+shows only after the function has run. So a pass that is off runs too, and its changes are undone, unless the plan names
+it: that is how a pass that never returns is left out.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dynadiag.trial.runtime import TRIAL
 
 __all__ = ["switch_passes"]
 
-_met: list[str] = []  # keys of the passes that were called so far
+_met: list[str] = []  # keys of the passes called so far
 
 
 def switch_passes(backend: Any) -> None:
-    """Have the user's own functions that ``backend`` hands a graph to ask whether they are on."""
+    """Hook the user's functions that ``backend`` reaches, so that passes can be switched off."""
     if not TRIAL.asks("pass"):
         return
     own = torch_private.innermost_function(backend)
@@ -56,7 +56,7 @@ def _asked(function: Any, *args: Any, **kwargs: Any) -> Any:
 def _attempt(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
     try:
         return call(), None
-    except Exception as error:  # noqa: BLE001 - raised again where the pass is on
+    except Exception as error:  # noqa: BLE001 - raised again if the pass is on
         return None, error
 
 
@@ -67,7 +67,7 @@ def _is_changed(graph: Any, kept: Graph, result: Any) -> bool:
 
 
 def _is_word_of_a_pass(result: Any, graph: Any) -> bool:
-    """The graph, nothing, or whether it did anything, or how often: not what a compiler gives."""
+    """Whether a pass may return this: the graph, nothing, a boolean or a count. A compiler returns something else."""
     return result is None or result is graph or isinstance(result, int)
 
 

@@ -1,4 +1,4 @@
-"""What a bisection says in the end."""
+"""The verdict of a bisection, as data and as a JSON document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5}
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """One part of the compiler that is at fault. ``nodes`` are the FX nodes where one name stands for several."""
+    """One part of the compiler that is at fault. ``nodes`` are its FX nodes, where one name stands for several."""
 
     group: str  # the contract's "class"
     name: str
@@ -30,6 +30,7 @@ class Culprit:
     nodes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
+        """The culprit as the contract has it."""
         file, line = self.lines[-1] if self.lines else (None, None)
         return {
             "class": self.group,
@@ -45,11 +46,13 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer. ``confirmed`` are the two trials that make it count, in words; ``side_finds`` other failures met.
+    """The answer of a bisection.
 
-    ``printed`` is the end of what the first run printed, where the failure itself has no words.
-    ``target`` is what was tried, ``command`` the words of a shell that name it to a command of ours with its arguments
-    (none where it is a call of this process, which no command can name); ``accuracy`` whether calls were compared.
+    ``confirmed`` are the two trials that verify it, in words. ``other_failures`` are different failures that trials
+    showed. ``printed`` is the end of the first run's output, for a failure without a message. ``target`` is what was
+    tried. ``command`` is the target with its arguments, as shell words for our own commands; empty for a call of this
+    process, which no command can name. ``accuracy`` says whether calls were compared. ``reproduce`` are candidates for
+    ``bisect --candidate``.
     """
 
     verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky"
@@ -71,20 +74,22 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
+        """The exit code of the command."""
         return EXIT_CODES[self.verdict]
 
     def __str__(self) -> str:
         return self.text(Style())
 
     def text(self, style: Style) -> str:
-        """The report, with files named as they are from the current folder."""
+        """The report, with files relative to the current folder."""
         return verdict_text(self, str(Path.cwd()), style)
 
     def to_json(self) -> str:
-        """The contract's document, with what it says beyond under names of its own."""
+        """The contract's document as JSON text. It has fields beyond the contract."""
         return encode(self.document()).decode()
 
     def document(self) -> dict[str, Any]:
+        """The contract's document as plain data."""
         return {
             "schema": SCHEMA,
             "dynadiag": __version__,
@@ -106,7 +111,7 @@ class Verdict:
 
 
 def _installed_torch() -> str | None:
-    """torch's version where no trial lived to tell it: a crash, a hang, a result that ended the trial."""
+    """torch's version where no trial reported it: after a crash, a hang, or a result that ended the trial."""
     try:
         return version("torch")
     except PackageNotFoundError:

@@ -268,6 +268,6 @@ def test_what_fails_three_times_of_ten_is_pinned_on_nothing_else(bisected: Bisec
     verdict = bisected(HEAD + SOMETIMES, repeat=10)
     named = [(c.group, c.name) for c in verdict.culprits]
     assert (verdict.verdict, named) in [("flaky", []), ("passes", []), ("found", [("lowering", "tanh")])]
-    rates = [note for note in verdict.notes if "of a candidate show it" in note]
+    rates = [note for note in verdict.notes if "a faulty candidate fails within" in note]
     assert verdict.verdict != "found" or len(rates) == 1
     assert not any("in 10 of 10" in rate for rate in rates), "each of these runs is a run of the whole program"
