@@ -1,6 +1,7 @@
-"""The terminal browser of a recording. It reads recordings and explanations, and never imports torch.
+"""The terminal browser of a recording.
 
-Widgets render, messages carry, workers fetch. `run` is all that the command line needs.
+It reads recordings and explanations and never imports torch. Widgets draw lines, messages carry events, workers read
+the recording. The command line calls `run` and nothing else.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ __all__ = ["run"]
 
 
 def run(path: Path) -> int:
-    """Open the recording at `path`, or those of a folder, and browse until the user quits; the exit code.
+    """Browse a recording, or the recordings of a folder, until the user quits. Return the exit code.
 
-    Raises `dynadiag.errors.DynadiagError` before the terminal is touched, where no recording can be read.
+    Raises `dynadiag.errors.DynadiagError` before it changes the terminal if no recording can be read.
     """
-    gc.disable()  # none of what is imported is garbage: looking for it takes a tenth of the time that importing takes
+    gc.disable()  # nothing that is imported is garbage, and the collector takes a tenth of the import time
     from tui.app import Browser
     from tui.session import Session
 

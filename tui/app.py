@@ -1,4 +1,4 @@
-"""The application: screens by number, jumps, which recording is looked at, what is said at the bottom."""
+"""The application: it switches screens, follows jumps, replaces the recording and writes the status line."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Browser"]
 
-SMALLEST = (40, 10)  # columns and rows below which nothing can be laid out
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # after which the terminal is to be left as it was found too
+SMALLEST = (40, 10)  # columns and rows; nothing can be laid out in less
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too
 _SIGNALLED = 128  # what a shell adds to a signal in an exit code
-_SHORT = 30  # rows below which frames are left out
+_SHORT = 30  # with fewer rows, panes have no frames
 
 
 def _actions() -> type[Provider]:
-    """What the palette is filled from; imported when it is opened."""
+    """Return the provider of the command palette. It is imported when the palette opens first."""
     from tui.commands import Actions
 
     return Actions
 
 
 class Goto(Message):
-    """The user wants to be somewhere else."""
+    """A request to go to a location."""
 
     def __init__(self, place: Location) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Goto(Message):
 
 
 class Browser(SourceApp):
-    """The terminal browser of a recording, or of one after another of a folder's."""
+    """The terminal browser of one recording, or of the recordings of a folder one after another."""
 
     CSS_PATH = "browser.tcss"
     TITLE = "dynadiag"
@@ -65,19 +65,19 @@ class Browser(SourceApp):
             Binding(one.key, f"view('{one.name}')", f"{one.title}: {one.purpose}", show=False, id=f"view.{one.name}")
             for one in (*SCREENS, RANKS)
         ),
-        Binding("greater_than_sign", "rank(1)", "the next rank", show=False, id="ranks.next"),
-        Binding("less_than_sign", "rank(-1)", "the rank before", show=False, id="ranks.previous"),
-        Binding("tab", "pane(1)", "the next pane", show=False, priority=True, id="app.next-pane"),
-        Binding("shift+tab", "pane(-1)", "the pane before", show=False, priority=True, id="app.previous-pane"),
+        Binding("greater_than_sign", "rank(1)", "next rank", show=False, id="ranks.next"),
+        Binding("less_than_sign", "rank(-1)", "previous rank", show=False, id="ranks.previous"),
+        Binding("tab", "pane(1)", "next pane", show=False, priority=True, id="app.next-pane"),
+        Binding("shift+tab", "pane(-1)", "previous pane", show=False, priority=True, id="app.previous-pane"),
         Binding("backspace,H,ctrl+o", "back", "back", key_display="⌫", id="app.back"),
         Binding("L", "forward", "forward", show=False, id="app.forward"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
-        Binding("colon", "command_palette", "every action", show=False, id="app.palette"),
+        Binding("colon", "command_palette", "all actions", show=False, id="app.palette"),
         Binding("t", "theme", "light or dark", show=False, id="app.theme"),
-        Binding("r", "reload", "read the recording again", show=False, id="app.reload"),
+        Binding("r", "reload", "reload the recording", show=False, id="app.reload"),
         Binding("q", "quit", "quit", id="app.quit"),
-        Binding("ctrl+z", "suspend_process", "suspend, as any program: `fg` comes back", show=False, id="app.suspend"),
-        Binding("escape", "escape", "leave the search", show=False, id="app.escape"),
+        Binding("ctrl+z", "suspend_process", "suspend (`fg` resumes)", show=False, id="app.suspend"),
+        Binding("escape", "escape", "clear the search and the filter", show=False, id="app.escape"),
     ]
 
     def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0) -> None:
@@ -86,7 +86,7 @@ class Browser(SourceApp):
         self._screens = (RANKS, *SCREENS) if paths else SCREENS
         self._shown = self._screens[0].name
         self._views: dict[str, View] = {}
-        self._going = 0  # jumps that were asked for and have not arrived
+        self._going = 0  # jumps that were requested and have not finished
 
     def compose(self) -> ComposeResult:
         self._views[self._shown] = self._screens[0].make()
@@ -110,10 +110,10 @@ class Browser(SourceApp):
 
     @property
     def busy(self) -> bool:
-        """Whether something is still being read, or a jump is under way."""
+        """Whether the recording is being read or a jump has not finished. Tests wait for this."""
         return self._going > 0 or self.reading > 0 or any(view.busy for view in self._views.values())
 
-    # Screens
+    # Screens and tabs
 
     @property
     def current(self) -> View:
@@ -138,12 +138,13 @@ class Browser(SourceApp):
         }
 
     def explained(self) -> None:
-        """The explanation is there: the counts can be shown."""
+        """Show the counts in the tabs. A screen calls this as soon as the explanation has been read."""
         self._tab_line()
 
     async def action_view(self, name: str) -> None:
+        """Show the screen of this name."""
         if name == RANKS.name and not self.paths:
-            self.notify("this is one recording: `dynadiag browse FOLDER` shows all of a folder")
+            self.notify("only one recording is open: `dynadiag browse FOLDER` opens all recordings of a folder")
         elif name != self._shown:
             self.history.leave(self.here)
             await self._switch(name)
@@ -171,11 +172,11 @@ class Browser(SourceApp):
 
     @property
     def here(self) -> Location:
-        """Where the user is."""
+        """The current location, with its rank."""
         return replace(self.current.place(), rank=self.rank)
 
     def goto(self, place: Location) -> None:
-        """Go to a place, so that back comes back here; a file is opened in the user's editor."""
+        """Go to a location and add the current one to the history. A file opens in the user's editor."""
         if place.view == FILE:
             self.edit_file(Path(place.document or ""))
             return
@@ -202,20 +203,23 @@ class Browser(SourceApp):
         self.call_next(self._go, place)
 
     async def action_back(self) -> None:
+        """Go back to the previous location."""
         place = self.history.back(self.here)
         if place is None:
-            self.notify("this is where you began")
+            self.notify("there is no previous location")
         else:
             await self._go(place)
 
     async def action_forward(self) -> None:
+        """Go forward to the location that `back` left."""
         place = self.history.forward(self.here)
         if place is None:
-            self.notify("there is nothing ahead")
+            self.notify("there is no next location")
         else:
             await self._go(place)
 
     def action_pane(self, way: int) -> None:
+        """Move the focus to the next or previous pane of the screen; on other screens, to the next widget."""
         step = getattr(self.current, "step", None)
         if len(self.screen_stack) > 1 or step is None or not step(way):
             self.screen.focus_next() if way > 0 else self.screen.focus_previous()
@@ -224,9 +228,10 @@ class Browser(SourceApp):
         if not await self.current.ask():
             await super().action_search()
 
-    # The rest
+    # Other actions
 
     def action_help(self) -> None:
+        """Show every key of the current screen."""
         from tui.help import HelpScreen
 
         view = self.current
@@ -237,17 +242,19 @@ class Browser(SourceApp):
         self.push_screen(HelpScreen(sections))
 
     def action_help_quit(self) -> None:
-        """What ctrl+c does: it may be meant for a search that runs, or for copying."""
-        self.notify("q quits")
+        """Answer ctrl+c with a hint. It does not quit: the user may mean to stop a search or to copy text."""
+        self.notify("press q to quit")
 
     def action_theme(self) -> None:
+        """Switch between the light and the dark theme."""
         self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
 
     def get_system_commands(self, _screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Return no commands of Textual's own; the palette lists ours."""
         return ()
 
     def say(self, what: str, where: str) -> None:
-        """One line at the bottom: the recording, what is shown, where the cursor is."""
+        """Write the status line: the recording, what is shown (`what`) and where the cursor is (`where`)."""
         name = one_line(self.session.path.name)
         live = "● live  " if self.session.live else ""
         which = f"{self.rank + 1} of {len(self.paths)}" if self.paths else ""
@@ -259,21 +266,22 @@ class Browser(SourceApp):
         self.screen.set_class(event.size.width < width or event.size.height < height, "-tiny")
         self.screen.set_class(event.size.height < _SHORT, "-short")
 
-    # Another recording
+    # Other recordings
 
     def action_rank(self, by: int) -> None:
-        """Another rank, on the same screen."""
+        """Show the same screen of the next or previous rank."""
         if len(self.paths) < 2:
-            self.notify("this is one recording: `dynadiag browse FOLDER` shows all of a folder")
+            self.notify("only one recording is open: `dynadiag browse FOLDER` opens all recordings of a folder")
         else:
             self.goto(Location(self._shown, rank=(self.rank + by) % len(self.paths)))
 
     def taken(self) -> None:
-        """Every screen keeps its place."""
+        """Load every open screen from the new recording. Each screen keeps its location."""
         for view in self._views.values():
             view.load()
         self._tab_line()
         self.say("", "")
 
     def not_taken(self) -> None:
+        """Clear the message that a recording is being read."""
         self.say("", "")

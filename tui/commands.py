@@ -1,4 +1,4 @@
-"""The command palette: every action that has a description, under it, with its keys."""
+"""The command palette. It lists every described action with its keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOVING = ("down", "up", "half-down", "half-up", "page-down", "page-up", "first"
 
 
 def bindings_of(node: DOMNode) -> Iterator[Binding]:
-    """The bindings of ours that a node has, its class's first, then those of the classes above."""
+    """Yield our described bindings of a node, first those of its class, then those of its base classes."""
     for kind in type(node).__mro__:
         for binding in kind.__dict__.get("BINDINGS", ()):
             if isinstance(binding, Binding) and binding.id and binding.description:
@@ -32,15 +32,16 @@ def bindings_of(node: DOMNode) -> Iterator[Binding]:
 
 
 class Actions(Provider):
-    """The actions of the focused widget, of its screen and of the app; then those of the other screens."""
+    """The actions of the focused widget, of its screen, of the application, then of the other screens."""
 
     async def discover(self) -> Hits:
-        """All but the moves of the cursor, which nobody looks for here."""
+        """Yield every action before the user types, except cursor movement."""
         for title, name, run in self._actions():
             if name.removeprefix("lines.") not in _MOVING:
                 yield DiscoveryHit(title, run, help=name)
 
     async def search(self, query: str) -> Hits:
+        """Yield the actions whose title matches the query."""
         matcher = self.matcher(query)
         for title, name, run in self._actions():
             score = matcher.match(title)
@@ -48,7 +49,7 @@ class Actions(Provider):
                 yield Hit(score, matcher.highlight(title), run, help=name)
 
     def _actions(self) -> Iterator[tuple[str, str, Run]]:
-        """Each with its words, its name, and what does it."""
+        """Yield the title, the id and the callback of each action."""
         seen: set[str] = set()
         node: DOMNode | None = self.focused or cast("Browser", self.app).current
         while node is not None:
@@ -60,7 +61,7 @@ class Actions(Provider):
         yield from self._elsewhere()
 
     def _elsewhere(self) -> Iterator[tuple[str, str, Run]]:
-        """What can be done on a screen that is not shown: it is gone to first."""
+        """Yield the actions of screens that are not shown. Running one switches to its screen first."""
         browser = cast("Browser", self.app)
         for screen in SCREENS:
             if screen.name != browser.current.NAME:

@@ -1,4 +1,4 @@
-"""Asking before something of the user's is run."""
+"""A dialog that asks the user before a program or a compiler runs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Way(Generic[T]):
-    """One way of doing it: what is shown for it, and what is answered."""
+    """One way to run it: the lines that the dialog shows, and the value that it returns."""
 
     answer: T
     lines: Sequence[Line]
 
 
 class Confirm(ModalScreen["T | None"], Generic[T]):
-    """Shows what would be done; y or enter does it, a shows the other way of it, anything else does not do it."""
+    """Shows what would run. `y` or enter confirms, `a` shows the next choice, any other key cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "do it", priority=True, id="confirm.yes"),
-        Binding("a", "other", "the other way", priority=True, id="confirm.other"),
-        Binding("escape,q,n", "answer(False)", "leave it", priority=True, id="confirm.no"),
+        Binding("y", "answer(True)", "run it", priority=True, id="confirm.yes"),
+        Binding("a", "other", "other choice", priority=True, id="confirm.other"),
+        Binding("escape,q,n", "answer(False)", "cancel", priority=True, id="confirm.no"),
     ]
 
     def __init__(self, *ways: Way[T]) -> None:
@@ -46,17 +46,18 @@ class Confirm(ModalScreen["T | None"], Generic[T]):
     def on_mount(self) -> None:
         box = self.query_one(StyledLines)
         box.border_title = "run this?"
-        other = "a the other way, " if len(self._ways) > 1 else ""
-        box.border_subtitle = f"y runs it, {other}escape does not"
+        other = "a shows the other choice, " if len(self._ways) > 1 else ""
+        box.border_subtitle = f"y runs it, {other}escape cancels"
 
     def on_lines_chosen(self, message: StyledLines.Chosen) -> None:
         message.stop()
         self.action_answer(True)
 
     def action_other(self) -> None:
-        """Show the next way."""
+        """Show the next choice."""
         self._at = (self._at + 1) % len(self._ways)
         self.query_one(StyledLines).show(self._ways[self._at].lines)
 
     def action_answer(self, yes: bool) -> None:
+        """Close the dialog with the value of the choice, or with `None` if the user cancels."""
         self.dismiss(self._ways[self._at].answer if yes else None)

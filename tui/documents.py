@@ -1,4 +1,4 @@
-"""Documents: the texts that the panes show, and what can be shown of a compile."""
+"""Documents: the texts that the panes of the code screen show, and the list of those of a compile."""
 
 from __future__ import annotations
 
@@ -12,43 +12,49 @@ from tui.lexing import Region
 
 __all__ = ["Document", "Ref", "kernel_regions", "preferred", "refs_of", "regions_of", "split"]
 
-# A kernel's own code stands as a string in the generated module.
+# Inductor writes a kernel's code as a string literal into the generated module.
 _KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
 _LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "cuda": "cuda", "metal": "cpp", "triton": "python"}
 _SUFFIXES = {".py": "python", ".pyi": "python", ".cpp": "cpp", ".cc": "cpp", ".h": "cpp", ".cu": "cuda"}
 
-_AFTER = ("post_grad", "forward", "inference", "backward", "joint")  # which later stage a pane shows first
+_AFTER = (
+    "post_grad",
+    "forward",
+    "inference",
+    "backward",
+    "joint",
+)  # the graph pane starts with the first of these that exists
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A document that can be read. ``key`` is its own within the recording."""
+    """A reference to a document that can be read. ``key`` is unique within the recording."""
 
     key: str  # "source:FILE", "event:INDEX", "diff:INDEX:INDEX"
     kind: str  # "source" | "graph" | "kernel" | "diff" | "event"
     title: str
     compile_id: str | None = None
-    graph: int | None = None  # the index of the graph, for its nodes
+    graph: int | None = None  # index of the graph, to read its nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text in lines, as it is in the recording: it is cleaned where it is drawn."""
+    """A text as lines, exactly as in the recording. Control characters are removed where it is drawn."""
 
     ref: Ref
     lines: Sequence[str]
     regions: tuple[Region, ...]
-    note: str = ""  # why it is empty, where it is
+    note: str = ""  # why it is empty, if it is
 
 
 def split(text: str) -> list[str]:
-    """Lines as editors count them: only at line ends, not at the separators that ``splitlines`` takes for one."""
+    """Split a text at newlines only, as editors count lines. ``splitlines`` also splits at other separators."""
     lines = text.split("\n")
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
 def regions_of(ref: Ref, lines: Sequence[str]) -> tuple[Region, ...]:
-    """Which language each stretch of a document is in."""
+    """Return the language of each region of a document."""
     if ref.kind == "kernel":
         return kernel_regions(lines)
     if ref.kind == "source":
@@ -57,7 +63,7 @@ def regions_of(ref: Ref, lines: Sequence[str]) -> tuple[Region, ...]:
 
 
 def kernel_regions(lines: Sequence[str]) -> tuple[Region, ...]:
-    """A generated module: Python, and its kernels' own languages."""
+    """Return the regions of a generated module: Python, and the language of each kernel."""
     regions: list[Region] = [(0, "python")]
     inside = False
     for number, line in enumerate(lines):
@@ -65,13 +71,15 @@ def kernel_regions(lines: Sequence[str]) -> tuple[Region, ...]:
             regions.append((number + 1, _LANGUAGES.get(found[1], "cpp")))
             inside = True
         elif inside and line.startswith(("'''", '"""')):
-            regions.append((number + 1, "python"))  # the quotes end the kernel; to Python they would begin a string
+            regions.append(
+                (number + 1, "python")
+            )  # the closing quotes belong to the kernel: Python's lexer would start a string at them
             inside = False
     return tuple(region for place, region in enumerate(regions) if region[0] not in {r[0] for r in regions[:place]})
 
 
 def refs_of(item: Compile, graphs: Sequence[Graph], kernels: Sequence[Kernel]) -> dict[str, list[Ref]]:
-    """What the panes can show of a compile: its source, Dynamo's graphs, later graphs, generated modules."""
+    """Return what each pane can show of a compile: source, Dynamo's graphs, later graphs, generated modules."""
     source = [Ref(f"source:{item.file}", "source", item.file)] if item.file else []
     made = [_graph_ref(graph) for graph in graphs]
     dynamo = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage == "dynamo"]
@@ -84,7 +92,7 @@ def _graph_ref(graph: Graph) -> Ref:
 
 
 def _modules(kernels: Sequence[Kernel]) -> list[Ref]:
-    """One document for each generated module, whatever the number of its kernels."""
+    """Return one document for each generated module."""
     found: dict[int, list[str]] = {}
     for kernel in kernels:
         if kernel.event is not None:
@@ -93,7 +101,7 @@ def _modules(kernels: Sequence[Kernel]) -> list[Ref]:
 
 
 def preferred(later: Sequence[Ref]) -> int:
-    """Which of the later stages to begin with: the last that all kernels come from."""
+    """Return the index of the later graph to show first: the last one that all kernels come from."""
     for stage in _AFTER:
         for place, ref in enumerate(later):
             if ref.title == f"{stage} graph":

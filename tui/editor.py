@@ -1,4 +1,4 @@
-"""Opening what is shown in the user's own editor, at the line."""
+"""Opens a document in the user's editor, at a line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tui.documents import Document
 
 __all__ = ["command_for", "edit", "edit_path"]
 
-# Editors that take the line as `file:line`; the others take `+line file`, as vi does.
+# These editors take `file:line`. All others take `+line file`, as vi does.
 _COLON = frozenset({"subl", "zed", "hx", "helix"})
 _GOTO = frozenset({"code", "codium", "cursor"})
 _SUFFIXES = {"source": ".py", "graph": ".py", "kernel": ".py", "diff": ".diff"}
 
 
 def command_for(editor: str, path: Path, line: int) -> list[str]:
-    """The command line that opens a file at a line."""
+    """Return the command line that opens `path` at `line` (from 1)."""
     words = shlex.split(editor) or ["vi"]
     name = Path(words[0]).name
     if name in _GOTO:
@@ -32,7 +32,7 @@ def command_for(editor: str, path: Path, line: int) -> list[str]:
 
 
 def edit(app: App[int], document: Document, line: int) -> str | None:
-    """Open a document; the user's own file where it is there, else a copy. What went wrong, or ``None``."""
+    """Open a document: the user's file if it exists, otherwise a copy. Return an error message or ``None``."""
     own = Path(document.ref.title)
     if document.ref.kind == "source" and own.is_file():
         return edit_path(app, own, line)
@@ -43,16 +43,16 @@ def edit(app: App[int], document: Document, line: int) -> str | None:
 
 
 def edit_path(app: App[int], path: Path, line: int) -> str | None:
-    """Open a file at a line; the terminal is the editor's meanwhile."""
+    """Open a file at a line (from 1) and suspend the browser meanwhile. Return an error message or ``None``."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
         command = command_for(editor, path, line)
         with app.suspend():
             code = subprocess.run(command, check=False).returncode
     except SuspendNotSupported:
-        return "this terminal cannot be handed to an editor"
+        return "this terminal cannot be given to an editor"
     except OSError as error:
         return f"{editor}: {error.strerror}; set $EDITOR"
-    except ValueError as error:  # a quote that is not closed
+    except ValueError as error:  # a quote in $EDITOR is not closed
         return f"{editor}: {error}; set $EDITOR"
-    return None if code == 0 else f"{command[0]} ended with {code}"
+    return None if code == 0 else f"{command[0]} exited with code {code}"

@@ -1,6 +1,6 @@
-"""What a search came to: of one that was started here, and of one that the recording holds.
+"""The result of a bisection or a minification, read from a recording or from the running command.
 
-A recording may be a stranger's, so each part of it is looked at before it is believed.
+A recording may come from a stranger. Every value is checked before it is used.
 """
 
 from __future__ import annotations
@@ -29,23 +29,27 @@ _VALUED = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A search: ``kind`` where it is known, the options that it was asked with, the JSON of its verdict, its exit."""
+    """A search and its result. An option or a value that is not known is empty or ``None``.
+
+    ``kind`` is the command, ``options`` are its options, ``document`` is the JSON of its verdict, ``code`` its exit
+    code.
+    """
 
     kind: str | None  # "bisect" | "minify"
     options: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict)
-    code: int | None = None  # None: it did not end
+    code: int | None = None  # None: it has not ended
     trials: int = 0
-    running: bool = False  # elsewhere, just now
+    running: bool = False  # in another process
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to go on with here."""
+        """Whether the search cannot be resumed here: it runs, or it has ended without being interrupted."""
         return self.running or self.code not in (None, 130)
 
 
 def finding_of(session: Session) -> Finding | None:
-    """The search that a recording holds; ``None`` where it is that of a program. Raises `UnreadableInput`."""
+    """Return the search of a recording, or ``None`` if it records a program. Raises `UnreadableInput`."""
     counts = session.recording.counts()
     if not counts.get("dynadiag_search") and not (counts.get("dynadiag_trial") and not counts.get("dynamo_start")):
         return None
@@ -60,7 +64,7 @@ def finding_of(session: Session) -> Finding | None:
 
 
 def sound_options(options: Any) -> tuple[str, ...]:
-    """The options of a search among these words: one that writes somewhere, or is none, is not taken over."""
+    """Return the options that are safe to use again. Options that write files and unknown words are dropped."""
     words: Iterator[Any] = iter(options if isinstance(options, list) else ())
     found: list[str] = []
     for word in words:
@@ -88,6 +92,6 @@ def _payload(session: Session, kind: str) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(session.payload(event.index))
-    except (ValueError, RecursionError):  # a stranger's: the trials are shown all the same
+    except (ValueError, RecursionError):  # a damaged verdict: the trials are shown anyway
         return {}
     return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""Folders: the recordings of a run with several processes, and where things are kept between sessions."""
+"""A folder of recordings: one for each process of a distributed run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Folder", "open_folder"]
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The recordings of a folder, and the first that can be read, open.
+    """The recordings of a folder, and the session of the first readable one.
 
-    ``paths`` is empty where there is one only: that is no run with ranks.
+    ``paths`` is empty if the folder holds only one recording, because a single recording has no ranks.
     """
 
     session: Session
@@ -26,7 +26,7 @@ class Folder:
 
 
 def open_folder(folder: Path) -> Folder:
-    """Open what a run with several processes left. Raises `UnreadableInput` where nothing of it can be read."""
+    """Open the recordings of a run with several processes. Raises `UnreadableInput` if none can be read."""
     paths = recordings_in(folder)
     problems = []
     for rank, path in enumerate(paths):

@@ -1,4 +1,4 @@
-"""The compiles as a tree: by the calls that led to them, then by compile id, then what each made."""
+"""The compiles as a tree: call stacks at the top, then compiles, then the artifacts of each compile."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _OUTCOME = {
     "skipped": ("- skipped", "dim"),
     "running": ("● running", "good"),
 }
-_FEW = 200  # compiles of one call that are listed beside the tree, which has them all
-_KERNELS = 200  # kernels of one compile in the tree; the kernels' own screen has them all
+_FEW = 200  # compiles listed in the detail of one call; the tree has all of them
+_KERNELS = 200  # kernels of one compile in the tree; the Kernels screen has all of them
 
 
 @dataclass(slots=True)
 class Forest:
-    """What the explanation has, by compile id."""
+    """The data of the tree: the explanation, indexed by compile id."""
 
     explanation: Explanation
-    graphs: Callable[[str], Sequence[Graph]]  # of a compile; read when it is looked at
-    kernels: Callable[[str], Sequence[Kernel]]  # likewise
+    graphs: Callable[[str], Sequence[Graph]]  # of a compile id; called when a branch opens
+    kernels: Callable[[str], Sequence[Kernel]]  # of a compile id; called when a branch opens
     breaks: dict[str, list[Break]] = field(default_factory=dict)
-    calls: dict[str, tuple[tuple[Frame, ...], tuple[Compile, ...]]] = field(default_factory=dict)  # by key in the tree
+    calls: dict[str, tuple[tuple[Frame, ...], tuple[Compile, ...]]] = field(default_factory=dict)  # by branch key
 
     @classmethod
     def of(
@@ -43,6 +43,7 @@ class Forest:
         graphs: Callable[[str], Sequence[Graph]],
         kernels: Callable[[str], Sequence[Kernel]],
     ) -> Forest:
+        """Index the breaks of an explanation by compile id."""
         made = cls(explanation, graphs, kernels)
         for item in explanation.breaks:
             made.breaks.setdefault(item.compile_id, []).append(item)
@@ -50,12 +51,13 @@ class Forest:
 
     @property
     def cwd(self) -> str | None:
+        """The working directory of the recorded program."""
         return self.explanation.run.cwd
 
 
 @dataclass(slots=True)
 class _Call:
-    """A frame of the user's that compiles came from."""
+    """A user frame that led to compiles."""
 
     children: dict[Frame, _Call] = field(default_factory=dict)
     compiles: list[Compile] = field(default_factory=list)
@@ -64,7 +66,7 @@ class _Call:
 
 
 def forest(made: Forest) -> list[Branch]:
-    """The roots of the tree."""
+    """Return the root branches of the tree."""
     root = _Call()
     for item in made.explanation.compiles:
         here = root
@@ -85,7 +87,7 @@ def _branches(call: _Call, path: str, made: Forest) -> list[Branch]:
 
 
 def _call(call: _Call, path: str, made: Forest) -> Branch:
-    """A frame; frames that lead to one other frame only stand on one line with it."""
+    """Return the branch of a frame. Frames with a single caller share one line with it."""
     frames = [call.frame]
     while len(call.order) == 1 and isinstance(call.order[0], _Call):
         call = call.order[0]
@@ -102,7 +104,7 @@ def _call(call: _Call, path: str, made: Forest) -> Branch:
 
 
 def _below(call: _Call) -> Iterator[Compile]:
-    """The compiles that a call led to."""
+    """Yield the compiles that a call led to, directly or not."""
     for item in call.order:
         yield from (item,) if isinstance(item, Compile) else _below(item)
 
@@ -148,7 +150,7 @@ def _inside(item: Compile, made: Forest) -> list[Branch]:
 
 
 def call_lines(key: str, made: Forest) -> list[Line]:
-    """A call of the user's: the calls that led to it, and what was compiled for it."""
+    """Return the details of a call: its callers and the compiles that it led to."""
     found = [made.calls[one] for end in range(len(key) + 1) if (one := key[:end]) in made.calls and _ends(key, end)]
     if not found:
         return []
@@ -164,7 +166,7 @@ def call_lines(key: str, made: Forest) -> list[Line]:
 
 
 def _ends(key: str, end: int) -> bool:
-    """Whether a step of the path to a branch ends there."""
+    """Whether `end` is the end of a path component of `key`."""
     return end == len(key) or key[end] == "/"
 
 
@@ -175,7 +177,7 @@ def _compiled(item: Compile) -> Line:
 
 
 def compile_lines(item: Compile, made: Forest) -> list[Line]:
-    """One compile in full."""
+    """Return the details of one compile."""
     mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
     code = Location("code", item.compile_id)
     lines = [
@@ -220,7 +222,7 @@ def _seconds(item: Compile) -> list[Line]:
         ("code generation", spent.codegen),
     )
     known = [line(f"{duration(value):>8}  {name}") for name, value in parts if value is not None]
-    return known or [line(("no time was recorded", "dim"))]
+    return known or [line(("no compile time was recorded", "dim"))]
 
 
 def _section(title: str, lines: Sequence[Line]) -> list[Line]:

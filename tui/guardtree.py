@@ -1,4 +1,4 @@
-"""Guards as a tree, by the value that each is about: ``L['self']`` before ``L['self'].layers[0].weight``."""
+"""Guards as a tree of the values that they check: ``L['self']`` contains ``L['self'].layers[0].weight``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tui.widgets.tree import Branch
 __all__ = ["guard_branches", "steps"]
 
 _STEP = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|[^\[\]]*)\]|\.\w+(?:\(\))?|^[\w]+")
-_OPEN = 40  # guards up to which everything is open from the beginning
+_OPEN = 40  # with more guards, branches start closed
 
 
 def steps(source: str) -> tuple[str, ...]:
-    """A value as the way to it (of none, no way): ``L['x'].size()[0]`` is ``L['x']``, ``.size()``, ``[0]``.
+    """Split the source of a guard into its components. An empty source has none.
 
     >>> steps("L['x'].size()[0]")
     ("L['x']", '.size()', '[0]')
@@ -42,7 +42,7 @@ class _Value:
 
 
 def guard_branches(guards: Sequence[Guard], cwd: str | None) -> list[Branch]:
-    """The roots of the tree."""
+    """Return the root branches of the tree."""
     root = _Value()
     for guard in guards:
         here = root
@@ -58,7 +58,7 @@ def _branches(value: _Value, path: str, cwd: str | None, *, is_open: bool) -> li
 
 
 def _value(step: str, value: _Value, path: str, cwd: str | None, is_open: bool) -> Branch:
-    """A value; those on the way to a single other one stand on its line."""
+    """Return the branch of a value. A value with a single child and no guard shares one line with it."""
     name = step
     while not value.guards and len(value.children) == 1:
         ((step, value),) = value.children.items()

@@ -1,4 +1,4 @@
-"""The run in three lines: all that the first screen needs, and so without any import that it does not."""
+"""The run in three lines. The first screen needs only these, so this module imports little."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["run_lines"]
 
 
 def run_lines(run: Run, *, live: bool) -> list[Line]:
-    """What is known before anything but the run was read."""
+    """Return the lines that are known as soon as the recording is open: program, versions, exit status."""
     lines = [line((_named(run), "strong"))]
     facts = [f"torch {run.torch}"] if run.torch else []
     facts += [f"Python {run.python}"] if run.python else []
@@ -22,20 +22,20 @@ def run_lines(run: Run, *, live: bool) -> list[Line]:
 
 
 def _named(run: Run) -> str:
-    """The program as it is called from the folder that it ran in. (`render.paths` would be one more import.)"""
+    """Return the program's path relative to its working directory. Importing `render.paths` would take longer."""
     return run.target.removeprefix(f"{run.cwd}/") if run.target else "a program"
 
 
 def _ending(run: Run, *, live: bool) -> Fragment:
-    """How it ended, with its role."""
+    """Return how the run ended, and the role of that text."""
     if live:
-        return "● still running: this is what was recorded so far", "good"
+        return "● still running: this shows what is recorded so far", "good"
     if run.exit_code == 0:
         return "✓ ended with exit code 0", "good"
     if run.foreign:
-        return "? a log made elsewhere: how the program ended is not in it", "dim"
+        return "? an imported log: it does not say how the program ended", "dim"
     if run.exit_code is None:
-        return f"? {'nobody saw it end' if run.complete else 'the recording was cut short'}", "break"
+        return f"? {'the exit code is not known' if run.complete else 'the recording was cut short'}", "break"
     if run.exit_code < 0:
         return f"✗ ended by signal {-run.exit_code}", "error"
     return f"✗ ended with exit code {run.exit_code}", "error"

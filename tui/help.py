@@ -1,4 +1,4 @@
-"""The help: made of the bindings themselves, so that it cannot be wrong about them."""
+"""The help screen. It is generated from the bindings, so it always matches them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tui.widgets.tree import Tree
 
 __all__ = ["HelpScreen", "help_lines", "key_of"]
 
-_KEYS = 20  # columns of the keys
-_LEAST = 20  # columns that a description has at least
+_KEYS = 20  # columns for the keys
+_LEAST = 20  # minimum columns for a description
 _NAMES = {
     "slash": "/",
     "question_mark": "?",
@@ -37,12 +37,12 @@ _NAMES = {
 
 
 def key_of(binding: Binding) -> str:
-    """The keys of a binding as people write them."""
+    """Return the keys of a binding as users write them."""
     return " ".join(_NAMES.get(key, key.replace("ctrl+", "^")) for key in binding.key.split(","))
 
 
 def help_lines(sections: Iterable[tuple[str, Iterable[BindingType]]], columns: int) -> list[Line]:
-    """Every binding that has a description, by section, in lines of so many columns."""
+    """Return every described binding by section, wrapped to `columns`."""
     made: list[Line] = []
     for title, bindings in sections:
         own = [item for item in bindings if isinstance(item, Binding) and item.description]
@@ -58,7 +58,7 @@ def _binding(item: Binding, columns: int) -> list[Line]:
 
 
 class HelpScreen(ModalScreen[None]):
-    """Every key of the screen that the user came from, and those that work everywhere."""
+    """Lists the keys of one screen, then the keys that work on every screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark", "dismiss", "close", id="help.close"),
@@ -85,4 +85,4 @@ class HelpScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         lines = self.query_one(StyledLines)
         lines.border_title = "keys"
-        lines.border_subtitle = "escape closes"
+        lines.border_subtitle = "escape closes it"

@@ -1,4 +1,4 @@
-"""What a search over the whole recording finds: a line, what it is, and where to go for it."""
+"""Search hits: the matching line, what kind of record it is in, and where enter goes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tui.session import Session
 
 __all__ = ["RECORDS", "Hit", "log_hit", "record_hit"]
 
-# What is searched as records, in this order; the log comes after them.
+# The tables to search, in this order. The log is searched after them.
 RECORDS: dict[str, type[Any]] = {
     "compile": Compile,
     "break": Break,
@@ -26,14 +26,14 @@ RECORDS: dict[str, type[Any]] = {
     "trial": Trial,
     "guard": Guard,
 }
-_BEFORE, _SHOWN = 20, 240  # characters of a long text that are shown before what was found, and in all
+_BEFORE, _SHOWN = 20, 240  # characters of a long text: before the match, and in all
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One thing that was found. The texts are cleaned."""
+    """One search hit. Its texts have no control characters."""
 
-    kind: str  # of `RECORDS`, or "source", "graph", "code", "event"
+    kind: str  # a key of `RECORDS`, or "source", "graph", "code", "event"
     compile_id: str
     where: str
     text: str
@@ -41,7 +41,7 @@ class Hit:
 
 
 def record_hit(kind: str, record: Any, finder: Finder, cwd: str | None) -> Hit | None:
-    """The hit that a record is, where one of its texts holds what is looked for."""
+    """Return the hit of a record, or ``None`` if none of its texts matches."""
     found = next((text for text in _texts(record) if finder.matches(text)), None)
     if found is None:
         return None
@@ -50,7 +50,7 @@ def record_hit(kind: str, record: Any, finder: Finder, cwd: str | None) -> Hit |
 
 
 def log_hit(seen: Seen, session: Session) -> Hit:
-    """The hit that a line of the log is."""
+    """Return the hit of a matching line of the log."""
     event = seen.located.event
     name = event.name if event.kind == "artifact" and event.name else event.kind
     stage = stage_of(name)
@@ -78,7 +78,7 @@ def _file(session: Session, event: int) -> str:
 
 
 def _texts(record: Any) -> Iterator[str]:
-    """Every text of a record, the short and telling ones first."""
+    """Yield every text of a record, short and specific ones first."""
     for name in ("compile_id", "name", "gb_id", "gb_type", "function", "kind", "source", "file", "error", "language"):
         if isinstance(value := getattr(record, name, None), str):
             yield value
@@ -101,7 +101,7 @@ def _where(record: Any, cwd: str | None) -> str:
 
 
 def _around(text: str, finder: Finder) -> str:
-    """The piece of a text that holds what was found."""
+    """Return an excerpt of a text around the match."""
     first = max(0, finder.spans(text)[0][0] - _BEFORE)
     piece = one_line(text[first : first + _SHOWN])
     return f"…{piece}" if first else piece

@@ -1,7 +1,7 @@
-"""A search over the whole recording, found as it goes: the typed records first, then the log, byte by byte.
+"""Full-text search of a recording. It searches the tables first, then the log.
 
-An event of the log is only looked up where the text was found, so that a recording of 500 MB is searched at the speed
-of decompression. What is held at once is a block, a page of rows, and the hits.
+An event is looked up only where the text matches, so the speed is that of decompression, also for 500 MB. At any time
+memory holds one block of the log, one page of rows, and the hits.
 """
 
 from __future__ import annotations
@@ -18,49 +18,50 @@ from tui.session import Session
 
 __all__ = ["MOST", "Hunt"]
 
-MOST = 500  # hits of each kind that are kept
-_PAGE = 1000  # rows of a table that are held at once
+MOST = 500  # hits kept of each kind
+_PAGE = 1000  # rows read at once
 
 
 @dataclass(slots=True)
 class Hunt:
-    """One search. `run` fills `hits` in a worker's thread; whoever shows them reads along."""
+    """One search. `run` adds to `hits` in a worker thread while a screen shows them."""
 
     session: Session
     pattern: str
     hits: list[Hit] = field(default_factory=list)
-    stage: str = ""  # what is being searched
-    done: int = 0  # bytes of the log that were searched
-    over: bool = False  # it has come to its end, or was stopped
-    problem: str | None = None  # why it could not go on
+    stage: str = ""  # the table that is being searched, or "log"
+    done: int = 0  # bytes of the log searched so far
+    over: bool = False  # finished or stopped
+    problem: str | None = None  # the error that ended it
     _counts: Counter[str] = field(default_factory=Counter)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @property
     def stopped(self) -> bool:
+        """Whether the user stopped the search."""
         return self._stop.is_set()
 
     @property
     def finder(self) -> Finder:
-        """The same text, for marking it on the screen."""
+        """The matcher, to highlight the text on the screen."""
         return Finder(self.pattern)
 
     @property
     def total(self) -> int:
-        """Bytes of the log."""
+        """Size of the log in bytes."""
         return self.session.recording.log_size
 
     @property
     def more(self) -> list[str]:
-        """The kinds of which there is more than is kept."""
+        """The kinds that have more hits than are kept."""
         return [kind for kind, number in self._counts.items() if number > MOST]
 
     def stop(self) -> None:
-        """Stop it; what was found stays."""
+        """Stop the search and keep its hits."""
         self._stop.set()
 
     def run(self) -> None:
-        """Search to the end. Raises `UnreadableInput` where the recording is damaged."""
+        """Search until the end. Raises `UnreadableInput` if the recording is damaged."""
         for hit in self._found():
             if self.stopped:
                 break

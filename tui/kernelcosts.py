@@ -1,6 +1,6 @@
-"""What the kernels of a compile move, by what `dynadiag.kernels` estimates, and how long they take, where it measured.
+"""What the kernels of a compile move (estimated) and how long they take (if measured).
 
-Read when it is asked for.
+This needs the generated code, so it is read on request.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from tui.unitlinks import calls_of
 
 __all__ = ["KernelCost", "Kernels", "costs_of"]
 
-_SURVEYED = 100_000  # nodes of all graphs of a compile up to which its generated code is read
+_SURVEYED = 100_000  # with more nodes in its graphs, the generated code of a compile is not read
 
 Kernels = Mapping[tuple[int | None, str], "KernelCost"]  # by the event of the module and the kernel's name
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCost:
-    """All calls of one kernel in its module: how many, and bytes read and written together where that is known.
+    """All calls of one kernel in its module.
 
-    ``seconds`` is the time of all calls, ``share`` what part of the device's peak they reach: ``None`` where
-    ``dynadiag kernels --measure`` has not measured it.
+    ``moved`` counts bytes read and written, or is ``None`` if unknown. ``seconds`` is the time of all calls, ``share``
+    the fraction of the device's peak; both are ``None`` unless ``dynadiag kernels --measure`` has measured them.
     """
 
     calls: int
     moved: int | None
     seconds: float | None
     share: float | None
-    lines: tuple[str, ...]  # the user's, ``file:line``
+    lines: tuple[str, ...]  # of the user's source, as ``file:line``
 
 
 def costs_of(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], KernelCost]:
-    """The kernels of some compiles."""
+    """Return the costs of the kernels of these compiles."""
     found: dict[tuple[int | None, str], list[KernelCall]] = {}
     scale = Scale(timing=kept_timing(session.recording))
     for compile_id in compile_ids:
@@ -55,7 +55,7 @@ def _cost(calls: list[KernelCall], scale: Scale) -> KernelCost:
 
 
 def _measured(calls: Iterable[KernelCall], scale: Scale) -> tuple[float | None, float | None]:
-    """Seconds of all calls together, and their share of the peak, each call weighed by its time."""
+    """Return the seconds of all calls and the mean share of the peak, weighted by time."""
     timed = [(time.seconds, scale.share(call)) for call in calls if (time := scale.time(call)) is not None]
     weighed = [(seconds, share) for seconds, share in timed if share is not None]
     whole = sum(seconds for seconds, _ in weighed)

@@ -1,4 +1,4 @@
-"""Colouring code by Pygments, a window at a time: of 100,000 lines only those on the screen are ever lexed."""
+"""Syntax highlighting with Pygments, a window of lines at a time. Lines off the screen are not lexed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tui.roles import Fragment, shown
 
 __all__ = ["Highlighter", "Region"]
 
-Region = tuple[int, str]  # the first line (0-based) of a stretch in one language, and the language
+Region = tuple[int, str]  # first line (from 0) of a region, and its language
 
-_WINDOW = 200  # lines lexed at once: 6 ms
-_WHOLE = 2000  # a stretch no longer than this is lexed from its beginning, so that long strings come out right
+_WINDOW = 200  # lines lexed at once; takes 6 ms
+_WHOLE = 2000  # a shorter region is lexed as a whole, so that long strings are highlighted correctly
 _WINDOWS_KEPT = 16
-_LONGEST = 2000  # characters of a line that are lexed: beyond that it is data, and Pygments takes its time
+_LONGEST = 2000  # characters of a line; a longer line is data, and Pygments would be slow
 
 _KINDS: tuple[tuple[_TokenType, str], ...] = (
     (Keyword, "keyword"),
@@ -46,7 +46,7 @@ _KINDS: tuple[tuple[_TokenType, str], ...] = (
 
 
 class Highlighter:
-    """The fragments of each line of a document, by what is asked for."""
+    """The highlighted fragments of each line, computed on demand."""
 
     def __init__(self, lines: Sequence[str], regions: Sequence[Region]) -> None:
         self._lines = lines
@@ -55,7 +55,7 @@ class Highlighter:
         self._windows: OrderedDict[int, list[list[Fragment]]] = OrderedDict()
 
     def line(self, index: int) -> list[Fragment]:
-        """A line as texts and kinds of token."""
+        """Return a line (from 0) as pairs of a text and its token kind."""
         region = bisect_right(self._starts, index) - 1
         if region < 0 or self._languages[region] == "text":
             return [(shown(self._lines[index]), "")]

@@ -1,4 +1,4 @@
-"""What the app does with the lines that have the focus: search, filter, write to a file, open in an editor."""
+"""Actions on the focused list or text: search, filter, write to a file, open in an editor."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ __all__ = ["LineApp"]
 
 
 class LineApp(App[int]):
-    """The actions that any list or text of a screen answers to."""
+    """The actions that every list and text understands."""
 
     @property
     def focused_lines(self) -> Lines | None:
-        """The list or text that has the focus."""
+        """The list or text that has the focus, or ``None``."""
         return self.focused if isinstance(self.focused, Lines) else None
 
     async def action_search(self) -> None:
+        """Ask for a text and search the focused lines for it."""
         if (lines := self.focused_lines) is not None:
             await self.query_one(Prompt).ask("/", lines.finder.pattern, lambda text: self._search(lines, text))
 
     def _search(self, lines: Lines, text: str) -> None:
         lines.focus()
         if not lines.search(text):
-            self.notify(f"not found here: {text} (0 searches everywhere)", severity="warning", markup=False)
+            self.notify(f"not found here: {text} (0 searches the whole recording)", severity="warning", markup=False)
 
     async def action_filter(self) -> None:
+        """Ask for a text and show only the lines that contain it."""
         lines = self.focused_lines
         if isinstance(lines, Filtered):
             await self.query_one(Prompt).ask("filter: ", lines.filter, lambda text: self._filter(lines, text))
@@ -39,6 +41,7 @@ class LineApp(App[int]):
         lines.set_filter(text)
 
     async def action_write(self) -> None:
+        """Ask for a file name and write the focused text to a new file."""
         if (lines := self.focused_lines) is not None:
             await self.query_one(Prompt).ask("write to: ", "", lambda text: self._write(lines, text))
 
@@ -52,33 +55,35 @@ class LineApp(App[int]):
             with path.open("x", encoding="utf-8") as file:
                 file.write(lines.whole())
         except FileExistsError:
-            self.notify(f"{path} exists: give another name", severity="error", markup=False)
-        except (OSError, RuntimeError) as error:  # no such folder; no such user's home
+            self.notify(f"{path} exists: choose another name", severity="error", markup=False)
+        except (OSError, RuntimeError) as error:  # RuntimeError: no such home folder
             reason = error.strerror if isinstance(error, OSError) else error
             self.notify(f"cannot write {path}: {reason}", severity="error", markup=False)
         else:
             self.notify(f"{lines.count:,} lines written to {path}", markup=False)
 
     def action_edit(self) -> None:
+        """Open the focused document in the user's editor."""
         if (lines := self.focused_lines) is not None and (document := lines.document) is not None:
             from tui.editor import edit
 
             self._say_editor(edit(self, document, lines.cursor + 1))
 
     def edit_file(self, path: Path) -> None:
-        """Open a program of the user's own, such as a repro; a recording may name what is none."""
+        """Open a repro in the user's editor. A recording could name any file, so only existing ``.py`` files open."""
         from tui.editor import edit_path
 
         if path.suffix == ".py" and path.is_file():
             self._say_editor(edit_path(self, path, 1))
         else:
-            self._say_editor(f"{path}: no repro there any more")
+            self._say_editor(f"{path}: this repro does not exist any more")
 
     def _say_editor(self, problem: str | None) -> None:
         if problem:
             self.notify(problem, severity="error", markup=False)
 
     def action_escape(self) -> None:
+        """Clear the search and the filter of the focused lines."""
         if (lines := self.focused_lines) is not None:
             lines.search("")
             if isinstance(lines, Filtered) and lines.filter:

@@ -1,4 +1,7 @@
-"""What the linked panes of one compile show: its documents, read and tied together. Runs in a worker."""
+"""The model of the code screen: the documents of one compile and the links between their lines.
+
+It reads the recording in a worker thread.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ from tui.unitlinks import unit_links
 __all__ = ["PANES", "Board", "board_of", "diff_of", "document_of", "fill", "take_stages"]
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
-_NAMED = 30_000  # nodes of graphs that are read only for their operators' names
-_SURVEYED = 100_000  # nodes of all graphs of a compile up to which its generated code is read in full
-_PAGE = 5_000  # rows of nodes held at once
-_SPANS = 200_000  # nodes whose places are kept
-_DIFFED = 20_000  # lines of two graphs that are compared; the comparison's time grows with their product
+_NAMED = 30_000  # nodes of graphs that are linked although no pane shows them
+_SURVEYED = 100_000  # with more nodes in its graphs, the generated code is not read by `dynadiag.kernels`
+_PAGE = 5_000  # rows of nodes read at once
+_SPANS = 200_000  # nodes whose source lines are kept
+_DIFFED = 20_000  # lines of two graphs; the time of a diff grows with the product of their lengths
 
 
 @dataclass(slots=True)
 class Board:
-    """The documents of one compile, and how their lines belong together. ``index`` has what each pane shows."""
+    """The documents of one compile, their links, and which document each pane shows (``index``)."""
 
     compile_id: str
     refs: dict[str, list[Ref]]
@@ -32,19 +35,19 @@ class Board:
     links: dict[str, Links] = field(default_factory=dict)  # by key
     colours: dict[Place, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
-    line: int | None = None  # of the function that was compiled, in the first source
-    recorded: bool = True  # whether the recording has this compile: a search names those of its trials
-    cached: bool = False  # its graphs may be another program's, with the lines of that
-    known: dict[str, Links] = field(default_factory=dict)  # of generated modules, as `dynadiag.kernels` tells them
-    graphs: dict[str, str] = field(default_factory=dict)  # of generated modules, the graph that each was made of
+    line: int | None = None  # line of the compiled function in the first source file
+    recorded: bool = True  # False for a compile of a trial, which the recording of a search only names
+    cached: bool = False  # graphs from the FX graph cache bear the lines of the program that filled it
+    known: dict[str, Links] = field(default_factory=dict)  # the links of generated modules, from `dynadiag.kernels`
+    graphs: dict[str, str] = field(default_factory=dict)  # the graph that each generated module was made of, by key
 
     def ref(self, pane: str) -> Ref | None:
-        """What a pane shows; ``None`` where there is nothing of the kind."""
+        """The document that a pane shows, or ``None`` if it has none."""
         refs = self.refs[pane]
         return refs[self.index[pane] % len(refs)] if refs else None
 
     def find(self, key: str) -> str | None:
-        """The pane that can show a document; it does so from now on."""
+        """Select a document in the pane that can show it, and return that pane."""
         for pane, refs in self.refs.items():
             for place, ref in enumerate(refs):
                 if ref.key == key:
@@ -53,7 +56,7 @@ class Board:
         return None
 
     def turn(self, pane: str, place: int) -> None:
-        """Show another document in a pane; and beside a module the graph that it was made of, and the other way."""
+        """Select a document of a pane. A generated module and its graph are selected together."""
         self.index[pane] = place % len(self.refs[pane])
         shown = self.refs[pane][self.index[pane]].key
         other = {"kernel": "later", "later": "kernel"}.get(pane)
@@ -65,13 +68,13 @@ class Board:
 
     @property
     def is_filled(self) -> bool:
-        """Whether everything that is shown was read."""
+        """Whether every selected document has been read."""
         shown = (self.ref(pane) for pane in self.refs)
         return all(ref.key in self.links for ref in shown if ref is not None)
 
 
 def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Board:
-    """Read what belongs to a compile. `wanted` is the key of a document that is to be shown."""
+    """Read the documents of a compile. `wanted` is the key of a document to select."""
     item = session.compile(compile_id)
     graphs = session.graphs(compile_id)
     kernels = session.kernels(compile_id)
@@ -79,7 +82,7 @@ def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Bo
         refs: dict[str, list[Ref]] = {pane: [] for pane in PANES}
     else:
         refs = refs_of(item, graphs, kernels)
-    refs["stage"] = []  # filled when the stages of a kernel were asked for
+    refs["stage"] = []  # filled when the user compiles a kernel
     board = Board(compile_id, refs, dict.fromkeys(PANES, 0), line=item.line if item else None)
     board.index["later"] = preferred(refs["later"])
     board.recorded = item is not None
@@ -95,7 +98,7 @@ def board_of(session: Session, compile_id: str, wanted: str | None = None) -> Bo
 
 
 def _add(board: Board, wanted: str) -> None:
-    """A document that is not the compile's by itself: a file of the user's elsewhere, an event."""
+    """Add a document that does not belong to the compile: another source file, or an event."""
     kind, _, name = wanted.partition(":")
     if kind == "source":
         board.refs["source"].append(Ref(wanted, "source", name))
@@ -106,7 +109,7 @@ def _add(board: Board, wanted: str) -> None:
 
 
 def take_stages(board: Board, made: Made) -> None:
-    """Put the stages of a kernel on the board, in place of another one's."""
+    """Show the stages of this kernel instead of those of another one."""
     module = fine(made, board.links[made.module])
     board.links[made.module] = module
     found = add_stages(made, module)
@@ -117,7 +120,7 @@ def take_stages(board: Board, made: Made) -> None:
 
 
 def fill(session: Session, board: Board) -> Board:
-    """Read the documents that the panes show by now and were not read yet."""
+    """Read the selected documents that have not been read yet, and link them."""
     for pane in ("dynamo", "later", "kernel"):
         if (ref := board.ref(pane)) is not None and ref.key not in board.links:
             _tie(session, board, ref)
@@ -158,7 +161,7 @@ def _own_lines(session: Session, board: Board, ref: Ref, document: Document) -> 
 
 
 def _tie_source(session: Session, board: Board, ref: Ref) -> None:
-    """The source last: a line of it has counterparts if anything else names it."""
+    """Link a source file. This comes last: a source line has links if any other document refers to it."""
     document = board.documents.get(ref.key) or document_of(session, ref)
     board.documents[ref.key] = document
     mapped = {place for key, links in board.links.items() if key != ref.key for place in links.lines}
@@ -171,7 +174,7 @@ def _number(board: Board, places: Iterable[Place]) -> None:
 
 
 def _learn(session: Session, board: Board, sizes: Mapping[int, int]) -> None:
-    """Read the compile's graphs for names: Dynamo's nodes, and every operator that a kernel may be named after."""
+    """Link the graphs of a compile so that generated code can be linked by node names and operator names."""
     room = _NAMED
     for ref in [*board.refs["dynamo"], *board.refs["later"]]:
         if ref.kind != "graph":
@@ -183,7 +186,7 @@ def _learn(session: Session, board: Board, sizes: Mapping[int, int]) -> None:
 
 
 def _spans(session: Session, ref: Ref) -> dict[str, Place]:
-    """The places of the nodes that were kept as data, read in pages so that memory stays flat."""
+    """Return the source line of each node that was recorded as data. Nodes are read in pages to save memory."""
     found: dict[str, Place] = {}
     files: dict[str, str] = {}
     start = 0
@@ -199,11 +202,11 @@ def _spans(session: Session, ref: Ref) -> dict[str, Place]:
 
 
 def document_of(session: Session, ref: Ref) -> Document:
-    """Read a document. Where there is nothing to show, its note says why."""
+    """Read a document. If it has no text, its note says why."""
     kind, _, name = ref.key.partition(":")
     if kind == "source":
         text = session.recording.source(name)
-        note = "" if text is not None else "the text of this file is not in the recording"
+        note = "" if text is not None else "this file is not in the recording"
     else:
         text = session.payload(int(name))
         note = "" if text else "this event has no payload"
@@ -212,7 +215,7 @@ def document_of(session: Session, ref: Ref) -> Document:
 
 
 def diff_of(session: Session, board: Board, pane: str) -> Document | None:
-    """The document of a pane against the stage before it; ``None`` for the first."""
+    """Return the diff of a pane's document against the previous stage, or ``None`` for the first stage."""
     from difflib import unified_diff
 
     refs, place = board.refs[pane], board.index[pane] % max(len(board.refs[pane]), 1)
@@ -223,6 +226,6 @@ def diff_of(session: Session, board: Board, pane: str) -> Document | None:
     ref = replace(after, kind="diff", key=f"diff:{before.key}:{after.key}", title=f"{before.title} → {after.title}")
     old, new = document_of(session, before).lines, document_of(session, after).lines
     if len(old) + len(new) > _DIFFED:
-        return Document(ref, [], ((0, "text"),), f"too long to compare: {len(old):,} and {len(new):,} lines")
+        return Document(ref, [], ((0, "text"),), f"too long for a diff: {len(old):,} and {len(new):,} lines")
     lines = list(unified_diff(old, new, before.title, after.title, lineterm="", n=3))
     return Document(ref, lines, ((0, "diff"),), "" if lines else "nothing changed")

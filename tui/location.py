@@ -1,4 +1,4 @@
-"""Where the user is in the browser, and where he was."""
+"""Where the user is in the browser, and the history of jumps."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from dataclasses import dataclass
 
 __all__ = ["FILE", "History", "Location"]
 
-FILE = "file"  # the view of a place that is a file of the user's, named by its document
+FILE = "file"  # the view of a location that is a file on disk, named by its document
 
-_MOST = 200  # places kept: more than anybody walks back
+_MOST = 200  # locations kept
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place that can be gone to. What is ``None`` is left as it is there."""
+    """A location that the browser can go to. ``None`` leaves that part as it is."""
 
     view: str
     compile_id: str | None = None
-    item: int | None = None  # the index of a break, a guard, a kernel, an event ...
+    item: int | None = None  # the index of a break, guard, kernel, event, ...
     document: str | None = None  # the key of a document (`tui.documents.Ref`)
-    line: int | None = None  # of that document, 1-based
-    rank: int | None = None  # of the recordings of a folder, from 0
+    line: int | None = None  # a line of the document, from 1
+    rank: int | None = None  # the number of the recording in the folder, from 0
 
 
 class History:
-    """The places gone through, as in a web browser: a new jump forgets what lay ahead."""
+    """The visited locations, as in a web browser: a new jump drops the locations ahead."""
 
     def __init__(self) -> None:
         self._back: list[Location] = []
         self._forward: list[Location] = []
 
     def leave(self, place: Location) -> None:
-        """Note the place that is left by a jump."""
+        """Add the location that a jump leaves."""
         if not self._back or self._back[-1] != place:
             self._back.append(place)
         del self._back[:-_MOST]
         self._forward.clear()
 
     def back(self, here: Location) -> Location | None:
-        """The place before `here`; ``None`` at the beginning."""
+        """Return the previous location, or ``None`` at the beginning."""
         return _step(self._back, self._forward, here)
 
     def forward(self, here: Location) -> Location | None:
-        """The place that `back` was called from; ``None`` at the end."""
+        """Return the location that `back` left, or ``None`` at the end."""
         return _step(self._forward, self._back, here)
 
 

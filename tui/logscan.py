@@ -1,4 +1,4 @@
-"""Looking for a text in the log of a recording, a block at a time: no event is parsed but those that hold it."""
+"""Text search in the log of a recording, one block at a time. Only events that contain the text are looked up."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dynadiag.recording.reader import Located, Recording
 
 __all__ = ["Seen", "scan"]
 
-_TAIL = 1024  # bytes of the block before that are kept: for a text across the border, and the line that it is on
-_BEFORE, _SHOWN = 20, 300  # bytes of a line that are shown before what was found, and in all
-_OF_ONE = 50  # lines of one event that are told: a dump that holds the text everywhere is one find
-_EVENTS = 200  # events looked up at once
+_TAIL = 1024  # bytes kept of the previous block: a match, and its line, may cross the border
+_BEFORE, _SHOWN = 20, 300  # bytes of a line: before the match, and in all
+_OF_ONE = 50  # lines reported of one event, as a dump may contain the text on every line
+_EVENTS = 200  # events read at once
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A line of the log that holds the text. ``line`` counts from 1 in the payload; 0 is the event's header."""
+    """A line of the log that contains the text. ``line`` counts from 1 in the payload; 0 is the event's header."""
 
     located: Located
     line: int
@@ -27,9 +27,9 @@ class Seen:
 
 
 def scan(recording: Recording, pattern: str) -> Iterator[tuple[int, Seen | None]]:
-    """Each line that holds `pattern`, with the bytes searched so far; at each block's end, those alone.
+    """Yield the number of bytes searched with each matching line, and with ``None`` at the end of each block.
 
-    Small ASCII letters match large ones too, unless the pattern has a large one. Raises `UnreadableInput`.
+    A lower-case pattern ignores the case of ASCII letters. Raises `UnreadableInput`.
     """
     scanner = _Scanner(recording, pattern)
     for block in recording.raw():
@@ -44,17 +44,19 @@ class _Scanner:
         self._recording = recording
         self._needle = pattern.encode("utf-8", "replace")[: _TAIL // 2]
         self._fold = pattern == pattern.lower()
-        self._text = b""  # the end of the block before, and the block
-        self._base = 0  # where in the log `_text` begins
-        self._lines = 0  # newlines of the log before `_base`
-        self.start = 0  # where the block begins: bytes that were searched
+        self._text = b""  # the end of the previous block, then this block
+        self._base = 0  # offset of `_text` in the log
+        self._lines = 0  # newlines before `_base`
+        self.start = 0  # offset of the block: the number of bytes searched
         self._page: list[Located] = []
-        self._open: tuple[int, int] | None = None  # the event across the blocks' border, newlines before its payload
-        self._last = (-1, 0)  # the event and the line that were told last
-        self._told = 0  # lines of that event that were told
+        self._open: tuple[int, int] | None = (
+            None  # the event that crosses the border, and the newlines before its payload
+        )
+        self._last = (-1, 0)  # the last reported event and line
+        self._told = 0  # lines reported of that event
 
     def block(self, data: bytes) -> Iterator[Seen]:
-        """The lines of the next block that hold the text."""
+        """Yield the matching lines of the next block."""
         tail = len(self._text)
         self._text += data
         folded = self._text.lower() if self._fold else self._text
@@ -71,11 +73,11 @@ class _Scanner:
                 place = max(place + 1, located.end - self._base)
 
     def _told_of(self, located: Located) -> int:
-        """How many lines of this event were told already."""
+        """Return how many lines of this event have been reported."""
         return self._told if self._last[0] == located.event.index else 0
 
     def _is_new(self, located: Located, line: int) -> bool:
-        """Whether a line was not told yet: one that goes on in the next block may hold the text there too."""
+        """Whether a line has not been reported yet. A line may continue in the next block and match there too."""
         here = (located.event.index, line)
         if here == self._last:
             return False
@@ -84,7 +86,7 @@ class _Scanner:
         return True
 
     def finish(self, data: bytes) -> None:
-        """Go on to the next block; what is needed of this one is kept."""
+        """Go on to the next block and keep the end of this one."""
         end = self._base + len(self._text)
         border = self._recording.located(end - 1, 1)
         if border and self._base <= border[0].payload <= end:
@@ -116,9 +118,9 @@ class _Scanner:
         elif self._open is not None and self._open[0] == located.event.index:
             before = self._open[1]
         else:
-            before = self._newlines(self._base)  # a damaged index: the line is counted from what is at hand
+            before = self._newlines(self._base)  # a damaged index: count from the beginning of `_text`
         return self._newlines(offset) - before + 1
 
     def _newlines(self, offset: int) -> int:
-        """Newlines of the log before a place in `_text`."""
+        """Return the number of newlines in the log before an offset in `_text`."""
         return self._lines + self._text.count(b"\n", 0, offset - self._base)

@@ -1,4 +1,4 @@
-"""The node of a printed graph under the cursor: what it computes, what it reads and what reads it."""
+"""The graph node under the cursor: what it computes, its inputs and its users."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 
 __all__ = ["NodeFacts", "node_at"]
 
-_MOST = 200  # users that are listed: an input may have 50,000
+_MOST = 200  # users listed; an input may have 50,000
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"([^\"]*)\"")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-_CLEAR = ";  "  # what follows it in a printed line frees nodes
+_CLEAR = ";  "  # a printed line frees nodes after this
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node; ``inputs`` and ``users`` are names with their lines (0-based)."""
+    """A node. ``inputs`` and ``users`` are pairs of a name and a line (from 0)."""
 
     name: str
-    value: str  # "f32[4, 16][16, 1]cpu", where it was printed
+    value: str  # such as "f32[4, 16][16, 1]cpu"; empty if not printed
     expression: str
     inputs: tuple[tuple[str, int], ...]
     users: tuple[tuple[str, int], ...]
-    more: int  # users that are not listed
+    more: int  # number of users that are not listed
 
 
 def node_at(lines: Sequence[str], defined: Mapping[str, int], index: int) -> NodeFacts | None:
-    """The node that a line defines; ``None`` where it defines none."""
+    """Return the node that a line defines, or ``None`` if it defines none."""
     found = _STATEMENT.match(lines[index])
     if found is not None:
         name, value, expression = found[1], found[2] or "", found[3].partition(_CLEAR)[0]

@@ -1,4 +1,4 @@
-"""A node of a graph in a few lines: each input and user can be gone to."""
+"""The details of a graph node as lines. Enter on an input or a user goes to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["node_lines"]
 
 
 def node_lines(node: NodeFacts | None, document: str, compile_id: str | None) -> list[Line]:
-    """What is known of the node under the cursor."""
+    """Return the details of the node under the cursor."""
     if node is None:
         return [line(("this line defines no node", "dim"))]
     parts: list[str | Fragment] = [(node.name, "key"), (f"  {one_line(node.value)}", "good")]

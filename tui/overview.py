@@ -1,4 +1,4 @@
-"""The overview as lines: what happened, and what to look at first. A function of the explanation."""
+"""The content of the overview: what happened, and what to look at first. A function of the explanation."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tui.searchlines import found_lines
 
 __all__ = ["change_of", "overview"]
 
-_FIRST = 8  # of each kind that the overview lists
-_PLACE = 32  # columns of a place: more would push what follows off a screen of 80
-_BAR = 40  # columns of a bar for all of the time
+_FIRST = 8  # entries listed in each section
+_PLACE = 32  # columns for a path; a wider one would push the rest off a screen of 80 columns
+_BAR = 40  # columns of a bar of 100%
 _PARTS = {
     "dynamo": ("Dynamo", "bar"),
     "aot": ("AOTAutograd", "bar2"),
     "inductor": ("Inductor", "bar3"),
     "codegen": ("code generation", "bar4"),
-    "cached": ("code from the cache", "bar4"),  # in place of code generation
+    "cached": ("code from the cache", "bar4"),  # instead of code generation
     "other": ("other", "bar5"),
 }
 
@@ -35,7 +35,10 @@ _PARTS = {
 def overview(
     explanation: Explanation, kernels: int, trials: int, *, live: bool, finding: Finding | None = None
 ) -> list[Line]:
-    """The whole overview; of a search, what it came to: nothing of a program is in its recording."""
+    """Return the overview.
+
+    The recording of a search has only the search and its result, because no program is in it.
+    """
     run = explanation.run
     if finding is not None:
         return [*run_lines(run, live=live)[:2], Line(), *_search(finding, run.cwd)]
@@ -86,9 +89,9 @@ def _search(finding: Finding, cwd: str | None) -> Iterator[Line]:
 
 
 def _next(run: Run) -> Iterator[Line]:
-    """What to do about a program that failed."""
+    """Yield the next step after a program that failed."""
     if run.exit_code not in (0, None) and not run.foreign:
-        words = ("Which part of the compiler is at fault: ", ""), ("B", "key"), (" on the Trials screen bisects it", "")
+        words = ("To find the part of the compiler at fault: ", ""), ("B", "key"), (" on the Trials screen", "")
         yield line(*words, to=Location("trials"))
 
 
@@ -144,7 +147,7 @@ def _breaks(explanation: Explanation) -> Iterator[Line]:
 
 
 def _recompiles(explanation: Explanation) -> Iterator[Line]:
-    """A line for each function, those first that torch gave up on, then those that were compiled most often."""
+    """Yield a line for each function: first those at the recompile limit, then those with most recompiles."""
     found = _by_function(explanation)
     if not found:
         return
@@ -169,7 +172,7 @@ def _recompiles(explanation: Explanation) -> Iterator[Line]:
 
 
 def _by_function(explanation: Explanation) -> list[list[tuple[Recompile, tuple[str, ...]]]]:
-    """The recompiles of each function with their advice, the one that tells most first."""
+    """Group the recompiles and their advice by function, the most important first."""
     groups: dict[tuple[str | None, int | None, str], list[tuple[Recompile, tuple[str, ...]]]] = {}
     for item, advice in zip(explanation.recompiles, explanation.advice, strict=True):
         groups.setdefault((item.file, item.line, item.function), []).append((item, advice))
@@ -179,14 +182,14 @@ def _by_function(explanation: Explanation) -> list[list[tuple[Recompile, tuple[s
 
 
 def _help(texts: Sequence[str], target: Location) -> Iterator[Line]:
-    """What to do about it: the first advice, of a long one its first sentence."""
+    """Yield the first sentence of the first advice."""
     first = sentence(texts[0]) if texts else ""
     if first:
         yield replace(line(("       help: ", "help"), (first, "dim"), to=target), goes_on=True)
 
 
 def change_of(item: Recompile) -> list[Fragment]:
-    """What changed, in a few words: the first guard that failed, with its old and its new value."""
+    """Return the first failed guard with its old and new value."""
     if item.limit_reached and not item.reasons:
         return [("the recompile limit was reached", "error")]
     if not item.reasons:
@@ -225,7 +228,7 @@ def _time(timing: Timing) -> Iterator[Line]:
 
 
 def _bar(shares: Iterable[Share], whole: float, width: int = _BAR, *, pad: bool = False) -> list[Fragment]:
-    """A bar whose pieces are the parts of the compiler; `whole` takes its full width."""
+    """Return a bar with a segment for each part of the compiler. `whole` seconds take the full width."""
     pieces: list[Fragment] = []
     done = total = 0.0
     for share in shares:
@@ -240,7 +243,7 @@ def _bar(shares: Iterable[Share], whole: float, width: int = _BAR, *, pad: bool 
 
 
 def _near(at: str) -> str:
-    """A place, of a long path the end."""
+    """Return a location; of a long path only its end."""
     return tail(at, _PLACE) if len(at) > _PLACE else at
 
 

@@ -1,4 +1,7 @@
-"""The lines of this run in a graph that came out of torch's cache: those that are printed are another program's."""
+"""The source lines of this run for a graph from the FX graph cache.
+
+Such a graph was printed with the lines of the program that filled the cache.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from tui.links import Place
 
 __all__ = ["own_lines"]
 
-_TANGENT = "tangents_"  # how the inputs are named that only a backward graph has, and the joint one
+_TANGENT = "tangents_"  # the prefix of inputs that only backward and joint graphs have
 
 
 def own_lines(
     title: str, graph: Sequence[str], dynamo: Sequence[str], forward: Sequence[str] | None
 ) -> dict[str, Place] | None:
-    """The places of a graph's nodes by name; ``None`` where the graph's own comments are of this run.
+    """Return the source line of each node, or ``None`` if the graph already has the lines of this run.
 
-    `forward` is the forward graph: the nodes of a backward one have the lines of its nodes.
+    `forward` is the forward graph: a node of a backward graph has the line of its forward node.
     """
     found = _parsed(graph)
     backward = not title.startswith("joint") and any(name.startswith(_TANGENT) for name in found.nodes)

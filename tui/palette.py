@@ -1,7 +1,7 @@
-"""The colours: roles and syntax for a dark and a light screen, and those that tie lines together.
+"""Colors of roles, of syntax and of linked lines, for a dark and a light background.
 
-The colours of lines are Okabe and Ito's (Color Universal Design, 2008), which people with any of the common kinds of
-colour blindness can tell apart; their black is left out, and their yellow is darkened on a light ground.
+The colors of linked lines are from Okabe and Ito (Color Universal Design, 2008): people with the common kinds of color
+blindness can tell them apart. Black is left out, and some colors are darker on a light background.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ _SYNTAX = {
 
 @lru_cache(maxsize=256)
 def role_style(role: str, dark: bool) -> Style:
-    """How a role, or a kind of token, looks; plain where it is unknown."""
+    """Return the style of a role or of a token kind; an unknown one is plain."""
     return Style.parse(_ROLE[role][not dark]) if role in _ROLE else syntax_style(role, dark)
 
 
 @lru_cache(maxsize=64)
 def syntax_style(kind: str, dark: bool) -> Style:
-    """How a kind of token looks."""
+    """Return the style of a token kind."""
     return Style.parse(_SYNTAX[kind][not dark]) if kind in _SYNTAX else Style.null()
 
 
 def line_colour(number: int, dark: bool) -> str:
-    """The colour of the `number`-th line that has a counterpart; neighbours differ."""
+    """Return the color of the `number`-th linked source line. Neighbors have different colors."""
     colour = _OKABE_ITO[number % LINE_COLOURS]
     return (_DARK if dark else _LIGHT).get(colour, colour)
 
 
 @lru_cache(maxsize=512)
 def tint(colour: str, ground: str, share: float) -> str:
-    """`colour` laid over `ground` so that text on it stays readable."""
+    """Blend `colour` into the background `ground`, weakly enough to keep text readable."""
     over, under = (Color.parse(name).get_truecolor() for name in (colour, ground))
     red, green, blue = (round(a * share + b * (1 - share)) for a, b in zip(over, under, strict=True))
     return f"#{red:02x}{green:02x}{blue:02x}"

@@ -1,4 +1,4 @@
-"""What is said about the linked panes."""
+"""The titles and messages of the code panes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ __all__ = ["EMPTY", "TITLES", "UNKNOWN", "said_of", "where_of"]
 
 UNKNOWN = "this compile is not in the recording"
 
-# Of a pane that has nothing to show.
+# The titles of panes without a document.
 TITLES = {"dynamo": "Dynamo's graph", "later": "later graphs", "kernel": "generated code"}
 
 EMPTY = {
-    "source": "no source: torch did not say which file this is",
+    "source": "no source: torch did not report a file",
     "dynamo": "Dynamo made no graph in this compile",
-    "later": "no graph was recorded after Dynamo's",
+    "later": "no later graph was recorded",
     "kernel": "no code was generated in this compile",
-    "stage": "no stage was made of a kernel",
+    "stage": "no kernel was compiled here",
 }
 
 
 def said_of(pane: CodePane, places: frozenset[Place], lit: int, *, here: bool) -> str:
-    """What stands in the title of a pane: where the cursor is, or how many lines belong to it."""
+    """Return what the title of a pane says: the cursor's line, or the number of linked lines."""
     if here and pane.count:
         return f"{pane.cursor + 1:,}/{pane.count:,}"
     if not pane.count:
@@ -35,7 +35,7 @@ def said_of(pane: CodePane, places: frozenset[Place], lit: int, *, here: bool) -
 
 
 def where_of(pane: CodePane, places: frozenset[Place]) -> str:
-    """The lines of the user's that the cursor's line belongs to."""
+    """Return the source lines that the cursor's line is linked to."""
     if not pane.count:
         return ""
     if not places:

@@ -1,4 +1,4 @@
-"""Several recordings of one run, a rank each: what each did, and where they differ. Runs in a worker."""
+"""The recordings of one distributed run: what each rank did, and where the ranks differ. Runs in a worker."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tui.session import Session
 
 __all__ = ["Rank", "differences", "ending", "read_rank"]
 
-_SHOWN = 200  # differences of each kind that are listed
-_SLOWER = 1.5  # times the median that a rank compiles before that is told
-_LEAST = 0.5  # seconds more than the median, likewise
+_SHOWN = 200  # differences listed of each kind
+_SLOWER = 1.5  # a rank is slow if it compiles this many times the median
+_LEAST = 0.5  # and this many seconds more than the median
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something that a rank may have met, whichever its compile was: what is compared between the ranks."""
+    """Something that ranks are compared by, whatever its compile id."""
 
     kind: str  # "compile", "break" or "recompile"
     what: str
@@ -36,7 +36,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One recording of the folder. ``problem`` says why it could not be read; then there is nothing else."""
+    """A summary of one recording of the folder. If ``problem`` says why it could not be read, the rest is empty."""
 
     index: int
     name: str
@@ -45,16 +45,16 @@ class Rank:
     kernels: int = 0
     seconds: float | None = None
     things: Counter[Thing] | None = None
-    targets: dict[Thing, Location] | None = None  # where the first of each is seen, in this rank
+    targets: dict[Thing, Location] | None = None  # where each of them occurs first in this rank
     problem: str | None = None
 
     def number(self, kind: str) -> int:
-        """How many of a kind it has."""
+        """Return how many items of a kind the rank has."""
         return sum(number for thing, number in (self.things or {}).items() if thing.kind == kind)
 
 
 def read_rank(index: int, path: Path, session: Session | None = None) -> Rank:
-    """Read one recording; `session` where it is open already."""
+    """Read one recording, or use `session` if it is already open."""
     try:
         if session is not None:
             return _rank(index, session)
@@ -95,10 +95,10 @@ def _things(explanation: Explanation, rank: int) -> Iterator[tuple[Thing, Locati
 
 
 def differences(ranks: Sequence[Rank]) -> list[Line]:
-    """Where the ranks differ: each thing that not all of them met equally often, and who was slow."""
+    """Return where the ranks differ: items that do not occur equally often, exit codes, slow ranks."""
     read = [rank for rank in ranks if rank.things is not None]
     if len(read) < 2:
-        return [line(("one recording could be read: there is nothing to compare", "dim"))]
+        return [line(("only one recording could be read, so there is nothing to compare", "dim"))]
     made = [*_endings(read), *_slow(read)]
     for kind in ("break", "recompile", "compile"):
         made += _unequal(kind, read)
@@ -122,7 +122,7 @@ def _endings(ranks: Sequence[Rank]) -> Iterator[Line]:
 
 
 def ending(run: Run) -> tuple[str, str]:
-    """How a rank ended, with its role. What `torchrun` starts records itself, and does not see its exit code."""
+    """Return how a rank ended, and its role. A rank that `torchrun` starts does not see its own exit code."""
     code = run.exit_code
     if code is None:
         return ("ended", "") if run.complete else ("cut short", "break")
@@ -173,7 +173,7 @@ def _difference(thing: Thing, numbers: Sequence[int], ranks: Sequence[Rank]) -> 
 
 
 def _names(ranks: Sequence[Rank]) -> str:
-    """``ranks 0-3, 6``: what they are called, in few words."""
+    """Return the ranks as a list of ranges, such as ``ranks 0-3, 6``."""
     numbers = [rank.run.rank for rank in ranks if rank.run is not None and rank.run.rank is not None]
     if len(numbers) != len(ranks):
         return ", ".join(rank.name for rank in ranks)

@@ -1,4 +1,4 @@
-"""The text report's own sections, on the screen: their roles instead of their escape codes."""
+"""Sections of the text report on the screen, with roles instead of escape codes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tui.roles import Fragment, Line
 
 __all__ = ["RoleStyle", "lines_of"]
 
-# Markers in the private use area: `clean` escapes those, so none can come out of a recording.
+# Markers in Unicode's private use area. `clean` escapes those, so no text of a recording contains them.
 _OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
-_LEAST = 40  # columns that a report can be laid out in
+_LEAST = 40  # minimum columns of a report
 _ROLES = ("strong", "dim", "error", "break", "recompile", "gutter", "mark", "help", "good")
 
 
 @dataclass(frozen=True, slots=True)
 class RoleStyle(Style):
-    """A report's style that marks roles instead of colouring, for `lines_of`; as narrow as the pane that it is for."""
+    """A report style that marks roles instead of writing colors. Its width is that of the pane."""
 
     @property
     def columns(self) -> int:
@@ -29,7 +29,7 @@ class RoleStyle(Style):
 
 
 def lines_of(report: Iterable[str]) -> list[Line]:
-    """The lines of a report that was laid out in a `RoleStyle`."""
+    """Return the lines of a report that was written in a `RoleStyle`."""
     return [Line(tuple(_fragments(text))) for text in report]
 
 

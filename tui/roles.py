@@ -1,7 +1,7 @@
-"""Text with roles: what a piece of text is, so that each theme can say how that looks.
+"""Text with roles. A role says what a piece of text is, and the theme decides how it looks.
 
-A line is a tuple of fragments, each a text with the name of its role. Nothing here is markup: a text from a recording
-is only ever a fragment's text, cleaned of control characters.
+A line is a tuple of fragments, each a text and a role. There is no markup, and text from a recording has its control
+characters removed.
 """
 
 from __future__ import annotations
@@ -20,40 +20,41 @@ Fragment = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line on the screen, and where enter on it goes."""
+    """One line on the screen, and the location that enter goes to."""
 
     fragments: tuple[Fragment, ...] = ()
     target: Location | None = None
-    goes_on: bool = False  # it is the rest of the line above
+    goes_on: bool = False  # continues the previous line
 
     @property
     def text(self) -> str:
+        """The text without roles."""
         return "".join(text for text, _ in self.fragments)
 
 
 def line(*parts: str | Fragment, to: Location | None = None) -> Line:
-    """A line of plain texts and ``(text, role)`` pairs; each is cleaned."""
+    """Return a line of texts and ``(text, role)`` pairs. Control characters are removed."""
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
     return Line(tuple((_flat(text), role) for text, role in pairs if text), to)
 
 
 def shown(text: str) -> str:
-    """A line of code as it is shown: tabs to stops of four, control characters visible."""
+    """Return a line of code as it is shown: tabs expanded to four columns, control characters escaped."""
     return clean(text.rstrip("\r").expandtabs(4))
 
 
 def copied(text: str) -> str:
-    """A text for the clipboard: what is pasted into a shell may bring no escape sequence out of a recording either."""
+    """Return a text for the clipboard. It has no escape sequences, because it may be pasted into a shell."""
     return clean("\n".join([part.removesuffix("\r") for part in text.split("\n")]))
 
 
 def _flat(text: str) -> str:
-    """Cleaned and on one line, its blanks kept: columns are laid out with them."""
+    """Return a text without control characters, on one line. Blanks stay because they align columns."""
     return clean(text).replace("\n", " ").replace("\t", " ") if not text.isprintable() else text
 
 
 def tail(text: str, width: int) -> str:
-    """A cleaned text in so many columns; of a longer one its end, as of a path."""
+    """Return a text in exactly `width` columns. A longer text, such as a path, loses its beginning."""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     kept = text[-width + 1 :]
@@ -63,5 +64,5 @@ def tail(text: str, width: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text of any length as one line."""
+    """Return a text of any length on one line."""
     return clean_line(text)

@@ -1,4 +1,4 @@
-"""Searching in lines: plain text, small letters match large ones too unless the pattern has a large one."""
+"""Text search in lines. A lower-case pattern ignores case."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 
 __all__ = ["Finder"]
 
-_SPANS = 50  # matches marked on one line
+_SPANS = 50  # matches highlighted on one line
 
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """What is looked for. An empty pattern finds nothing."""
+    """A text pattern. The empty pattern matches nothing."""
 
     pattern: str = ""
 
     def matches(self, text: str) -> bool:
+        """Whether a text contains the pattern."""
         return bool(self.pattern) and self.pattern in self._folded(text)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where the pattern stands in a text."""
+        """Return the start and end of each match in a text."""
         if not self.matches(text):
             return []
         folded, found, start = self._folded(text), list[tuple[int, int]](), 0
@@ -32,7 +33,7 @@ class Finder:
     def next(
         self, text_of: Callable[[int], str], count: int, start: int, way: int, *, here: bool = False
     ) -> int | None:
-        """The nearest line that matches, from `start` in direction `way` and round the end, or ``None``."""
+        """Return the nearest matching line from `start` in direction `way`, wrapping around, or ``None``."""
         for step in range(0 if here else 1, count + 1):
             index = (start + way * step) % count
             if self.matches(text_of(index)):

@@ -1,7 +1,7 @@
-"""Starting a bisection or a minification from the browser: the command line's own, in a process of its own.
+"""Runs `dynadiag bisect` or `dynadiag minify` for the browser, in a process of its own.
 
-A recording may come from a stranger, and this runs the program that it names: the user sees the command and the folder
-first, and agrees.
+A recording may come from a stranger, and this runs the program that it names. So the user first sees the command and
+its folder, and must confirm.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ __all__ = ["Plan", "Progress", "Search", "plan_for"]
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _TRIAL = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
 _RESUME = "go on with --resume "
-_INTERRUPTED = 130  # the exit code of a search that was interrupted
-_LAST = 20.0  # seconds that a search has for its end when the browser is left
-_LINES = 50_000  # trials whose lines are kept
-_SAID = 200  # other lines of stderr that are kept
-_LONGEST = 16 << 20  # bytes of one line of its output
-_REPORT = 2000  # lines of the report that are kept
+_INTERRUPTED = 130  # exit code of an interrupted search
+_LAST = 20.0  # seconds that a search may take to stop when the browser quits
+_LINES = 50_000  # trials kept
+_SAID = 200  # other lines of stderr kept
+_LONGEST = 16 << 20  # bytes of one line of output
+_REPORT = 2000  # lines of the report kept
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be run, and where."""
+    """A command to run, and its folder."""
 
     kind: str  # "bisect" | "minify"
     command: tuple[str, ...]
     folder: Path
-    options: tuple[str, ...] = ()  # of the search; they are in the command too
-    resume: Path | None = None  # the recording that is gone on with
+    options: tuple[str, ...] = ()  # options of the search; the command contains them too
+    resume: Path | None = None  # the recording of the search to resume
 
     @property
     def text(self) -> str:
@@ -55,30 +55,30 @@ class Plan:
 
     @property
     def brief(self) -> str:
-        """The same with files as they are named from the folder."""
+        """The command with paths relative to its folder."""
         words = [shown(word, str(self.folder)) if word.startswith("/") else word for word in self.command[3:]]
         return shlex.join(["dynadiag", *words])
 
 
 def plan_for(kind: str, run: Run, options: tuple[str, ...] = (), resume: Path | None = None) -> Plan:
-    """The search for what is recorded, or the rest of the one in `resume`.
+    """Return the command that searches the recorded program, or that resumes the search in `resume`.
 
-    Raises `DynadiagError` where the program is not here.
+    Raises `DynadiagError` if the program is not on this machine.
     """
     folder = Path(run.cwd or ".")
     if not folder.is_dir():
-        raise DynadiagError(f"{folder}: the folder that the program ran in is not here")
+        raise DynadiagError(f"{folder}: the program's folder does not exist here")
     words = _target(run.target, folder)
     if words is None:
         name = run.target or "the recording"
-        raise DynadiagError(f"{name}: no program here by this name; run `dynadiag {kind}` on it yourself")
+        raise DynadiagError(f"{name}: this program does not exist here; run `dynadiag {kind}` on it yourself")
     again = ("--resume", str(resume.absolute())) if resume is not None else ()
     command = (sys.executable, "-m", "dynadiag", kind, *options, *again, *words, *run.argv[1:])
     return Plan(kind, command, folder, options, resume)
 
 
 def _target(target: str, folder: Path) -> list[str] | None:
-    """The words that name the program to `dynadiag`; ``None`` where it names none that is here."""
+    """Return the target of the command line, or ``None`` if no such program exists here."""
     module = target.removeprefix("-m ")
     place, colon, name = target.rpartition(":")
     if target.startswith("-m ") and _MODULE.fullmatch(module):
@@ -94,7 +94,7 @@ def _is_program(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One trial that has ended."""
+    """One finished trial."""
 
     number: int
     label: str
@@ -104,37 +104,38 @@ class Progress:
 
 @dataclass(slots=True)
 class Search:
-    """A search that runs, or has run. ``changed`` is called when there is something new."""
+    """A search that runs or has run. It calls ``changed`` whenever there is something new."""
 
     plan: Plan
     changed: Callable[[], None]
     trials: list[Progress] = field(default_factory=list)
     said: deque[str] = field(default_factory=lambda: deque(maxlen=_SAID))
     report: list[str] = field(default_factory=list)
-    document: dict[str, Any] = field(default_factory=dict)  # the JSON of the verdict, once it is there
-    code: int | None = None  # the exit code, once it has ended
-    over: bool = False  # it has ended, and its verdict was read
+    document: dict[str, Any] = field(default_factory=dict)  # the JSON of the verdict, once written
+    code: int | None = None  # the exit code, once known
+    over: bool = False  # it has ended and its verdict has been read
     began: float = field(default_factory=time.monotonic)
     _process: asyncio.subprocess.Process | None = None
     _interrupted: bool = False
 
     @property
     def running(self) -> bool:
+        """Whether the process runs."""
         return self._process is not None and self.code is None
 
     @property
     def stopped(self) -> bool:
-        """Whether it was interrupted, so that there is something to go on with."""
+        """Whether the search was interrupted and can be resumed."""
         return self.code == _INTERRUPTED
 
     @property
     def recording(self) -> Path | None:
-        """Its recording: the last line on stderr names it, of one that was stopped after what goes on with it."""
+        """The recording of the search. The last line on stderr names it, after a hint if it was stopped."""
         path = Path(self.said[-1].rpartition(_RESUME)[2]) if self.said and self.code is not None else None
         return path if path and path.suffix == ".dynadiag" and path.is_file() else None
 
     async def run(self) -> None:
-        """Run it to its end, or until `stop`."""
+        """Run the search until it ends or `stop` is called."""
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
             document = Path(scratch, "verdict.json")
             words = [*self.plan.command[:4], "--json", str(document), *self.plan.command[4:]]
@@ -154,20 +155,20 @@ class Search:
                 await asyncio.gather(self._read(errors, self._line), self._read(out, self._told))
                 self.code = await self._process.wait()
             finally:
-                if not self._interrupted:  # a second time would cut short how it puts away what was tried
+                if not self._interrupted:  # a second signal would end it before it has saved its trials
                     self.stop()
             self.document = _document(document)
         self.over = True
         self.changed()
 
     def stop(self) -> None:
-        """Interrupt it as Ctrl-C would: what was tried is kept."""
+        """Interrupt the search as Ctrl-C does. Its trials are kept."""
         if self._process is not None and self._process.returncode is None:
             self._interrupted = True
             self._process.send_signal(signal.SIGINT)
 
     async def leave(self) -> None:
-        """Interrupt it, and wait a while for its end: asyncio kills what is still there when it ends itself."""
+        """Interrupt the search and wait for its end. asyncio kills what still runs when the browser ends."""
         if self._process is not None:
             if not self._interrupted:
                 self.stop()
@@ -187,6 +188,7 @@ class Search:
         self.changed()
 
     def _told(self, text: str) -> None:
+        """Keep a line of the report that the command prints."""
         if len(self.report) < _REPORT:
             self.report.append(text)
 
@@ -194,6 +196,6 @@ class Search:
 def _document(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # it ended before there was a verdict; its exit code is shown
+    except (OSError, ValueError):  # it ended without a verdict; the exit code is shown
         return {}
     return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""What is said of a search, as lines: how to start one, how it goes, what it found."""
+"""The state and the result of a search, as lines."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _ENDED = {
     4: ("it fails uncompiled too", "break"),
     5: ("it fails, but not every time: no culprit can be named", "break"),
     6: ("the repro was written, and its proof failed", "break"),
-    7: ("it fails where nothing can be reduced", "break"),
-    130: ("stopped: what was tried is kept, c goes on with it", "break"),
+    7: ("it fails in a way that cannot be reduced", "break"),
+    130: ("stopped: its trials are kept, c resumes it", "break"),
 }
-_UNENDED = ("it did not end: what was tried is kept, c goes on with it", "break")
-_RUNNING = ("● running, in another terminal", "good")
+_UNENDED = ("it did not end: its trials are kept, c resumes it", "break")
+_RUNNING = ("● running in another terminal", "good")
 _RUNG = {"pass": ("✓", "good"), "same": ("✗", "error"), "fail": ("✗", "error")}
-_NO_DIFFERENCE = 3  # the exit code of a search whose program does not fail
+_NO_DIFFERENCE = 3  # exit code of a search whose program does not fail
 
 
 def search_lines(
     search: Search | None, trials: int, finding: Finding | None = None, cwd: str | None = None
 ) -> list[Line]:
-    """The head of the screen: the search that was started here, or else the one that is recorded."""
+    """Return the head of the Trials screen: the search started here, otherwise the recorded one."""
     if search is None:
         return [*_recorded(finding, cwd), *(_hints() if finding is None or not trials else ())]
     lines = [line((f"$ {search.plan.brief}", "dim")), line((f"in {search.plan.folder}", "dim"))]
@@ -48,9 +48,9 @@ def search_lines(
 
 
 def found_lines(finding: Finding, cwd: str | None, *, here: bool = False) -> Iterator[Line]:
-    """What a search came to: its verdict, the culprits or the repro, the rungs, the failure.
+    """Yield the result of a search: verdict, culprits or repro, rungs, failure.
 
-    `here`: the program's own recording is open, so that its compiles can be gone to.
+    If `here`, the program's own recording is open, so that the lines can go to its compiles.
     """
     words, role = _words(finding)
     seconds = finding.document.get("seconds")
@@ -67,7 +67,7 @@ def found_lines(finding: Finding, cwd: str | None, *, here: bool = False) -> Ite
         what = ": ".join(str(failure[name]) for name in ("type", "message") if failure.get(name))
         yield line(("failure  ", "key"), (in_brief(what), ""))
     if finding.kind == "bisect" and finding.code == _NO_DIFFERENCE and "--accuracy" not in finding.options:
-        yield line(("B, then a: ", "key"), ("compares its compiled calls with uncompiled ones instead", "dim"))
+        yield line(("B, then a: ", "key"), ("compares each compiled call with its uncompiled self", "dim"))
 
 
 def _words(finding: Finding) -> tuple[str, str]:
@@ -82,15 +82,15 @@ def _words(finding: Finding) -> tuple[str, str]:
 
 def _recorded(finding: Finding | None, cwd: str | None) -> Iterator[Line]:
     if finding is None:
-        yield line(("no search is recorded here", "strong"))
+        yield line(("this recording has no search", "strong"))
         return
     yield line((" ".join((finding.kind or "a search", *finding.options)), "strong"))
     yield from found_lines(finding, cwd)
 
 
 def _hints() -> Iterator[Line]:
-    yield line(("B", "key"), " bisects the program: which part of the compiler is at fault")
-    yield line(("M", "key"), " minifies it: a small program with the same failure")
+    yield line(("B", "key"), " bisects the program: finds the part of the compiler at fault")
+    yield line(("M", "key"), " minifies it: writes a small program with the same failure")
 
 
 def _ended(search: Search, cwd: str | None) -> Iterator[Line]:
@@ -103,7 +103,7 @@ def _ended(search: Search, cwd: str | None) -> Iterator[Line]:
 
 
 def _told(search: Search) -> Iterator[Line]:
-    """The report of the command itself."""
+    """Yield the report of the command itself."""
     yield Line()
     yield from (line(text) for text in search.report)
 
@@ -129,7 +129,7 @@ def _culprit(data: Mapping[str, Any], cwd: str | None, *, here: bool) -> Line:
     compile_id = found if isinstance(found := data.get("compile_id"), str) else None
     if not isinstance(file, str) or not isinstance(number, int):
         whole = Location("code", compile_id) if here and compile_id else None
-        words = "  no line is known" + (f"; enter shows compile {one_line(compile_id or '')}" if whole else "")
+        words = "  source line not known" + (f"; enter shows compile {one_line(compile_id or '')}" if whole else "")
         return line(("culprit  ", "key"), name, (words, "dim"), to=whole)
     target = Location("code", compile_id, document=f"source:{file}", line=number)
     return line(("culprit  ", "key"), name, (f"  {place(file, number, None, cwd)}", "dim"), to=target)

@@ -1,6 +1,6 @@
-"""The open recording as the browser reads it: what was read is kept, and what is read is counted.
+"""The open recording, with caches of what was read and a count of the rows that were read.
 
-Every method may be called from a worker's thread. They raise `UnreadableInput` where the recording is damaged.
+Worker threads may call every method. All raise `UnreadableInput` if the recording is damaged.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ if TYPE_CHECKING:
 
 __all__ = ["JOURNAL", "Session"]
 
-JOURNAL = ".journal"  # what the name of a search's journal has after that of the recording that it becomes
+JOURNAL = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
 _SQLITE = b"SQLite format 3\x00"
-_GUARDED = 4  # compiles whose guards are kept
+_GUARDED = 4  # compiles whose guards are cached
 T = TypeVar("T")
 
 
 class Session:
-    """One recording, open. ``live`` while its program, or its search, still writes it."""
+    """An open recording. ``live`` is true while its program, or its search, still writes it."""
 
     def __init__(self, path: Path, recording: Recording, *, live: bool) -> None:
         self.path, self.live = path, live
         self.recording = recording
-        self.rows_read = 0  # rows of the recording that were fetched so far, for the benchmark
+        self.rows_read = 0  # rows fetched so far, for the benchmark
         self._lock = threading.Lock()
-        self.kernel_count = 0  # known as soon as the explanation is
+        self.kernel_count = 0  # known once the explanation is read
         self._explanation: Explanation | None = None
         self._kernels: tuple[Kernel, ...] | None = None
         self._guards: OrderedDict[str, tuple[Guard, ...]] = OrderedDict()
 
     @classmethod
     def open(cls, path: Path) -> Session:
-        """Open a recording, or a journal that is still written, that of a search too. Raises `UnreadableInput`."""
+        """Open a recording, or the journal of a program or search that still runs. Raises `UnreadableInput`."""
         beside = Path(f"{path}{JOURNAL}")
         if beside.is_file() and not path.exists():
             path = beside
         if _is_recording(path):
             return cls(path, Recording(path), live=False)
-        from dynadiag.kernels.linked import open_any  # with all that folding a journal needs
+        from dynadiag.kernels.linked import open_any  # imports what folding a journal needs
         from dynadiag.recording.opening import is_journal, is_running
 
         recording = open_any(path)
@@ -74,17 +74,19 @@ class Session:
         self.close()
 
     def close(self) -> None:
+        """Close the file."""
         self.recording.close()
 
     @property
     def run(self) -> Run:
+        """The recorded run."""
         return self.recording.run
 
     def explanation(self) -> Explanation:
-        """What happened, in all, read once. Guards, kernels and later graphs are not in it: they have methods."""
+        """Return the explanation, computed once. It has no guards, no kernels and only Dynamo's graphs."""
         with self._lock:
             if self._explanation is None:
-                from dynadiag.explain import explain  # here, in a worker: the first screen does without it
+                from dynadiag.explain import explain  # imported in a worker: the first screen does not need it
 
                 made = explain(_ForSummary(self))
                 self.kernel_count = self.recording.totals().get("kernel", 0)
@@ -93,35 +95,35 @@ class Session:
 
     @property
     def known_explanation(self) -> Explanation | None:
-        """The explanation, where it was read already."""
+        """The explanation if it has been computed, otherwise ``None``."""
         return self._explanation
 
     def counted(self, rows: Sequence[T]) -> Sequence[T]:
-        """Count rows that were read."""
+        """Count rows that were read, and return them."""
         self.rows_read += len(rows)
         return rows
 
     def compile(self, compile_id: str) -> Compile | None:
-        """The compile with this id; the last of them, where torch was reset in between."""
+        """Return the compile with this id, or ``None``. If torch was reset in between, return the last one."""
         return next((item for item in reversed(self.explanation().compiles) if item.compile_id == compile_id), None)
 
     def graphs(self, compile_id: str) -> tuple[Graph, ...]:
-        """The graphs of a compile."""
+        """Return the graphs of a compile."""
         return tuple(self.counted(self.recording.graphs(compile_id)))
 
     def kernels(self, compile_id: str) -> tuple[Kernel, ...]:
-        """The kernels of a compile."""
+        """Return the kernels of a compile."""
         return tuple(self.counted(self.recording.kernels(compile_id)))
 
     def every_kernel(self) -> tuple[Kernel, ...]:
-        """The kernels of all compiles, read once. The first screen waits for the explanation, not for these."""
+        """Return the kernels of all compiles, read once. The first screen does not wait for them."""
         with self._lock:
             if self._kernels is None:
                 self._kernels = tuple(self.counted(self.recording.kernels()))
             return self._kernels
 
     def guards(self, compile_id: str) -> tuple[Guard, ...]:
-        """The guards of a compile."""
+        """Return the guards of a compile."""
         with self._lock:
             if (known := self._guards.get(compile_id)) is not None:
                 self._guards.move_to_end(compile_id)
@@ -134,11 +136,11 @@ class Session:
         return found
 
     def trials(self) -> tuple[Trial, ...]:
-        """The trials of a search."""
+        """Return the trials of a search."""
         return tuple(self.counted(self.recording.trials()))
 
     def events(self, start: int, limit: int) -> list[Event]:
-        """A stretch of the log. Events are numbered without gaps, so this is a look-up, not a walk."""
+        """Return events of the log by number. Events have no gaps, so this is a lookup and not a scan."""
         found = []
         for index in range(start, start + limit):
             found.append(self.recording.event(index))
@@ -146,11 +148,11 @@ class Session:
         return found
 
     def events_of(self, kind: str, start: int, limit: int) -> list[Event]:
-        """A stretch of the events of one kind."""
+        """Return events of one kind."""
         return list(self.counted(list(self.recording.events(kind=kind, start=start, limit=limit))))
 
     def source(self, file: str) -> str | None:
-        """The user's source as it was; kept where the explanation quotes it."""
+        """Return the recorded text of a source file, or ``None``."""
         known = self.explanation().sources.get(file)
         if known is None:
             self.rows_read += 1
@@ -158,12 +160,13 @@ class Session:
         return known
 
     def payload(self, event: int) -> str:
+        """Return the payload of an event."""
         self.rows_read += 1
         return self.recording.payload(event)
 
 
 def _under_way(explanation: Explanation) -> Explanation:
-    """What is being compiled just now has not failed: the recording only ends there so far."""
+    """Mark unfinished compiles as running. They did not fail: the recording only ends there so far."""
     compiles = (
         replace(item, outcome="running", reason=None) if item.outcome == "error" and not item.error else item
         for item in explanation.compiles
@@ -174,7 +177,7 @@ def _under_way(explanation: Explanation) -> Explanation:
 def _is_recording(path: Path) -> bool:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UnreadableInput(f"{path}: not a file")  # a pipe would be waited for
+            raise UnreadableInput(f"{path}: not a file")  # opening a pipe would block
         with path.open("rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE
     except OSError as error:
@@ -182,10 +185,10 @@ def _is_recording(path: Path) -> bool:
 
 
 class _ForSummary:
-    """A recording as `explain` reads it for the screens: without what no summary shows.
+    """The part of a recording that the summary screens need.
 
-    There may be 10,000 guards on one frame, ten graphs and a hundred kernels to a compile; those of a compile are read
-    when it is looked at. Of the graphs, Dynamo's are what is counted.
+    There may be 10,000 guards on one frame, and ten graphs and a hundred kernels in a compile. Those of a compile are
+    read when the user looks at it. Only Dynamo's graphs are counted.
     """
 
     def __init__(self, session: Session) -> None:
@@ -228,7 +231,7 @@ class _ForSummary:
         return self._recording.counts()
 
     def events(self, kind: str | None = None) -> Iterator[Event]:
-        """Asked for by kind only: of a profile of warm calls there is one."""
+        """Yield the events of a kind. There is one profile of warm calls."""
         for event in self._recording.events(kind):
             self._session.rows_read += 1
             yield event

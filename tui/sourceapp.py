@@ -1,4 +1,4 @@
-"""What the app reads from: one recording at a time, that may grow, or go, or be one of a folder's."""
+"""Reads the recording of the application: it may grow, disappear, or be one of several in a folder."""
 
 from __future__ import annotations
 
@@ -17,46 +17,47 @@ from tui.watch import Watch
 
 __all__ = ["SourceApp"]
 
-_LAST_READS = 5.0  # seconds for workers that still read from the recording that is left
+_LAST_READS = 5.0  # seconds before the old recording is closed, as workers may still read it
 
 
 class SourceApp(LineApp):
-    """Reads recordings in workers, and goes on with what was read once all of it is there."""
+    """Opens recordings in a worker and switches to one when it has been read completely."""
 
     def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0) -> None:
-        """Browse `session`; where it is one of a folder's recordings, those are `paths`, and it is the `rank`-th."""
+        """Browse `session`. If it is one of a folder's recordings, `paths` are those and `rank` its index."""
         super().__init__()
         self.session = session
         self.paths, self.rank = paths, rank
-        self.reading = 0  # recordings that are being read
-        self._asked = 0  # recordings that were asked for
+        self.reading = 0  # recordings being read
+        self._asked = 0  # the number of the last request
         self._recorder = Watch(session.path, live=session.live)
 
     def on_mount(self) -> None:
         self.set_interval(self._recorder.interval, self.look)
 
     def taken(self) -> None:
-        """`session` is another one."""
+        """Called when `session` is another recording."""
 
     def not_taken(self) -> None:
-        """What was asked for could not be read: `session` is the one that it was."""
+        """Called when a requested recording could not be read, so that `session` stays."""
 
     def look(self) -> None:
-        """See whether the recording has grown, or gone."""
+        """Check whether the recording has grown or disappeared."""
         seen = self._recorder.look()
         ended = Path(str(self.session.path).removesuffix(JOURNAL))
         if seen == "gone" and ended.is_file():
-            self._read(ended, self._take_ended)  # a search: its journal has become its recording
+            self._read(ended, self._take_ended)  # a search has ended: its journal has become its recording
         elif seen == "gone":
-            self.say_problem(f"{self.session.path} is gone: what was read of it is still shown")
+            self.say_problem(f"{self.session.path} was deleted: the browser shows what it has read")
         elif seen == "grown":
             self.action_reload()
 
     def action_reload(self) -> None:
+        """Read the recording again."""
         self._read(self.session.path, self._take)
 
     def open_rank(self, rank: int, then: Callable[[], None]) -> None:
-        """Go on with another recording of the folder."""
+        """Switch to another recording of the folder, then call `then`."""
 
         def arrived(session: Session) -> None:
             self.rank, self._recorder = rank, Watch(session.path, live=session.live)
@@ -66,12 +67,12 @@ class SourceApp(LineApp):
         self._read(self.paths[rank], arrived)
 
     def say_problem(self, reason: str) -> None:
-        """Something could not be read."""
+        """Show an error message."""
         self.notify(one_line(reason), title="cannot read", severity="error", timeout=10, markup=False)
 
     @contextmanager
     def saying_problems(self) -> Iterator[None]:
-        """Around what a key or a message leads to: where the recording turns out to be damaged, that is said."""
+        """Show the error if the body finds a damaged recording."""
         try:
             yield
         except UnreadableInput as error:
@@ -83,6 +84,7 @@ class SourceApp(LineApp):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
+        """Run an action, and show the error if it finds a damaged recording."""
         with self.saying_problems():
             return await super().run_action(action, default_namespace, namespaces)
         return True
@@ -110,7 +112,7 @@ class SourceApp(LineApp):
             elif serial == self._asked:
                 then(session)
             else:
-                session.close()  # something else was asked for meanwhile
+                session.close()  # a newer request has replaced this one
 
         self.run_worker(read, thread=True, exclusive=True, group="reopen")
 

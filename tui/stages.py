@@ -1,4 +1,4 @@
-"""What becomes of a kernel below its source: IR and machine code, as documents whose lines are tied to the kernel's."""
+"""The IR and the machine code of a kernel, as documents linked to the lines of its source."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from tui.unitlinks import calls_of
 
 __all__ = ["Made", "add_stages", "call_at", "fine", "made_of", "needs_consent"]
 
-_LANGUAGES = {"asm": "gas", "amdgcn": "gas", "ptx": "ptx", "llir": "llvm"}  # Pygments knows no others
+_LANGUAGES = {"asm": "gas", "amdgcn": "gas", "ptx": "ptx", "llir": "llvm"}  # Pygments has no lexers for the others
 
-# `nvdisasm` lays an instruction out in columns that take the whole of a pane before the instruction begins.
+# `nvdisasm` pads each address so widely that the instruction would be outside the pane.
 _ADDRESSED = re.compile(r"^ +(/\*[0-9a-f]+\*/) +")
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The stages of one kernel, and where its source stands in the module (lines from 1)."""
+    """The stages of one kernel, and the call that it was compiled for."""
 
     call: KernelCall
     stages: Stages
 
     @property
     def module(self) -> str:
+        """The key of the generated module's document."""
         return f"event:{self.call.event}"
 
 
 def call_at(session: Session, compile_id: str, module: str, line: int) -> KernelCall | None:
-    """The generated kernel whose definition or call stands on a line (from 0) of a module."""
+    """Return the generated kernel whose definition or call is on a line (from 0) of a module."""
     for call in calls_of(session, compile_id):
         own = call.definition
         if (
@@ -47,23 +48,23 @@ def call_at(session: Session, compile_id: str, module: str, line: int) -> Kernel
 
 
 def needs_consent(session: Session, call: KernelCall) -> bool:
-    """Whether making the stages compiles source, or takes apart a binary, that may be a stranger's."""
+    """Whether making the stages compiles source, or disassembles a binary, that may be a stranger's."""
     return not is_ours(session.recording, call)
 
 
 def made_of(session: Session, call: KernelCall) -> Made:
-    """The stages of a kernel that the user vouches for, made in a process of its own. Raises `DynadiagError`."""
+    """Compile a kernel that the user trusts, in a separate process. Raises `DynadiagError`."""
     return Made(call, make_stages(session.recording, call, trusted=True))
 
 
 def add_stages(made: Made, module: Links) -> list[tuple[Document, Links]]:
-    """A document for each stage below the source, tied line by line to the module's."""
+    """Return a document for each stage below the source, linked to the lines of the module."""
     found = [stage for name, stage in made.stages.stages.items() if name != "source"]
     return [(_document(made, stage), _links(made, stage, module)) for stage in found]
 
 
 def fine(made: Made, module: Links) -> Links:
-    """The module's own links, each line of the kernel a place of its own besides."""
+    """Return the links of the module with an additional key for each line of the kernel."""
     own = made.call.definition
     places: dict[int, frozenset[Place]] = dict(module.places)
     for line in range(own.first, own.last + 1) if own else ():

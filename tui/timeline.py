@@ -1,4 +1,4 @@
-"""The time line of one compile: what the compiler did when, from the chromium events of the trace."""
+"""The time line of one compile, from the chromium events of the trace."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tui.session import Session
 
 __all__ = ["Phase", "phases", "read_phases", "timeline_lines"]
 
-_MOST = 5_000  # events of one compile that are read
-_BAR = 24  # columns for the whole of the compile
-_SHORTEST = 0.0005  # of the whole: what is shorter is left out, and counted
+_MOST = 5_000  # events read of one compile
+_BAR = 24  # columns for the whole compile
+_SHORTEST = 0.0005  # fraction of the compile; shorter phases are only counted
 _COLOURS = ("bar", "bar2", "bar3", "bar4")
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of the compiler's work. ``start`` and ``seconds`` are in seconds, from the first event on."""
+    """A phase of the compiler. ``start`` and ``seconds`` are in seconds; the first event is at 0."""
 
     name: str
     depth: int
@@ -30,13 +30,13 @@ class Phase:
 
 
 def read_phases(session: Session, compile_id: str) -> list[Phase]:
-    """The phases of a compile, as they began."""
+    """Return the phases of a compile in the order of their start."""
     found = session.recording.events(kind="chromium_event", compile_id=compile_id, limit=_MOST)
     return phases(_json(session.payload(event.index)) for event in list(found))
 
 
 def phases(events: Iterable[Any]) -> list[Phase]:
-    """Pair the beginnings with the ends; a phase without an end lasts until the last event."""
+    """Pair begin and end events. A phase without an end lasts until the last event."""
     stacks: dict[object, list[int]] = {}
     made: list[tuple[str, int, float, float | None]] = []
     last = 0.0
@@ -55,7 +55,7 @@ def phases(events: Iterable[Any]) -> list[Phase]:
 
 
 def _end(made: list[tuple[str, int, float, float | None]], stack: list[int], name: str, time: float) -> None:
-    """Close the innermost open phase of this name, and those inside it."""
+    """Close the innermost open phase of this name and all phases inside it."""
     if not any(made[place][0] == name for place in stack):
         return
     while stack:
@@ -75,7 +75,7 @@ def _measured(made: Sequence[tuple[str, int, float, float | None]], last: float)
 
 
 def timeline_lines(found: Sequence[Phase]) -> list[Line]:
-    """One line a phase: its seconds, a bar where it stood in the whole, its name."""
+    """Return a line for each phase: its seconds, a bar at its position, its name."""
     if not found:
         return [line(("no time line was recorded for this compile", "dim"))]
     whole = max(phase.start + phase.seconds for phase in found) or 1.0
@@ -100,5 +100,5 @@ def _drawn(found: Sequence[Phase], whole: float) -> Iterator[Line]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):  # a payload cut short: the phase has no such event
+    except (ValueError, RecursionError):  # a truncated payload: ignore the event
         return None

@@ -1,4 +1,4 @@
-"""Trials as rows of a table, and one of them in full."""
+"""Trials as rows of a table, and the details of one trial."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break"
 
 
 def running_row(item: Progress) -> Row:
-    """A trial of a search that runs, by its line of progress; its key is the one that it will be recorded with."""
+    """Return the row of a finished trial of a running search. Its key is that of the later record."""
     cells = (str(item.number), item.status, f"{item.seconds:.1f}", "-", one_line(item.label))
     return Row(cells, item.number - 1, _ROLES.get(item.status, ""))
 
 
 def trial_row(item: Trial) -> Row:
-    """A recorded trial."""
+    """Return the row of a recorded trial."""
     outcome = _json(item.outcome)
     status = _status(outcome)
     cells = (str(item.index + 1), status, f"{item.seconds:.1f}", str(item.pid or "-"), _label(item, outcome))
@@ -31,7 +31,7 @@ def trial_row(item: Trial) -> Row:
 
 
 def trial_lines(item: Trial) -> list[Line]:
-    """A trial in full: what failed, what it printed, then all of it as data."""
+    """Return the details of a trial: failure, output, then candidate and outcome as JSON."""
     outcome = _json(item.outcome)
     made = [line((f"trial {item.index + 1}", "title"), f"  {_status(outcome)}, {item.seconds:.1f} s")]
     made.append(line(_label(item, outcome)))
@@ -62,7 +62,7 @@ def _failure(signature: Any) -> list[Line]:
 def _printed(tail: Any) -> list[Line]:
     if not isinstance(tail, str) or not tail.strip():
         return []
-    return [Line(), line(("it printed", "strong")), *(line(f"  {text}") for text in tail.rstrip().split("\n"))]
+    return [Line(), line(("output", "strong")), *(line(f"  {text}") for text in tail.rstrip().split("\n"))]
 
 
 def _status(outcome: Any) -> str:
@@ -71,13 +71,13 @@ def _status(outcome: Any) -> str:
 
 
 def _label(item: Trial, outcome: Any) -> str:
-    """What was tried, in the words of the search; of a recording that has none, worked out from the candidate."""
+    """Return the search's own label of a trial; if the recording has none, a summary of its candidate."""
     told = outcome.get("label") if isinstance(outcome, dict) else None
     return one_line(told) if isinstance(told, str) else _short(item.candidate)
 
 
 def _short(candidate: str) -> str:
-    """A candidate in a few words: the rung, and what of it is switched."""
+    """Summarize a candidate: the rung, and the decisions that it switches off."""
     head, brace, rest = candidate.partition("{")
     found = _json(brace + rest) if brace else candidate
     if not isinstance(found, dict):
@@ -94,7 +94,7 @@ def _short(candidate: str) -> str:
 
 
 def _switch(item: dict[str, Any]) -> str:
-    """Which parts of a class are left on or off: each is named by the end of its hash."""
+    """Summarize a switch: which decisions of a class stay on or are off, by the end of their hashes."""
     suffixes = item.get("suffixes")
     ends = "/".join(str(one) for one in suffixes[:6]) if isinstance(suffixes, list) else ""
     return f"{item.get('group')} {'only' if item.get('keep') else 'without'} {ends or 'all'}"

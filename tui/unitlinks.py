@@ -1,6 +1,6 @@
-"""The links of generated code as `dynadiag.kernels` knows them: from Inductor itself where the recorder asked it.
+"""The links of generated code, from `dynadiag.kernels`.
 
-Only one compile is read: a recording may have thousands.
+Only one compile is read, because a recording may have thousands.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["calls_of", "unit_links"]
 
 
 def unit_links(session: Session, compile_id: str) -> tuple[dict[str, Links], dict[str, str]]:
-    """By the key of each generated module's document: its links, and the key of the graph that it was made of."""
+    """Return the links of each generated module, and the graph that it was made of, both by document key."""
     found = _units(session, compile_id)
     graphs = {f"event:{unit.event}": f"event:{unit.graph_event}" for unit in found if unit.graph_event is not None}
     return {f"event:{unit.event}": _links(unit) for unit in found}, graphs
 
 
 def calls_of(session: Session, compile_id: str) -> tuple[KernelCall, ...]:
-    """The calls of kernels in a compile's generated code."""
+    """Return the kernel calls in the generated code of a compile."""
     return tuple(call for unit in _units(session, compile_id) for call in unit.calls)
 
 
@@ -46,7 +46,7 @@ def _links(unit: Unit) -> Links:
 
 
 def _exact(unit: Unit) -> dict[int, frozenset[Place]]:
-    """The places of the lines of kernels that are known to be part of certain nodes."""
+    """Return the source lines of kernel lines that belong to known nodes."""
     found: dict[int, frozenset[Place]] = {}
     for line in [line for call in unit.calls for line in call.lines]:
         own = frozenset((place.file, place.line) for place in places_of(unit, line.nodes))
@@ -56,7 +56,7 @@ def _exact(unit: Unit) -> dict[int, frozenset[Place]]:
 
 
 def _lines(call: KernelCall) -> Iterator[int]:
-    """The lines (from 0) of a call: its own, and those of the kernel that it calls."""
+    """Yield the lines (from 0) of a call: the call, and the kernel that it calls."""
     yield call.line - 1
     if call.definition is not None:
         yield call.definition.line - 1
@@ -64,7 +64,7 @@ def _lines(call: KernelCall) -> Iterator[int]:
 
 
 class _OneCompile:
-    """A recording of which only one compile is seen; what `units` asks for."""
+    """A recording reduced to one compile, as `units` reads it."""
 
     def __init__(self, session: Session, compile_id: str) -> None:
         self._session, self._id = session, compile_id

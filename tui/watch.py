@@ -1,4 +1,4 @@
-"""Watching a recording that may still be written: has it grown, is it gone?"""
+"""Watches a recording file: has it grown, was it deleted?"""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 __all__ = ["Watch"]
 
-_OFTEN = 1.0  # seconds between looks
-_SHARE = 10  # a reading that took a second is not done again for ten
+_OFTEN = 1.0  # seconds between two checks
+_SHARE = 10  # if reading took one second, the next reading is ten seconds later
 
 
 class Watch:
-    """Looks at a file by its size and time; only a live one is read again."""
+    """Checks a file by its size and modification time. Only a live recording is read again."""
 
     def __init__(self, path: Path, *, live: bool) -> None:
         self.live = live
@@ -25,7 +25,7 @@ class Watch:
         self._gone = False
 
     def look(self) -> str | None:
-        """``"grown"``, ``"gone"`` (once), or ``None``."""
+        """Return ``"grown"``, ``"gone"`` (once), or ``None``."""
         state = self._state()
         if state is None:
             gone, self._gone = self._gone, True
@@ -38,7 +38,7 @@ class Watch:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Around a reading: the longer it takes, the longer until the next."""
+        """Measure a reading: the longer it takes, the later the next one."""
         start = time.monotonic()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Lines with roles laid out in so many columns: a sentence is not cut, it goes on below."""
+"""Wraps lines with roles to the width of the screen."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tui.roles import Fragment, Line
 
 __all__ = ["wrapped"]
 
-_LEAST = 20  # columns below which nothing is laid out
-_INDENT = 4  # columns that what goes on stands to the right of its beginning
+_LEAST = 20  # minimum columns
+_INDENT = 4  # columns by which continuation lines are indented
 _WORD = re.compile(r"\s*\S+|\s+$")
 
 
 def wrapped(lines: Sequence[Line], columns: int) -> list[Line]:
-    """The lines, each in as many as it takes; enter on any of them goes where the whole goes."""
+    """Return the lines wrapped to `columns`. Every part of a line has the target of the line."""
     return [part for item in lines for part in _line(item, max(columns, _LEAST))]
 
 
@@ -37,7 +37,7 @@ def _line(item: Line, columns: int) -> Iterator[Line]:
         if used + size > columns:
             yield Line(tuple(row), item.target, goes_on)
             goes_on = True
-            word = word.lstrip()  # without the blank that the line is broken at
+            word = word.lstrip()  # drop the blank at the line break
             row, used, size = [(indent, "")], len(indent), cell_len(word)
         row.append((word, role))
         used += size
@@ -45,7 +45,7 @@ def _line(item: Line, columns: int) -> Iterator[Line]:
 
 
 def _words(fragments: Iterable[Fragment], columns: int) -> Iterator[Fragment]:
-    """Words with the blanks before them; one that is too long for any line in pieces."""
+    """Yield words with the blanks before them. A word that is longer than a line is split."""
     for text, role in fragments:
         for word in _WORD.findall(text):
             pieces = chop_cells(word, columns) if cell_len(word) > columns else [word]

@@ -167,10 +167,10 @@ async def test_help_lists_every_binding_of_the_screen(program: Path) -> None:
     async with browsing(program, (100, 90)) as pilot:
         await press(pilot, "3", "question_mark")
         text = screen(pilot)
-        for words in ("show the one before", "next match", "every action", "open in $EDITOR"):
+        for words in ("show the previous one", "next match", "all actions", "open this line in $EDITOR"):
             assert words in text
         await press(pilot, "escape")
-        assert "stage before" not in screen(pilot).splitlines()[2]
+        assert "previous stage" not in screen(pilot).splitlines()[2]
 
 
 async def test_a_small_terminal_gets_a_clear_word(program: Path) -> None:

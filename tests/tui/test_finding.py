@@ -56,14 +56,14 @@ async def test_its_trials_have_the_verdict_above_them(tmp_path: Path) -> None:
         assert "culprit  lowering relu" in text
         assert "inductor" in text
         await press(pilot, "c")
-        assert "no search was stopped here" in screen(pilot)
+        assert "there is no stopped search" in screen(pilot)
 
 
 async def test_one_that_was_stopped_is_gone_on_with(tmp_path: Path) -> None:
     events = build.search_events(130, options=["--accuracy", "-o", "/elsewhere", "--rungs", "eager,inductor"])
     path = build.recording(tmp_path, _program_here(tmp_path, events))
     async with browsing(path) as pilot:
-        assert "c goes on with it" in screen(pilot)
+        assert "c resumes it" in screen(pilot)
         await press(pilot, "8", "c")
         assert isinstance(pilot.app.screen, Confirm)
         text = " ".join(screen(pilot).split())
@@ -109,7 +109,7 @@ async def test_a_strangers_recording_opens_no_other_file(
     monkeypatch.setattr("tui.editor.edit_path", lambda *_: pytest.fail("it was opened"))
     async with browsing(build.recording(tmp_path, build.search_events(0, {"repro": name}))) as pilot:
         await press(pilot, "enter")
-        assert "no repro there" in screen(pilot)
+        assert "does not exist any more" in screen(pilot)
         await press(pilot, "8", "shift+tab")
         assert "root:" not in screen(pilot)
 

@@ -80,8 +80,8 @@ async def test_a_search_of_another_terminal_is_watched_until_it_has_ended(tmp_pa
         assert "live" in screen(pilot).splitlines()[-2]
         await press(pilot, "8", "c")
         assert "as written" in screen(pilot)
-        assert "● running, in another terminal" in screen(pilot)
-        assert "no search was stopped here" in screen(pilot)
+        assert "● running in another terminal" in screen(pilot)
+        assert "there is no stopped search" in screen(pilot)
         rows.add("two", Outcome(None, 1.0, 8, 0), "same", "all off: lowering")
         for finish in (False, True):
             if finish:
@@ -111,7 +111,7 @@ async def test_a_recording_that_goes_away_is_said_and_still_shown(tmp_path: Path
         assert isinstance(app, Browser)
         app.look()
         await press(pilot, "4")
-        assert "is gone" in screen(pilot)
+        assert "was deleted" in screen(pilot)
         assert "GB0059" in screen(pilot)
         await press(pilot, "r")
         await app.workers.wait_for_complete()
@@ -199,4 +199,4 @@ async def test_an_editor_that_is_no_command_is_said(program: Path, monkeypatch: 
 async def test_without_a_terminal_to_hand_over_the_editor_is_refused_in_words(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "3", "e")
-        assert "cannot be handed" in screen(pilot)
+        assert "cannot be given" in screen(pilot)

@@ -51,6 +51,6 @@ def test_a_failed_compile_is_said_once(program: Path) -> None:
 
 async def test_a_failure_says_what_to_do_next(tmp_path: Path) -> None:
     async with browsing(build.recording(tmp_path, [*build.run_events(), *build.end_events(1)])) as pilot:
-        assert "on the Trials screen bisects it" in screen(pilot)
+        assert "To find the part of the compiler at fault: B on the Trials screen" in screen(pilot)
         await press(pilot, "enter")
-        assert "no search is recorded here" in screen(pilot)
+        assert "this recording has no search" in screen(pilot)

@@ -68,7 +68,7 @@ async def test_the_help_is_wrapped(program: Path) -> None:
 async def test_a_filter_that_nothing_holds_is_said(program: Path) -> None:
     async with browsing(program, (80, 24)) as pilot:
         await press(pilot, "4", "f", *"zebra", "enter")
-        assert "nothing holds 'zebra': escape shows all" in screen(pilot)
+        assert "no line contains 'zebra': escape shows all" in screen(pilot)
         await press(pilot, "escape")
         assert "GB0059" in screen(pilot)
 

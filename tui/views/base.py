@@ -1,4 +1,4 @@
-"""What every screen is: a place to go to, filled by workers."""
+"""The base class of all screens. A screen is a location to go to, and workers fill it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["View"]
 
-_DEBOUNCE = 0.05  # seconds that the cursor rests before a detail is read: a held key repeats every 0.03
+_DEBOUNCE = 0.05  # seconds; a held key repeats every 0.03 s
 
 T = TypeVar("T")
 
 
 class View(Container):
-    """A screen. Subclasses fill themselves in `load` and go to places in `open`."""
+    """A screen. Subclasses read their content in `load` and go to locations in `open`."""
 
     DEFAULT_CSS = "View { height: 1fr; }"
-    NAME: ClassVar[str]  # of its module too
+    NAME: ClassVar[str]  # also the name of its module
     TITLE: ClassVar[str]
 
     class Fetched(Message):
-        """A worker has what it was sent for, or the reason why not."""
+        """A worker has finished, with a result or an error."""
 
         def __init__(self, group: str, serial: int, result: Any, problem: str | None = None) -> None:
             super().__init__()
@@ -42,52 +42,54 @@ class View(Container):
     def __init__(self, *, classes: str | None = None) -> None:
         super().__init__(id=self.NAME, classes=classes)
         self._serial = 0
-        self._out: dict[str, tuple[int, Callable[[Any], None]]] = {}  # what workers are out for, by group
+        self._out: dict[str, tuple[int, Callable[[Any], None]]] = {}  # running workers by group
         self._resting: Timer | None = None
 
     @property
     def browser(self) -> Browser:
+        """The application."""
         return cast("Browser", self.app)
 
     @property
     def session(self) -> Session:
+        """The open recording."""
         return self.browser.session
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self.load)  # first the frame, then what is in it
+        self.call_after_refresh(self.load)  # draw the empty screen first
 
     def load(self) -> None:
-        """Read what the screen shows, in a worker; also when the recording has grown."""
+        """Read the content in a worker. Called again when the recording has grown."""
 
     def open(self, place: Location) -> None:
-        """Go to a place on this screen."""
+        """Go to a location on this screen."""
 
     def place(self) -> Location:
-        """Where the user is on it."""
+        """Return the user's location on this screen."""
         return Location(self.NAME)
 
     async def arrived(self) -> None:
-        """The screen is shown, again or for the first time."""
+        """Called whenever the screen is shown."""
 
     async def ask(self) -> bool:
-        """Ask for a search of its own in place of that within the lines; whether it has one."""
+        """Ask for a search of the screen's own. Return whether the screen has one."""
         return False
 
     def first_focus(self) -> Widget | None:
-        """The widget that gets the keys when the screen is opened."""
+        """Return the widget that gets the focus when the screen opens."""
         return None
 
     @property
     def busy(self) -> bool:
-        """Whether something is still to come."""
+        """Whether a worker or a delayed read has not finished."""
         return bool(self._out) or self._resting is not None
 
     def awaits(self, group: str) -> bool:
-        """Whether a worker of this group is out."""
+        """Whether a worker of this group runs."""
         return group in self._out
 
     def fetch(self, group: str, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Do `work` in a thread, and `then` something with its result here, unless the group has a newer fetch."""
+        """Run `work` in a thread, then call `then` with its result unless the group has a newer worker."""
         self._serial += 1
         serial = self._serial
         self._out[group] = (serial, then)
@@ -100,8 +102,8 @@ class View(Container):
 
         self.run_worker(body, thread=True, exclusive=True, group=group)
 
-    # Textual calls the handlers of a class and of those above it, all of them: so there is one, and what it calls is
-    # for subclasses to override.
+    # Textual calls the handlers of a class and of all its base classes. So only this class has handlers, and subclasses
+    # override the methods that the handlers call.
 
     def on_lines_moved(self, message: Lines.Moved) -> None:
         message.stop()
@@ -114,16 +116,16 @@ class View(Container):
             self.chosen(message.lines)
 
     def moved(self, lines: Lines) -> None:
-        """The cursor stands on another line."""
+        """Called when the cursor is on another line."""
 
     def chosen(self, lines: Lines) -> None:
-        """Enter, or a double click, on a line."""
+        """Called on enter, or on a double click, on a line."""
 
     def on_view_fetched(self, message: Fetched) -> None:
         message.stop()
         serial, then = self._out.get(message.group, (0, None))
         if serial != message.serial or then is None:
-            return  # superseded
+            return  # a newer worker has replaced it
         del self._out[message.group]
         if message.problem is None:
             with self.browser.saying_problems():
@@ -133,10 +135,10 @@ class View(Container):
             self.show_problem(message.problem)
 
     def show_problem(self, reason: str) -> None:
-        """Say, where something would have stood, why it could not be read."""
+        """Show an error in the place of the content."""
 
     def rest(self, then: Callable[[], None]) -> None:
-        """Do something once the cursor has come to rest."""
+        """Call `then` once the cursor has not moved for a moment."""
 
         def rested() -> None:
             self._resting = None

@@ -1,4 +1,4 @@
-"""Graph breaks, each root cause once, with the diagnostic of the text report."""
+"""The Breaks screen: each root cause once, with the diagnostic of the text report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tui.widgets.table import Column, Row
 __all__ = ["BreaksView"]
 
 T = TypeVar("T")
-_COST = Column("µs a call", number=True)  # of a warm call, where `dynadiag compare` profiled one
+_COST = Column("µs a call", number=True)  # in a warm call, if `dynadiag compare` profiled one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Only(Explanation):
-    """An explanation of which one break is shown."""
+    """An explanation with a single break."""
 
     chosen: Impact
 
@@ -34,7 +34,7 @@ class _Only(Explanation):
 
 
 class BreaksView(ListingView):
-    """The worst first."""
+    """The graph breaks, the worst first."""
 
     NAME: ClassVar[str] = "breaks"
     TITLE: ClassVar[str] = "Breaks"
@@ -78,7 +78,7 @@ class BreaksView(ListingView):
 
 
 def _with_cost(cells: Sequence[T], cost: T) -> tuple[T, ...]:
-    """The cells of a row with what a break costs among them: before the compiles, which are the last."""
+    """Insert the cost of a break before the last cell, which lists compiles."""
     return (*cells[:-1], cost, cells[-1])
 
 

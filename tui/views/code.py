@@ -1,4 +1,4 @@
-"""Source, graphs and generated code side by side: the cursor on a line lights what belongs to it in the others."""
+"""The Code screen: source, graphs and generated code side by side. Lines linked to the cursor's line are lit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["CodeView"]
 
 
 class CodeView(PanedView, MakesStages):
-    """Up to four panes; as many as there is room for."""
+    """Up to five panes, as many as fit side by side."""
 
     NAME: ClassVar[str] = "code"
     TITLE: ClassVar[str] = "Code"
@@ -44,22 +44,22 @@ class CodeView(PanedView, MakesStages):
         Binding(
             "left_square_bracket",
             "document(-1)",
-            "stage before",
+            "previous stage",
             show=False,
             key_display="[",
             id="code.previous",
-            tooltip="show the one before",
+            tooltip="show the previous one",
         ),
-        Binding("d", "diff", "diff", id="code.diff", tooltip="what this stage changed in the one before, as a diff"),
-        Binding("J", "compile(1)", "the next compile", show=False, id="code.next-compile"),
-        Binding("K", "compile(-1)", "the compile before", show=False, id="code.previous-compile"),
+        Binding("d", "diff", "diff", id="code.diff", tooltip="show the diff between this stage and the previous one"),
+        Binding("J", "compile(1)", "next compile", show=False, id="code.next-compile"),
+        Binding("K", "compile(-1)", "previous compile", show=False, id="code.previous-compile"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._board: Board | None = None
-        self._place: Location | None = None  # to be gone to once the board is there
-        self._making = ""  # what is said in place of a kernel's stages, while they are made or where they could not be
+        self._place: Location | None = None  # where to go once the documents are read
+        self._making = ""  # shown instead of a kernel's stages: progress or an error
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -83,7 +83,7 @@ class CodeView(PanedView, MakesStages):
             ids = [item.compile_id for item in (explanation.graphs[:1] or explanation.compiles[:1])]
             if not ids:
                 return None
-            compile_id = ids[0]  # one with something to see
+            compile_id = ids[0]  # a compile that has a graph
         return board_of(self.session, compile_id, place.document)
 
     def open(self, place: Location) -> None:
@@ -98,7 +98,7 @@ class CodeView(PanedView, MakesStages):
             self.load()
 
     def _read_and_show(self, board: Board, place: Location) -> None:
-        """Show what is asked for; what stands beside it may have to be read first."""
+        """Show a document that has been read. Documents beside it may have to be read first."""
         if board.is_filled:
             self._show(board, place)
         else:
@@ -145,7 +145,7 @@ class CodeView(PanedView, MakesStages):
         return f"{one_line(title)}{place}"
 
     def _arrive(self, board: Board, place: Location) -> None:
-        """Go to the line that was asked for; by itself to the first line that has counterparts."""
+        """Go to a line; without one, to the first line that has links."""
         self._place = None
         name = (board.find(place.document) if place.document else None) or self._at
         pane = self.pane(name)
@@ -161,7 +161,7 @@ class CodeView(PanedView, MakesStages):
             pane.focus()
         self.light()
 
-    # Where
+    # The location
 
     def place(self) -> Location:
         board = self._board
@@ -176,13 +176,14 @@ class CodeView(PanedView, MakesStages):
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The panes from left to right; the last one only once there is something in it."""
+        """The panes from left to right. The stage pane is added once a kernel is compiled."""
         return PANES if self._making or (self._board and self._board.refs["stage"]) else PANES[:-1]
 
     def action_document(self, by: int) -> None:
+        """Show the next or previous document in the current pane."""
         board = self._board
         if board is None or len(board.refs[self._at]) < 2:
-            self.notify("there is nothing else to show in this pane")
+            self.notify("this pane has no other document")
             return
         at, pane = self._at, self.pane(self._at)
         places = pane.links.of(pane.cursor)
@@ -190,7 +191,7 @@ class CodeView(PanedView, MakesStages):
         self.fetch("board", lambda: fill(self.session, board), lambda _: self._changed(at, places))
 
     def _changed(self, name: str, places: frozenset[Place]) -> None:
-        """Show what was turned to, with the cursor on what belongs to the line that was left."""
+        """Show the selected document, with the cursor on a line linked to the previous cursor line."""
         for each in dict.fromkeys((name, "later", "kernel", "source")):
             self._fill(each)
         pane = self.pane(name)
@@ -199,10 +200,11 @@ class CodeView(PanedView, MakesStages):
         self.light()
 
     def action_diff(self) -> None:
+        """Show the diff to the previous stage, or the document again."""
         board, at = self._board, self._at
         pane = self.pane(at)
         if board is None or at not in ("dynamo", "later"):
-            self.notify("only graphs are compared: go to a graph's pane", severity="warning")
+            self.notify("only graphs have diffs: go to the pane of a graph", severity="warning")
         elif pane.document is not None and pane.document.ref.kind == "diff":
             self._fill(at)
         else:
@@ -210,7 +212,7 @@ class CodeView(PanedView, MakesStages):
 
     def _show_diff(self, found: Document | None, name: str) -> None:
         if found is None:
-            self.notify("there is no stage before this one")
+            self.notify("this is the first stage")
         elif found.note:
             self.notify(found.note, markup=False)
         else:
@@ -233,7 +235,7 @@ class CodeView(PanedView, MakesStages):
         self._lay_out_with_stage()
 
     def _lay_out_with_stage(self) -> None:
-        """Show the last pane beside the one that the cursor is in."""
+        """Show the stage pane beside the current pane."""
         at, self._at = self._at, "stage"
         self.lay_out()
         self._at = at
@@ -252,18 +254,20 @@ class CodeView(PanedView, MakesStages):
             self.notify(one_line(note), markup=False)
 
     def action_compile(self, by: int) -> None:
+        """Go to the next or previous compile."""
         ids = [item.compile_id for item in self.session.explanation().compiles]
         if ids:
             here = ids.index(self._board.compile_id) if self._board and self._board.compile_id in ids else 0
             self.browser.goto(Location(self.NAME, ids[(here + by) % len(ids)]))
 
-    # Lines that belong together
+    # Linked lines
 
     def moved(self, lines: Lines) -> None:
         if lines.has_focus and lines is not self.facts:
             self.rest(self.light)
 
     def light(self) -> None:
+        """Highlight the lines linked to the cursor's line, and update the titles."""
         here = self.pane(self._at)
         places = here.links.of(here.cursor)
         for name in PANES:
@@ -276,7 +280,7 @@ class CodeView(PanedView, MakesStages):
         self.browser.say(f"compile {one_line(board.compile_id)}" if board else "", where_of(here, places))
 
     def _describe(self, pane: CodePane) -> None:
-        """Below the panes, the node that the cursor is on, where the pane shows a graph."""
+        """Show the graph node under the cursor below the panes."""
         document = pane.document
         graph = document is not None and document.ref.kind == "graph" and pane.count > 0
         if document is None or not graph:
@@ -288,7 +292,7 @@ class CodeView(PanedView, MakesStages):
         self.facts.show(node_lines(found, document.ref.key, compile_id))
 
     def chosen(self, lines: Lines) -> None:
-        """Jump to the first counterpart, in the next pane that has one."""
+        """Go to the first linked line in the next pane that has one."""
         if lines is self.facts:
             target = self.facts.lines[lines.cursor].target
             if target is not None:
@@ -304,4 +308,4 @@ class CodeView(PanedView, MakesStages):
             if found and ref is not None and self._board is not None:
                 self.browser.goto(Location(self.NAME, self._board.compile_id, document=ref.key, line=found[0] + 1))
                 return
-        self.notify("no mapping: nothing in the other panes belongs to this line", severity="warning")
+        self.notify("no mapping: no line of the other panes is linked to this line", severity="warning")

@@ -1,4 +1,4 @@
-"""Compiles as a tree by the calls that led to them, with all that is known of the one under the cursor."""
+"""The Compiles screen: a tree of call stacks and compiles, with the details of the selected one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["CompilesView"]
 
 
 class CompilesView(View):
-    """The tree on the left, the compile on the right."""
+    """The tree on the left, the details on the right."""
 
     NAME: ClassVar[str] = "compiles"
     TITLE: ClassVar[str] = "Compiles"
@@ -33,7 +33,7 @@ class CompilesView(View):
             "timeline",
             "time line",
             id="compiles.timeline",
-            tooltip="the time line of the compile in place of its facts, and back",
+            tooltip="show the time line of the compile instead of its details, and back",
         ),
     ]
 
@@ -115,9 +115,9 @@ class CompilesView(View):
             self.rest(self._describe)
 
     def action_timeline(self) -> None:
-        """The time line in place of the summary, and back."""
+        """Show the time line of the compile instead of its details, or the details again."""
         if self._item() is None:
-            self.notify("a time line is of one compile: go to one first", severity="warning")
+            self.notify("a time line belongs to one compile: go to one first", severity="warning")
             return
         self._timeline = not self._timeline
         self._describe()

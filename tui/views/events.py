@@ -1,4 +1,4 @@
-"""The raw events of the log: every kind with its count, every event, payloads on demand."""
+"""The Events screen: the raw log by kind. Payloads are read on demand."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = ["EventsView"]
 _PAGE = 100  # events read at once
 _PAGES_KEPT = 10
 _MILLISECONDS = len("00:00:00.000")
-_HEAD = 200  # lines of a payload in the detail; enter shows the whole
+_HEAD = 200  # lines of a payload in the detail; enter shows all of it
 _DAMAGED = Row(("?", "", "", "", "damaged", ""), -1, "error")
 _KINDS = (Column("events", number=True), Column("kind", widest=60))
 
 
 class EventsView(ListingView):
-    """Kinds on the left, their events on the right."""
+    """Kinds on the left, the events of the selected kind on the right."""
 
     NAME: ClassVar[str] = "events"
     TITLE: ClassVar[str] = "Events"
@@ -78,7 +78,7 @@ class EventsView(ListingView):
         number = sum(counts.values()) if self._kind is None else counts.get(self._kind, 0)
         rows = EventRows(self.session, self._kind, number)
         if number:
-            rows[0], rows[number - 1]  # what the table looks at first is read here, in the worker
+            rows[0], rows[number - 1]  # read here, in the worker, what the table shows first
         self._rows = rows
         return rows
 
@@ -126,7 +126,7 @@ class EventsView(ListingView):
 
 
 class EventRows(Rows):
-    """The rows of a log, read in pages when they are looked at."""
+    """The rows of a log, read in pages on demand."""
 
     def __init__(self, session: Session, kind: str | None, number: int) -> None:
         super().__init__(number, lambda index: self._page(index // _PAGE)[index % _PAGE])
@@ -144,7 +144,7 @@ class EventRows(Rows):
         return known
 
     def _read(self, start: int, limit: int) -> list[Row]:
-        """The rows of a page. It is asked for while the screen is drawn: what is damaged is a row that says so."""
+        """Return the rows of a page. This runs while the screen is drawn, so damage becomes a row and no error."""
         events: list[Event] = []
         with suppress(UnreadableInput):
             if self._kind is None:

@@ -1,4 +1,4 @@
-"""Guards of one compile: what has to hold for its code to be used again."""
+"""The Guards screen: the conditions under which the code of one compile is used again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Found = tuple[tuple[Guard, ...], list[Row], list[Branch]]
 
 
 class GuardsView(ListingView):
-    """One compile at a time, as a list or as a tree of the values that the guards are about."""
+    """The guards of one compile, as a list or as a tree of the values that they check."""
 
     NAME: ClassVar[str] = "guards"
     TITLE: ClassVar[str] = "Guards"
@@ -45,7 +45,7 @@ class GuardsView(ListingView):
             "form",
             "tree, list",
             id="guards.form",
-            tooltip="the guards as a tree of the values that they are about, or as a list",
+            tooltip="show the guards as a tree of the values that they check, or as a list",
         ),
         Binding(
             "right_square_bracket",
@@ -53,15 +53,15 @@ class GuardsView(ListingView):
             "compile",
             key_display="]",
             id="guards.next",
-            tooltip="the guards of the next compile",
+            tooltip="show the guards of the next compile",
         ),
         Binding(
             "left_square_bracket",
             "compile(-1)",
-            "compile before",
+            "previous compile",
             show=False,
             id="guards.previous",
-            tooltip="the guards of the compile before",
+            tooltip="show the guards of the previous compile",
         ),
     ]
 
@@ -85,14 +85,14 @@ class GuardsView(ListingView):
 
     @property
     def lines(self) -> Lines:
-        """The list or the tree: the one that is shown."""
+        """The list or the tree, whichever is shown."""
         return self.tree_ if self.tree_.display else self.table
 
     def first_focus(self) -> Widget:
         return self.lines
 
     def action_form(self) -> None:
-        """The other form, with the cursor on the same guard where it is shown there."""
+        """Switch between list and tree. The cursor stays on the same guard if it is visible."""
         key = self._key()
         self.table.display, self.tree_.display = self.tree_.display, self.table.display
         self.lines.focus()
@@ -100,6 +100,7 @@ class GuardsView(ListingView):
             self.tree_.go_to_key(f"guard/{key}") if self.tree_.display else self.table.go_to_key(key)
 
     def action_compile(self, by: int) -> None:
+        """Show the guards of the next or previous compile."""
         ids = [item.compile_id for item in self.session.explanation().compiles]
         if ids:
             here = ids.index(self._compile) if self._compile in ids else 0
@@ -144,7 +145,7 @@ class GuardsView(ListingView):
         self._say()
 
     def _say(self) -> None:
-        """A small screen has no frame with the title in it."""
+        """Show the title in the status line, because a small screen has no frames."""
         if self.browser.current is self:
             self.browser.say(self._title, "")
 
@@ -176,7 +177,7 @@ class GuardsView(ListingView):
         guard = self._guards[int(key)]
         style = RoleStyle(self.details.columns)
         cwd = self.session.run.cwd
-        at = place(guard.file, guard.line, None, cwd) if guard.file else "torch did not say which line made it"
+        at = place(guard.file, guard.line, None, cwd) if guard.file else "torch did not report the line that made it"
         text = self.session.source(guard.file) if guard.file else None
         return [
             line((one_line(guard.kind), "key"), f"  {one_line(guard.source)}"),

@@ -1,4 +1,4 @@
-"""Kernels: a table to sort and filter, and the code of each."""
+"""The Kernels screen: a table to sort and filter, with the code of the selected kernel."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ from tui.widgets.table import Column, Row, Rows
 __all__ = ["KernelsView"]
 
 T = TypeVar("T")
-_AT_ONCE = 60  # kernels up to which the costs are read without being asked for
-_FEW = 8  # compiles whose costs are read at once
+_AT_ONCE = 60  # with more kernels, costs are read on request only
+_FEW = 8  # compiles read by one worker
 _BYTES = "bytes"
 _TIME = "µs"
-_TIMED = (Column(_TIME, number=True), Column("of peak", number=True))  # where `dynadiag kernels --measure` measured
-_SHOWN = 400  # lines of a kernel in the detail; enter shows the whole
+_TIMED = (
+    Column(_TIME, number=True),
+    Column("of peak", number=True),
+)  # shown if `dynadiag kernels --measure` has measured
+_SHOWN = 400  # lines of a kernel in the detail; enter shows all of it
 
 
 class KernelsView(ListingView):
-    """What takes the longest first, where that was measured, else what moves the most, once that is known."""
+    """The kernels, sorted by time if measured, otherwise by bytes moved once known."""
 
     NAME: ClassVar[str] = "kernels"
     TITLE: ClassVar[str] = "Kernels"
@@ -50,14 +53,14 @@ class KernelsView(ListingView):
             "costs",
             "bytes",
             id="kernels.costs",
-            tooltip="read what each kernel moves (of many kernels only when asked), and sort by it",
+            tooltip="estimate the bytes that each kernel moves, and sort by them",
         ),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._costs: dict[tuple[int | None, str], KernelCost] = {}
-        self._costed: Session | None = None  # the recording whose kernels' costs are being read, or were
+        self._costed: Session | None = None  # the recording that the costs belong to
 
     @property
     def _measured(self) -> bool:
@@ -85,7 +88,7 @@ class KernelsView(ListingView):
             self._begin()
 
     def action_costs(self) -> None:
-        """Read what each kernel moves, and sort by it: of many kernels only when it is asked for."""
+        """Read the costs of all kernels, or sort by them if they are known."""
         if self._costed is not self.session:
             self._begin()
         else:
@@ -96,7 +99,7 @@ class KernelsView(ListingView):
         self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.every_kernel())))
 
     def _read_costs(self, ids: list[str]) -> None:
-        """A few compiles at a time: what is known already is on the screen meanwhile."""
+        """Read the costs of a few compiles at a time, and show what is known so far."""
         session = self.session
         if not ids or session is not self._costed:
             top = self.table.cursor == 0
@@ -123,7 +126,7 @@ class KernelsView(ListingView):
         if kernel is None:
             return []
         if kernel.event is None:
-            return [line(("the source of this kernel was not recorded", "dim"))]
+            return [line(("the source of this kernel is not in the recording", "dim"))]
         lines = split(self.session.payload(kernel.event))
         first, last = bounds(lines, kernel.name)
         code = lines[first : min(last, first + _SHOWN)]
@@ -140,12 +143,12 @@ class KernelsView(ListingView):
         if kernel is None or kernel.event is None:
             return None
         first, last = bounds(split(self.session.payload(kernel.event)), kernel.name)
-        called = last if kernel.language == "extern" else first + 1  # above a call stands a comment
+        called = last if kernel.language == "extern" else first + 1  # the line before a call is its comment
         return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=called)
 
 
 def _with(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:
-    """The cells of a row with what was measured among them: before the name, which is the last."""
+    """Insert measured cells before the last cell, which is the name."""
     return (*cells[:-1], *timed, cells[-1])
 
 
@@ -162,7 +165,7 @@ def _times(cost: KernelCost | None) -> tuple[str, str]:
 
 
 def _cost_lines(cost: KernelCost) -> list[Line]:
-    """What was measured of a kernel, and the lines of the program that it computes."""
+    """Return the measured time of a kernel and the source lines that it computes."""
     time, share = _times(cost)
     of = f", {share} of the device's peak" if cost.share is not None else ""
     timed = [line((f"{time} µs", "strong"), (f" in {count(cost.calls, 'call')}{of}", "dim"))] if cost.seconds else []
@@ -170,7 +173,7 @@ def _cost_lines(cost: KernelCost) -> list[Line]:
 
 
 def bounds(lines: Sequence[str], name: str) -> tuple[int, int]:
-    """Where a kernel stands in its module: its definition, or for a library's the first call of it."""
+    """Return the first and last line of a kernel in its module: its definition, or the first call of a library."""
     for number, text in enumerate(lines):
         if text.startswith(f"{name} = async_compile."):
             end = next((i for i in range(number + 1, len(lines)) if lines[i].startswith(("'''", '"""'))), number)

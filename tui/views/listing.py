@@ -1,4 +1,4 @@
-"""A list and, beside or below it, the detail of what the cursor is on."""
+"""The base class of screens with a list and the detail of the selected row."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["ListingView"]
 
 
 class ListingView(View):
-    """Subclasses name the columns, read the rows and the detail (both in a worker), and say where enter goes."""
+    """Subclasses define the columns, read rows and detail in a worker, and return the target of a row."""
 
     COLUMNS: ClassVar[Sequence[Column]] = ()
-    NOTHING: ClassVar[str] = "nothing of the kind was recorded"
+    NOTHING: ClassVar[str] = "none were recorded"
     DETAIL: ClassVar[str] = "detail"
     LAZY: ClassVar[bool] = False
-    WRAP: ClassVar[bool] = True  # of the detail; code is scrolled sideways instead
+    WRAP: ClassVar[bool] = True  # wrap the detail; code is scrolled sideways instead
 
     def __init__(self) -> None:
         super().__init__(classes="listing")
-        self._wanted: int | str | None = None  # to be gone to once the rows are there
+        self._wanted: int | str | None = None  # the row to go to once the rows are read
 
     def compose(self) -> ComposeResult:
         yield Table(self.COLUMNS, lazy=self.LAZY, id=f"{self.NAME}-list")
@@ -41,10 +41,12 @@ class ListingView(View):
 
     @property
     def table(self) -> Table:
+        """The list."""
         return self.query_one(f"#{self.NAME}-list", Table)
 
     @property
     def details(self) -> StyledLines:
+        """The detail pane."""
         return self.query_one(f"#{self.NAME}-detail", StyledLines)
 
     def first_focus(self) -> Widget:
@@ -52,14 +54,14 @@ class ListingView(View):
 
     @property
     def reading(self) -> bool:
-        """Whether other rows are on their way: those that are shown may be of another recording."""
+        """Whether new rows are being read. The visible rows may then be of another recording."""
         return self.awaits("rows")
 
     def load(self) -> None:
         self.fetch("rows", self.rows, self._show)
 
     def columns(self) -> Sequence[Column]:
-        """The columns of the rows that were read."""
+        """Return the columns of the rows that were read."""
         return self.COLUMNS
 
     def rows(self) -> Sequence[Row]:
@@ -71,7 +73,7 @@ class ListingView(View):
         raise NotImplementedError
 
     def enter(self, key: int | str) -> Location | None:  # noqa: ARG002 - subclasses use it
-        """Where enter on a row goes."""
+        """Return where enter on a row goes, or ``None``."""
         return None
 
     def show_problem(self, reason: str) -> None:

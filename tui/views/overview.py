@@ -1,4 +1,4 @@
-"""The first screen: what happened, and what to look at first."""
+"""The Overview screen: what happened, and what to look at first."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tui.widgets.styled import StyledLines
 
 __all__ = ["OverviewView"]
 
-_AROUND = 4  # rows of the terminal that are not this screen's
+_AROUND = 4  # rows of the terminal outside this screen
 
 
 class OverviewView(View):
-    """The run at once, the rest as soon as a worker has read it."""
+    """Shows the run at once, and the rest when a worker has read it."""
 
     NAME: ClassVar[str] = "overview"
     TITLE: ClassVar[str] = "Overview"
@@ -35,6 +35,7 @@ class OverviewView(View):
 
     @property
     def lines(self) -> StyledLines:
+        """The text of the overview."""
         return self.query_one(StyledLines)
 
     def first_focus(self) -> Widget:
@@ -44,7 +45,7 @@ class OverviewView(View):
         self.fetch("overview", self._read, self._show)
 
     def _read(self) -> list[Line]:
-        from tui.finding import finding_of  # here, in a worker, with all of the explanation
+        from tui.finding import finding_of  # imported in a worker, because it needs the explanation
         from tui.overview import overview
 
         session = self.session
@@ -64,7 +65,7 @@ class OverviewView(View):
             if first < self.app.size.height - _AROUND:
                 self.lines.go(first)
         self.browser.explained()
-        self.fetch("kernels", self.session.every_kernel, lambda _: None)  # so that their screen has nothing to read
+        self.fetch("kernels", self.session.every_kernel, lambda _: None)  # so that the Kernels screen opens at once
 
     def place(self) -> Location:
         return Location(self.NAME, line=self.lines.cursor + 1)

@@ -1,4 +1,4 @@
-"""Panes side by side: as many as there is room for, the one that is in among them."""
+"""The base class of a screen with panes side by side."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from tui.widgets.styled import StyledLines
 
 __all__ = ["PanedView"]
 
-_PANE = 38  # columns below which a pane is of no use beside others
+_PANE = 38  # minimum columns of a pane beside others
 
 
 class PanedView(View):
-    """Lays the panes out and goes from one to the next. Subclasses fill them, and say which there are."""
+    """Lays out the panes and moves the focus between them. Subclasses fill the panes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("z", "zoom", "zoom", id="code.zoom", tooltip="give this pane the whole width, and back")
+        Binding("z", "zoom", "zoom", id="code.zoom", tooltip="show this pane in full width, and back")
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._zoomed = False
-        self._at = "source"  # the pane that was last in
+        self._at = "source"  # the pane that last had the focus
 
     def pane(self, name: str) -> CodePane:
+        """Return a pane by its name."""
         return self.query_one(f"#pane-{name}", CodePane)
 
     def panes(self) -> dict[str, CodePane]:
-        """Every pane by its name."""
+        """Return every pane by its name."""
         return {name: self.pane(name) for name in PANES}
 
     @property
@@ -49,7 +50,7 @@ class PanedView(View):
         return PANES
 
     def light(self) -> None:
-        """Light what belongs to the cursor's line."""
+        """Highlight the lines linked to the cursor's line."""
 
     def first_focus(self) -> Widget:
         return self.pane(self._at)
@@ -64,7 +65,7 @@ class PanedView(View):
             self.light()
 
     def lay_out(self) -> None:
-        """Show as many panes as there is room for, the one that is in among them."""
+        """Show as many panes as fit, including the current one."""
         order = self.order
         room = 1 if self._zoomed else max(1, min(len(order), self.size.width // _PANE))
         here = order.index(self._at) if self._at in order else 0
@@ -75,11 +76,12 @@ class PanedView(View):
             pane.set_class(pane.document is None and room > 1, "empty")
 
     def action_zoom(self) -> None:
+        """Show the current pane in full width, or all panes again."""
         self._zoomed = not self._zoomed
         self.lay_out()
 
     def step(self, way: int) -> bool:
-        """Move to the next pane; tab, where panes that there is no room for count too, and last the node's facts."""
+        """Move to the next or previous pane, including hidden ones, and to the node's details after the last."""
         order = self.order
         here = order.index(self._at) + way
         if self.facts.has_focus:
@@ -94,9 +96,7 @@ class PanedView(View):
         return True
 
     def _enter(self, pane: CodePane) -> None:
-        """Into a pane; one that nobody was in yet is begun where it belongs to the line that is left, and one whose
-        cursor is out of sight on a line that is seen.
-        """
+        """Focus a pane. A new pane starts at the linked line; a cursor off the screen moves onto it."""
         if pane.cursor == 0 and pane.lit:
             pane.set_reactive(Lines.cursor, pane.first_lit)
             pane.reveal(pane.cursor, middle=True)

@@ -1,4 +1,4 @@
-"""The ranks of a folder: one row each, and below where they differ."""
+"""The Ranks screen: one row for each rank, and below how the ranks differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = ("compile", "graph", "break", "recompile", "kernel")
 
 
 class RanksView(ListingView):
-    """Read one after another, each row shown as soon as it is there."""
+    """Reads one rank after another and shows each row as soon as it is read."""
 
     NAME: ClassVar[str] = "ranks"
     TITLE: ClassVar[str] = "Ranks"
@@ -38,12 +38,12 @@ class RanksView(ListingView):
         self.details.show([line(("reading ...", "dim"))])
 
     def load(self) -> None:
-        """Read the ranks, once: another rank that is looked at changes nothing here."""
+        """Read the ranks once. Switching to another rank changes nothing here."""
         if not self._ranks:
             self._next(0)
 
     def _next(self, index: int) -> None:
-        """Read one more. One at a time, so that no more than one is held."""
+        """Read one more rank. One at a time, so that memory holds only one."""
         paths = self.browser.paths
         if index == len(paths):
             self.details.show(differences(self._ranks))
@@ -58,7 +58,7 @@ class RanksView(ListingView):
         self._next(len(self._ranks))
 
     def moved(self, lines: object) -> None:
-        """The differences are between all of them: the cursor changes nothing."""
+        """Do nothing: the detail is about all ranks."""
 
     def enter(self, key: int | str) -> Location | None:
         rank = self._ranks[int(key)]

@@ -1,4 +1,4 @@
-"""Recompiles: which guard failed, what its value was and is now, and what to do."""
+"""The Recompiles screen: the failed guard, its old and new value, and advice."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tui.widgets.table import Column, Row
 
 __all__ = ["RecompilesView"]
 
-_HEAD = 2  # lines of a diagnostic that say what it is of
+_HEAD = 2  # the lines at the top of a diagnostic that name its subject
 _HELP = "help: "
 
 
 class RecompilesView(ListingView):
-    """In the order in which they happened."""
+    """The recompiles in the order in which they happened."""
 
     NAME: ClassVar[str] = "recompiles"
     TITLE: ClassVar[str] = "Recompiles"
@@ -58,7 +58,7 @@ class RecompilesView(ListingView):
 
 
 def _advice_first(lines: list[Line]) -> list[Line]:
-    """What to do before what changed: of a module's 100 weights the report goes on for screens."""
+    """Move the advice before the list of changes, which can be screens long."""
     helps = next((place for place, item in enumerate(lines) if item.text.startswith(_HELP)), len(lines))
     while helps < len(lines) and not lines[-1].text.strip():
         lines = lines[:-1]
@@ -66,7 +66,7 @@ def _advice_first(lines: list[Line]) -> list[Line]:
 
 
 def _target(item: Recompile) -> Location:
-    """The line that made the guard; the frame's own where that is unknown."""
+    """Return the line that made the guard, or the frame's own line if that is not known."""
     reason = next((one for one in item.reasons if one.file and one.line), None)
     file, line = (reason.file, reason.line) if reason else (item.file, item.line)
     return Location("code", item.compile_id, document=f"source:{file}" if file else None, line=line)

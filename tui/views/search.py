@@ -1,4 +1,4 @@
-"""Search over everything that was recorded: the hits as a list that jumps, while the search goes on."""
+"""The Search screen: full-text search, with the hits listed as they are found."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tui.widgets.table import Column, Row
 
 __all__ = ["SearchView"]
 
-_OFTEN = 0.15  # seconds between looks at what a search has found
-_AROUND = 12  # lines before and after a hit in the detail
+_OFTEN = 0.15  # seconds between two updates of the list
+_AROUND = 12  # lines shown before and after a hit
 
 
 class SearchView(ListingView):
-    """One search at a time, which goes on while other screens are looked at."""
+    """One search at a time. It continues while other screens are shown."""
 
     NAME: ClassVar[str] = "search"
     TITLE: ClassVar[str] = "Search"
-    DETAIL: ClassVar[str] = "around it"
+    DETAIL: ClassVar[str] = "context"
     NOTHING: ClassVar[str] = "searching ..."
     WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
@@ -45,8 +45,8 @@ class SearchView(ListingView):
     def __init__(self) -> None:
         super().__init__()
         self.hunt: Hunt | None = None
-        self._before: Sequence[Hit] = ()  # what was found before the recording had grown
-        self._listed: Sequence[Hit] = ()  # the hits that are in the table
+        self._before: Sequence[Hit] = ()  # the hits of the search before the recording grew
+        self._listed: Sequence[Hit] = ()  # the hits in the table
         self._looking: Timer | None = None
 
     def on_mount(self) -> None:
@@ -69,7 +69,7 @@ class SearchView(ListingView):
             await self.ask()
 
     def begin(self, pattern: str) -> None:
-        """Search for another text; none goes on showing what was found."""
+        """Search for another text. An empty text keeps the hits."""
         self.table.focus()
         if pattern.strip():
             self._start(pattern, ())
@@ -87,9 +87,9 @@ class SearchView(ListingView):
         self._look()
 
     def load(self) -> None:
-        """The recording has grown, or is another one: what is searched is what is shown.
+        """Search again if the recording has grown or is another one.
 
-        Of one that has grown the hits stay in the list until as many are found again.
+        The old hits of a recording that has grown stay in the list until as many are found again.
         """
         if self.hunt is not None and self.hunt.session is not self.session:
             grown = self.hunt.session.path == self.session.path
@@ -100,6 +100,7 @@ class SearchView(ListingView):
         return super().busy or self._looking is not None
 
     def action_stop(self) -> None:
+        """Stop the search."""
         if self.hunt is None or self.hunt.over:
             self.notify("no search is running")
         else:
@@ -109,7 +110,7 @@ class SearchView(ListingView):
         hunt = self.hunt
         if hunt is None:
             return
-        over = hunt.over  # before the hits are looked at: what it found last is shown too
+        over = hunt.over  # read this first, so that the last hits are shown too
         found = self._before
         if over or len(hunt.hits) >= len(found):
             found, self._before = hunt.hits[:], ()
@@ -123,18 +124,18 @@ class SearchView(ListingView):
                 self.browser.say_problem(hunt.problem)
 
     def _list(self, found: Sequence[Hit]) -> None:
-        """Show hits; the cursor stays on the one that it is on, wherever that has moved to."""
+        """Show hits, and keep the cursor on its hit."""
         under, self._listed = self._hit_under(), found
         self._show([_row(number, hit) for number, hit in enumerate(found)])
         if under is not None and under in found:
             self.table.go_to_key(found.index(under))
 
     def _say(self) -> None:
-        """How far it is, above the list; what is not there, below."""
+        """Show the progress of the search above the list."""
         hunt = self.hunt
         if hunt is None:
             everything = "compiles, breaks, recompiles, guards, kernels, source, graphs, generated code, events"
-            self.details.show([line(("/ asks for a text; it is looked for in", "dim")), line((everything, "dim"))])
+            self.details.show([line(("press / to search for a text in", "dim")), line((everything, "dim"))])
             return
         title = f"{self.TITLE}: {one_line(hunt.pattern)} · {self._progress(hunt)}"
         self.table.border_title = title
@@ -150,10 +151,10 @@ class SearchView(ListingView):
         if not hunt.over:
             return f"{megabytes if hunt.stage == 'log' else hunt.stage} · x stops{more}"
         if hunt.problem is not None:
-            return f"ended early: {hunt.problem}"
+            return f"ended by an error: {hunt.problem}"
         return f"stopped at {megabytes}{more}" if hunt.stopped else f"all searched{more}"
 
-    # What was found
+    # Hits
 
     def rows(self) -> Sequence[Row]:
         return [_row(number, hit) for number, hit in enumerate(self._listed)]

@@ -1,4 +1,4 @@
-"""Making the stages below a kernel's source, with the user's consent where that runs a stranger's code."""
+"""Compiles a kernel to its stages. Asks the user first if that would run code of a stranger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MakesStages"]
 
 
 class MakesStages(View):
-    """A screen on which the cursor may stand on a kernel."""
+    """A screen on which the cursor can be on a kernel."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -24,24 +24,24 @@ class MakesStages(View):
             "stages",
             "assembly",
             id="code.stages",
-            tooltip="compile the kernel under the cursor, and show its IR and machine code",
+            tooltip="compile the kernel under the cursor and show its IR and machine code",
         )
     ]
 
     def kernel_line(self) -> tuple[str, str, int] | None:
-        """The compile, the module's document and the line (from 0) of the cursor, where it stands in generated code."""
+        """Return compile id, module key and line (from 0) if the cursor is in generated code."""
         raise NotImplementedError
 
     def begin_stages(self, call: KernelCall) -> None:
-        """Say that a kernel is being compiled."""
+        """Show that a kernel is being compiled."""
         raise NotImplementedError
 
     def take_stages(self, made: Made) -> None:
-        """Show what was made."""
+        """Show the stages."""
         raise NotImplementedError
 
     def action_stages(self) -> None:
-        """IR and machine code of the kernel under the cursor."""
+        """Compile the kernel under the cursor and show its IR and machine code."""
         here = self.kernel_line()
         if here is None:
             self.notify("go to a kernel in the generated code first", severity="warning")
@@ -54,7 +54,7 @@ class MakesStages(View):
 
     def _ask(self, found: tuple[KernelCall, bool] | None) -> None:
         if found is None:
-            self.notify("no generated kernel stands on this line", severity="warning")
+            self.notify("this line has no generated kernel", severity="warning")
             return
         call, ask = found
         if not ask:
@@ -63,8 +63,8 @@ class MakesStages(View):
         lines = [
             line((f"compile {one_line(call.name)}", "strong")),
             Line(),
-            line("Its source comes out of the recording, and compiling it runs code."),
-            line("Do it only if you know who made the recording."),
+            line("Its source is from the recording, and compiling it runs code."),
+            line("Continue only if you trust whoever made the recording."),
         ]
         self.app.push_screen(Confirm(Way(True, lines)), lambda yes: self._make(call) if yes else None)
 

@@ -1,4 +1,4 @@
-"""Searches: the trials of a bisection or a minification, started and stopped from here and shown while they run."""
+"""The Trials screen: start, watch and stop a bisection or a minification, and see its trials."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tui.widgets.table import Column, Row
 
 __all__ = ["TrialsView"]
 
-_OFTEN = 0.05  # seconds between two drawings of a search that runs
+_OFTEN = 0.05  # seconds between two updates while a search runs
 _SECOND = 1.0
-_REPRO = 1 << 20  # bytes of a repro that are shown
+_REPRO = 1 << 20  # bytes shown of a repro
 _ACCURACY = "--accuracy"
 
 
 class TrialsView(ListingView):
-    """The search that was started here; before there is one, the search that is recorded."""
+    """The search that was started here; without one, the search in the recording."""
 
     NAME: ClassVar[str] = "trials"
     TITLE: ClassVar[str] = "Trials"
@@ -54,14 +54,14 @@ class TrialsView(ListingView):
             "start('bisect')",
             "bisect",
             id="search.bisect",
-            tooltip="bisect the program: which part of the compiler is at fault",
+            tooltip="bisect the program: find the part of the compiler at fault",
         ),
         Binding(
             "M",
             "start('minify')",
             "minify",
             id="search.minify",
-            tooltip="minify the program: a small one with the same failure",
+            tooltip="minify the program: write a small program with the same failure",
         ),
         Binding(
             "x",
@@ -69,20 +69,20 @@ class TrialsView(ListingView):
             "stop",
             show=False,
             id="search.stop",
-            tooltip="stop the search that runs; what was tried is kept",
+            tooltip="stop the search; its trials are kept",
         ),
-        Binding("c", "go_on", "go on with a search that was stopped", show=False, id="search.resume"),
+        Binding("c", "go_on", "resume a search that was stopped", show=False, id="search.resume"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self.search: Search | None = None
-        self._finding: Finding | None = None  # of the recording
-        self._found: Session | None = None  # the recording of the search that was started here
-        self._told = False  # whether its end was told
-        self._due: Timer | None = None  # until what has changed is shown
+        self._finding: Finding | None = None  # the search in the recording
+        self._found: Session | None = None  # the recording of the search started here
+        self._told = False  # whether its end was reported
+        self._due: Timer | None = None  # the next update
         self._trials: Sequence[Trial] = ()
-        self._before: Sequence[Trial] = ()  # of the search that was gone on with
+        self._before: Sequence[Trial] = ()  # trials of the resumed search
 
     def compose(self) -> ComposeResult:
         yield StyledLines(search_lines(None, 0), id="trials-search", wrap=True)
@@ -90,6 +90,7 @@ class TrialsView(ListingView):
 
     @property
     def head(self) -> StyledLines:
+        """The summary of the search, above the table."""
         return self.query_one("#trials-search", StyledLines)
 
     def on_mount(self) -> None:
@@ -105,16 +106,16 @@ class TrialsView(ListingView):
         if found is not None:
             found.close()
 
-    # Starting and stopping
+    # Start and stop
 
     def action_start(self, kind: str) -> None:
-        """Ask whether to search; of a program that ends well, first for calls that are wrong."""
+        """Ask the user, then start a search. If the program succeeded, propose `--accuracy` first."""
         self._propose(lambda: self._plans(kind))
 
     def action_go_on(self) -> None:
-        """Go on with a search that was stopped: the one of before, or the recorded one."""
+        """Ask the user, then resume the search that was stopped."""
         if self._resumable() is None:
-            self.notify("no search was stopped here: B and M start one", severity="warning")
+            self.notify("there is no stopped search: B and M start one", severity="warning")
         else:
             self._propose(self._rest)
 
@@ -133,7 +134,7 @@ class TrialsView(ListingView):
         return (plan_for(kind, self.session.run, options, recording),)
 
     def _resumable(self) -> tuple[str, tuple[str, ...], Path] | None:
-        """The kind, the options and the recording of a search that was stopped."""
+        """Return kind, options and recording of a search that was stopped."""
         search, known = self.search, self._finding
         if search is not None:
             path = search.recording
@@ -144,7 +145,7 @@ class TrialsView(ListingView):
 
     def _propose(self, make: Callable[[], tuple[Plan, ...]]) -> None:
         if self.search is not None and self.search.running:
-            self.notify("a search is running: x stops it", severity="warning")
+            self.notify("a search is running: x stops it first", severity="warning")
             return
         try:
             plans = make()
@@ -166,19 +167,20 @@ class TrialsView(ListingView):
         self._changed()
 
     def _tick(self, search: Search) -> None:
-        """Show that it lives, also while a trial takes long."""
+        """Update the elapsed time, also while a trial takes long."""
         if search is self.search and not search.over:
             self.head.show(self._head(len(search.trials)), keep=True)
             self.set_timer(_SECOND, lambda: self._tick(search))
 
     def action_stop(self) -> None:
+        """Stop the search. Its trials are kept."""
         if self.search is None or not self.search.running:
             self.notify("no search is running")
         else:
             self.search.stop()
 
     def _soon(self) -> None:
-        """Trials may end faster than anybody reads: not each is drawn."""
+        """Update the screen soon. Trials may end faster than anybody can read."""
         if self._due is None:
             self._due = self.set_timer(_OFTEN, self._changed)
 
@@ -194,12 +196,12 @@ class TrialsView(ListingView):
             self._tell(search)
         if search is not None and search.recording is not None and self._found is None:
             self.fetch("found", lambda: self._opened(search.recording), self._take)
-            if search.recording.absolute() == self.session.path.absolute():  # what is open was gone on with
+            if search.recording.absolute() == self.session.path.absolute():  # the open recording was resumed
                 self.browser.action_reload()
         self.load()
 
     def _tell(self, search: Search) -> None:
-        """The search has ended: the cursor goes to what it found, one enter away from it."""
+        """Report the end of the search, and move the cursor to what it found."""
         lines = self._head(len(search.trials))
         self.head.show(lines)
         found = any(item.target for item in lines)
@@ -216,7 +218,7 @@ class TrialsView(ListingView):
         self._found = session
         self.load()
 
-    # Showing
+    # Display
 
     def _head(self, trials: int) -> list[Line]:
         return search_lines(self.search, trials, self._finding, self.session.run.cwd)
@@ -240,7 +242,7 @@ class TrialsView(ListingView):
         trial = next((item for item in (self._before if running else self._trials) if item.index == key), None)
         if trial is not None:
             return trial_lines(trial)
-        return [line(("the whole of a trial is shown once the search has ended", "dim"))] if running else []
+        return [line(("the details of a trial are available after the search has ended", "dim"))] if running else []
 
     def moved(self, lines: Lines) -> None:
         repro = self._repro()
@@ -250,7 +252,7 @@ class TrialsView(ListingView):
             super().moved(lines)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """The detail is of what has the focus: of the head that is the repro, where there is one."""
+        """Show the detail of the focused widget: of the head the repro, of the table the trial."""
         if event.widget is self.head:
             self._to_first_target()
         elif event.widget is self.table:
@@ -262,7 +264,7 @@ class TrialsView(ListingView):
             self.head.go(found)
 
     def _repro(self) -> str | None:
-        """The repro whose line the cursor of the head is on."""
+        """Return the repro under the cursor of the head."""
         target = self.head.lines[self.head.cursor].target if self.head.count else None
         return target.document if target is not None and target.view == FILE else None
 
@@ -275,7 +277,10 @@ class TrialsView(ListingView):
             self.browser.goto(target)
 
     def _text_of(self, name: str) -> list[Line]:
-        """The repro, as it was written or, where it is gone, as it was recorded. Raises `DynadiagError`."""
+        """Return the lines of a repro from its file, or from the recording if the file is gone.
+
+        Raises `DynadiagError` if it is in neither.
+        """
         path = Path(name)
         recorded = None if path.is_file() else (self._found or self.session).recording.source(name)
         lines = (_read(path) if recorded is None else recorded).split("\n")
@@ -285,7 +290,7 @@ class TrialsView(ListingView):
 
 def _read(path: Path) -> str:
     if path.suffix != ".py" or not path.is_file():
-        raise DynadiagError(f"{path}: no repro there any more")
+        raise DynadiagError(f"{path}: this repro does not exist any more")
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(_REPRO)
@@ -299,6 +304,6 @@ def _question(plan: Plan) -> list[Line]:
         line((f"$ {plan.text}", "strong")),
         line((f"in {plan.folder}", "dim")),
         Line(),
-        line(compared or "What fails is what the program shows: an exception, a crash, a hang, an exit code."),
-        line("It runs the program that the recording names, many times, and what that does outside happens each time."),
+        line(compared or "A failure is what the program shows: an exception, a crash, a hang, an exit code."),
+        line("This runs the program that the recording names many times, with all its side effects."),
     ]

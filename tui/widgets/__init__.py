@@ -1,4 +1,4 @@
-"""The browser's own widgets: each draws only the lines that are on the screen."""
+"""The browser's own widgets. Each draws only the lines on the screen."""
 
 from __future__ import annotations
 

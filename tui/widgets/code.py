@@ -1,4 +1,4 @@
-"""Code: numbered, coloured by what it is and by which lines belong together."""
+"""A pane of code with line numbers, syntax highlighting and the links between lines."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tui.widgets.lines import Lines
 
 __all__ = ["CodePane", "is_exact"]
 
-_LIT = 0.30  # share of a line's colour in the ground of those that belong to the line under the cursor
+_LIT = 0.30  # share of the link color in the background of highlighted lines
 _EMPTY = Links()
-_COMMENT = "# File: "  # what a printed graph has above the nodes of a line
-_LOOKED_AT = 2000  # lit lines among which such a comment is looked for
+_COMMENT = "# File: "  # precedes the nodes of a source line in a printed graph
+_LOOKED_AT = 2000  # highlighted lines searched for such a comment
 
 
 class CodePane(Lines):
-    """A document. A line with counterparts has a bar in its colour; those of the cursor's line are lit and marked."""
+    """Shows a document. A linked line has a bar in the color of its source line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "app.edit", "open in $EDITOR at this line", show=False, id="code.edit"),
+        Binding("e", "app.edit", "open this line in $EDITOR", show=False, id="code.edit"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -47,7 +47,7 @@ class CodePane(Lines):
         return self._document
 
     def say(self, note: str) -> None:
-        """Show no document, and why."""
+        """Show a message instead of a document."""
         self._document, self.links, self._lit, self._note = None, _EMPTY, {}, note
         self.resize_content(0)
 
@@ -61,7 +61,7 @@ class CodePane(Lines):
         return super().render_line(y)
 
     def show(self, document: Document, links: Links = _EMPTY, line: int = 0) -> None:
-        """Show a document with the cursor on a line (0-based)."""
+        """Show a document with the cursor on a line (from 0)."""
         self._document, self.links, self._lit, self._note = document, links, {}, ""
         self._highlighter = Highlighter(document.lines, document.regions)
         self.set_reactive(Lines.cursor, max(0, min(line, len(document.lines) - 1)))
@@ -70,12 +70,12 @@ class CodePane(Lines):
         self.refresh()
 
     def colour(self, colours: Mapping[Place, int]) -> None:
-        """Which colour each place has; one numbering for all panes."""
+        """Set the color number of each source line. All panes use the same numbers."""
         self._colours = colours
         self.refresh()
 
     def light(self, places: Set[Place], *, reveal: bool) -> int:
-        """Light the lines that belong to these places; how many there are."""
+        """Highlight the lines linked to these source lines. Return how many there are."""
         lines = self.belonging(places)
         self._lit = {line: _main(self.links.of(line) & places) for line in lines}
         if reveal and lines:
@@ -86,28 +86,28 @@ class CodePane(Lines):
         return len(lines)
 
     def belonging(self, places: Set[Place]) -> tuple[int, ...]:
-        """The lines that belong to these places; only those of a kernel's own line, where there are any."""
+        """Return the linked lines; if a kernel line is given, only the lines linked to it."""
         return self.links.at([place for place in places if is_exact(place)]) or self.links.at(places)
 
     @property
     def first_lit(self) -> int:
-        """Of the lit lines the one to look at: in a graph, where something is computed, and not an argument for it."""
+        """The highlighted line to show first: in a graph a computation rather than an argument."""
         lines = self.lit
         heads = (line for line in lines[:_LOOKED_AT] if self.text_of(line).lstrip().startswith(_COMMENT))
         return next(heads, lines[0])
 
     @property
     def lit(self) -> list[int]:
-        """The lines that are lit."""
+        """The highlighted lines, sorted."""
         return sorted(self._lit)
 
     def on_screen(self, line: int) -> bool:
-        """Whether a line is seen."""
+        """Whether a line is on the screen."""
         return int(self.scroll_y) <= line < int(self.scroll_y) + self.page_height
 
     @property
     def first_seen(self) -> int:
-        """Of the lines on the screen the first that has a counterpart, or else the first."""
+        """The first linked line on the screen, or the first line."""
         top = int(self.scroll_y)
         seen = range(top, min(self.count, top + self.page_height))
         return next((line for line in seen if self.links.of(line)), top)
@@ -158,15 +158,15 @@ class CodePane(Lines):
 
 
 def is_exact(place: Place) -> bool:
-    """Whether a place is one line of a kernel, and not one of the user's source."""
+    """Whether a key is a line of a kernel and not a line of the user's source."""
     return place[0].startswith("event:")
 
 
 def _main(places: Set[Place]) -> Place:
-    """The place that gives a line its colour: the user's, where there is one."""
+    """Return the key that colors a line: the source line if there is one."""
     return min(places, key=lambda place: (is_exact(place), place))
 
 
 def _width(line: str) -> int:
-    """About how many columns a line takes; exact where that is cheap."""
+    """Return the approximate width of a line in columns. It is exact if that is cheap."""
     return len(line) + 3 * line.count("\t") if line.isascii() else cell_len(line)

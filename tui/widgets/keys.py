@@ -1,6 +1,6 @@
-"""The keys of what has the focus, in the last line.
+"""The footer: the keys of the focused widget.
 
-Textual's own footer is a widget for each key, made anew at each change: a sixth of the time to the first screen.
+Textual's footer creates a widget for each key at each change, a sixth of the time to the first screen.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["Keys"]
 
 
 class Keys(Widget):
-    """One line; a click on a key is a press of it."""
+    """One line of keys. A click on a key presses it."""
 
-    shown: reactive[tuple[tuple[str, str, str], ...]] = reactive(())  # key, how it is displayed, what it does
+    shown: reactive[tuple[tuple[str, str, str], ...]] = reactive(())  # key, displayed key, description
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
@@ -51,7 +51,7 @@ class Keys(Widget):
 
 
 def _shown(screen: Screen[object], footer: Widget) -> Iterator[tuple[str, str, str]]:
-    """The bindings that are to be shown, each action once, by its first key."""
+    """Yield the bindings to show, each action once, with its first key."""
     found: dict[str, Binding] = {}
     for active in screen.active_bindings.values():
         if active.binding.show and active.enabled:

@@ -1,7 +1,7 @@
-"""Lines with a cursor: what every list, tree, table and text of the browser is.
+"""Lines with a cursor: the base class of every list, tree, table and text of the browser.
 
-A widget for each line would be too much for 100,000 of them, so a line is drawn when it is on the screen, and nothing
-here does work that grows with the number of lines, but a search.
+One widget for each line would be too slow for 100,000 lines. So a line is drawn when it is on the screen, and no method
+but a search takes time that grows with the number of lines.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Filtered", "Lines"]
 
-_SIDE = 8  # columns that left and right scroll by
+_SIDE = 8  # columns for one scroll step sideways
 
 
 class Lines(ScrollView, can_focus=True):
-    """The base: subclasses say how many lines there are, what stands on one and how it is drawn."""
+    """The base class. Subclasses define the number of lines, their text and how they are drawn."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"lines--cursor", "lines--match", "lines--header"}
     DEFAULT_CSS = """
@@ -57,10 +57,10 @@ class Lines(ScrollView, can_focus=True):
         Binding("enter", "choose", "go", show=True, id="lines.choose"),
         Binding("slash", "app.search", "search", key_display="/", show=True, id="lines.search"),
         Binding("n", "find(1)", "next match", show=False, id="lines.next"),
-        Binding("N", "find(-1)", "match before", show=False, id="lines.previous"),
+        Binding("N", "find(-1)", "previous match", show=False, id="lines.previous"),
         Binding("y", "copy", "copy the line", show=False, id="lines.copy"),
-        Binding("Y", "copy_all", "copy everything here", show=False, id="lines.copy-all"),
-        Binding("w", "app.write", "write this to a file", show=False, id="lines.write"),
+        Binding("Y", "copy_all", "copy all lines", show=False, id="lines.copy-all"),
+        Binding("w", "app.write", "write all lines to a file", show=False, id="lines.write"),
     ]
 
     cursor = reactive(0, init=False)
@@ -85,48 +85,49 @@ class Lines(ScrollView, can_focus=True):
 
     @property
     def document(self) -> Document | None:
-        """The document that is shown, where it is one."""
+        """The document that is shown, or ``None``."""
         return None
 
     def render_str(self, text_content: str | Content) -> Content:
-        """Titles are texts too, of a recording's functions and files: none is markup."""
+        """Return titles without markup, because they contain names from the recording."""
         return Content(text_content) if isinstance(text_content, str) else text_content
 
-    # What a subclass says
+    # For subclasses
 
     @property
     def count(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         raise NotImplementedError
 
     def text_of(self, index: int) -> str:
-        """What stands on a line, for searching and copying."""
+        """Return the text of a line, to search and copy it."""
         raise NotImplementedError
 
     def draw(self, index: int) -> Strip:
-        """A line, as long as it is."""
+        """Return a line, however long it is."""
         raise NotImplementedError
 
     def header(self) -> Strip | None:
-        """A line that stays above the others."""
+        """Return a line that stays above the others, or ``None``."""
         return None
 
     def side(self, index: int) -> Strip | None:  # noqa: ARG002 - subclasses use it
-        """What stands before a line and does not scroll sideways."""
+        """Return what precedes a line and does not scroll sideways, or ``None``."""
         return None
 
     def ground(self, index: int) -> Style | None:  # noqa: ARG002 - subclasses use it
-        """A background of the line's own."""
+        """Return a background for the line, or ``None``."""
         return None
 
     def nothing(self) -> str:
-        """What is said where there is no line."""
+        """Return the message for an empty list."""
         return ""
 
-    # Drawing
+    # Drawing the lines
 
     @property
     def dark(self) -> bool:
+        """Whether the theme is dark."""
         return self.app.current_theme.dark
 
     @property
@@ -135,11 +136,11 @@ class Lines(ScrollView, can_focus=True):
 
     @property
     def page_height(self) -> int:
-        """Lines on one screen."""
+        """The number of lines on one screen."""
         return max(1, self.scrollable_content_region.height - self._head)
 
     def resize_content(self, width: int) -> None:
-        """Call it when the number of lines, or the `width` of the longest, is another one."""
+        """Update the scrollbars after the number of lines or the longest `width` has changed."""
         self.virtual_size = Size(width, self.count + self._head)
         self.cursor = max(0, min(self.cursor, self.count - 1))
         self.refresh()
@@ -177,7 +178,7 @@ class Lines(ScrollView, can_focus=True):
             style += self.get_component_rich_style("lines--cursor")
         return style
 
-    # Moving
+    # Moving the cursor
 
     def validate_cursor(self, value: int) -> int:
         return max(0, min(value, self.count - 1))
@@ -192,7 +193,7 @@ class Lines(ScrollView, can_focus=True):
         self.refresh_line(index + self._head)
 
     def reveal(self, index: int, *, middle: bool = False) -> None:
-        """Scroll so that a line is on the screen, in the `middle` where it was not."""
+        """Scroll a line onto the screen; if `middle`, to its middle."""
         top, height = int(self.scroll_y), self.page_height
         if top <= index < top + height:
             return
@@ -209,33 +210,39 @@ class Lines(ScrollView, can_focus=True):
         self.cursor = index
 
     def action_move(self, by: int) -> None:
+        """Move the cursor by a number of lines."""
         self.cursor += by
 
     def action_page(self, pages: float) -> None:
+        """Move the cursor by a number of pages."""
         self.cursor += int(pages * self.page_height) or (1 if pages > 0 else -1)
 
     def action_first(self) -> None:
+        """Move the cursor to the first line."""
         self.cursor = 0
 
     def action_last(self) -> None:
+        """Move the cursor to the last line."""
         self.cursor = self.count - 1
 
     def action_side(self, way: int) -> None:
+        """Scroll sideways."""
         room = self.scrollable_content_region.width
         most = max(0, self.virtual_size.width - room // 2)
         self.scroll_x = max(0, min(self.scroll_x + way * _SIDE, most))
         self.refresh()
 
     def validate_scroll_x(self, value: float) -> float:
-        """Textual bars a sideways scroll where there is no bar for it; these lines go without one."""
+        """Allow sideways scrolling without a scrollbar; Textual would not."""
         return max(0.0, value)
 
     def action_choose(self) -> None:
+        """Send `Chosen` for the cursor's line."""
         if self.count:
             self.post_message(self.Chosen(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        at = event.get_content_offset(self)  # within the border, which the event's own place counts from
+        at = event.get_content_offset(self)  # without the border, which the event's own offset includes
         if at is None:
             return
         index = int(self.scroll_y) + at.y - self._head
@@ -248,22 +255,23 @@ class Lines(ScrollView, can_focus=True):
                 self.action_choose()
 
     def header_clicked(self, column: int) -> None:
-        """A click on the header."""
+        """Called on a click on the header."""
 
     def clicked(self, index: int, column: int) -> None:
-        """A click on a line."""
+        """Called on a click on a line."""
 
-    # Searching and taking away
+    # Searching and copying
 
     def search(self, pattern: str) -> bool:
-        """Look for a text from the cursor on; whether there is any."""
+        """Search for a text from the cursor on. Return whether there is a match."""
         self.finder = Finder(pattern)
         self.refresh()
         return not pattern or self._find(1, here=True)
 
     def action_find(self, way: int) -> None:
+        """Go to the next or previous match."""
         if not self.finder.pattern:
-            self.notify("nothing to look for: / begins a search", severity="warning")
+            self.notify("press / to search first", severity="warning")
         elif not self._find(way):
             self.notify(f"not found: {self.finder.pattern}", severity="warning", markup=False)
 
@@ -275,21 +283,23 @@ class Lines(ScrollView, can_focus=True):
         return True
 
     def action_copy(self) -> None:
+        """Copy the cursor's line to the clipboard."""
         if self.count:
             self.app.copy_to_clipboard(copied(self.text_of(self.cursor)))
             self.notify("line copied")
 
     def action_copy_all(self) -> None:
+        """Copy all lines to the clipboard."""
         self.app.copy_to_clipboard(copied(self.whole()))
         self.notify(f"{self.count:,} lines copied")
 
     def whole(self) -> str:
-        """Everything that is here, as text."""
+        """Return all lines as one text."""
         return "".join(f"{self.text_of(index)}\n" for index in range(self.count))
 
 
 class Filtered(Lines):
-    """Lines of which those that hold a text can be shown alone."""
+    """Lines that can be filtered by a text."""
 
     filter = ""
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -297,18 +307,18 @@ class Filtered(Lines):
     ]
 
     def nothing(self) -> str:
-        return f"nothing holds {one_line(self.filter)!r}: escape shows all" if self.filter else ""
+        return f"no line contains {one_line(self.filter)!r}: escape shows all" if self.filter else ""
 
     def set_filter(self, text: str) -> None:
-        """Show the lines that hold a text; all of them for an empty one."""
+        """Show the lines that contain a text, or all lines for an empty text."""
         self.filter = text
         self.sift()
         self.tell_count()
 
     def tell_count(self) -> None:
-        """Say below how many lines there are."""
+        """Show the number of lines in the frame."""
         self.border_subtitle = f"{self.count:,}{f' with {one_line(self.filter)}' if self.filter else ''}"
 
     def sift(self) -> None:
-        """Show the lines that hold the filter."""
+        """Apply the filter."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Marking what a search has found on a line."""
+"""Highlights the matches of a search in a line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["marked"]
 
 
 def marked(strip: Strip, finder: Finder, style: Style) -> Strip:
-    """The strip with the matches of the search in a style of their own."""
+    """Return the strip with the matches of the search in `style`."""
     text = strip.text
     spans = finder.spans(text)
     if not spans:

@@ -1,4 +1,4 @@
-"""One line at the bottom for what is looked for, and the like."""
+"""A line of input at the bottom of the screen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Prompt"]
 
 
 class Prompt(Horizontal):
-    """Hidden until something is asked. Enter answers, escape leaves everything as it was."""
+    """Hidden until `ask` is called. Enter answers, escape cancels."""
 
     DEFAULT_CSS = """
     Prompt { display: none; height: 1; background: $boost; }
@@ -26,7 +26,7 @@ class Prompt(Horizontal):
     Prompt > Input { width: 1fr; height: 1; border: none; padding: 0; background: $boost; }
     Prompt > Input:focus { border: none; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave it", show=False, id="prompt.leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", show=False, id="prompt.leave")]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -34,9 +34,9 @@ class Prompt(Horizontal):
         self._before: Widget | None = None
 
     async def ask(self, label: str, value: str, answer: Callable[[str], None]) -> None:
-        """Ask for a text; `answer` is called with it."""
+        """Ask for a text, and call `answer` with it."""
         self._answer, self._before = answer, self.app.focused
-        from textual.widgets import Input  # imported here: the first screen has none
+        from textual.widgets import Input  # imported late: the first screen does not need it
 
         if not self.children:
             await self.mount(Static(markup=False), Input(compact=True))
@@ -55,6 +55,7 @@ class Prompt(Horizontal):
             answer(message.value)
 
     def action_leave(self) -> None:
+        """Close the prompt without an answer."""
         self._close()
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Lines of text with roles: reports, details, the overview."""
+"""Text with roles: reports, details, the overview."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tui.wrapping import wrapped
 
 __all__ = ["StyledLines"]
 
-_MARK = 2  # columns of the mark before a line that enter goes somewhere from
+_MARK = 2  # columns of the mark
 
 
 class StyledLines(Lines):
-    """A text. A line that enter goes somewhere from has a mark in front."""
+    """A text. A mark precedes each line that has a target."""
 
     def __init__(
         self,
@@ -29,11 +29,11 @@ class StyledLines(Lines):
         classes: str | None = None,
         wrap: bool = False,
     ) -> None:
-        """`wrap`: what is too long for one line goes on in the next, instead of being scrolled to."""
+        """If `wrap`, long lines are wrapped instead of scrolled sideways."""
         super().__init__(id=id, classes=classes)
         self._given = self._lines = lines
         self._wrap = wrap
-        self._laid = 0  # columns that the lines were wrapped in
+        self._laid = 0  # columns that the lines are wrapped to
         self._marks = any(item.target for item in lines)
 
     def on_mount(self) -> None:
@@ -58,12 +58,13 @@ class StyledLines(Lines):
 
     @property
     def columns(self) -> int:
-        """Columns for a text that may be longer than the screen: without those of a scrollbar that may come."""
+        """Columns for text. Those of a scrollbar that may appear are not counted."""
         bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical
         return max(1, self.scrollable_content_region.width - bar)
 
     @property
     def lines(self) -> Sequence[Line]:
+        """The lines as they are wrapped."""
         return self._lines
 
     @property

@@ -1,4 +1,4 @@
-"""Rows in columns, drawn when they are on the screen; sorted and filtered."""
+"""A table whose rows are drawn when they are on the screen. It can be sorted and filtered."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["Column", "Row", "Rows", "Table"]
 
 _GAP = 2
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
-_LOOKED_AT = 200  # rows that a column's width is taken from
+_LOOKED_AT = 200  # rows that column widths are computed from
 _WIDEST = 60
-_LEAST = 14  # columns of the screen that a column keeps when there is not room for all
-_LAST = 24  # the same for the last one, which is not cut
+_LEAST = 14  # minimum width of a column when not all fit
+_LAST = 24  # minimum width of the last column, which is not shortened
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. Numbers stand at the right. The last column takes what room is left."""
+    """A column of the table. Numbers are aligned right, and the last column takes the remaining width."""
 
     title: str
     number: bool = False
     widest: int = _WIDEST
-    path: bool = False  # where there is no room for all of it, its end is shown
+    path: bool = False  # a long path keeps its end
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The cells of a row, cleaned; what it stands for; its role."""
+    """A row: its cells without control characters, its key and its role."""
 
     cells: tuple[str, ...]
     key: int | str
@@ -46,7 +46,7 @@ class Row:
 
 
 class Rows(Sequence[Row]):
-    """Rows that are made when they are looked at: of 100,000 nobody sees more than a screenful."""
+    """Rows that are created on demand, because a screen shows only a few of 100,000."""
 
     def __init__(self, count: int, make: Callable[[int], Row]) -> None:
         self._count, self._make = count, make
@@ -67,11 +67,11 @@ class Rows(Sequence[Row]):
 
 
 class Table(Filtered):
-    """A table of a `Sequence` of rows: one that reads rows only when it is asked for them will do (`lazy`)."""
+    """A table of a sequence of rows. If `lazy`, rows are read only when they are shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort(1)", "sort by the next column", show=False, id="table.sort"),
-        Binding("S", "reverse", "sort the other way round", show=False, id="table.reverse"),
+        Binding("S", "reverse", "reverse the order", show=False, id="table.reverse"),
     ]
 
     def __init__(self, columns: Sequence[Column], *, lazy: bool = False, id: str | None = None) -> None:  # noqa: A002
@@ -85,7 +85,7 @@ class Table(Filtered):
         self._down = False
 
     def show(self, rows: Sequence[Row], columns: Sequence[Column] | None = None) -> None:
-        """Show other rows, in other columns if need be. The cursor stays on the row with its key, if there is one."""
+        """Show other rows, and other columns if given. The cursor stays on the row with its key."""
         key = self.key
         self._all = rows
         if columns is not None and columns != self._columns:
@@ -105,11 +105,11 @@ class Table(Filtered):
 
     @property
     def key(self) -> int | str | None:
-        """What the row under the cursor stands for."""
+        """The key of the row under the cursor, or ``None``."""
         return self._rows[self.cursor].key if 0 <= self.cursor < len(self._rows) else None
 
     def go_to_key(self, key: int | str) -> bool:
-        """Put the cursor on a row; whether it is there. A filter that hides it gives way."""
+        """Put the cursor on a row. Return whether the row exists. A filter that hides it is cleared."""
         index = self._place_of(key)
         if index is None and self.filter:
             self.set_filter("")
@@ -127,8 +127,11 @@ class Table(Filtered):
         self._arrange(self.key)
 
     def action_sort(self, by: int) -> None:
+        """Sort by the next column."""
         if self._lazy:
-            self.notify("these rows are read as they are shown; their order is that of the log", severity="warning")
+            self.notify(
+                "these rows cannot be sorted: they are read on demand, in the order of the log", severity="warning"
+            )
             return
         places = len(self._columns)
         self._sort = 0 if self._sort is None else (self._sort + by) % places
@@ -136,12 +139,13 @@ class Table(Filtered):
         self._arrange(self.key)
 
     def sort_by(self, column: int, *, down: bool) -> None:
-        """Sort by a column, unless the user has chosen one."""
+        """Sort by a column unless the user has chosen one."""
         if self._sort is None:
             self._sort, self._down = column, down
             self._arrange(self.key)
 
     def action_reverse(self) -> None:
+        """Reverse the order."""
         self._down = not self._down
         self._arrange(self.key)
 
@@ -171,7 +175,7 @@ class Table(Filtered):
         self.post_message(self.Moved(self, self.cursor))
 
     def _measure(self, rows: Sequence[Row]) -> None:
-        """Widths from the first rows; where rows are read as they are shown, from the last one and what is allowed."""
+        """Compute column widths from the first rows, or of lazy rows from the last row and the maximum widths."""
         places = [len(rows) - 1] if self._lazy and rows else range(min(len(rows), _LOOKED_AT))
         seen = [rows[index] for index in places]
         self._natural = [
@@ -183,7 +187,7 @@ class Table(Filtered):
         self._fit()
 
     def _fit(self) -> None:
-        """Take room from the widest columns until the last one is seen."""
+        """Shorten the widest columns until the last one is visible."""
         widths = list(self._natural)
         room = self.scrollable_content_region.width - _GAP * (len(widths) - 1)
         over = sum(widths[:-1]) + min(widths[-1], _LAST) - room
@@ -193,7 +197,7 @@ class Table(Filtered):
         self._widths = widths
 
     def _widest(self, widths: Sequence[int]) -> int | None:
-        """The column that can best spare room."""
+        """Return the widest column that can be shortened, or ``None``."""
         places = [i for i, column in enumerate(self._columns[:-1]) if not column.number and widths[i] > _LEAST]
         return max(places, key=lambda place: widths[place], default=None)
 
@@ -235,12 +239,12 @@ class Table(Filtered):
 
 
 def _picked(rows: Sequence[Row], places: Sequence[int]) -> Sequence[Row]:
-    """These of the rows, in this order."""
+    """Return these rows in this order."""
     return Rows(len(places), lambda index: rows[places[index]])
 
 
 def _sorted(rows: Sequence[Row], place: int, *, number: bool, down: bool) -> Sequence[Row]:
-    """Numbers by their value, anything else by its letters; what is not there comes last, either way round."""
+    """Sort numbers by value and texts alphabetically. Cells without a number come last in both orders."""
     cells = [row.cells[place] for row in rows]
     if not number:
         return _picked(rows, sorted(range(len(cells)), key=lambda index: cells[index].lower(), reverse=down))

@@ -1,4 +1,4 @@
-"""The names of the screens in one line, each with its key."""
+"""The tabs: the names of all screens in one line, each with its key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Tab", "Tabs"]
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One screen: its name, the title, the key that opens it, how many things are on it."""
+    """The tab of a screen: name, title, key and number of records."""
 
     name: str
     title: str
@@ -32,13 +32,13 @@ class Tab:
 
 
 class Tabs(Widget):
-    """Long titles where there is room for them, else the numbers of the others only."""
+    """Shows long titles if they fit, otherwise shorter ones."""
 
     current = reactive("")
     tabs: reactive[Sequence[Tab]] = reactive(())
 
     class Clicked(Message):
-        """The user clicked on a name."""
+        """The user clicked on a tab."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -55,7 +55,7 @@ class Tabs(Widget):
         return Strip(segments).crop_extend(0, self.size.width, None).apply_style(self.rich_style)
 
     def _texts(self) -> list[str]:
-        """What stands for each screen: as much as there is room for."""
+        """Return the text of each tab, as long as fits."""
         layouts = (
             [f" {tab.key} {tab.title}{f' {tab.number:,}' if tab.number else ''} " for tab in self.tabs],
             [f" {tab.key} {tab.title} " for tab in self.tabs],

@@ -1,4 +1,4 @@
-"""A tree whose branches are made when they are opened and drawn when they are on the screen."""
+"""A tree. Branches are created when they are opened and drawn when they are on the screen."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Branch", "Tree"]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of the tree. ``key`` is its own in the whole tree; ``children`` is called when it is opened."""
+    """A line of the tree. ``key`` is unique in the tree, and ``children`` is called when the branch is opened."""
 
     key: str
     fragments: tuple[Fragment, ...]
     target: Location | None = None
     children: Callable[[], Sequence[Branch]] | None = None
-    open: bool = False  # from the beginning
+    open: bool = False  # initially
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class _Shown:
 
 
 class Tree(Filtered):
-    """Shows the branches that are open. ``l`` opens, ``h`` closes or goes up, enter does what the owner says."""
+    """Shows the open branches. ``l`` opens one, ``h`` closes it or goes up, enter sends `Chosen`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l,right,plus", "open", "open the branch", show=False, id="tree.open"),
-        Binding("h,left,minus", "close", "close it, or go up", show=False, id="tree.close"),
+        Binding("h,left,minus", "close", "close the branch, or go up", show=False, id="tree.close"),
         Binding("o", "flip", "open or close", show=False, id="tree.toggle"),
         Binding("E", "everything(True)", "open every branch", show=False, id="tree.open-all"),
         Binding("C", "everything(False)", "close every branch", show=False, id="tree.close-all"),
@@ -49,22 +49,23 @@ class Tree(Filtered):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._roots: Sequence[Branch] = ()
-        self._flipped: set[str] = set()  # the branches that are not as they were made
+        self._flipped: set[str] = set()  # keys of branches that the user opened or closed
         self._shown: list[_Shown] = []
 
     def show(self, roots: Sequence[Branch]) -> None:
-        """Show another tree. What was opened stays open, the cursor stays on its branch."""
+        """Show another tree. Open branches stay open, and the cursor stays on its branch."""
         self._roots = roots
         self._lay()
 
     @property
     def branch(self) -> Branch | None:
-        """The branch under the cursor."""
+        """The branch under the cursor, or ``None``."""
         return self._shown[self.cursor].branch if 0 <= self.cursor < len(self._shown) else None
 
     def go_to_key(self, key: str) -> bool:
-        """Put the cursor on a branch; whether it is there. A filter that hides it gives way, and so do branches that
-        were open from the beginning and were closed.
+        """Put the cursor on a branch. Return whether the branch exists.
+
+        A filter that hides it is cleared, and parents that the user closed are opened.
         """
         index = self._place_of(key)
         if index is None and (self.filter or self._flipped):
@@ -79,7 +80,7 @@ class Tree(Filtered):
         return next((place for place, shown in enumerate(self._shown) if shown.branch.key == key), None)
 
     def sift(self) -> None:
-        """Show the open branches that hold the filter, with those above them."""
+        """Show the open branches that contain the filter, with their parents."""
         self._lay()
 
     def _lay(self) -> None:
@@ -108,6 +109,7 @@ class Tree(Filtered):
             self._lay()
 
     def action_open(self) -> None:
+        """Open the branch, or move down if it is open."""
         if (branch := self.branch) is not None:
             if branch.children is not None and not self._is_open(branch):
                 self._set(branch, True)
@@ -115,6 +117,7 @@ class Tree(Filtered):
                 self.action_move(1)
 
     def action_close(self) -> None:
+        """Close the branch, or move to its parent."""
         branch = self.branch
         if branch is not None and branch.children is not None and self._is_open(branch):
             self._set(branch, False)
@@ -125,10 +128,12 @@ class Tree(Filtered):
             self.cursor = above
 
     def action_flip(self) -> None:
+        """Open or close the branch."""
         if (branch := self.branch) is not None:
             self._set(branch, not self._is_open(branch))
 
     def action_everything(self, is_open: bool) -> None:
+        """Open or close all visible branches."""
         for shown in list(self._shown):
             if shown.branch.children is not None and self._is_open(shown.branch) != is_open:
                 self._flipped ^= {shown.branch.key}
@@ -155,7 +160,7 @@ class Tree(Filtered):
 
 
 def _way_to(key: str, branches: Sequence[Branch]) -> tuple[Branch, ...]:
-    """The branches above one, outermost first; only those are looked into that are open from the beginning."""
+    """Return the parents of a branch, outermost first. Only initially open branches are searched."""
     for branch in branches:
         if branch.open and branch.children is not None:
             below = branch.children()
@@ -167,7 +172,7 @@ def _way_to(key: str, branches: Sequence[Branch]) -> tuple[Branch, ...]:
 
 
 def _matching(shown: list[_Shown], text: str) -> list[_Shown]:
-    """Those that hold a text, each with the branches above it."""
+    """Return the branches that contain a text, with their parents."""
     kept: dict[int, _Shown] = {}
     above: list[_Shown] = []
     for item in shown:
