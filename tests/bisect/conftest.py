@@ -1,4 +1,4 @@
-"""Planted faults, and a bisection of each in processes of its own."""
+"""A fixture that bisects a program with a planted fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Bisected = Callable[..., Verdict]
 
 @pytest.fixture
 def bisected(tmp_path: Path) -> Bisected:
-    """``bisected(source, **options)``: the verdict on a program given as text."""
+    """``bisected(source, **options)`` returns the verdict on a program given as text."""
 
     def run(
         source: str, *, timeout: float = 120.0, resume: Path | None = None, repeat: int = 1, **options: object

@@ -1,4 +1,4 @@
-"""Whole bisections of small programs with a fault of a known place."""
+"""Bisections of small programs whose fault is known."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Pipeline:
 torch.compile(lambda x: torch.sin(x) + 1, backend=Pipeline())(torch.ones(4))
 """
 
-# Without caches: their keys know nothing of a lowering that a program replaces.
+# Without caches: their keys do not cover a lowering that a program replaces.
 LOWERING = """
 import torch, torch._inductor.lowering as lowering
 
@@ -144,7 +144,7 @@ model(torch.ones(6, 4))
 
 
 def test_a_node_of_a_loop_is_named_with_the_line_of_the_loop(bisected: Bisected, tmp_path: Path) -> None:
-    """Uncompiled, torch runs a scan as a compiled graph of its own; and what only checks in a loop is never off."""
+    """Uncompiled, torch compiles a scan as a graph of its own. Assertions in a loop are never switched off."""
     start = LOWERING.index("def f")
     verdict = bisected(LOWERING[:start] + SCAN)
     assert (verdict.verdict, verdict.rung, verdict.rungs["uncompiled"]) == ("found", "inductor", "pass")
@@ -216,7 +216,7 @@ torch.compile(f)(torch.ones(4), torch.ones(4, 3))
 
 @pytest.mark.skipif(torch.__version__ >= "2.15", reason="this torch traces it")
 def test_a_frame_is_named_and_not_what_it_inlined(bisected: Bisected) -> None:
-    """Dynamo fails to trace the forward-mode derivative under vmap; left to Python, `f` would have vmap compiled."""
+    """Dynamo fails to trace the forward-mode derivative under vmap. Left to Python, `f` would have vmap compiled."""
     verdict = bisected(INLINED)
     assert (verdict.verdict, verdict.rung) == ("found", "eager")
     assert [(c.group, c.name) for c in verdict.culprits] == [("frame", "f")]
@@ -229,7 +229,7 @@ def test_a_difference_of_random_numbers_is_called_by_its_name(bisected: Bisected
     assert any("fallback_random" in note for note in verdict.notes)
 
 
-# Two parts of Inductor each take a view that changes nothing for the tensor itself: no part alone explains it.
+# Two parts of Inductor each replace a view by its base. Switching off either of them changes nothing.
 VIEW = """
 import torch
 

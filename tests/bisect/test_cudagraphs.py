@@ -1,4 +1,4 @@
-"""A failure that CUDA graphs bring in, by a planted fault."""
+"""A planted failure of CUDA graphs."""
 
 from __future__ import annotations
 

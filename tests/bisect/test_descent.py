@@ -1,4 +1,4 @@
-"""The descent on a compiler that is made up: which decisions it takes, and which of them fail together."""
+"""The descent with a simulated compiler: which decisions it takes, and which of them fail together."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def _points() -> list[Point]:
 
 @dataclass
 class Compiler:
-    """Stands for the runner of trials. A fault is a set of keys that fails where all are on; ``dies`` names none."""
+    """Stands in for the runner. A fault is a set of keys, and a trial fails where all keys of a fault are on."""
 
     faults: Sequence[frozenset[str]]
     kind: str = "exception"
-    other: frozenset[str] = frozenset()  # keys that fail in another way, where nothing of `faults` is on
-    below: Signature | None = None  # what the rung below fails with, and every trial in which no fault is on
-    diverged: tuple[str, ...] = ()  # keys of nodes where values leave the graph's own, be it by rounding
+    other: frozenset[str] = frozenset()  # keys that fail in another way, while no fault is on
+    below: Signature | None = None  # the failure of the rung below, and of each trial without a fault
+    diverged: tuple[str, ...] = ()  # keys of nodes where values diverge, if only by rounding
     points: list[Point] = field(default_factory=_points)
     plans: list[Plan] = field(default_factory=list)
-    abreast: ClassVar[bool] = False  # whether several trials are made at once
+    abreast: ClassVar[bool] = False  # whether trials run in parallel
 
     def together(self, plans: Sequence[Plan]) -> list[Outcome]:
         assert self.abreast
@@ -128,7 +128,9 @@ def test_another_failure_behind_the_one_sought_does_not_hide_its_culprit(tmp_pat
 
 
 def test_where_values_part_by_rounding_the_search_does_not_stay(tmp_path: Path) -> None:
-    """A wrong pass comes before the graph that values are compared with; what rounds in it is not at fault."""
+    """A wrong pass comes before the graph that values are compared with. Nodes that only round in it are not at
+    fault.
+    """
     compiler = Compiler([frozenset({"1/0/joint/fold"})], diverged=("1/0/forward/exp", "1/0/forward/neg"))
     assert _named(_descend(tmp_path, compiler)) == {("pass", "fold", "1/0", "joint")}
     assert len(compiler.plans) <= 16

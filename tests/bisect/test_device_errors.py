@@ -1,4 +1,4 @@
-"""A kernel that breaks the device: whoever calls it next is told."""
+"""A kernel that breaks the GPU: the next call raises, whatever it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.bisect.conftest import Bisected
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
-# Of an index far out of bounds: an assertion in the kernel, or an address that is nobody's.
+# An index far out of bounds gives an assertion in the kernel, or an illegal memory access.
 PROGRAM = """
 import torch
 import torch._inductor.config as config, torch._inductor.lowering as lowering

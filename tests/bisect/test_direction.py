@@ -1,4 +1,4 @@
-"""Faults of one direction of a graph, at a rung that compiles both directions as one."""
+"""Faults in the forward or the backward of a graph, at a rung that compiles both as one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from dynadiag.bisect.directions import joined
 from tests.bisect.conftest import Bisected
 
-# An operator whose formula sees what traces it: right in eager and under Dynamo, wrong in AOTAutograd's graph.
+# An operator whose formula depends on how it is traced: right in eager and under Dynamo, wrong in AOTAutograd's graph.
 PROGRAM = """
 import torch
 

@@ -1,4 +1,4 @@
-"""Where compiled values leave the graph's own, and what the search makes of it."""
+"""Where compiled values diverge from the uncompiled graph's, and how the search uses it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynadiag import recording
 from dynadiag.bisect.divergence import _distance
 from tests.bisect.conftest import Bisected
 
-# Without caches: their keys know nothing of a lowering that a program replaces.
+# Without caches: their keys do not cover a lowering that a program replaces.
 PROGRAM = """
 import torch, torch._inductor.lowering as lowering
 from torch._inductor.virtualized import V
@@ -54,7 +54,7 @@ failing = lambda x: "[&]{{" + {fails!r} + "; return " + str(x) + ";}}()"
 CppOverrides.trunc = CppVecOverrides.trunc = staticmethod(failing)
 plant(aten.sigmoid.default, 'sigmoid_3', lambda out: lowering.lowerings[aten.trunc.default](out))
 """
-_LOWERINGS = 30  # of f
+_LOWERINGS = 30  # in f
 
 
 def test_a_wrong_kernel_is_found_by_its_values_and_not_by_halves(bisected: Bisected, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_wrong_kernel_is_found_by_its_values_and_not_by_halves(bisected: Bisec
 
 
 def _switched(folder: Path) -> int:
-    """The trials with anything off."""
+    """The number of trials with anything switched off."""
     with recording.open(folder / "search.dynadiag") as search:
         return sum('"switches":[{' in trial.candidate for trial in search.trials())
 
@@ -89,7 +89,7 @@ def test_a_kernel_that_fails_while_it_runs_names_what_it_computes(
 
 
 def test_a_lowering_that_raises_after_many_left_to_aten(bisected: Bisected) -> None:
-    """Torch spells each argument out, with all that it was computed from: here that would never end."""
+    """torch prints each argument with everything that it was computed from, which here would never end."""
     verdict = bisected(PROGRAM.format(plant=RAISES), timeout=60.0)
     assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "tanh_5")]
     assert not verdict.side_finds

@@ -30,7 +30,7 @@ NAMES = ("honest", "dtype", "shape", "rank", "strides")
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a trial tells in which fake kernels are not believed."""
+    """The notes of a trial in which fake kernels are not trusted."""
     texts: list[str] = []
     monkeypatch.setattr(TRIAL, "send", lambda event, **data: texts.append(data["text"]) if event == "note" else None)
     monkeypatch.setattr(TRIAL, "plan", Plan(switches=(Switch(fakes.OPERATOR, keep=True, suffixes=()),)))

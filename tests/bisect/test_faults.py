@@ -1,4 +1,4 @@
-"""Faults planted in real architectures: for each exactly what is at fault, and nothing else."""
+"""Faults planted in real architectures: the verdict names exactly what is at fault."""
 
 from __future__ import annotations
 

@@ -89,5 +89,5 @@ def test_a_failure_that_is_not_monotone_still_gives_a_failing_set(size: int, ran
 
 
 def test_the_hash_is_stable() -> None:
-    """Recordings hold it: a resumed search must mean the same decisions."""
+    """Recordings contain it: a resumed search must mean the same decisions."""
     assert bits("0/0/forward/relu")[-8:] == "00001111"

@@ -26,7 +26,7 @@ x = torch"""
 def test_a_status_file_that_was_left_has_no_effect(
     bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It makes torch run every compile with backend eager: the fault would not show at all."""
+    """It makes torch run every compile with backend eager, so the fault would not show at all."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     status = tmp_path / "cache" / "bisect" / "bisect_status.txt"
     status.parent.mkdir(parents=True)
@@ -41,7 +41,7 @@ def test_a_status_file_that_was_left_has_no_effect(
 def test_what_fails_only_out_of_the_caches_is_told_so(
     bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their keys know nothing of a lowering that an earlier program replaced."""
+    """Cache keys do not cover a lowering that an earlier program replaced."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     planted = tmp_path / "planted.py"
     planted.write_text(PLAIN.replace("\nx = torch", PLANTED, 1))

@@ -1,4 +1,4 @@
-"""What the recording of a search keeps for whoever opens it later: what was asked, what was tried, what it came to."""
+"""What the recording of a search keeps for later readers: the command, the trials, the verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton's rung without a GPU: what it finds, and when it says that it was not run."""
+"""The triton rung without a GPU: what it finds, and when it says that it was not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which functions that a custom backend comes to are passes, and what is left where one is off."""
+"""Which functions that a custom backend reaches are passes, and what remains when one is off."""
 
 from __future__ import annotations
 

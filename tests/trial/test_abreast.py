@@ -1,4 +1,4 @@
-"""Trials side by side: they do run at once, and where that cannot be they are made in turn."""
+"""Parallel trials: they do run at the same time, and one after another where they cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the backend of a compiled graph is called."""
+"""The name and the rung of a compiled graph's backend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynadiag.trial.plan import RUNGS
 
 @pytest.mark.parametrize("name", [rung for rung in RUNGS if rung not in ("uncompiled", "triton", "custom")])
 def test_a_rung_given_as_a_function_is_that_rung(name: str) -> None:
-    """Taken for a backend of the program's own, what is to be compiled at the rung below would go to Inductor."""
+    """Taken for a custom backend, a graph that should be compiled at the rung below would be compiled by Inductor."""
     assert backend_name(lookup_backend(name)) == name
 
 

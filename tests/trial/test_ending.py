@@ -1,4 +1,4 @@
-"""What a trial's process told and how it ended, put together."""
+"""The outcome that is built from a process's events and its exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynadiag.trial.supervise import Watched
 
 FAILURE = Signature("exception", "torch.AcceleratorError", "CUDA error: device-side assert triggered")
 RAISED = {"event": "end", "failure": FAILURE.to_json(), "facts": {}}
-# As libstdc++ ends a process in whose destructor an exception was raised.
+# What libstdc++ prints when an exception leaves a destructor.
 ABORTED = """terminate called after throwing an instance of 'c10::AcceleratorError'
   what():  CUDA error: device-side assert triggered
 Search for `cudaErrorAssert' in the documentation.

@@ -1,4 +1,4 @@
-"""What a trial tells of itself, however it ends."""
+"""What a trial reports about itself, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes of trials: what a program does before a fork is done once for all of them; none outlives the search."""
+"""The processes of trials: what comes before a fork is done once, and no process outlives its search."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_comes_before_inductor_is_done_once_where_the_program_has_computed_
         assert runner.run(base).passed
         assert runner.run(off).passed
     assert (tmp_path / "started").read_text() == "x"
-    # Where there is a GPU Dynamo begins to use it: the process that would stand there is refused, each trial traces.
+    # With a GPU Dynamo initializes CUDA, so the program cannot be stopped at its graph: each trial traces.
     times = 3 if torch.cuda.is_available() else 1
     assert (tmp_path / "traced").read_text() == "x" * times
 
@@ -79,7 +79,7 @@ def test_a_program_that_hangs_does_not_outlive_the_search_that_was_killed(tmp_pa
 
 
 def test_forks_are_to_be_had_where_no_cpp_compiler_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The zygote's own first compile fails: that is no reason to try each rung in an interpreter of its own."""
+    """The zygote's own first compile fails. Forks work all the same."""
     monkeypatch.setenv("CXX", "/bin/false")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     program = tmp_path / "program.py"

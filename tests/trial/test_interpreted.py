@@ -1,4 +1,6 @@
-"""Functions compiled to Triton kernels and run by the interpreter, in a process of its own, against eager."""
+"""Functions compiled to Triton kernels and run by Triton's interpreter, in a process of its own, compared with
+eager.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles in processes that a program starts are part of its trial."""
+"""Compiles in child processes of a program are part of its trial."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ assert all(trace_rules.check_file(one.__file__).skipped for one in (rungs, switc
 
 
 def test_dynamo_leaves_ours_alone_wherever_it_is_installed(tmp_path: Path) -> None:
-    """A folder as `.venv/lib/python3.12` is no name of a module."""
+    """A folder such as `.venv/lib/python3.12` has a dot, so it is no name of a module."""
     library = tmp_path / "lib.with.dots"
     library.mkdir()
     (library / "dynadiag").symlink_to(Path(dynadiag.__file__).parent)

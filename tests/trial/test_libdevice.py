@@ -1,4 +1,4 @@
-"""Device functions in NumPy, held against torch's own on the CPU, and against what Inductor asks for."""
+"""Device functions in NumPy, compared with torch's on the CPU, and complete for what Inductor generates."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ BINARY: dict[str, tuple[Any, tuple[float, ...]]] = {
     "nextafter": (torch.nextafter, GRID),
     "pow": (torch.pow, SMALL),
 }
-# Held against something else below.
+# Compared with something else below.
 APART = {"fma", "ilogb", "ldexp", "llrint", "powi"}
-# torch's own are approximations there: the errors seen, relative and absolute, of either type. Its Bessel functions are
-# NaN at infinity, its fmod is for a quotient beyond 2^24: MODEST has neither.
+# Where torch's own functions are approximations: the relative and absolute errors that were measured. MODEST leaves out
+# where torch returns NaN: Bessel functions of infinity, and fmod with a quotient above 2^24.
 LOOSE = {"erfcx": (1e-5, 0.0), "cyl_bessel_i1": (2e-6, 0.0), **dict.fromkeys(("j0", "j1", "y0", "y1"), (0.0, 2e-6))}
 DTYPES = {np.float32: (2e-6, 1e-7), np.float64: (1e-13, 1e-15)}
 
@@ -155,7 +155,7 @@ def test_a_whole_power() -> None:
 
 
 def test_all_that_inductor_asks_for_is_here() -> None:
-    """The names in the code generator's text, and the symbols that they stand for on an NVIDIA GPU."""
+    """The names in the code generator's source, and the symbols that they stand for on an NVIDIA GPU."""
     root = Path(torch.__file__).parent / "_inductor"
     files = ("codegen/triton.py", "codegen/common.py", "runtime/triton_helpers.py")
     text = "".join((root / file).read_text() for file in files)

@@ -1,4 +1,4 @@
-"""What a call can get at without being given it is the same for each of its arms."""
+"""What a call reaches beside its arguments starts in the same state in each run."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def _judged(function: object, wrong: object, *args: torch.Tensor) -> list[Differ
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
 def test_inputs_of_one_storage_share_it_in_float64_too(dtype: torch.dtype) -> None:
-    """What is written to one of them is seen through the other: else float64 takes the right result for as wrong."""
+    """A write to one input shows in the other. Otherwise float64 would call the right result wrong."""
 
     def function(base: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         base.add_(100)
@@ -106,7 +106,7 @@ def test_a_wrong_value_beside_random_numbers_and_a_cast_is_wrong() -> None:
 
 
 def test_gradients_are_taken_outside_autocast() -> None:
-    """As torch's documentation has it; a backward pass that a compiler traced under autocast differs from that."""
+    """torch recommends it. A backward pass that a compiler traced under autocast has other results."""
     watched, seen = autocast_watcher()
     call = Call(watched, (torch.ones(2, requires_grad=True),), {})
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -64,7 +64,7 @@ def test_what_is_written_in_place_rounds_and_is_seen_through_views() -> None:
 
 
 def test_a_write_to_memory_that_overlaps_itself_is_left_as_it_is() -> None:
-    """Of an element that was written twice there is no true value to round."""
+    """An element that was written twice has no exact value to round."""
 
     def shifted(x: torch.Tensor) -> torch.Tensor:
         return x.clone().as_strided((2, 2), (1, 1), 0).add_(0.1)
@@ -89,7 +89,7 @@ def test_overlap_is_told_by_the_strides(tensor: torch.Tensor, expected: bool) ->
 
 
 def test_a_sum_is_taken_in_another_order() -> None:
-    """Its operands nearly cancel: what is left of them is rounding, as with any order of adding them."""
+    """Its operands nearly cancel, so the result depends on the order of summation."""
     x = torch.randn(1 << 14, generator=torch.Generator().manual_seed(0))
     x = torch.cat([x, -x.flip(0)])
     x[0] += 1e-3
@@ -126,7 +126,7 @@ def test_an_operator_without_float64_gives_what_it_gives() -> None:
 
 @given(st.floats(2.0**-14, 60000.0), st.sampled_from(TYPES[:3]))
 def test_a_result_goes_to_a_neighbour(number: float, dtype: torch.dtype) -> None:
-    """A cast rounds up or down: by less than the distance of two neighbours, and the few units of float32."""
+    """A cast rounds up or down, by less than the distance of two neighbours plus a few units of float32."""
     x = torch.full((16,), number, dtype=torch.float64)
     sampled = _sampled(lambda value: value.to(dtype), x, count=1).double()
     assert ((sampled - x).abs() <= x * (torch.finfo(dtype).eps + 4 * torch.finfo(torch.float32).eps)).all()

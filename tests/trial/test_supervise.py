@@ -1,4 +1,4 @@
-"""The end of a trial, with all that it started."""
+"""The end of a trial, with every process that it started."""
 
 from __future__ import annotations
 

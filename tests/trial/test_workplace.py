@@ -1,4 +1,4 @@
-"""A trial's temporary folder, and the C++ headers that torch compiled before it."""
+"""A trial's temporary folder, and the C++ headers that torch precompiled earlier."""
 
 from __future__ import annotations
 

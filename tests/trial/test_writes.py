@@ -1,4 +1,4 @@
-"""What a program leaves in its folder is seen; what the compiler and we leave there is not its own."""
+"""Files that a program writes into its folder are detected; those of the compiler and ours are not the program's."""
 
 from __future__ import annotations
 
