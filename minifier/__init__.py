@@ -1,10 +1,10 @@
-"""Reduce a failing FX graph to its culprits.
+"""Reduces a failing FX graph to the operations that cause the failure.
 
     from minifier import reduce_graph
     reduction = reduce_graph(gm, inputs, fails)      # fails(gm, inputs) -> bool
 
-`minifier.search` is the reducer itself and knows nothing of torch; the rest is what it takes to make parts of a
-graph, and the result a program that a person would write. torch is loaded when the first of these names is used.
+`minifier.search` is the search, independent of torch. The other modules split a graph into parts, simplify graph and
+inputs, and write the result as a program (`minifier.emit`). The names below load torch on first use.
 """
 
 from __future__ import annotations

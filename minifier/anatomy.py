@@ -1,9 +1,9 @@
-"""What a graph is made of: the value of each node, what can be left out, and what must stay together.
+"""Analyzes a graph for reduction: the value of each node, what can be removed, and what must stay together.
 
-leaf      a placeholder or an attribute (parameter, constant, subgraph): there when it is needed
-support   a size, a symbolic number, a flag: there when a part that is kept needs it and it can be computed,
-          else its value is written where it was used
-part      an operation, or several that only make sense together
+leaf      a placeholder or an attribute (parameter, constant, subgraph): kept while something reads it
+support   a size, a symbolic number, a flag: kept if a kept part reads it and it can be computed; otherwise its
+          value is written into its users as a literal
+part      an operation, or several that must stay together
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _PLAIN = (
 
 
 class Inside:
-    """Stands for a value that exists only inside a vmap or grad."""
+    """Placeholder for a value that exists only inside a vmap or grad."""
 
 
-# Operations whose state is handed on as a tensor: seeds looked up in a table of seeds.
+# Operations that pass random state on as a tensor, such as seeds from a table of seeds.
 _RANDOM_STATE = ("inductor_seed", "inductor_lookup_seed", "inductor_random", "inductor_randint", "philox", "rngprims")
 
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """A graph taken apart. Nodes go by their place in the graph."""
+    """The analysis of a graph. Nodes are numbered by their position in the graph."""
 
     module: fx.GraphModule
     nodes: tuple[fx.Node, ...]
@@ -58,21 +58,22 @@ class Anatomy:
     values: tuple[Any, ...]
     groups: tuple[tuple[int, ...], ...]  # the nodes of each part; parts are in the order of their last node
     group_of: dict[int, int]
-    firm: tuple[tuple[int, ...], ...]  # the same where a storage that is written to holds nothing together
+    firm: tuple[tuple[int, ...], ...]  # as `groups`, but nodes on one written storage are not grouped
     reads: tuple[tuple[int, ...], ...]  # node -> the nodes that are its arguments
-    stand_ins: tuple[tuple[int, ...], ...]  # node -> those of its arguments that have its own metadata
-    returned: tuple[int, ...]  # what the graph returns
+    stand_ins: tuple[tuple[int, ...], ...]  # node -> its arguments with the same shape, dtype, device and layout
+    returned: tuple[int, ...]  # the nodes that the graph returns
 
     def refined(self) -> Anatomy:
-        """The same graph with parts as small as they can be: for a last look at what is left."""
+        """The same graph with the smallest possible parts, for the last sweep."""
         return replace(self, groups=self.firm, group_of=_group_of(self.firm))
 
     def is_support(self, node: int) -> bool:
+        """Whether a node is a size, a symbolic number or a flag."""
         return node not in self.group_of and self.nodes[node].op not in ("placeholder", "get_attr", "output")
 
 
 class _Recorder(fx.Interpreter):
-    """Runs a graph and keeps every value. `clone`: storages whose values must be copied, as they change later."""
+    """Runs a graph and keeps every value. `clone`: nodes whose values must be copied, because they change later."""
 
     def __init__(self, module: fx.GraphModule, nodes: dict[fx.Node, int], clone: frozenset[int]) -> None:
         super().__init__(module)
@@ -109,7 +110,10 @@ class _Recorder(fx.Interpreter):
 
 
 def interpret(module: fx.GraphModule, inputs: Sequence[Any], clone: frozenset[int] = frozenset()) -> _Recorder:
-    """Run a copy of the graph once on copies of the inputs, keeping every value; torch's random state is as before."""
+    """Run a copy of the graph once on copies of the inputs, and keep every value. Torch's random state is restored.
+
+    Raises whatever the graph raises.
+    """
     own = copy.deepcopy(module)
     recorder = _Recorder(own, {node: i for i, node in enumerate(own.graph.nodes)}, clone)
     with undisturbed():
@@ -118,7 +122,7 @@ def interpret(module: fx.GraphModule, inputs: Sequence[Any], clone: frozenset[in
 
 
 def dissect(module: fx.GraphModule, inputs: Sequence[Any]) -> Anatomy:
-    """Take a graph apart. Raises `ReductionError` where the graph cannot be run in eager on these inputs."""
+    """Analyze a graph. Raises `ReductionError` if the graph does not run uncompiled on these inputs."""
     nodes = tuple(module.graph.nodes)
     place = {node: i for i, node in enumerate(nodes)}
     try:
@@ -149,7 +153,7 @@ def dissect(module: fx.GraphModule, inputs: Sequence[Any]) -> Anatomy:
 
 
 def _written_nodes(recorder: _Recorder) -> list[list[int]]:
-    """The nodes on each storage that some node wrote to, with those that wrote. Leaves are not among them."""
+    """For each storage that a node writes to: the nodes with values on it, and the nodes that write to it."""
     written = frozenset[int]().union(*recorder.writes.values()) if recorder.writes else frozenset()
     return [
         sorted(
@@ -164,7 +168,7 @@ def _written_nodes(recorder: _Recorder) -> list[list[int]]:
 def _group(
     nodes: tuple[fx.Node, ...], place: dict[fx.Node, int], values: tuple[Any, ...], written: list[list[int]]
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
-    """The parts that nothing may separate, and those that are only held together by a storage that is written to."""
+    """The smallest parts, and the parts in which nodes on one written storage are joined too."""
     operations = [i for i, node in enumerate(nodes) if _is_operation(node, values[i])]
     parent = {i: i for i in operations}
     for i in operations:
@@ -200,7 +204,7 @@ def _is_operation(node: fx.Node, value: Any) -> bool:
 
 
 def _inseparable(node: fx.Node, value: Any) -> list[fx.Node]:
-    """The users that make no sense without the node: items of its tuple, users of its handle or random state."""
+    """The users that must stay with the node: items of its tuple, users of its handle or of its random state."""
     if any(leaf is Inside for leaf in leaves(value)):
         return [user for user in node.users if user.op != "output"]
     if isinstance(value, (tuple, list)):
@@ -219,7 +223,7 @@ def _random(node: fx.Node) -> bool:
 def _stand_ins(
     i: int, nodes: tuple[fx.Node, ...], reads: tuple[tuple[int, ...], ...], values: tuple[Any, ...]
 ) -> tuple[int, ...]:
-    """The arguments that can stand for a node; for an item of a tuple, the arguments of what made the tuple."""
+    """The arguments that can replace a node. For an item of a tuple: the arguments of the node that made the tuple."""
     sources = reads[i]
     if nodes[i].target is operator.getitem and sources and isinstance(values[sources[0]], (tuple, list)):
         sources = reads[sources[0]]

@@ -1,4 +1,4 @@
-"""The inputs of a call before the one at which a graph fails: what its code was compiled for."""
+"""Inputs for a call before the failing one: the call for which the code was compiled."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["earlier_inputs", "share_memory"]
 
 
 def share_memory(inputs: Sequence[Any]) -> bool:
-    """Whether two of the inputs are tensors of one storage."""
+    """Whether two of the inputs are tensors on one storage."""
     keys = [storage_key(value) for value in inputs if isinstance(value, torch.Tensor)]
     known = [key for key in keys if key is not None]
     return len(set(known)) < len(known)
 
 
 def earlier_inputs(module: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
-    """Inputs that Dynamo takes the same code for: at other sizes where some are symbolic, else sharing no memory."""
+    """Inputs for which Dynamo uses the same code: with other sizes if some are symbolic, otherwise without aliasing."""
     return _at_other_sizes(module, inputs) or [_apart(value) for value in inputs]
 
 
@@ -35,9 +35,9 @@ def _apart(value: Any) -> Any:
 
 
 def _at_other_sizes(module: fx.GraphModule, inputs: Sequence[Any]) -> list[Any] | None:
-    """Ones, and numbers, for inputs whose every symbolic size is one larger; None where none is symbolic.
+    """Tensors of ones, and numbers, with every symbolic size one larger. None if no size is symbolic.
 
-    Which sizes are, the graph's placeholders say: of a part of a graph as well as of the whole.
+    The metadata of the placeholders says which sizes are symbolic.
     """
     described = [node.meta.get("example_value") for node in module.graph.find_nodes(op="placeholder")]
     larger: dict[Any, int] = {}

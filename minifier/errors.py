@@ -1,4 +1,4 @@
-"""The one error that the minifier raises by itself."""
+"""The error that the minifier raises."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["ReductionError"]
 
 
 class ReductionError(Exception):
-    """A graph, inputs or an oracle that cannot be reduced. The message is one line: what is wrong, and the cure."""
+    """A graph, its inputs or the oracle do not allow a reduction. The message is one line: the problem and the fix."""

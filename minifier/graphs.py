@@ -1,4 +1,4 @@
-"""Reduction of a graph as a problem of parts: any choice of parts is a graph that can be run."""
+"""The reduction of a graph as a problem of parts: every subset of the parts is a graph that can be run."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Fails = Callable[[fx.GraphModule, list[Any]], bool]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A graph and inputs for it. What is handed to an oracle is a copy of both."""
+    """A graph and inputs for it. An oracle gets copies of both."""
 
     module: fx.GraphModule
     inputs: tuple[Any, ...]
 
 
 class GraphProblem:
-    """The parts of a graph under an oracle: `minifier.search.PartsProblem`.
+    """The parts of a graph with an oracle; implements `minifier.search.PartsProblem`.
 
-    `refused` collects what `fails` raised: a candidate on which it raises does not count as the same failure.
+    `refused` collects the exceptions of `fails`: a candidate on which it raises does not show the failure.
     """
 
     def __init__(self, anatomy: Anatomy, inputs: Sequence[Any], fails: Fails, refused: list[Exception]) -> None:
@@ -50,43 +50,53 @@ class GraphProblem:
         self._plans: tuple[Candidate, Plan] | None = None
 
     def key(self, candidate: Candidate) -> str:
+        """See `ReductionProblem.key`."""
         text = self._origin + self._plan(candidate).canonical()
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def fails(self, candidate: Candidate) -> bool:
+        """See `ReductionProblem.fails`."""
         case = build(self.anatomy, self._plan(candidate), self._inputs, own_attributes=True)
         return _ask(self._fails, Case(case.module, tuple(fresh(case.inputs))), self._refused)
 
     def nodes(self, candidate: Candidate) -> frozenset[int]:
+        """The nodes of the parts that the candidate keeps."""
         return self.wiring.nodes_of(candidate.kept)
 
     def cost(self, candidate: Candidate) -> int:
+        """The number of operations."""
         return sum(len(self.anatomy.groups[part]) for part in candidate.kept)
 
     def producers(self, part: int) -> frozenset[int]:
+        """See `PartsProblem.producers`."""
         return self._producers[part]
 
     def closure(self, kept: frozenset[int]) -> frozenset[int]:
+        """See `PartsProblem.closure`."""
         return self.wiring.closure(kept)
 
     def routes(self, part: int) -> tuple[int, ...]:
-        """The stand-ins to choose from: of a part of one node, where it has several."""
+        """The substitutes of a part with one node, if it has several."""
         group = self.anatomy.groups[part]
         ways = self.anatomy.stand_ins[group[0]] if len(group) == 1 else ()
         return ways if len(ways) > 1 else ()
 
     def case(self, candidate: Candidate) -> Case:
+        """The graph of a candidate, with its inputs."""
         return build(self.anatomy, self._plan(candidate), self._inputs)
 
     def _plan(self, candidate: Candidate) -> Plan:
-        known = self._plans  # read once: with an executor, another thread may be replacing it
+        known = self._plans  # read once: with an executor, another thread may replace it
         if known is None or known[0] != candidate:
             known = self._plans = (candidate, self.wiring.plan(candidate))
         return known[1]
 
 
 def ask(fails: Fails, case: Case, refused: list[Exception]) -> bool:
-    """Ask with copies, under the same random state each time; grad mode and random state are as before afterwards."""
+    """Whether a case fails. The oracle gets copies; random state and grad mode are restored afterwards.
+
+    An exception of the oracle is added to `refused` and counts as False.
+    """
     return _ask(fails, own(case), refused)
 
 
@@ -94,13 +104,16 @@ def _ask(fails: Fails, case: Case, refused: list[Exception]) -> bool:
     try:
         with undisturbed():
             return bool(fails(case.module, list(case.inputs)))
-    except Exception as error:  # noqa: BLE001  the caller's oracle may raise anything on a graph it does not expect
+    except Exception as error:  # noqa: BLE001  the caller's oracle may raise anything on a graph
         refused.append(error)
         return False
 
 
 def build(anatomy: Anatomy, plan: Plan, inputs: dict[int, Any], own_attributes: bool = False) -> Case:
-    """The graph of a plan: inputs of the original that are still read, then one for each value that was cut."""
+    """Build the graph of a rewiring. Its inputs are the original ones that are still read, then one per cut value.
+
+    `inputs` maps the position of a placeholder to its value. `own_attributes` copies parameters and constants.
+    """
     builder = _Builder(anatomy, plan, inputs)
     for node in plan.nodes:
         builder.add(node)
@@ -145,7 +158,7 @@ class _Builder:
         return Case(module, tuple(self._inputs))
 
     def _cut_value(self, place: int) -> Any:
-        """An input for a tensor, several for a tuple of tensors, a literal for what is no tensor."""
+        """An input for a tensor, several for a tuple of tensors, a literal for anything else."""
         node, value = self._anatomy.nodes[place], self._anatomy.values[place]
         if isinstance(value, torch.Tensor):
             return self._input(node.name, value, node.meta)
@@ -187,7 +200,7 @@ def _attributes(module: torch.nn.Module, graph: fx.Graph) -> dict[str, Any]:
 
 
 def own(case: Case) -> Case:
-    """A copy whose inputs, parameters, constants and subgraphs are its own; an attribute named twice stays one."""
+    """A copy of the graph with copies of inputs, parameters, constants and subgraphs. Shared attributes stay shared."""
     attributes = copy.deepcopy(_attributes(case.module, case.module.graph))
     graph = fx.Graph()
     graph.output(graph.graph_copy(case.module.graph, {}))
@@ -197,7 +210,7 @@ def own(case: Case) -> Case:
 
 
 def moved(case: Case, device: torch.device) -> Case:
-    """A copy on another device: inputs, parameters, constants, and where the graph itself names a GPU."""
+    """A copy on another device: inputs, parameters, constants, and the devices that the graph names."""
     copied = own(case)
     module = copied.module.to(device)
     for graph in (inner.graph for inner in module.modules() if isinstance(inner, fx.GraphModule)):
@@ -214,9 +227,9 @@ def _moved(leaf: Any, device: torch.device) -> Any:
 
 
 def canonical(case: Case) -> str:
-    """The same for two cases that no oracle can tell apart: graphs, inputs with their values, who shares a storage.
+    """A hash of a case for the memo: the graph, the inputs with their values, and which inputs share a storage.
 
-    Constants are not part of it: no step of a reduction changes them.
+    Constants are left out, because no step of a reduction changes them.
     """
     digest = hashlib.blake2b(_text(case.module).encode(), digest_size=16)
     storages: dict[int, int] = {}
@@ -242,6 +255,6 @@ def _described(value: Any, storages: dict[int, int]) -> bytes:
 
 
 def operation(node: fx.Node) -> str:
-    """``view`` for the method and for ``aten.view.default``."""
+    """The plain name of an operation: ``view`` for the method and for ``aten.view.default``."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return str(name).partition(".")[0]

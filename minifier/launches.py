@@ -1,8 +1,8 @@
-"""Calls of the user's own Triton kernels in a graph, as something that can be traced, taken apart and written down.
+"""Calls of user-defined Triton kernels in a graph, as functions that can be traced, reduced and written as source.
 
-Dynamo keeps such a call as an operation that points into tables of this process: it cannot trace that again, and no
-file can hold it. Here the call becomes a plain function with the kernel in it, the grid as its arguments and the
-kernel's arguments by name.
+Dynamo represents such a call by an operation that points into tables of this process. Dynamo cannot trace that again,
+and no file can hold it. Here the call becomes a plain function that holds the kernel; its positional arguments are the
+grid, its keyword arguments the kernel's arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ __all__ = ["kernel_name", "kernel_of", "launch_of", "with_launches", "written_by
 
 
 def launch_of(kernel: Any, writes: frozenset[str]) -> Callable[..., None]:
-    """The function that launches a kernel: the grid, then the arguments by name. ``writes`` are those it writes to."""
+    """A function that launches a kernel: positional arguments are the grid, keyword arguments the kernel's.
+
+    ``writes`` names the arguments that the kernel writes to.
+    """
 
     def launch(*grid: Any, **arguments: Any) -> None:
         kernel[grid](**arguments)
@@ -35,21 +38,24 @@ def kernel_of(node: fx.Node) -> Any | None:
 
 
 def kernel_name(kernel: Any) -> str:
-    """The name of the function that it was made of: an autotuner has none of its own."""
+    """The name of the kernel's Python function, also if an autotuner wraps it."""
     while not hasattr(kernel, "__name__"):
         kernel = kernel.fn
     return str(kernel.__name__)
 
 
 def written_by(node: fx.Node, arguments: dict[str, Any]) -> frozenset[int]:
-    """The storages that a launch writes to; it leaves no other trace on a tensor. ``arguments`` are its values."""
+    """The keys of the storages that a launch writes to. A launch does not change the version counter of a tensor.
+
+    ``arguments`` are the values of its keyword arguments.
+    """
     names = getattr(node.target, "writes", ()) if kernel_of(node) is not None else ()
     keys = (storage_key(tensor) for name in names for tensor in tensors_in(arguments[name]))
     return frozenset(key for key in keys if key is not None)
 
 
 def with_launches(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph with each of Dynamo's calls of a kernel as a launch; itself where it has none."""
+    """The graph with each of Dynamo's kernel calls replaced by a launch function. Unchanged if it has none."""
     found = [(node, call) for node in module.graph.nodes if (call := kernel_launch(node)) is not None]
     if not found:
         return module

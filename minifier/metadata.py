@@ -1,4 +1,4 @@
-"""What FX nodes say of their values, brought up to date after shapes or dtypes have changed."""
+"""Updates the metadata of FX nodes after shapes or dtypes have changed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from minifier.torch_private import undisturbed
 
 __all__ = ["is_symbolic", "refresh"]
 
-# AOTAutograd and Inductor call it "val", Dynamo "example_value".
+# The keys of a node's fake value: "val" of AOTAutograd and Inductor, "example_value" of Dynamo.
 _KEYS = ("val", "example_value")
 
 
 def refresh(case: Case) -> Case:
-    """The case with metadata that fit its inputs. Symbolic metadata stay: what they say of the sizes still holds."""
+    """The case with metadata that fit its inputs. Symbolic metadata stay: they hold for other sizes too."""
     described = [(node, key) for node in case.module.graph.nodes for key in _KEYS if key in node.meta]
     if not described or any(is_symbolic(node.meta[key]) for node, key in described):
         return case
@@ -36,7 +36,7 @@ def refresh(case: Case) -> Case:
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether a size in it is a symbol."""
+    """Whether a value has a symbolic size."""
     return any(
         isinstance(leaf, torch.SymInt)
         or (isinstance(leaf, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in leaf.shape))
@@ -47,7 +47,7 @@ def is_symbolic(value: Any) -> bool:
 class _Fake(fx.Interpreter):
     def values(self, inputs: tuple[Any, ...]) -> dict[fx.Node, Any]:
         self._seen: dict[fx.Node, Any] = {}
-        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())  # a while_loop makes symbols of its own
+        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())  # a while_loop makes new symbols
         fakes = map_leaves(
             lambda v: mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) else v, list(inputs)
         )
@@ -57,6 +57,6 @@ class _Fake(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         if kernel_of(n) is not None:
-            return None  # it would be launched, on tensors that have no memory
+            return None  # a launch on fake tensors would have no memory
         self._seen[n] = value = super().run_node(n)
         return value

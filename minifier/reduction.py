@@ -1,4 +1,4 @@
-"""From a failing graph to a small one: parts first, then inputs."""
+"""Reduces a failing graph: first its operations, then its inputs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ __all__ = ["Reduction", "reduce_graph"]
 class Reduction:
     """A smaller graph that fails in the same way, and inputs for it.
 
-    `trials` is how often `fails` was asked, `cached` how often the answer was known. `minimal`: no operation can be
-    left out (each was tried); False where the budget ended the search. `memo` resumes it. `refused` are the
-    exceptions that `fails` raised on candidates, which count as "not the same failure".
+    `trials` counts the calls of `fails`, `cached` the answers that came from the memo. `minimal`: no single operation
+    can be removed (each was tried); False if the budget ended the search. `memo` resumes the search. `refused` holds
+    the exceptions that `fails` raised on candidates; they count as "not the same failure".
     """
 
     graph_module: fx.GraphModule
@@ -71,14 +71,15 @@ def reduce_graph(
     executor: Executor | None = None,
     width: int = 1,
 ) -> Reduction:
-    """Reduce an FX graph on which `fails(graph_module, inputs)` is true to one from which nothing can be left out.
+    """Reduce an FX graph on which `fails(graph_module, inputs)` is true to a 1-minimal one.
 
-    `fails` is given copies, and may change them. On the whole graph what it raises is raised on; on a candidate an
-    exception counts as "not the same failure" and is kept in `Reduction.refused`. `suspects` are sets of node names
-    to try first. `votes` asks several times and takes the majority. `memo` is that of an earlier `Reduction` or is
-    filled here, so that an interrupted search repeats no trial. With an `executor` of threads, `width` at a time.
+    `fails` gets copies and may change them. An exception of `fails` on the whole graph is raised again; on a candidate
+    it counts as "not the same failure" and is kept in `Reduction.refused`. `suspects` are sets of node names to try
+    first. `votes` calls `fails` up to that often per candidate and takes the majority. `memo` is the memo of an earlier
+    `Reduction`, or an empty mapping to fill: a resumed search repeats no trial. With an `executor` of threads, `width`
+    candidates run at the same time.
 
-    Raises `ReductionError` where the whole graph does not fail, or cannot be run uncompiled on these inputs.
+    Raises `ReductionError` if the whole graph does not fail, or does not run uncompiled on these inputs.
     """
     _check(gm, inputs)
     gm = with_launches(gm)
@@ -121,7 +122,7 @@ def _voting(fails: Fails, votes: int) -> Fails:
 
 
 def _check_fails(setting: _Setting, whole: Case) -> None:
-    """Ask about the whole. An exception here is the caller's: nothing is known yet that it could be compared with."""
+    """Check that the whole graph fails. Raises `ReductionError` if not, and any exception of the oracle."""
     ledger, key = setting.ledger, f"whole {canonical(whole)}"
     raised: list[Exception] = []
     ledger.stage = "whole"
@@ -156,7 +157,7 @@ def _reduce_nodes(
 
 
 def _refine(problem: GraphProblem, outcome: Outcome, whole: Case, setting: _Setting) -> tuple[Case, bool]:
-    """Look at the operations on one storage singly: they were kept together, and may not all be needed."""
+    """Try to remove single operations from groups that share a written storage: not all of them may be needed."""
     if outcome.candidate is None:
         return whole, outcome.minimal
     anatomy = problem.anatomy.refined()
@@ -170,7 +171,7 @@ def _refine(problem: GraphProblem, outcome: Outcome, whole: Case, setting: _Sett
 
 
 def _simplify(case: Case, setting: _Setting) -> tuple[Case, bool]:
-    """Simplify, then look whether an operation has become unnecessary; again if so."""
+    """Simplify, then remove operations that are no longer needed. Repeat while any were removed."""
     oracle: Oracle[Case] = Oracle(CaseProblem(setting.fails, setting.refused), setting.ledger)
     while True:
         case, complete = simplify(oracle, case)

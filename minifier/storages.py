@@ -1,4 +1,4 @@
-"""Tensors that share a storage, taken as one: the piece that they cover, and their places on it."""
+"""Aliased inputs: tensors that share a storage. Finds them, and moves or shrinks them together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 def sharing(inputs: Sequence[Any]) -> list[list[int]]:
-    """The inputs of each storage that several look at, in the order of the first of them."""
+    """The positions of the inputs on each storage that several inputs share, ordered by the first of them."""
     groups: dict[int, list[int]] = {}
     for place, value in enumerate(inputs):
         key = storage_key(value) if isinstance(value, torch.Tensor) else None
@@ -26,12 +26,12 @@ def sharing(inputs: Sequence[Any]) -> list[list[int]]:
 
 
 def shared(inputs: Sequence[Any]) -> set[int]:
-    """Every input that shares its storage with another."""
+    """The positions of all inputs that share their storage with another."""
     return {place for group in sharing(inputs) for place in group}
 
 
 def hull(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, int] | None:
-    """The piece of storage that tensors of one dtype cover, and where it begins; None for several dtypes."""
+    """The piece of storage that the tensors cover (a flat tensor), and its offset. None for mixed dtypes."""
     plain = [tensor.detach() for tensor in tensors]
     if len({tensor.dtype for tensor in plain}) > 1:
         return None
@@ -41,22 +41,22 @@ def hull(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, int] | None:
 
 
 def placed(flat: torch.Tensor, start: int, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The same views on another storage, in which what was at ``start`` is the first element."""
+    """The same views on another storage, whose first element is the old element ``start``."""
     return _laid(
         flat, [_View(tuple(t.shape), t.stride(), t.storage_offset() - start, t.requires_grad) for t in tensors]
     )
 
 
 def is_whole(tensor: torch.Tensor, length: int) -> bool:
-    """Whether all others of a storage can be views of this one: it covers it, and is no leaf of autograd."""
+    """Whether all other tensors on the storage can be views of this one: it covers the storage without a gradient."""
     return tensor.is_contiguous() and tensor.numel() == length and tensor.dim() > 0 and not tensor.requires_grad
 
 
 def regridded(tensors: Sequence[torch.Tensor], shapes: Sequence[Shape], furthest: int) -> list[torch.Tensor] | None:
-    """The tensors with smaller shapes on a smaller storage, none beginning later than at ``furthest`` on any axis.
+    """The tensors with smaller shapes on a smaller storage. On each axis a view starts at ``furthest`` or before.
 
-    What is looked at is a grid: its axes are the strides that occur, so that a slice stays a slice and a transpose a
-    transpose. None where the dtypes differ or the strides are no grid.
+    The storage is treated as a grid whose axes are the strides of the tensors, so that a slice stays a slice and a
+    transpose stays a transpose. None if the dtypes differ or the strides form no grid.
     """
     if hull(tensors) is None or any(tensor.numel() == 0 for tensor in tensors):
         return None
@@ -83,11 +83,11 @@ class _View:
 
 
 def _laid(flat: torch.Tensor, views: Sequence[_View]) -> list[torch.Tensor]:
-    """Views on a storage as a program makes them: where one of them is the whole, the others are views of it."""
+    """Make views on a storage as a program would: if one tensor covers it, the others are views of that one."""
     plain = [onto(flat.untyped_storage(), flat.as_strided(v.shape, v.stride, v.offset)) for v in views]
     whole = next((t for t, v in zip(plain, views, strict=True) if not v.grad and is_whole(t, len(flat))), None)
     base = flat if whole is None else whole
-    with torch.enable_grad():  # else what is a view could not be written to
+    with torch.enable_grad():  # a view made without gradients could not be written to
         seen: list[torch.Tensor] = [t if t is whole else base.as_strided(*_geometry(t)) for t in plain]
     return [tensor.requires_grad_(view.grad) for tensor, view in zip(seen, views, strict=True)]
 
@@ -98,7 +98,10 @@ def _geometry(tensor: torch.Tensor) -> tuple[Shape, Shape, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """``axes``: strides, the largest first; ``begins``: where each tensor begins on each of them, from ``origin``."""
+    """A storage as a grid. ``axes``: the strides, largest first; ``begins``: the start of each tensor on each axis.
+
+    Starts count from ``origin``, an element of the storage.
+    """
 
     origin: int
     axes: tuple[int, ...]
@@ -106,13 +109,13 @@ class _Grid:
 
     @classmethod
     def of(cls, tensors: Sequence[torch.Tensor]) -> _Grid | None:
-        """Counted from the beginning of the storage, else from the first element that is looked at."""
+        """A grid from the start of the storage, or from the first element that a tensor uses. None if neither fits."""
         starts = dict.fromkeys((0, min(tensor.storage_offset() for tensor in tensors)))
         return next((grid for start in starts if (grid := cls._from(start, tensors)) is not None), None)
 
     @classmethod
     def _from(cls, start: int, tensors: Sequence[torch.Tensor]) -> _Grid | None:
-        """The axes of which each holds a whole number of the next: a stride within a smaller axis is steps along it."""
+        """A grid whose axes are multiples of each other. A stride that crosses a smaller axis counts as steps on it."""
         axes = sorted({step for tensor in tensors for step in _steps(tensor)} | {1}, reverse=True)
         while True:
             begins = [_begin(tensor.storage_offset() - start, axes) for tensor in tensors]
@@ -128,7 +131,7 @@ class _Grid:
             del axes[crossed[-1]]
 
     def corner(self, tensor: torch.Tensor, extents: Sequence[int]) -> torch.Tensor | None:
-        """The first values along each axis of the storage that a tensor lies on; None where it has not so many."""
+        """A copy of the first values along each axis of a tensor's storage. None if the storage is too small."""
         last = self.origin + sum((extent - 1) * axis for extent, axis in zip(extents, self.axes, strict=True))
         if last >= tensor.untyped_storage().nbytes() // tensor.element_size():
             return None
@@ -137,7 +140,7 @@ class _Grid:
 
 
 def _view(tensor: torch.Tensor, shape: Shape, begin: Sequence[int], steps: dict[int, int]) -> _View:
-    """One of the tensors on the new grid. A dimension of one element has the stride that it would usually have."""
+    """The geometry of one tensor on the new grid. A dimension of size 1 gets its contiguous stride."""
     strides = [0] * len(shape)
     for dim in reversed(range(len(shape))):
         old, usual = tensor.stride(dim), strides[dim + 1] * shape[dim + 1] if dim + 1 < len(shape) else 1
@@ -152,7 +155,7 @@ def _steps(tensor: torch.Tensor) -> Iterable[int]:
 
 
 def _along(stride: int, axes: Iterable[int]) -> tuple[int, int]:
-    """A stride as an axis and how many steps along it."""
+    """A stride as an axis and a number of steps along it."""
     axis = next(axis for axis in axes if stride % axis == 0)
     return axis, stride // axis
 
@@ -168,7 +171,7 @@ def _begin(offset: int, axes: Sequence[int]) -> list[int]:
 def _extents(
     tensors: Sequence[torch.Tensor], shapes: Sequence[Shape], begins: Sequence[Sequence[int]], axes: Sequence[int]
 ) -> list[int]:
-    """How far the tensors reach on each axis, when they have these shapes."""
+    """The size of each axis that the tensors need with these shapes."""
     reach = dict.fromkeys(axes, 1)
     for tensor, shape, begin in zip(tensors, shapes, begins, strict=True):
         end = dict(zip(axes, begin, strict=True))

@@ -1,4 +1,4 @@
-"""Copies of inputs that an oracle may do with as it likes, and what of a tensor makes it fit for another's place."""
+"""Copies tensors faithfully (strides, aliasing, autograd), and visits the leaves of nested arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """`value` with `function` applied to what is in its tuples, lists, dicts and slices."""
+    """A copy of `value` with `function` applied to each leaf in its tuples, lists, dicts and slices."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(map_leaves(function, v) for v in value))
     if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
@@ -38,18 +38,19 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What `map_leaves` would visit."""
+    """The leaves that `map_leaves` visits."""
     found: list[Any] = []
     map_leaves(found.append, value)
     return iter(found)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors among the leaves."""
     return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:
-    """What two tensors of one storage have in common, while both live; None where there is no storage to share."""
+    """A key of the tensor's storage: equal for two live tensors that share it. None without a storage to share."""
     if tensor.layout is not torch.strided or tensor.device.type == "meta":
         return None
     if is_without_storage(tensor) or is_transformed(tensor):
@@ -58,14 +59,14 @@ def storage_key(tensor: torch.Tensor) -> int | None:
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of a tensor's values in their order, whatever its strides: uint8, flat, on the CPU."""
+    """The bytes of a tensor's values in logical order: uint8, flat, on the CPU."""
     plain = tensor.detach().resolve_conj().resolve_neg().cpu()
-    flat = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)  # one element may keep an odd stride otherwise
+    flat = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)  # `contiguous` keeps odd strides of one element
     return flat.view(-1).view(torch.uint8)
 
 
 def check_inputs(inputs: Sequence[Any]) -> None:
-    """Raises `ReductionError` for what cannot be copied faithfully: tensor subclasses, nested inputs."""
+    """Raises `ReductionError` for inputs that cannot be copied faithfully: tensor subclasses, nested inputs."""
     for place, value in enumerate(inputs):
         if isinstance(value, torch.Tensor):
             if type(value) not in (torch.Tensor, torch.nn.Parameter):
@@ -77,9 +78,9 @@ def check_inputs(inputs: Sequence[Any]) -> None:
 
 
 def fresh(values: Sequence[Any]) -> list[Any]:
-    """Copies with the same strides, values and `requires_grad`; those that share a storage share the copy's.
+    """Copies with the same strides, values and `requires_grad`. Tensors that share a storage share one in the copies.
 
-    Where autograd knows one as a view of another, or both as views of a third, it knows the copies so.
+    A view of another tensor, in the sense of autograd, is a view of its copy.
     """
     keys = [storage_key(v) if isinstance(v, torch.Tensor) else None for v in values]
     shared = {key for key, count in Counter(keys).items() if key is not None and count > 1}
@@ -92,7 +93,7 @@ def fresh(values: Sequence[Any]) -> list[Any]:
 
 
 class _Sharing:
-    """Copies of tensors on copies of their storages. What is a view of nothing is copied first: it may be a base."""
+    """Copies tensors together with the storages that they share. Tensors that may be the base of a view come first."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._storages: dict[int | None, torch.UntypedStorage] = {}
@@ -109,7 +110,7 @@ class _Sharing:
             self._copies[id(base)] = self._plain(base)
         if base.dtype != tensor.dtype or self._copies[id(base)].requires_grad:
             return _like(tensor, self._plain(tensor))
-        with torch.enable_grad():  # else the view could not be written to
+        with torch.enable_grad():  # a view made without gradients could not be written to
             view = self._copies[id(base)].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
         return _like(tensor, view)
 
@@ -121,10 +122,10 @@ class _Sharing:
 
 
 def alone(tensor: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
-    """A copy with the same strides in a storage of its own, no larger than it needs; on ``device``, or where it is."""
+    """A copy with the same strides in the smallest storage that holds them. ``device`` defaults to the tensor's."""
     plain = tensor.detach()
     if is_without_storage(tensor):
-        return _like(tensor, plain)  # there is no storage, and nothing can be written to it
+        return _like(tensor, plain)  # it has no storage, so nothing can write to it
     if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
         return _like(tensor, _copied(plain, device))
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -137,14 +138,14 @@ def _copied(tensor: torch.Tensor, device: torch.device | None) -> torch.Tensor:
 
 
 def same_metadata(one: Any, other: Any) -> bool:
-    """Whether one tensor can stand where the other was: the same shape, dtype, device and layout."""
+    """Whether both are tensors of the same shape, dtype, device and layout, so that one can replace the other."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     return (one.shape, one.dtype, one.device, one.layout) == (other.shape, other.dtype, other.device, other.layout)
 
 
 def onto(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor that looks at another storage as this one does at its own."""
+    """A tensor on another storage with the same offset, shape and strides."""
     empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 

@@ -1,4 +1,4 @@
-"""The private names of torch that the minifier uses, each with the versions it was seen in."""
+"""The private names of torch that the minifier uses, each with the versions that have it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "zeros_without_storage",
 ]
 
-# 2.11 to 2.15: what Dynamo records of vmap, grad and jvp inside a graph.
+# 2.11 to 2.15: the functions that Dynamo records for vmap, grad and jvp.
 PREDISPATCH: Any = predispatch
 _TRANSFORM = (
     *("_vmap_", "_add_batch_dim", "_remove_batch_dim", "lazy_load_decompositions"),
@@ -41,7 +41,7 @@ _UNWRAPS = ("_wrap_for_grad", "_unwrap_for_grad", "_unpack_dual")
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """What a tensor is a view of, to autograd: AOTAutograd treats inputs of one storage by it. 2.11 to 2.15."""
+    """The tensor of which this is a view in autograd. AOTAutograd treats aliased inputs by it. 2.11 to 2.15."""
     return None if tensor.is_inference() else tensor._base
 
 
@@ -51,12 +51,12 @@ def is_transformed(value: Any) -> bool:
 
 
 def is_without_storage(tensor: torch.Tensor) -> bool:
-    """Whether it is one of the zeros that autograd gives without memory. 2.11 to 2.15."""
+    """Whether it is a zero tensor without storage, as autograd makes them. 2.11 to 2.15."""
     return tensor._is_zerotensor()
 
 
 def zeros_without_storage(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Another of these. 2.11 to 2.15."""
+    """A zero tensor without storage. 2.11 to 2.15."""
     return torch._efficientzerotensor(shape, dtype=dtype, device=device)
 
 
@@ -74,13 +74,13 @@ def opens_transform(node: fx.Node) -> bool:
 
 
 def changes_nothing(node: fx.Node) -> bool:
-    """Whether a node only takes a value into a grad or jvp, or out of it, or out of a tuple. 2.11 to 2.15."""
+    """Whether a node only wraps or unwraps a value for grad or jvp, or takes it out of a tuple. 2.11 to 2.15."""
     return node.target is operator.getitem or getattr(node.target, "__name__", "") in _UNWRAPS
 
 
 @dataclass(frozen=True, slots=True)
 class VmapStep:
-    """One of the calls that Dynamo records of a vmap. ``value`` is wrapped or unwrapped along ``dim`` at ``level``."""
+    """One of the calls that Dynamo records for a vmap. ``value`` is wrapped or unwrapped along ``dim`` at ``level``."""
 
     kind: str  # "load" | "enter" | "wrap" | "unwrap" | "leave"
     value: Any = None
@@ -90,7 +90,7 @@ class VmapStep:
 
 
 def vmap_step(node: fx.Node) -> VmapStep | None:
-    """What a node does to a vmap, or None. 2.11 to 2.15."""
+    """The step of a vmap that a node is, or None. 2.11 to 2.15."""
     if node.target is PREDISPATCH.lazy_load_decompositions:
         return VmapStep("load")
     if node.target is PREDISPATCH._vmap_increment_nesting:
@@ -105,13 +105,16 @@ def vmap_step(node: fx.Node) -> VmapStep | None:
 
 
 def symbol_of(size: Any) -> Any:
-    """The symbol that a size is, or None where it is a number or computed of symbols. 2.11 to 2.15."""
+    """The symbol of a size. None if the size is a number or an expression. 2.11 to 2.15."""
     expression = size.node.expr if isinstance(size, torch.SymInt) else None
     return expression if expression is not None and expression.is_Symbol else None
 
 
 def size_at(size: Any, values: Mapping[Any, int], otherwise: Any) -> Any:
-    """A size with these values for its symbols; ``otherwise`` where one has none. 2.11 to 2.15."""
+    """A size with values for its symbols. ``otherwise`` if a symbol has no value, or the size has no symbol.
+
+    2.11 to 2.15.
+    """
     if not isinstance(size, torch.SymInt):
         return otherwise
     expression = size.node.expr
@@ -120,7 +123,7 @@ def size_at(size: Any, values: Mapping[Any, int], otherwise: Any) -> Any:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Run code of unknown manners: the state of randomness, gradients and transforms is as before. 2.11 to 2.15."""
+    """Restore random state, grad mode and functorch's transforms after running unknown code. 2.11 to 2.15."""
     enabled, dual = torch.is_grad_enabled(), _dual_entered()
     depth = torch._C._functorch.get_dynamic_layer_stack_depth()
     try:
@@ -129,12 +132,12 @@ def undisturbed() -> Iterator[None]:
     finally:
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
         if not dual and _dual_entered():
-            torch._C._exit_dual_level(level=0)  # the only one: levels do not nest
+            torch._C._exit_dual_level(level=0)  # dual levels do not nest
         torch.set_grad_enabled(enabled)
 
 
 def _dual_entered() -> bool:
-    """Whether a level of forward-mode AD has been entered: entering another tells. 2.11 to 2.15."""
+    """Whether a level of forward-mode AD is entered: entering a second one raises. 2.11 to 2.15."""
     try:
         level = torch._C._enter_dual_level()
     except RuntimeError:
@@ -145,7 +148,7 @@ def _dual_entered() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A call of a Triton kernel of the user's. Grid and arguments may hold nodes; ``writes`` names arguments."""
+    """A call of a user-defined Triton kernel. Grid and arguments may hold nodes; ``writes`` names arguments."""
 
     kernel: Any
     grid: tuple[Any, ...]
@@ -154,10 +157,10 @@ class KernelCall:
 
 
 def kernel_launch(node: fx.Node) -> KernelCall | None:
-    """What Dynamo's node for a Triton kernel stands for, or None. 2.11 to 2.15.
+    """The call behind Dynamo's node for a Triton kernel. 2.11 to 2.15.
 
-    An autotuned kernel has a grid for each of its configurations: only where these are the same is there one call that
-    means them all. Neither is there one where arguments are tensor descriptors.
+    None for other nodes. None too for an autotuned kernel whose configurations have different grids, since no single
+    call describes them, and for arguments that are tensor descriptors.
     """
     if node.target is not triton_kernel_wrap.triton_kernel_wrapper_mutation:
         return None
@@ -171,13 +174,13 @@ def kernel_launch(node: fx.Node) -> KernelCall | None:
 
 
 def _written(words: Any) -> frozenset[str]:
-    """The arguments that the kernel writes to, by its own code; all tensors, where torch cannot read that."""
+    """The arguments that the kernel writes to, as torch finds in its code. All tensors if torch cannot find it."""
     examples = {
         name: value.meta.get("example_value") if isinstance(value, fx.Node) else value
         for name, value in words["kwargs"].items()
     }
     try:
         names = triton_kernel_wrap.get_mutated_tensors(words["kernel_idx"], words["constant_args_idx"], examples, {})
-    except Exception:  # noqa: BLE001 - it compiles the kernel to find out, and that may fail in any way
+    except Exception:  # noqa: BLE001 - torch compiles the kernel for this, which may fail in any way
         names = [name for name, value in examples.items() if isinstance(value, torch.Tensor)]
     return frozenset(names)

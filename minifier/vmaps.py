@@ -1,7 +1,7 @@
-"""A vmap in a graph as one operation on a subgraph, as a program calls it: it can be taken apart and written down.
+"""Folds a vmap in a graph into one operation with a subgraph, so that it can be reduced and written as source.
 
-Dynamo records the inside of `torch.vmap`: it is entered, each input is wrapped, each result unwrapped, it is left, and
-the operations between belong to no program by themselves.
+Dynamo records `torch.vmap` as a sequence: enter, wrap each input, the operations, unwrap each result, leave. These
+calls have no meaning one by one, and no program can make them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["vmapped", "with_vmaps"]
 
 
 def vmapped(function: Callable[..., Any], *operands: Any, in_dims: Any, out_dims: Any, randomness: str) -> Any:
-    """What stands in a graph for a call of ``torch.vmap(function, ...)``."""
+    """The target of a node that calls ``torch.vmap(function, ...)``."""
     return torch.vmap(function, in_dims, out_dims, randomness)(*operands)
 
 
 def with_vmaps(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph with each vmap as one operation; itself where it has none, or one that is mixed with a grad."""
+    """The graph with each vmap folded into one operation. Unchanged without a vmap, or if one is mixed with a grad."""
     nodes = list(module.graph.nodes)
     steps = {node: step for node in nodes if (step := vmap_step(node)) is not None}
     if not steps or any(opens_transform(node) and node not in steps for node in nodes):
@@ -43,12 +43,12 @@ def with_vmaps(module: fx.GraphModule) -> fx.GraphModule:
 
 
 class _MixedError(Exception):
-    """A vmap whose inside is used outside, or the other way round."""
+    """A value of a vmap is used outside of it without an unwrap, or a step has the wrong level."""
 
 
 @dataclass(slots=True)
 class _Level:
-    """A graph that is being made: the program's, or the inside of a vmap within ``outer``."""
+    """A graph under construction: the whole, or the inside of a vmap, whose parent is ``outer``."""
 
     graph: fx.Graph
     outer: _Level | None = None
@@ -58,7 +58,7 @@ class _Level:
     results: list[tuple[fx.Node, VmapStep]] = field(default_factory=list)
 
     def of(self, node: fx.Node) -> fx.Node:
-        """What stands for a node here: where it was made outside, an operand that is the same for every item."""
+        """The copy of a node at this level. A node from outside becomes an operand that is not mapped over."""
         if node in self.made:
             return self.made[node]
         if self.outer is None:
@@ -66,6 +66,7 @@ class _Level:
         return self.operand(node, None)
 
     def operand(self, node: fx.Node, dim: int | None) -> fx.Node:
+        """The placeholder for an operand that is mapped over ``dim``; None for one that is not mapped over."""
         if (node, dim) not in self.operands:
             assert self.outer is not None
             self.outer.of(node)
@@ -76,17 +77,20 @@ class _Level:
 
 
 class _Folding:
+    """Copies nodes to levels, and turns each vmap into a call of its subgraph."""
+
     def __init__(self, module: fx.GraphModule, steps: dict[fx.Node, VmapStep]) -> None:
         self._module = module
         self._steps = steps
         self._inner: dict[str, fx.GraphModule] = {}
 
     def attributes(self, graph: fx.Graph) -> dict[str, Any]:
-        """What a graph refers to by name."""
+        """The attributes that a graph refers to by name."""
         names = [str(node.target) for node in graph.nodes if node.op in ("get_attr", "call_module")]
         return {n: self._inner[n] if n in self._inner else operator.attrgetter(n)(self._module) for n in names}
 
     def fold(self, nodes: Sequence[fx.Node], level: _Level) -> None:
+        """Copy nodes to a level. Raises `_MixedError`."""
         pending = iter(nodes)
         for node in pending:
             step = self._steps.get(node)
@@ -109,7 +113,7 @@ class _Folding:
             raise _MixedError
 
     def _inside(self, pending: Any) -> list[fx.Node]:
-        """The nodes up to where the vmap is left that has just been entered."""
+        """The nodes up to the end of the vmap that was just entered. Raises `_MixedError` if it has no end."""
         inside: list[fx.Node] = []
         depth = 1
         for node in pending:
@@ -121,7 +125,7 @@ class _Folding:
         raise _MixedError
 
     def _call(self, step: VmapStep, inner: _Level, level: _Level) -> None:
-        """The call of the vmap whose inside has been made, and what its results are called outside."""
+        """Add the call of a finished vmap to the outer level, and map its results to nodes there."""
         returned = tuple(inner.of(step.value) for _, step in inner.results if step.value is not None)
         dims = tuple(step.dim for _, step in inner.results)
         single = len(returned) == 1

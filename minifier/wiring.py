@@ -1,4 +1,4 @@
-"""Who reads what once nodes are left out: cutting, bypassing, and what must stay for dataflow to be kept."""
+"""Rewires a graph after nodes are removed: which nodes read what, and what must stay so that dataflow is kept."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Plan", "Wiring"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A graph to be built: nodes in order, and for each node left out that they read, the node that stands for it.
+    """How to rewire a graph: the nodes to keep, in order, and a replacement for each removed node that they read.
 
-    A node that stands for itself is cut: it becomes an input (or a literal, where its value is no tensor).
+    A node that is its own replacement is cut: it becomes an input, or a literal if its value is not a tensor.
     """
 
     nodes: tuple[int, ...]
@@ -24,12 +24,13 @@ class Plan:
     outputs: tuple[int, ...]
 
     def canonical(self) -> str:
+        """The identity of the rewired graph."""
         stands = sorted(self.stands.items())
         return f"{self.nodes}{stands}{self.outputs}"
 
 
 class Wiring:
-    """The dataflow of one graph. Reachability is kept as bit sets: N nodes take N*N/8 bytes, made when first needed."""
+    """The dataflow of one graph. Reachability is stored as bit sets: N nodes take N*N/8 bytes, computed on demand."""
 
     def __init__(self, anatomy: Anatomy) -> None:
         self.anatomy = anatomy
@@ -40,6 +41,7 @@ class Wiring:
                 self._users[read].append(node)
 
     def plan(self, candidate: Candidate) -> Plan:
+        """The rewired graph of a candidate."""
         kept = self.nodes_of(candidate.kept)
         stands = self._stand_ins(candidate, kept) if candidate.joined else {}
         needed = [read for node in sorted(kept) for read in self.anatomy.reads[node]]
@@ -49,10 +51,11 @@ class Wiring:
         return Plan(nodes, chosen | more, self._outputs(kept, extra, chosen | more))
 
     def nodes_of(self, parts: Iterable[int]) -> frozenset[int]:
+        """The nodes of these parts."""
         return frozenset(node for part in parts for node in self.anatomy.groups[part])
 
     def producers(self, part: int) -> frozenset[int]:
-        """The parts that this one reads, also by way of sizes."""
+        """The parts that this one reads, directly or through sizes."""
         group_of = self.anatomy.group_of
         found: set[int] = set()
         pending = [read for node in self.anatomy.groups[part] for read in self.anatomy.reads[node]]
@@ -67,7 +70,7 @@ class Wiring:
         return frozenset(found - {part})
 
     def closure(self, parts: frozenset[int]) -> frozenset[int]:
-        """The parts, and those between them that cannot be bypassed without losing dataflow from one to another."""
+        """The parts, and the parts between them that cannot be bypassed without losing dataflow."""
         while True:
             joints = self._joints(self.nodes_of(parts))
             if not joints:
@@ -75,9 +78,9 @@ class Wiring:
             parts = parts | {self.anatomy.group_of[node] for node in joints}
 
     def _joints(self, kept: frozenset[int]) -> list[int]:
-        """Nodes between kept ones that have no stand-in reached by all the kept nodes that reach them.
+        """Nodes between kept ones for which no substitute depends on all the kept nodes that they depend on.
 
-        Decided in order, each with those before it, so that more kept nodes never make fewer joints.
+        Nodes are decided in order, with the earlier ones included. So more kept nodes never give fewer of them.
         """
         mask = sum(1 << node for node in kept)
         before = self._leading_to(kept)
@@ -94,7 +97,7 @@ class Wiring:
     def _carried(self, node: int, above: int, mask: int) -> bool:
         if isinstance(self.anatomy.values[node], (tuple, list)):
             group = self.anatomy.groups[self.anatomy.group_of[node]]
-            return all(user in group for user in self._users[node])  # then its items are asked themselves
+            return all(user in group for user in self._users[node])  # then its items are checked themselves
         return any(self._upto(s) & mask & above == above for s in self.anatomy.stand_ins[node])
 
     def _upto(self, node: int) -> int:
@@ -121,9 +124,9 @@ class Wiring:
         return leading
 
     def _stand_ins(self, candidate: Candidate, kept: frozenset[int]) -> dict[int, int]:
-        """For each node left out, the kept node that a chain of stand-ins leads to, if there is one.
+        """For each removed node: the kept node at the end of its chain of substitutes, if there is one.
 
-        Of several, the one that carries most of the kept nodes above: the dataflow that is lost is the least.
+        Of several it takes the one that depends on most of the kept nodes, to lose the least dataflow.
         """
         mask = sum(1 << node for node in kept)
         severed = self.nodes_of(candidate.severed)
@@ -140,7 +143,7 @@ class Wiring:
     def _support(
         self, kept: frozenset[int], chosen: dict[int, int], needed: list[int], stands: dict[int, int]
     ) -> tuple[frozenset[int], dict[int, int]]:
-        """Leaves and sizes that the kept nodes read, and literals for sizes that can no longer be computed."""
+        """The leaves and sizes that the kept nodes read, and the sizes that become literals or follow a replacement."""
         extra: set[int] = set()
         literal: dict[int, int] = {}
         followed: dict[int, int] = {}
@@ -173,10 +176,10 @@ class Wiring:
         return {read for node in nodes for read in self.anatomy.reads[node]}
 
     def _outputs(self, kept: frozenset[int], extra: frozenset[int], stands: dict[int, int]) -> tuple[int, ...]:
-        """What was returned before, then what nobody reads any more.
+        """The outputs: nodes that were returned before, then nodes that have lost all their users.
 
-        What nobody read before (an operation in place, an assertion) is returned only where there is nothing else:
-        one more view of an input among the outputs is another graph to AOTAutograd.
+        A node that never had a user (an in-place operation, an assertion) is returned only if there is no other
+        output: one more view of an input among the outputs changes what AOTAutograd compiles.
         """
         read = self._read_by(kept | extra).union(stands.values())
         values = self.anatomy.values

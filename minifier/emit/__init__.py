@@ -1,4 +1,4 @@
-"""A graph and its inputs as a program that a person could have written."""
+"""Writes a graph and its inputs as a readable program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the emitter refuses."""
+"""The error of the emitter."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["EmitError"]
 
 
 class EmitError(ReductionError):
-    """Something in a graph or its inputs that has no form in source. The message names it."""
+    """Something in a graph or its inputs cannot be written as source. The message names it."""

@@ -1,4 +1,4 @@
-"""Python for the arguments and targets of FX nodes. What cannot be written down is refused, never approximated."""
+"""Writes the arguments and targets of FX nodes as Python. Raises `EmitError` instead of approximating."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INFIX: Mapping[Any, str] = {
     operator.ge: ">=",
 }
 PREFIX: Mapping[Any, str] = {operator.neg: "-", operator.invert: "~", operator.pos: "+", operator.not_: "not "}
-# Where a function is looked for by its name; it counts only if it is the very function.
+# Where to look for a function by its name. It is used only if the object there is the same function.
 _HOMES: tuple[tuple[str, Any], ...] = (
     ("torch", torch),
     ("torch.nn.functional", torch.nn.functional),
@@ -57,18 +57,21 @@ _HOMES: tuple[tuple[str, Any], ...] = (
     ("operator", operator),
 )
 _LOADED = {home for home, module in _HOMES if module not in (math, operator)}
-# Between the arguments of a call: a line may be broken here. No literal contains it.
+# Separates the arguments of a call, where a line may be broken. No literal contains it.
 ARGUMENT = "\x1f"
 
 
 def literal(value: Any) -> str:
-    """A constant, or `EmitError`. Floats are exact; text is quoted so that nothing in it is code."""
+    """A constant as source. Floats are exact; strings are quoted, so that they cannot contain code.
+
+    Raises `EmitError` for anything else.
+    """
     if isinstance(value, bool) or value is None:
         return str(value)
     if value is Ellipsis:
         return "..."
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        raise EmitError(f"a symbol ({value}) that no input gives: make the sizes static first")
+        raise EmitError(f"a symbol ({value}) that no input has: make the sizes static first")
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else f'float("{value}")'
     if isinstance(value, int):
@@ -90,7 +93,7 @@ def _torch_literal(value: Any) -> str:
 
 
 def write(value: Any, name_of: Callable[[fx.Node], str]) -> str:
-    """An argument: a node's name, a constant, or a container of these."""
+    """An argument as source: a node's name, a constant, or a container of these. Raises `EmitError`."""
     if isinstance(value, fx.Node):
         return name_of(value)
     if isinstance(value, slice):
@@ -106,6 +109,7 @@ def write(value: Any, name_of: Callable[[fx.Node], str]) -> str:
 
 
 def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any], name_of: Callable[[fx.Node], str]) -> str:
+    """The arguments of a call as source, joined by `ARGUMENT`. Raises `EmitError`."""
     for name in kwargs:
         if not name.isidentifier():
             raise EmitError(f"an argument name that is not one: {name!r}")
@@ -114,7 +118,7 @@ def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any], name_of: Callabl
 
 
 def index(value: Any, name_of: Callable[[fx.Node], str]) -> str:
-    """What stands between the brackets of `x[...]`."""
+    """The index between the brackets of `x[...]`."""
     if isinstance(value, tuple) and len(value) > 1:
         return ", ".join(_one_index(v, name_of) for v in value)
     return _one_index(value, name_of)
@@ -128,7 +132,7 @@ def _one_index(value: Any, name_of: Callable[[fx.Node], str]) -> str:
 
 
 def target(function: Any) -> str:
-    """The dotted name of what a node calls."""
+    """The dotted name of the function that a node calls. Raises `EmitError` for functions that torch does not have."""
     if isinstance(function, OpOverload):
         return f"torch.ops.{function.namespace}.{_op_name(function)}.{function._overloadname}"
     if isinstance(function, OpOverloadPacket):
@@ -146,12 +150,12 @@ def target(function: Any) -> str:
         return f"{home}.{name}"
     kind = "function" if isinstance(function, (FunctionType, BuiltinFunctionType)) else type(function).__name__
     raise EmitError(
-        f"the {kind} {getattr(function, '__qualname__', function)} is none of torch's: its source is needed"
+        f"the {kind} {getattr(function, '__qualname__', function)} is not part of torch: its source is needed"
     )
 
 
 def needed_import(function: Any, name: str) -> set[str]:
-    """The module that a program must import to have this `target`, where ``import torch`` may not be enough."""
+    """The modules to import for a `target` that ``import torch`` does not load."""
     home = name.rpartition(".")[0]
     known = home in _LOADED or not isinstance(function, FunctionType | BuiltinFunctionType)
     return set() if known or home not in sys.modules else {home}

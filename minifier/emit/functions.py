@@ -1,4 +1,4 @@
-"""A graph as a Python function: one line an operation, shapes in comments, subgraphs as functions inside it."""
+"""Writes a graph as a Python function: one line per operation, shapes in comments, subgraphs as nested functions."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _SHORT = {
     torch.complex64: "c64",
 }
 _INDENT = "    "
-# A constant of more values than this would hide the function that it is written in.
+# A constant with more values than this is written before the function.
 _INLINE = 64
 _LINE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The lines of a function, and those that must be run before it is defined. `parameters` as the graph's inputs."""
+    """The source of a function. `setup` are lines to run before it; `parameters` are in the order of the inputs."""
 
     name: str
     parameters: tuple[str, ...]
@@ -55,7 +55,7 @@ def function(
     shapes: Mapping[fx.Node, Any] | None = None,
     nested: bool = False,
 ) -> Function:
-    """Write a graph as a function. `shapes` are the values of nodes, for comments. Raises `EmitError`."""
+    """Write a graph as a function. `shapes` maps nodes to values, for comments. Raises `EmitError`."""
     writer = _Writer(module, names, shapes or {}, nested)
     for node in module.graph.nodes:
         writer.add(node)
@@ -114,7 +114,7 @@ class _Writer:
         self._assign(node, f"{self._constants[where]}({arguments(node.args, node.kwargs, self._name)})")
 
     def _output(self, node: fx.Node) -> None:
-        """One value is returned as it is; but what calls a subgraph expects a tuple, whatever is in it."""
+        """A single value is returned without a tuple, except from a subgraph, whose caller expects a tuple."""
         returned = node.args[0]
         if isinstance(returned, (tuple, list)) and len(returned) == 1 and not self._nested_in:
             returned = returned[0]
@@ -162,7 +162,7 @@ class _Writer:
         self.lines.extend(_laid_out(expression, comment))
 
     def _is_result(self, node: fx.Node) -> bool:
-        """Whether all that is left to do is to return this: then it needs no name."""
+        """Whether the next statement only returns this value: then it needs no name."""
         returned: Any = node.next.args[0] if node.next.op == "output" else None
         if isinstance(returned, (tuple, list)) and len(returned) == 1 and not self._nested_in:
             returned = returned[0]
@@ -198,7 +198,7 @@ class _Writer:
         return write(value, self._name)
 
     def _operand(self, value: Any) -> str:
-        """An argument beside an operator or before a dot: a constant there may need parentheses."""
+        """An operand of an operator, or a receiver before a dot. A constant gets parentheses if it needs them."""
         text = self._write(value)
         return text if isinstance(value, fx.Node) or (text[0].isdigit() and "." not in text) else f"({text})"
 
@@ -207,7 +207,7 @@ class _Writer:
 
 
 def _laid_out(text: str, comment: str) -> list[str]:
-    """On one line, under its comment where both are too long, or with an argument a line."""
+    """A statement with its comment: on one line, with the comment above, or with one argument per line."""
     line = text.replace(ARGUMENT, ", ")
     if len(line + comment) <= _LINE or not (comment or ARGUMENT in text):
         return [line + comment]

@@ -1,4 +1,4 @@
-"""Higher-order operations as a person calls them: some take in a graph what no program can give them."""
+"""Writes higher-order operations as calls of torch's public functions, where a graph's own form cannot be called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MASK = "batch, head, query, key"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An expression, lines that come before it, and modules that it needs."""
+    """The source of a call: an expression, the lines before it, and the modules it needs."""
 
     expression: str
     before: tuple[str, ...] = ()
@@ -33,16 +33,16 @@ Hop = Callable[[fx.Node, Callable[[fx.Node], str], Names], Call]
 
 
 def _checkpoint(node: fx.Node, name_of: Callable[[fx.Node], str], _: Names) -> Call:
-    """In a graph it takes a module with metadata of its own."""
+    """In a graph, the function is a module with special metadata."""
     text = arguments(node.args, node.kwargs, name_of)
     return Call(f"torch.utils.checkpoint.checkpoint({text})", imports=frozenset({"torch.utils.checkpoint"}))
 
 
 def _scan(node: fx.Node, name_of: Callable[[fx.Node], str], names: Names) -> Call:
-    """In a graph carry and rows are one flat list; a program's step takes and returns the two apart."""
+    """In a graph, carry and row are one flat list. The function of a program takes and returns them separately."""
     combine, initial, rows, *extra = node.args
     if not isinstance(initial, (tuple, list)):
-        raise EmitError("a scan whose initial carry is not written as a list")
+        raise EmitError("a scan whose initial carry is not a list")
     step, carry, row, result = (names.free(wanted) for wanted in ("step", "carry", "row", "result"))
     more = "".join(f", {write(value, name_of)}" for value in (extra[0] if extra else ()))
     count = len(initial)
@@ -57,7 +57,7 @@ def _scan(node: fx.Node, name_of: Callable[[fx.Node], str], names: Names) -> Cal
 
 
 def _flex_attention(node: fx.Node, name_of: Callable[[fx.Node], str], _: Names) -> Call:
-    """In a graph what score_mod and mask_mod close over is passed beside them; a program closes over it."""
+    """In a graph, the captured values of score_mod and mask_mod are extra arguments. A program captures them."""
     (query, key, value, score, mask, *rest), (in_score, in_mask) = node.args[:7], node.args[7:9] or ((), ())
     written = [write(argument, name_of) for argument in (query, key, value)]
     written.append(_closed(score, in_score, _SCORE, name_of))
@@ -69,7 +69,7 @@ def _flex_attention(node: fx.Node, name_of: Callable[[fx.Node], str], _: Names) 
 
 
 def _vmap(node: fx.Node, name_of: Callable[[fx.Node], str], _: Names) -> Call:
-    """Said only where it is not what `torch.vmap` does unasked: which dimensions, and what random numbers do."""
+    """Writes only the keyword arguments that differ from the defaults of `torch.vmap`."""
     function, *operands = node.args
     usual = {"in_dims": tuple(0 for _ in operands), "out_dims": 0, "randomness": "error"}
     words = {name: value for name, value in node.kwargs.items() if value != usual[name]}

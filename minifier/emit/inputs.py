@@ -1,4 +1,4 @@
-"""Inputs as source: values, strides, gradients, and which of them share a storage."""
+"""Writes inputs as source: values, strides, gradients and aliasing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ __all__ = ["input_lines", "written"]
 
 
 def input_lines(values: Sequence[Any], parameters: Sequence[str], names: Names) -> list[str]:
-    """A line for each input, after those of the storages that several share; the seed first, if any is random."""
+    """A line for each input, aliased inputs first. With random values, the first line sets the seed.
+
+    Raises `EmitError`.
+    """
     lines: list[str] = []
     with torch.random.fork_rng():
         torch.manual_seed(SEED)
@@ -33,7 +36,7 @@ def input_lines(values: Sequence[Any], parameters: Sequence[str], names: Names) 
 
 
 def written(value: Any) -> str:
-    """An expression for an input that shares its storage with no other."""
+    """An expression for an input that is not aliased. Raises `EmitError`."""
     return _with_grad(value, _strided(value.detach())) if isinstance(value, torch.Tensor) else literal(value)
 
 
@@ -58,14 +61,14 @@ def _strided(plain: torch.Tensor) -> str:
 
 
 def _by_storage(plain: torch.Tensor) -> str:
-    """The piece of storage that a tensor covers, looked at with its strides; holes in it and overlaps included."""
+    """A flat tensor with the storage that a tensor covers, as_strided to its geometry: keeps holes and overlaps."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(plain.shape, plain.stride(), strict=True))
     flat = plain.as_strided((span,), (1,), plain.storage_offset())
     return f"{recognised(flat) or exact(flat)}.as_strided({tuple(plain.shape)}, {plain.stride()})"
 
 
 def _dense_order(plain: torch.Tensor) -> list[int] | None:
-    """The order of dimensions in which the tensor is contiguous, if there is one."""
+    """The permutation of dimensions that makes the tensor contiguous; None if there is none."""
     order = sorted(range(plain.dim()), key=lambda dim: -plain.stride(dim))
     return order if plain.permute(order).is_contiguous() else None
 
@@ -82,11 +85,11 @@ def _with_grad(tensor: torch.Tensor, source: str) -> str:
 
 
 def _group_lines(members: list[tuple[str, torch.Tensor]], names: Names) -> list[str]:
-    """One tensor for the storage, and a view of it for each input."""
+    """The lines of aliased inputs: one tensor for the storage, and a view of it for each input."""
     tensors = [tensor.detach() for _, tensor in members]
     covered = hull(tensors)
     if covered is None:
-        raise EmitError("inputs of different dtypes share a storage: that has no plain form in source")
+        raise EmitError("inputs of different dtypes share a storage: this cannot be written as source")
     flat, start = covered
     end = start + len(flat)
     whole = next((i for i, (_, tensor) in enumerate(members) if is_whole(tensor, len(flat))), None)
@@ -95,7 +98,9 @@ def _group_lines(members: list[tuple[str, torch.Tensor]], names: Names) -> list[
     shape = tensors[whole].shape if whole is not None else flat.shape
     source = recognised(flat.view(shape)) or exact(flat.view(shape))
     viewed = any(base_of(tensor) is not None for _, tensor in members)
-    lines = [f"{base} = {source}{'.clone()' if viewed and '.reshape(' in source else ''}"]  # a base is nobody's view
+    lines = [
+        f"{base} = {source}{'.clone()' if viewed and '.reshape(' in source else ''}"
+    ]  # the base must not be a view
     for i, (name, tensor) in enumerate(members):
         if i != whole:
             view = _sliced(base, tensors[whole], tensors[i]) if whole is not None else None
@@ -104,7 +109,7 @@ def _group_lines(members: list[tuple[str, torch.Tensor]], names: Names) -> list[
 
 
 def _sliced(name: str, whole: torch.Tensor, plain: torch.Tensor) -> str | None:
-    """One tensor as a slice or row of another, or of its transpose, where it is."""
+    """A tensor as a slice or row of another one, or of its transpose; None if it is neither."""
     turned = [(f"{name}.t()", whole.t())] if whole.dim() == 2 else []
     for text, source in [(name, whole), *turned]:
         index = _index(source, plain)
@@ -115,7 +120,7 @@ def _sliced(name: str, whole: torch.Tensor, plain: torch.Tensor) -> str | None:
 
 
 def _index(source: torch.Tensor, plain: torch.Tensor) -> tuple[Any, ...] | None:
-    """Where in the source a view begins and ends, if it has its dimensions, or all but the first."""
+    """The index of a view in its source, if it has the same dimensions, or all but the first; else None."""
     rest = plain.storage_offset() - source.storage_offset()
     begins = [0] * source.dim()
     for dim in sorted(range(source.dim()), key=lambda dim: -source.stride(dim)):
@@ -139,7 +144,7 @@ def _slice(part: Any, size: int) -> str:
 
 
 def _view(base: str, plain: torch.Tensor, start: int, end: int) -> str:
-    """One tensor as a view of the whole; ``base`` is flat, or taken as a storage."""
+    """A tensor as a view of ``base``, the name of a flat tensor. ``start`` and ``end`` are offsets in the storage."""
     offset = plain.storage_offset() - start
     if plain.is_contiguous() and plain.dim() == 1:
         return f"{base}[{offset or ''}:{offset + len(plain) if offset + len(plain) < end - start else ''}]"

@@ -1,4 +1,4 @@
-"""Modules that could not be written as functions: their constructor and their state."""
+"""Writes modules that cannot be inlined: their constructor call and their state."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["module_source"]
 
 
 def module_source(name: str, module: torch.nn.Module) -> list[str]:
-    """Lines that make a module of torch.nn like this one. Raises `EmitError` for others.
+    """Lines that construct a copy of a torch.nn module. Raises `EmitError` for other modules.
 
-    A module prints its own constructor call; that it is one is checked by making the module from it here.
+    The arguments come from the module's `extra_repr`. They are checked: a module is constructed from them here.
     """
     kind = type(module)
     if getattr(torch.nn, kind.__name__, None) is not kind or next(module.children(), None) is not None:
-        raise EmitError(f"the module {kind.__qualname__} is none of torch.nn's plain ones: its source is needed")
+        raise EmitError(f"the module {kind.__qualname__} is not a plain one of torch.nn: its source is needed")
     args, kwargs = _constructor(module)
     try:
         twin = kind(*args, **kwargs)

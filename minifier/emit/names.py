@@ -1,4 +1,4 @@
-"""Names as a person would choose them: valid, unambiguous, hiding nothing that the program uses."""
+"""Chooses readable names: valid, unique, and not shadowing any name that the program uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import fx
 __all__ = ["Names"]
 
 _INPUTS = ("x", "y", "z", "a", "b", "c", "d", "e", "p", "q", "r", "s", "t", "u", "v", "w")
-# Names of inputs that torch makes up: L_x_ of a local, L_self_modules_fc_parameters_weight_, primals_1, arg0_1.
+# Names that torch gives to inputs: L_x_ for a local, L_self_modules_fc_parameters_weight_, primals_1, arg0_1.
 _LOCAL = re.compile(r"^[Ll]_+(?:self_)?(?:(?:.*_)?(?:parameters|buffers)_)?(\w+?)_*$")
 _MADE_UP = re.compile(r"^(primals|arg|child|tangents|fn_args|args|kwargs|placeholder|s|sym_size_int)_?\d*(_\d+)*$")
 _RESERVED = frozenset(
@@ -23,18 +23,18 @@ _RESERVED = frozenset(
 
 
 class Names:
-    """Gives each thing a name that nothing else has."""
+    """Hands out unique names."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {*_RESERVED, *taken}
 
     def of_inputs(self, nodes: Iterable[fx.Node]) -> dict[fx.Node, str]:
-        """Names for all inputs; those that the user gave are given out before any is made up."""
+        """Names for all inputs. Names of the user's variables take precedence over generated ones."""
         given = sorted(nodes, key=lambda node: _LOCAL.match(node.name) is None)
         return {node: self.of_input(node.name) for node in given}
 
     def of_input(self, name: str) -> str:
-        """The user's name where torch kept it; a letter where it made one up, or where the name is an operation's."""
+        """The user's name if torch kept it. A letter if torch generated the name, or if it is an operation's name."""
         local = _LOCAL.match(name)
         wanted = re.sub(r"(_+\d+)+$", "", local.group(1) if local else name)
         if _MADE_UP.match(name) or (not local and _is_operation(name)) or not self._usable(wanted):
@@ -42,12 +42,12 @@ class Names:
         return self.free(wanted)
 
     def of_value(self, name: str) -> str:
-        """The operation's name, without the number that made it unique among all that have been left out."""
+        """The operation's name, without the number that made it unique in the whole graph."""
         plain = re.sub(r"(_\d+)+$", "", name)
         return self.free(plain if self._usable(plain) else name)
 
     def free(self, wanted: str) -> str:
-        """The name, or the name with the least number that is free."""
+        """The wanted name, or the name with the smallest number that is unused."""
         stem = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "x"
         stem = f"_{stem}" if stem[0].isdigit() else stem
         name, count = stem, 1
@@ -63,6 +63,6 @@ class Names:
 
 
 def _is_operation(name: str) -> bool:
-    """Whether an input is called after an operation: then it is what that one returned before it was left out."""
+    """Whether an input has the name of an operation: then it is the value of an operation that was removed."""
     stem = re.sub(r"(_\d+)+$", "", name)
     return len(stem) > 1 and any(hasattr(home, stem) for home in (torch.Tensor, torch, torch.nn.functional, operator))

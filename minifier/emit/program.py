@@ -1,4 +1,4 @@
-"""A graph and its inputs as a short program: a function, its inputs, and a call."""
+"""Writes a short program: a function, its inputs, and a call."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ def program(
     preamble: str = "",
     name: str = "f",
 ) -> str:
-    """The source of a program that computes what the graph does on these inputs.
+    """The source of a program that runs the graph on these inputs.
 
-    `call` is the call site, with `$function` and `$arguments`; `preamble` comes after the imports (a custom op, a
-    kernel); `header` is the docstring. The text of the graph is only ever written, quoted where it is data. A graph
-    that returns one value becomes a function that returns it, not a tuple. Raises `EmitError`, naming what has no
-    form in source.
+    `call` is the call site, with `$function` and `$arguments`. `preamble` comes after the imports (a custom op, a
+    kernel). `header` is the docstring. Nothing from the graph is executed, and its strings are quoted. A graph that
+    returns one value becomes a function that returns it without a tuple. Raises `EmitError`.
     """
     names = Names(_words(call) | _words(preamble) | {name})
     values = _values(gm, inputs)
@@ -59,15 +58,15 @@ def program(
 
 
 def _apart(text: str) -> str:
-    """Two empty lines before a function."""
+    """The text with a blank line added before a function definition."""
     return f"\n{text}" if text.startswith("def ") else text
 
 
 def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, Any]:
-    """What the nodes come to, for comments; nothing where the graph raises uncompiled, which may be its very point."""
+    """The values of the nodes, for comments. Empty if the graph raises uncompiled: that may be the failure."""
     try:
         return interpret(gm, inputs).values
-    except Exception:  # noqa: BLE001  any operation may refuse its inputs
+    except Exception:  # noqa: BLE001  any operation may raise
         return {}
 
 
@@ -79,5 +78,5 @@ def _docstring(header: str) -> str:
 
 
 def _words(text: str) -> set[str]:
-    """Every word that the caller's text uses, but for attributes: no name of ours may hide one of his."""
+    """All names in the caller's text, except attributes: generated names must not shadow them."""
     return set(_WORD.findall(text))

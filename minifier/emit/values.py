@@ -1,4 +1,4 @@
-"""Tensors as source: the shortest way that gives exactly these values."""
+"""Writes tensors as source: the shortest expression with exactly these values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from minifier.tensors import bits
 
 __all__ = ["exact", "packed", "recognised", "uses_packing"]
 
-# As many numbers as fit on a line or two; what is longer nobody reads.
+# The numbers that fit on a line or two. Larger tensors are packed.
 _WRITTEN = 64
 _PACKED_LINE = 100
 _LINE = 90
 
 
 def recognised(tensor: torch.Tensor) -> str | None:
-    """A factory call for values with a pattern. `torch.randn` draws: the seed must be as it was when they were made."""
+    """A factory call for values with a pattern, or None. `torch.randn` is found under the original random state only."""
     for kind in KINDS:
         state = torch.random.get_rng_state()
         if _same(made(kind, tensor), tensor):
@@ -35,7 +35,7 @@ def recognised(tensor: torch.Tensor) -> str | None:
 
 
 def exact(tensor: torch.Tensor) -> str:
-    """An expression for a contiguous tensor on the CPU with these very values: written out, or packed."""
+    """An expression for a contiguous tensor with exactly these values: written out, or packed."""
     plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     if plain.numel() > _WRITTEN:
         return packed(plain) + _device(tensor)
@@ -47,12 +47,12 @@ def exact(tensor: torch.Tensor) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """Over several lines where it is long: there are spaces only inside the brackets."""
+    """The expression on several lines if it is long. It has spaces only inside brackets."""
     return "\n".join(textwrap.wrap(text, _LINE, subsequent_indent="    ", break_long_words=False))
 
 
 def packed(tensor: torch.Tensor) -> str:
-    """The bytes of a tensor as text: for values that matter and are too many to write out."""
+    """An expression with the tensor's bytes, compressed and in base 85: for too many values to write out."""
     data = bits(tensor).numpy().tobytes()
     text = base64.b85encode(zlib.compress(data, 9)).decode("ascii")
     lines = [text[i : i + _PACKED_LINE] for i in range(0, len(text), _PACKED_LINE)]
@@ -62,6 +62,7 @@ def packed(tensor: torch.Tensor) -> str:
 
 
 def uses_packing(source: str) -> bool:
+    """Whether the source has an expression of `packed`, and so needs base64 and zlib."""
     return "zlib.decompress(" in source
 
 
@@ -107,7 +108,7 @@ def _number(tensor: torch.Tensor) -> str:
 
 
 def _shortest(value: float, dtype: torch.dtype) -> str:
-    """The fewest digits that are read back as the same number in that precision."""
+    """The number with the fewest digits that read back exactly in this dtype."""
     for digits in range(1, 17):
         text = f"{value:.{digits}g}"
         if torch.tensor(float(text), dtype=dtype).item() == value:
@@ -116,7 +117,7 @@ def _shortest(value: float, dtype: torch.dtype) -> str:
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """The same bits: minus zero is not zero, and one NaN is like another only if it is."""
+    """Whether both have the same bits: minus zero differs from zero, and NaNs may differ."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     return torch.equal(bits(one), bits(other))

@@ -1,9 +1,9 @@
-"""Reduction of a list of parts under an oracle. Knows nothing of torch, graphs or programs.
+"""Reduces a list of parts with an oracle that says which subsets fail. Independent of torch.
 
-problem   Candidate, the problem's protocol, Budget, Progress
-oracle    memo, budget and counters; candidates in parallel; voting
-passes    functions (problem, oracle, state) -> state
-reduction the passes put together
+problem       which parts a candidate keeps, the protocol of a problem, budget and progress
+oracle        memo, budget and counters; parallel candidates; majority votes
+passes        functions (problem, oracle, state) -> state
+reduce_parts  runs the passes
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asking whether a candidate fails: never the same question twice, never beyond the budget."""
+"""The oracle: tries candidates, each at most once, within a budget."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ AskedT = TypeVar("AskedT")
 
 
 class BudgetSpentError(Exception):
-    """Raised inside a search to end it; `reduce_parts` catches it and answers with the best so far."""
+    """Ends a search whose budget is spent. `reduce_parts` catches it and returns the best candidate so far."""
 
 
 class Ledger:
     """Memo, budget and counters, shared by the stages of one search.
 
-    `memo` maps canonical forms to verdicts. Give in the memo of an interrupted search and this one, being
-    deterministic, asks the same questions and is answered from it up to where the other stopped.
+    `memo` maps the key of a candidate to whether it fails. With the memo of an interrupted search, a new search repeats
+    the same steps without trials up to the point where the other one stopped, because it is deterministic. `clock`
+    returns seconds.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Ledger:
         self._start = clock()
 
     def spend(self) -> None:
-        """Account for one call of the oracle; raises `BudgetSpentError` instead of going beyond the budget."""
+        """Count one call of the oracle. Raises `BudgetSpentError` if the budget is spent."""
         calls, seconds = self.calls_left, self.seconds_left
         if (calls is not None and calls <= 0) or (seconds is not None and seconds <= 0):
             raise BudgetSpentError
@@ -51,14 +52,17 @@ class Ledger:
 
     @property
     def calls_left(self) -> int | None:
+        """The calls that the budget still allows; None without a limit."""
         return None if self._budget.calls is None else self._budget.calls - self.calls
 
     @property
     def seconds_left(self) -> float | None:
+        """The seconds that the budget still allows; None without a limit."""
         limit = self._budget.seconds
         return None if limit is None else limit - (self._clock() - self._start)
 
     def report(self, key: str, failed: bool, size: int, best: int | None) -> None:
+        """Pass the result of a trial to the progress callback, if there is one."""
         if self._progress is None:
             return
         self._progress(
@@ -77,10 +81,10 @@ class Ledger:
 
 
 class Oracle(Generic[CandidateT]):
-    """Answers for candidates of one problem, out of the ledger where it knows.
+    """Says which candidates of one problem fail: from the memo, or by a trial.
 
-    With an `executor`, up to `width` candidates are tried at the same time; the answers, and so the result of the
-    search, are the same where failing is monotone. `problem.fails` then runs in the executor's threads or processes.
+    With an `executor`, up to `width` candidates are tried at the same time: `problem.fails` then runs in the executor's
+    threads or processes. If failing is monotone, the result of the search does not change.
     """
 
     def __init__(
@@ -98,10 +102,11 @@ class Oracle(Generic[CandidateT]):
         self._executor = executor
 
     def fails(self, candidate: CandidateT) -> bool:
+        """Whether the candidate fails. Raises `BudgetSpentError`."""
         return self.many([candidate])[0]
 
     def many(self, candidates: Sequence[CandidateT]) -> list[bool]:
-        """A verdict for each. All are tried, so ask only what is worth asking."""
+        """Whether each candidate fails. All of them are tried. Raises `BudgetSpentError`."""
         keys = [self.problem.key(candidate) for candidate in candidates]
         fresh = {key: c for key, c in zip(keys, candidates, strict=True) if key not in self.ledger.memo}
         self.ledger.hits += len(keys) - len(fresh)
@@ -113,7 +118,7 @@ class Oracle(Generic[CandidateT]):
         return verdicts
 
     def first(self, candidates: Sequence[CandidateT]) -> CandidateT | None:
-        """The first in order that fails. Tries no more than `width` beyond it."""
+        """The first candidate that fails, or None. Tries at most `width` - 1 candidates after it."""
         for start in range(0, len(candidates), self.width):
             batch = candidates[start : start + self.width]
             for candidate, failed in zip(batch, self.many(batch), strict=True):
@@ -142,10 +147,10 @@ class Oracle(Generic[CandidateT]):
 
 
 def voting(fails: Callable[[AskedT], bool], votes: int = 3) -> Callable[[AskedT], bool]:
-    """An oracle that asks up to `votes` times and answers with the majority; it stops when that is certain.
+    """An oracle that calls `fails` up to `votes` times and returns the majority. It stops when that is certain.
 
-    For failures that come and go. A majority, because one lucky failure of a candidate that lacks the culprit would
-    throw the culprit away for good.
+    It is for flaky failures. One failure is not enough: a candidate without the culprit may fail by chance, and the
+    culprit would be lost.
     """
     needed = votes // 2 + 1
 

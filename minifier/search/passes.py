@@ -1,7 +1,7 @@
-"""Passes over a problem: each takes a state that is known to fail to one that is no larger and known to fail.
+"""The passes of a reduction: each turns a failing state into a failing state that is no larger.
 
-The core is bisection with pinning: the least failing prefix ends with a part that is necessary in it; pin that part,
-forget all after it, and look for the last necessary part of what is before. k parts of N take about k log2 N trials.
+The main idea is bisection with pinning. The shortest failing prefix ends with a part that is necessary in it. Pin that
+part, drop all parts after it, and look for the last necessary part before it. k of N parts take about k log2 N trials.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from minifier.search.problem import Candidate, PartsProblem
 
 __all__ = ["Pass", "State", "WholeOnlyError", "connection", "pairs", "pin", "prefix", "suffix", "sweep", "witnesses"]
 
-# Pairs cost n(n-1)/2 trials: 6 for four parts. Beyond that they cost more than they have been seen to gain.
+# Pairs cost n(n-1)/2 trials: 6 for four parts. For more parts they cost more than they gained in measurements.
 _FEW = 4
-# The last of several parts is likelier in the upper half. Over 20,000 drawings of 5 parts of 1,000, a share of 0.6
-# (within what halving would cost at worst) took 56.77 trials on average, more than 60 in 0.3% of them; 0.5 took 57.18,
-# more than 60 in 2.4%.
+# The last of several parts is more likely in the upper half. Measured over 20,000 random choices of 5 parts of 1,000:
+# a share of 0.6 (limited to the worst case of halving) takes 56.77 trials on average and more than 60 in 0.3% of the
+# cases; a share of 0.5 takes 57.18, and more than 60 in 2.4%.
 _UPPER = 0.6
-# Where several parts in a row were necessary, the next one is likely near: look outwards from the last one.
+# After several necessary parts close together the next one is probably near: gallop away from the last one.
 _DENSE_PINS = 6
 _DENSE_SHARE = 64
 
@@ -29,21 +29,25 @@ Asking = Oracle[Candidate]
 
 
 class WholeOnlyError(Exception):
-    """Raised inside a search where all parts put together again do not fail: there is nothing to go by."""
+    """Ends a search in which the graph rebuilt from all parts does not fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`pinned` are believed necessary, `free` (in order) are undecided; both together are known to fail."""
+    """The state between two passes: `pinned` and `free` parts together fail.
+
+    `pinned` parts are probably necessary; `free` parts, in order, are undecided.
+    """
 
     free: tuple[int, ...]
     pinned: frozenset[int] = frozenset()
     joined: bool = False
-    candidate: Candidate | None = None  # set when nothing is undecided any more
-    gaps: tuple[int, ...] = ()  # how far apart the last pins were, in undecided parts
+    candidate: Candidate | None = None  # set when no part is undecided
+    gaps: tuple[int, ...] = ()  # the distances between successive pins, in undecided parts
 
     @property
     def kept(self) -> frozenset[int]:
+        """All parts that are not removed yet."""
         return self.pinned.union(self.free)
 
 
@@ -51,7 +55,7 @@ Pass = Callable[[PartsProblem, Asking, State], State]
 
 
 def witnesses(suggested: tuple[frozenset[int], ...]) -> Pass:
-    """Try what the caller suspects first: with luck one trial replaces the search."""
+    """A pass that tries the caller's suspects: one trial may replace the search."""
 
     def run(_: PartsProblem, oracle: Asking, state: State) -> State:
         known = frozenset(state.free)
@@ -65,7 +69,7 @@ def witnesses(suggested: tuple[frozenset[int], ...]) -> Pass:
 
 
 def prefix(_: PartsProblem, oracle: Asking, state: State) -> State:
-    """The least prefix that fails: nothing is cut in a prefix, so that this is the safest step, and it comes first."""
+    """Find the shortest failing prefix. It comes first as the safest step: a prefix keeps all its dataflow."""
     free = state.free
     end = _least(oracle, lambda n: Candidate(frozenset(free[:n]), state.joined), 0, len(free))
     if end == len(free) and not oracle.fails(Candidate(state.kept, state.joined)):
@@ -75,9 +79,9 @@ def prefix(_: PartsProblem, oracle: Asking, state: State) -> State:
 
 
 def connection(problem: PartsProblem, oracle: Asking, state: State) -> State:
-    """Does the last part need what flows into it, or only to be there? One trial, without what it reads, tells.
+    """Test whether the pinned parts need their producers: one trial without these.
 
-    It decides how parts are left out from here on: cut, or bypassed.
+    The answer decides whether later passes cut or bypass the parts that they remove.
     """
     if state.candidate is not None or state.joined:
         return state
@@ -90,7 +94,7 @@ def connection(problem: PartsProblem, oracle: Asking, state: State) -> State:
 
 
 def suffix(_: PartsProblem, oracle: Asking, state: State) -> State:
-    """The least suffix that fails with what is pinned: a failure is mostly local, and so the window small."""
+    """Find the shortest suffix that fails together with the pinned parts: most failures need only a small window."""
     free = state.free
     if state.candidate is not None or not free:
         return state
@@ -101,7 +105,7 @@ def suffix(_: PartsProblem, oracle: Asking, state: State) -> State:
 
 
 def pin(problem: PartsProblem, oracle: Asking, state: State) -> State:
-    """Pin the last necessary part of what is undecided, until the pinned parts fail by themselves."""
+    """Pin the last necessary free part, again and again, until the pinned parts fail alone."""
     state = state if state.candidate is not None else _settle(oracle, state)
     while state.candidate is None:
         state = _settle(oracle, _pin_last(problem, oracle, state))
@@ -109,12 +113,12 @@ def pin(problem: PartsProblem, oracle: Asking, state: State) -> State:
 
 
 def sweep(problem: PartsProblem, oracle: Asking, state: State) -> State:
-    """Leave out each part in turn until none can be: the result is 1-minimal, whatever the oracle is like.
+    """Remove single parts until none can be removed: the result is 1-minimal for any oracle.
 
-    Bisection alone shows it only for failures that are monotone, and real ones are not.
+    Bisection alone guarantees this only for monotone failures, and real failures are not monotone.
     """
     candidate = _verified(oracle, state)
-    if candidate is None:  # nothing but the whole as it was given fails
+    if candidate is None:  # only the graph as it was given fails
         return replace(state, candidate=None)
     blocked = 0
     order = sorted(candidate.kept, reverse=True)
@@ -130,7 +134,7 @@ def sweep(problem: PartsProblem, oracle: Asking, state: State) -> State:
 
 
 def pairs(problem: PartsProblem, oracle: Asking, state: State) -> State:
-    """Leave out two at once, where few are left: an operation and its inverse go only together."""
+    """Remove two parts at once, if few are left: an operation and its inverse can only go together."""
     candidate = state.candidate
     if candidate is None or not 2 < len(candidate.kept) <= _FEW:
         return state
@@ -142,20 +146,20 @@ def pairs(problem: PartsProblem, oracle: Asking, state: State) -> State:
 
 
 def _verified(oracle: Asking, state: State) -> Candidate | None:
-    """What the state stands for; or the best that was tried, if leaving parts out differently made it pass."""
+    """The candidate of the state if it fails, else the best that was tried: switching to bypassing may make it pass."""
     candidate = state.candidate or Candidate(state.kept, state.joined)
     return candidate if oracle.fails(candidate) else oracle.best
 
 
 def _join(oracle: Asking, state: State) -> State:
-    """Bypass from now on, if what is left fails in that way too."""
+    """Switch to bypassing, if the remaining parts fail that way too."""
     if state.joined or not oracle.fails(Candidate(state.kept, joined=True)):
         return state
     return replace(state, joined=True)
 
 
 def _settle(oracle: Asking, state: State) -> State:
-    """Ends the search for parts if those that are pinned fail by themselves."""
+    """Finish the search for parts if the pinned parts fail alone, or no part is free."""
     candidate = Candidate(state.pinned, state.joined)
     if not state.free or (state.pinned and oracle.fails(candidate)):
         return replace(state, free=(), candidate=candidate)
@@ -163,9 +167,9 @@ def _settle(oracle: Asking, state: State) -> State:
 
 
 def _pin_last(problem: PartsProblem, oracle: Asking, state: State) -> State:
-    """One round. The sets tried are nested: the pinned parts, then their closure with more and more of the rest.
+    """Pin one part. It bisects nested sets: the pinned parts, then their closure with more and more free parts.
 
-    Where parts are bypassed, one more part may bring several that connect it; which of them matters is bisected too.
+    With bypassing, one more free part may add several connecting parts; these are bisected too.
     """
     free, whole = state.free, state.kept
     chain = _Chain(problem, state, whole)
@@ -192,14 +196,14 @@ def _pin_last(problem: PartsProblem, oracle: Asking, state: State) -> State:
 
 
 class _Chain:
-    """Nested sets by number: -1 is what is pinned, 0 its closure, n the closure with the first n undecided parts."""
+    """Nested sets by number: -1 is the pinned parts, 0 their closure, n the closure with the first n free parts."""
 
     def __init__(self, problem: PartsProblem, state: State, whole: frozenset[int]) -> None:
         self._problem, self._state, self._whole = problem, state, whole
 
     @property
     def opens(self) -> bool:
-        """Whether the closure of what is pinned is more than what is pinned."""
+        """Whether the closure of the pinned parts has more parts."""
         return self[0] != self._state.pinned
 
     def __getitem__(self, place: int) -> frozenset[int]:
@@ -212,7 +216,7 @@ class _Chain:
 
 
 def _touches(problem: PartsProblem, part: int, pinned: frozenset[int]) -> bool:
-    """A part that is necessary and next to a pinned one is likely there for the connection: bypass from now on."""
+    """Whether a part is adjacent to a pinned one. If so, the connection probably matters, and bypassing is tried."""
     return bool(problem.producers(part) & pinned) or any(part in problem.producers(other) for other in pinned)
 
 
@@ -229,7 +233,10 @@ def _least(
     share: float = 0.5,
     gallop: bool = False,
 ) -> int:
-    """The least n in (low, high] for which make(n) fails, given that make(high) does and make(low) does not."""
+    """The smallest n in (low, high] for which make(n) fails, if make(high) fails and make(low) passes.
+
+    `share` is where in the interval to probe; `gallop` starts with exponential steps down from `high`.
+    """
     step = 1
     while gallop and high - step > low:
         if not oracle.fails(make(high - step)):
@@ -247,20 +254,20 @@ def _least(
 
 
 def _split(low: int, high: int, share: float) -> int:
-    """About `share` of the way up, but never so that either side would take more trials than halving."""
+    """A probe at about `share` of the interval, limited so that neither side needs more trials than with halving."""
     length = high - low
     side = 1 << ((length - 1).bit_length() - 1)
     return low + min(max(round(length * share), length - side, 1), side, length - 1)
 
 
 def _sections(low: int, high: int, width: int) -> list[int]:
-    """Points that divide (low, high) evenly, one for each trial that can run at the same time."""
+    """Points that divide (low, high) evenly, one for each parallel trial."""
     count = min(width, high - low - 1)
     return sorted({low + (high - low) * (i + 1) // (count + 1) for i in range(count)} - {low, high})
 
 
 def _without(problem: PartsProblem, candidate: Candidate, part: int) -> Iterator[Candidate]:
-    """Every way to leave out one part. The empty candidate is no program and is not tried."""
+    """Every way to remove one part. The empty candidate is not tried."""
     kept = candidate.kept - {part}
     if not kept:
         return

@@ -1,4 +1,4 @@
-"""What is searched, and what a search may spend."""
+"""What a search works on: candidates, the protocol of a problem, the budget and the progress."""
 
 from __future__ import annotations
 
@@ -13,54 +13,57 @@ CandidateT = TypeVar("CandidateT", bound=Hashable, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A choice of parts, and what stands in for the parts that were left out.
+    """A subset of the parts, and how the removed parts are replaced.
 
-    A part that is left out is *cut* (whoever needs it gets an input instead) or *bypassed* (whoever needs it gets
-    what the part itself would have read). Cutting keeps values, bypassing keeps dataflow; a failure may need either.
+    A removed part is *cut* or *bypassed*. If it is cut, its users get a new input with its value. If it is bypassed,
+    its users get one of its own arguments. Cutting keeps values, bypassing keeps dataflow; a failure may need either.
     """
 
     kept: frozenset[int]
-    joined: bool = False  # parts left out are bypassed, not cut
-    severed: frozenset[int] = field(default=frozenset())  # cut all the same, where joined
-    routes: frozenset[tuple[int, int]] = field(default=frozenset())  # (part, which argument): how one is bypassed
+    joined: bool = False  # removed parts are bypassed, not cut
+    severed: frozenset[int] = field(default=frozenset())  # removed parts that are cut even so
+    routes: frozenset[tuple[int, int]] = field(default=frozenset())  # (part, argument that replaces it in a bypass)
 
 
 class Oracled(Protocol[CandidateT]):
-    """A question that can be asked of candidates."""
+    """A failure to reduce: which candidates show it."""
 
     def key(self, candidate: CandidateT) -> str:
-        """The canonical form: two candidates with one key are one trial. The same in every process."""
+        """The identity of a candidate in the memo. It is the same in every process."""
 
     def fails(self, candidate: CandidateT) -> bool:
-        """Whether the candidate fails in the way that is being reduced."""
+        """Whether the candidate shows the failure."""
 
     def cost(self, candidate: CandidateT) -> int:
-        """The size, by which the best candidate so far is chosen."""
+        """The size of a candidate: the smallest failing one is the best."""
 
 
 class PartsProblem(Oracled[Candidate], Protocol):
-    """Parts in an order in which each comes after what it reads."""
+    """A problem whose candidates are subsets of ordered parts: each part comes after the parts that it reads."""
 
     @property
     def parts(self) -> tuple[int, ...]:
         """The parts, in order."""
 
     def producers(self, part: int) -> frozenset[int]:
-        """The parts that this one reads directly. Empty where parts do not know of each other."""
+        """The parts that this one reads directly. Empty if parts are independent."""
 
     def closure(self, kept: frozenset[int]) -> frozenset[int]:
-        """`kept` and the parts without which dataflow between them would be lost, even with bypassing.
+        """`kept` and the parts that connect them: without these, dataflow would be lost even with bypassing.
 
-        Must be monotone: a larger set has a larger closure. The search relies on it to bisect.
+        Must be monotone: a larger set has a larger closure. The search relies on this to bisect.
         """
 
     def routes(self, part: int) -> tuple[int, ...]:
-        """The arguments through which a part can be bypassed, if the choice is open."""
+        """The arguments that can replace a part in a bypass, if there are several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a search may spend; None is no limit. When it is spent the best so far is the answer."""
+    """The limits of a search: calls of the oracle and seconds. None is no limit.
+
+    When the budget is spent, the search returns the best candidate so far.
+    """
 
     calls: int | None = None
     seconds: float | None = None
@@ -68,7 +71,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a search stands after a trial: for a progress line, and for a journal (`key` and `failed` resume it)."""
+    """The state of a search after a trial.
+
+    It serves for a progress line, and for a log: with `key` and `failed` of each trial a search can be resumed.
+    `size` is that of the candidate, `best` that of the smallest failing one.
+    """
 
     stage: str
     key: str

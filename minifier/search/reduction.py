@@ -1,4 +1,4 @@
-"""Passes put together: from a list of parts to a 1-minimal failing choice of them."""
+"""Runs the passes: from a list of parts to a 1-minimal failing subset."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _PASSES: tuple[tuple[str, Pass], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`candidate` is the smallest that was seen to fail, or None if nothing but the whole was.
+    """The result of a reduction. `candidate` is the smallest failing one; None if only the original failed.
 
-    `minimal`: no part of it can be left out, each was tried. False where the budget ended the search, and where not
-    even all parts put together again fail.
+    `minimal`: no single part can be removed, each was tried. It is False if the budget ended the search, or if the
+    problem rebuilt from all its parts does not fail.
     """
 
     candidate: Candidate | None
@@ -42,7 +42,10 @@ def reduce_parts(
     executor: Executor | None = None,
     width: int = 1,
 ) -> Outcome:
-    """Reduce a problem whose whole is known to fail. Deterministic: the same answers give the same questions."""
+    """Reduce a problem that is known to fail as a whole. Deterministic: the same answers lead to the same trials.
+
+    `suggested` are sets of suspected parts, which are tried first.
+    """
     passes = (("witness", witnesses(tuple(suggested))), *_PASSES)
     return _run(problem, Oracle(problem, ledger, executor, width), State(problem.parts), passes)
 
@@ -55,7 +58,7 @@ def sweep_parts(
     executor: Executor | None = None,
     width: int = 1,
 ) -> Outcome:
-    """Leave out single parts of a candidate that is known to fail, until none can be."""
+    """Remove single parts of a candidate that is known to fail, until none can be removed."""
     state = State((), start.kept, start.joined, start)
     return _run(problem, Oracle(problem, ledger, executor, width), state, (("sweep", sweep), ("pairs", pairs)))
 

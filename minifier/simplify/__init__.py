@@ -1,6 +1,6 @@
-"""From a small graph to a plain one: shapes, dtypes, strides, gradients, values, inputs and outputs.
+"""Simplifies a reduced graph: shapes, dtypes, strides, gradients, values, inputs and outputs.
 
-Each pass offers variants of a case; the first that runs uncompiled and still fails is taken.
+Each pass yields variants of a case. The first variant that runs uncompiled and still fails is taken.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _PASSES: tuple[tuple[str, Variants], ...] = (
     ("scalars", rounder_scalars),
     ("inputs", merged_inputs),
 )
-# A Triton kernel takes sizes and strides as numbers that nothing ties to its tensors: changed apart, it leaves them.
+# A Triton kernel takes sizes and strides as plain numbers. If only its tensors change, it accesses memory outside them.
 _BESIDE_KERNELS = ("outputs", "gradients")
 
 
 def simplify(oracle: Oracle[Case], case: Case) -> tuple[Case, bool]:
-    """The simplest variant found, and whether there was budget to try them all."""
+    """Simplify a failing case: the simplest variant found, and whether the budget allowed to try all of them."""
     simplifier = Simplifier(oracle, case)
     passes = _PASSES
     if any(kernel_of(node) is not None for node in case.module.graph.nodes):
@@ -81,7 +81,7 @@ def simplify(oracle: Oracle[Case], case: Case) -> tuple[Case, bool]:
 
 
 def _fill(simplifier: Simplifier) -> None:
-    """Fill all inputs in one way, or else each in the plainest way that it bears; what bears none keeps its values."""
+    """Fill all inputs in one way. If that passes, fill each in the simplest way that still fails, if there is one."""
     if simplifier.take(plain_values):
         return
     start = simplifier.case

@@ -1,4 +1,4 @@
-"""A loop with less in it: values that it carries or collects, and that are only returned."""
+"""Simplifies loops (while_loop, scan): removes carried or collected values that are only returned."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minifier.simplify.structure import without_unread_inputs
 
 __all__ = ["fewer_carries"]
 
-# Of a loop's arguments: which is its body, and which are the values that it begins with.
+# Positions of a loop's arguments: its body, and the initial values.
 _LOOPS = {torch.ops.higher_order.while_loop: (1, 2), torch.ops.higher_order.scan: (0, 1)}
 
 
 def fewer_carries(case: Case) -> Iterator[Case]:
-    """One result less of a loop, the last first, with what it was computed of in the loop; nothing else may read it."""
+    """Each loop without one of its results, the last first, and without the operations that only compute it."""
     for node in case.module.graph.nodes:
         if node.target in _LOOPS and all(user.target is operator.getitem for user in node.users):
             for place in _places(case.module, node):
@@ -29,9 +29,9 @@ def fewer_carries(case: Case) -> Iterator[Case]:
 
 
 def _places(module: fx.GraphModule, node: fx.Node) -> list[int]:
-    """Of what a loop gives, what may go: all but the only carried and the only collected value of a scan.
+    """The results that may be removed: all except the only carried and the only collected value of a scan.
 
-    With Dynamo off, torch (2.11 to 2.15) can run a scan of just these two: the repro is to pass there.
+    Without Dynamo, torch (2.11 to 2.15) runs a scan only if it has both, and the repro has to pass without Dynamo.
     """
     count, carried = len(_results(_body(module, node))), len(node.args[_LOOPS[node.target][1]])
     places = list(reversed(range(count)))
@@ -63,12 +63,12 @@ def _without(case: Case, name: str, place: int) -> Case | None:
     for user in list(node.users):
         if user.args[1] > place:
             user.args = (node, user.args[1] - 1)
-    graph.eliminate_dead_code()  # what computed the value that it began with
+    graph.eliminate_dead_code()  # the operations that computed its initial value
     return without_unread_inputs(copied)
 
 
 def _drop_returned(node: fx.Node, place: int) -> bool:
-    """Leaves a result out of what the graph returns; not where anything else reads it, or nothing else is returned."""
+    """Remove a result from the graph's outputs. False if something else reads it, or it is the only output."""
     output = node.graph.output_node()
     gone = [user for user in node.users if user.args[1] == place]
     left = tuple(value for value in output.args[0] if value not in gone)
@@ -81,7 +81,7 @@ def _drop_returned(node: fx.Node, place: int) -> bool:
 
 
 def _drop_inside(module: fx.GraphModule, node: fx.Node, place: int) -> bool:
-    """Leaves it out of the loop; not where what is carried beside it is computed of it."""
+    """Remove a result from the loop's functions. False if another carried value depends on it."""
     body, begin = _body(module, node), _LOOPS[node.target][1]
     kept = [value for i, value in enumerate(_results(body)) if i != place]
     body.graph.output_node().args = (tuple(kept),)

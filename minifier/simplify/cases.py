@@ -1,4 +1,4 @@
-"""Trying variants of a case: what runs uncompiled is asked about, what still fails is taken."""
+"""Tries variants of a case: a variant that runs uncompiled gets a trial, and is taken if it still fails."""
 
 from __future__ import annotations
 
@@ -17,57 +17,60 @@ from minifier.torch_private import undisturbed
 
 __all__ = ["CaseProblem", "Simplifier", "Variants", "runs"]
 
-# A part of a graph takes no longer uncompiled than this and this many times what the whole of it takes.
+# The time limit of a variant that runs uncompiled: these seconds plus this multiple of the time of the first case.
 _SLACK, _FACTOR = 1.0, 20.0
 _CPU = torch.device("cpu")
-_LONGEST = 20.0  # seconds; of a graph that was called while the program waited
+_LONGEST = 20.0  # seconds; the most that a variant may take
 Variants = Callable[[Case], Iterator[Case]]
 
 
 class CaseProblem:
-    """Whole cases under an oracle: `minifier.search.Oracled`."""
+    """Whole cases with an oracle; implements `minifier.search.ReductionProblem`."""
 
     def __init__(self, fails: Fails, refused: list[Exception]) -> None:
         self._fails = fails
         self._refused = refused
 
     def key(self, candidate: Case) -> str:
+        """See `ReductionProblem.key`."""
         return canonical(candidate)
 
     def fails(self, candidate: Case) -> bool:
+        """See `ReductionProblem.fails`."""
         return ask(self._fails, candidate, self._refused)
 
     def cost(self, candidate: Case) -> int:
+        """The number of operations."""
         return sum(node.op.startswith("call_") for node in candidate.module.graph.nodes)
 
 
 class Simplifier:
-    """The simplest case so far, and the oracle that it goes by."""
+    """Holds the simplest case so far and tries variants of it."""
 
     def __init__(self, oracle: Oracle[Case], case: Case) -> None:
         self.case = case
         self._oracle = oracle
-        # An index out of bounds is refused on the CPU, and breaks a GPU for good.
+        # The CPU reports an index out of bounds as an exception; on a GPU it breaks the context for good.
         self._on_cpu = torch.cuda.is_initialized() and runs(case, on_cpu=True)
         if not self._on_cpu:
-            runs(case)  # the first time loads what it needs
+            runs(case)  # the first run loads modules, and is not timed
         began = time.monotonic()
         runs(case, on_cpu=self._on_cpu)
         self._limit = min(_LONGEST, _SLACK + _FACTOR * (time.monotonic() - began))
 
     def take(self, variants: Variants) -> bool:
-        """Take the first variant that runs and still fails. True if there was one."""
+        """Take the first variant that runs uncompiled and still fails. True if there was one."""
         return any(self.offer(variant) for variant in variants(self.case))
 
     def take_all(self, variants: Variants) -> bool:
-        """Take one variant after the other, each made from what was taken before, until none is left."""
+        """Take variants, each made from the last one taken, until none fails. True if any was taken."""
         taken = False
         while self.take(variants):
             taken = True
         return taken
 
     def offer(self, variant: Case) -> bool:
-        """Take this variant if it runs and still fails."""
+        """Take this variant if it runs uncompiled and still fails. True if it was taken."""
         if not runs(variant, self._limit, self._on_cpu):
             return False
         variant = refresh(variant)
@@ -78,12 +81,15 @@ class Simplifier:
 
 
 class _TakesTooLongError(Exception):
-    """Raised in the middle of a run."""
+    """The time limit of a run has passed."""
 
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """End what takes too long, as a loop may whose condition was made simpler. Only where signals are received."""
+    """Raise `_TakesTooLongError` after a time limit: a simpler loop condition may never become false.
+
+    It needs SIGALRM, so it has no effect outside the main thread, or if the program handles that signal itself.
+    """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
         yield
         return
@@ -92,7 +98,7 @@ def _limited(seconds: float) -> Iterator[None]:
         raise _TakesTooLongError
 
     signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again: an exception is lost where it is raised in a __del__
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # repeated: an exception that is raised in a __del__ is lost
     try:
         yield
     finally:
@@ -101,11 +107,11 @@ def _limited(seconds: float) -> Iterator[None]:
 
 
 def runs(case: Case, seconds: float = _LONGEST, on_cpu: bool = False) -> bool:
-    """Whether the case runs uncompiled in that time: a variant that does not is no variant, and costs no trial."""
+    """Whether the case runs uncompiled within `seconds`. A variant that does not is skipped without a trial."""
     try:
         copied = moved(case, _CPU) if on_cpu else own(case)
         with undisturbed(), _limited(seconds):
-            copied.module.forward(*copied.inputs)  # calling the module would print the failing line
-    except Exception:  # noqa: BLE001  any operation may refuse the shapes or dtypes that are being tried
+            copied.module.forward(*copied.inputs)  # a call of the module would print the failing line
+    except Exception:  # noqa: BLE001  any operation may reject the shapes or dtypes of a variant
         return False
     return True

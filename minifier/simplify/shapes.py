@@ -1,4 +1,4 @@
-"""Smaller inputs: each distinct size as one variable, also where the graph itself names it."""
+"""Shrinks inputs: equal sizes change together, also where the graph contains them as numbers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from minifier.torch_private import is_without_storage, zeros_without_storage
 
 __all__ = ["all_sizes", "one_axis", "one_dimension", "one_size"]
 
-# 1, 2, 3 are what a person would write; beyond, doubling finds a threshold (a vector width, a block) in few trials.
+# The sizes that a person would write. Larger sizes double, which finds a threshold (vector width, block) in few trials.
 _SMALL = (1, 2, 3)
-# Where a view of a shared storage may begin, on each axis: next to the others, or as far along as it does.
+# Limits for the start of a view on each axis of a shared storage: next to the others, or where it was.
 _FURTHEST = (1, sys.maxsize)
-_VIEWS = frozenset({"view", "_unsafe_view", "reshape", "expand", "repeat", "unflatten"})  # they name sizes of results
+_VIEWS = frozenset(
+    {"view", "_unsafe_view", "reshape", "expand", "repeat", "unflatten"}
+)  # operations with size arguments
 
 
 def all_sizes(case: Case) -> Iterator[Case]:
-    """Every size above it as 1, as 2, as 3: with luck the first trial is all there is to do.
+    """All sizes as 1, then all larger ones as 2, as 3: often the first trial is enough.
 
-    Before the second each size is kept by itself: often it is one that matters, and sizes that have become equal by
-    then are told apart no more.
+    Before 2 come variants that keep one size and set all others to 1: often a single size matters, and sizes that have
+    become equal can no longer change separately.
     """
     known = _sizes(case)
     one = [dict.fromkeys(known, 1), *({size: 1 for size in known if size != kept} for kept in sorted(known))]
@@ -46,8 +48,9 @@ def one_size(case: Case) -> Iterator[Case]:
 
 
 def one_axis(case: Case) -> Iterator[Case]:
-    """One size smaller on one axis, counted from the last, of every input that has it there: elsewhere the same number
-    may be another size, the more so where sizes have become small.
+    """One size smaller on one axis (counted from the last) of every input that has it there.
+
+    On another axis the same number may be a different size, above all after sizes have become small.
     """
     tensors = {place: value for place, value in enumerate(case.inputs) if isinstance(value, torch.Tensor)}
     for axis in range(1, 1 + max((value.dim() for value in tensors.values()), default=0)):
@@ -64,7 +67,7 @@ def _on_axis(shape: Sequence[int], axis: int, size: int, target: int) -> tuple[i
 
 
 def one_dimension(case: Case) -> Iterator[Case]:
-    """One dimension of one input smaller by itself: sizes that happened to be equal need not be."""
+    """One dimension of one input smaller, alone: sizes may be equal by chance."""
     for place, value in enumerate(case.inputs):
         if not isinstance(value, torch.Tensor):
             continue
@@ -81,7 +84,7 @@ def _targets(size: int) -> list[int]:
 
 
 def _sizes(case: Case) -> set[int]:
-    """Of the inputs, and of what the graph views them as: those need be no product of them."""
+    """The sizes of the inputs, and the sizes in the view operations of the graph."""
     given = {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape}
     calls = (node for node in case.module.graph.nodes if node.op in ("call_function", "call_method"))
     views = [node for node in calls if operation(node) in _VIEWS]
@@ -90,9 +93,9 @@ def _sizes(case: Case) -> set[int]:
 
 
 def _resized(case: Case, sizes: Mapping[int, int]) -> Iterator[Case]:
-    """With the graph's own mention of these sizes changed, then without; each with indices that fit, if need be.
+    """Variants with changed sizes: with and without a change of the numbers in the graph, and with fitting indices.
 
-    Most of these do not run uncompiled, and cost no trial.
+    Most of them do not run uncompiled, and so cost no trial.
     """
     shapes = {
         i: tuple(sizes.get(size, size) for size in v.shape)
@@ -111,9 +114,10 @@ def _resized(case: Case, sizes: Mapping[int, int]) -> Iterator[Case]:
 
 
 def _shaped(inputs: Sequence[Any], shapes: Mapping[int, tuple[int, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The inputs with some shapes changed; those of one storage go on sharing it, close together or not.
+    """The inputs with changed shapes; aliased inputs stay aliased. Nothing if no shape changes.
 
-    None at all where a shape is as it was, or a storage is no grid whose lines could be left out.
+    Aliased inputs come twice: moved next to each other, and at their old starts. They are left out if their storage is
+    no grid.
     """
     wanted = {i: shape for i, shape in shapes.items() if shape != tuple(inputs[i].shape)}
     groups = [group for group in sharing(inputs) if any(i in wanted for i in group)]
@@ -131,7 +135,7 @@ def _shaped(inputs: Sequence[Any], shapes: Mapping[int, tuple[int, ...]]) -> Ite
 def _moved(
     inputs: Sequence[Any], groups: Sequence[Sequence[int]], shapes: Mapping[int, tuple[int, ...]], furthest: int
 ) -> dict[int, torch.Tensor]:
-    """The members of each storage on a smaller one."""
+    """The aliased inputs on smaller storages, by position."""
     found: dict[int, torch.Tensor] = {}
     for group in groups:
         tensors = [inputs[i] for i in group]
@@ -141,7 +145,7 @@ def _moved(
 
 
 def _corner(value: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """The first values in each dimension, with the dimensions in the same order of strides."""
+    """The first values in each dimension, in a new tensor with the same order of strides."""
     if is_without_storage(value):
         return zeros_without_storage(shape, value.dtype, value.device)
     corner = value.detach()[tuple(slice(size) for size in shape)]
@@ -163,14 +167,14 @@ def _strides(shape: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _below(value: Any, limit: int) -> Any:
-    """Indices into what has become smaller."""
+    """Integer values below `limit`, so that indices fit a smaller tensor."""
     if not isinstance(value, torch.Tensor) or value.dtype not in (torch.int32, torch.int64):
         return value
     return value if value.numel() == 0 or int(value.max()) < limit else value.remainder(limit)
 
 
 def _renamed(case: Case, sizes: Mapping[int, int]) -> fx.GraphModule | None:
-    """The graph with sizes, and products of two or three of them, replaced in lists and in method arguments."""
+    """The graph with sizes, and products of up to three sizes, replaced in its arguments. None if it has none."""
     table = _products(_sizes(case), sizes)
     copied = own(case).module
     changed = False
@@ -196,7 +200,7 @@ def _rename(node: fx.Node, table: Mapping[int, int]) -> tuple[Any, Any]:
 
 
 def _products(known: set[int], sizes: Mapping[int, int]) -> dict[int, int]:
-    """What each size, or product of sizes, becomes. Single sizes come last, so that they win where both fit."""
+    """The new value of each size and product of sizes. Single sizes come last and take precedence."""
     ordered = sorted(known)
     table: dict[int, int] = {}
     for count in (3, 2, 1):

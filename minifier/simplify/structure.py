@@ -1,4 +1,4 @@
-"""Simpler graphs of the same operations: fewer outputs and inputs, literals for sizes, modules written out."""
+"""Simplifies a graph without removing operations: fewer outputs and inputs, literal sizes, inlined modules."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
     "without_unread_inputs",
 ]
 
-# Beyond this many inputs, trying all pairs costs more trials than a shorter signature is worth.
+# With more inputs than this, trying all pairs costs too many trials for a shorter signature.
 _MERGED = 6
 _IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.iand, operator.ior)
 
 
 def fewer_outputs(case: Case) -> Iterator[Case]:
-    """Return only what nothing else reads; or leave out one of the others, or of those that were done for an effect."""
+    """Return only values that nothing else reads; then without one other output, or one in-place result."""
     written = case.module.graph.output_node().args[0]
     returned = list(written) if isinstance(written, (tuple, list)) else []
     if not all(isinstance(node, fx.Node) for node in returned):
@@ -49,7 +49,7 @@ def fewer_outputs(case: Case) -> Iterator[Case]:
 
 
 def _in_place(node: fx.Node) -> bool:
-    """Whether an operation writes to what it returns, by its name: ``add_``, ``aten.add_.Tensor``, ``iadd``."""
+    """Whether an operation works in place, by its name: ``add_``, ``aten.add_.Tensor``, ``iadd``."""
     if getattr(node.target, "__module__", "") == "_operator":
         return node.target in _IN_PLACE
     name = operation(node)
@@ -57,7 +57,7 @@ def _in_place(node: fx.Node) -> bool:
 
 
 def unread_values(case: Case) -> Iterator[Case]:
-    """Leave out what a gradient or jvp, which is kept whole, wraps and unwraps for nobody."""
+    """Without the unread values that a grad or jvp only wraps or unwraps. Its other operations stay together."""
     copied = own(case)
     graph = copied.module.graph
     before = len(graph.nodes)
@@ -69,7 +69,7 @@ def unread_values(case: Case) -> Iterator[Case]:
 
 
 def static_sizes(case: Case) -> Iterator[Case]:
-    """Write sizes as numbers where they are computed or passed in: first all of them, then one at a time."""
+    """Sizes as literals instead of computed values or inputs: all of them, then one at a time."""
     names = [node.name for node, value in _values(case) if _is_size(node, value)]
     if names:
         yield _literal(case, names)
@@ -78,7 +78,7 @@ def static_sizes(case: Case) -> Iterator[Case]:
 
 
 def inferred_views(case: Case) -> Iterator[Case]:
-    """-1 for one size of a view, so that it fits inputs of other sizes: in all views, then one at a time."""
+    """-1 for the largest size of a view, so that it fits other inputs: in all views, then one at a time."""
     names = [node.name for node in case.module.graph.nodes if _sizes_of_view(node)]
     for chosen in [names, *([name] for name in names)] if len(names) > 1 else [names]:
         if chosen:
@@ -86,7 +86,7 @@ def inferred_views(case: Case) -> Iterator[Case]:
 
 
 def _sizes_of_view(node: fx.Node) -> list[int]:
-    """The sizes that a view names, if they are all numbers; the first argument is what is viewed."""
+    """The size arguments of a view, if all are numbers. The argument before them is the tensor."""
     target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if str(target).split(".")[0] not in ("view", "reshape", "_unsafe_view") or node.kwargs or len(node.args) < 2:
         return []
@@ -107,7 +107,7 @@ def _inferred(case: Case, names: Collection[str]) -> Case:
 
 
 def lifted_attributes(case: Case) -> Iterator[Case]:
-    """Constants and parameters as inputs, so that they can be simplified: all, then one at a time."""
+    """Constants and parameters as inputs, so that they can be simplified too: all, then one at a time."""
     names = [
         node.name
         for node in case.module.graph.find_nodes(op="get_attr")
@@ -120,13 +120,13 @@ def lifted_attributes(case: Case) -> Iterator[Case]:
 
 
 def inlined_modules(case: Case) -> Iterator[Case]:
-    """The functions that called modules consist of, where they can be traced."""
+    """The modules that the graph calls, inlined as functions, if they can be traced."""
     if not case.module.graph.find_nodes(op="call_module"):
         return
     try:
         graph = _Through().trace(case.module)
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError):
-        return  # a module with control flow on its input: it stays as it is
+        return  # a module with control flow that depends on its input stays as it is
     output = graph.output_node()
     if isinstance(output.args[0], fx.Node):
         output.args = ((output.args[0],),)
@@ -134,7 +134,7 @@ def inlined_modules(case: Case) -> Iterator[Case]:
 
 
 def merged_inputs(case: Case) -> Iterator[Case]:
-    """One input in the place of two of the same kind."""
+    """One input in place of two with the same metadata."""
     places = case.module.graph.find_nodes(op="placeholder")
     if len(places) > _MERGED:
         return
@@ -145,7 +145,7 @@ def merged_inputs(case: Case) -> Iterator[Case]:
 
 
 def rounder_scalars(case: Case) -> Iterator[Case]:
-    """1.0 for a fraction that is only a detail."""
+    """1.0 in place of each fraction in the graph, one at a time."""
     for node in case.module.graph.nodes:
         for value in _fractions(node):
             yield _swapped(case, node.name, value)
@@ -181,7 +181,7 @@ def _returning(case: Case, places: list[int]) -> Case:
 
 
 def _literal(case: Case, names: Collection[str]) -> Case:
-    """The case with the values of some nodes written where they were read. Inputs that nobody reads any more go."""
+    """The case with the values of some nodes as literals. Inputs that are no longer read are removed."""
     values = {node.name: value for node, value in _values(case)}
     copied = own(case)
     for node in reversed(copied.module.graph.nodes):
@@ -225,7 +225,7 @@ def _without_input(case: Case, place: int, instead: str) -> Case:
 
 
 def without_unread_inputs(case: Case) -> Case:
-    """The case without the inputs that nothing reads. It is changed in place."""
+    """The case without unread inputs. Its graph is changed in place."""
     places = case.module.graph.find_nodes(op="placeholder")
     unread = {node for node in places if not node.users}
     values = tuple(v for node, v in zip(places, case.inputs, strict=True) if node not in unread)
@@ -244,7 +244,6 @@ def _is_size(node: fx.Node, value: Any) -> bool:
 
 
 def _values(case: Case) -> list[tuple[fx.Node, Any]]:
-
     values = interpret(case.module, case.inputs).values
     return [(node, values[i]) for i, node in enumerate(case.module.graph.nodes)]
 

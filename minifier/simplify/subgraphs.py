@@ -1,4 +1,4 @@
-"""Smaller subgraphs of higher-order operations: to the search they are one operation, here they are looked into."""
+"""Simplifies the subgraphs of higher-order operations. For the search such an operation is one part."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from minifier.vmaps import vmapped
 
 __all__ = ["fewer_operands", "smaller_subgraphs"]
 
-# What AOTAutograd and Dynamo say of a node's value. Sizes that have changed since do not matter: equal ones stayed so.
+# The keys of a node's fake value in AOTAutograd and Dynamo. They may have old sizes, but equal sizes have stayed equal.
 _KEYS = ("val", "example_value")
 
 
 def smaller_subgraphs(case: Case) -> Iterator[Case]:
-    """Each subgraph with operations replaced by one of their arguments: all that can be, then parts, then one each."""
+    """Each subgraph with operations bypassed by one of their arguments: all, then halves, down to single ones."""
     for path in _paths(case.module):
         names = [node.name for node in _at(case.module, path).graph.nodes if _instead(node) is not None][::-1]
         size = len(names)
@@ -32,10 +32,10 @@ def smaller_subgraphs(case: Case) -> Iterator[Case]:
 
 
 def fewer_operands(case: Case) -> Iterator[Case]:
-    """What a higher-order operation hands to its subgraphs and none of them reads: of all operations at once, of each,
-    then one by one, since a vmap needs something to tell it how many items there are.
+    """Without operands that no subgraph reads: of all operations at once, of each operation, then one by one.
 
-    The operands at the end of a call are the arguments at the end of each of its subgraphs.
+    One by one, because a vmap needs an operand to know its batch size. The last operands of a call are the last
+    arguments of each of its subgraphs.
     """
     unread = {node.name: places for node in case.module.graph.nodes if (places := _unread(case.module, node))}
     if unread:
@@ -48,7 +48,7 @@ def fewer_operands(case: Case) -> Iterator[Case]:
 
 
 def _operands(node: fx.Node) -> tuple[Any, ...]:
-    """The operands at the end of a call: a list, or what follows the subgraphs and plain values."""
+    """The operands at the end of a call: a list, or the arguments after the subgraphs and plain values."""
     if not node.args:
         return ()
     if isinstance(node.args[-1], (tuple, list)):
@@ -65,7 +65,7 @@ def _subgraphs(module: fx.GraphModule, node: fx.Node) -> list[fx.GraphModule]:
 
 
 def _unread(module: fx.GraphModule, node: fx.Node) -> list[int]:
-    """Which operands of a call no subgraph reads, counted from the end, the last one being 1."""
+    """The operands of a call that no subgraph reads. They are counted from the end; the last one is 1."""
     arguments = [list(graph.graph.find_nodes(op="placeholder")) for graph in _subgraphs(module, node)]
     if not arguments:
         return []
@@ -74,7 +74,7 @@ def _unread(module: fx.GraphModule, node: fx.Node) -> list[int]:
 
 
 def _without_operands(case: Case, unwanted: Mapping[str, Sequence[int]]) -> Case:
-    """``unwanted`` has by the names of operations which operands, counted from the end."""
+    """Remove operands. ``unwanted`` maps names of operations to positions of operands, counted from the end."""
     copied = own(case)
     for node in [node for node in copied.module.graph.nodes if node.name in unwanted]:
         unread, operands = unwanted[node.name], _operands(node)
@@ -90,12 +90,12 @@ def _without_operands(case: Case, unwanted: Mapping[str, Sequence[int]]) -> Case
             for i in unread:
                 graph.graph.erase_node(placeholders[-i])
             graph.recompile()
-    copied.module.graph.eliminate_dead_code()  # what computed them
+    copied.module.graph.eliminate_dead_code()  # the operations that computed the operands
     return without_unread_inputs(copied)
 
 
 def _paths(module: torch.nn.Module) -> list[str]:
-    """The graphs inside a graph, by attribute, each followed by those inside it."""
+    """The attribute paths of all subgraphs, each followed by its own subgraphs."""
     if not isinstance(module, fx.GraphModule):
         return []
     own_paths = dict.fromkeys(str(node.target) for node in module.graph.find_nodes(op="get_attr"))
@@ -112,7 +112,7 @@ def _at(module: torch.nn.Module, path: str) -> Any:
 
 
 def _instead(node: fx.Node) -> fx.Node | None:
-    """An argument that can stand for a node: one of its kind, by what torch noted of both."""
+    """An argument that can replace a node: one with the same metadata."""
     if not node.op.startswith("call_") or not node.users:
         return None
     return next((other for other in node.all_input_nodes if same_metadata(_value(other), _value(node))), None)

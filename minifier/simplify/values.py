@@ -1,4 +1,4 @@
-"""Plainer inputs: float32, contiguous, on their own, without gradients, and with values that can be written down."""
+"""Simplifies inputs: float32, contiguous, not aliased, without gradients, and with values of a factory call."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = [
     "without_grad",
 ]
 
-# The plainest way first. Not zeros: memory that nobody wrote to holds them, and a wrong read of it would show in one
-# process and not in the next.
+# Ways to fill a tensor, the simplest first. Zeros are not first: fresh memory is often zero, so a wrong read would show
+# in one process and not in the next.
 KINDS = ("ones", "zeros", "arange", "randn")
-# What inputs that are written as torch.randn are drawn from, in the order of the inputs.
+# The seed of inputs that are written as torch.randn. They are drawn in the order of the inputs.
 SEED = 0
 
 
 def unshared(case: Case) -> Iterator[Case]:
-    """Each input in a storage of its own."""
+    """Each input on its own storage."""
     if sharing(case.inputs):
         yield Case(case.module, tuple(alone(v) if isinstance(v, torch.Tensor) else v for v in case.inputs))
 
 
 def in_float32(case: Case) -> Iterator[Case]:
-    """Floating-point inputs in the usual precision: all, then one at a time, a shared storage as one."""
+    """Floating-point inputs as float32: all, then one at a time. Aliased inputs change together."""
     groups = sharing(case.inputs)
     single = [[i] for i in range(len(case.inputs)) if i not in shared(case.inputs)]
     units = [unit for unit in [*groups, *single] if all(_is_unusual_float(case.inputs[i]) for i in unit)]
@@ -62,17 +62,17 @@ def _in_float32(inputs: Sequence[Any], units: Sequence[Sequence[int]]) -> tuple[
 
 
 def contiguous(case: Case) -> Iterator[Case]:
-    """Inputs with the usual strides: all, then one at a time."""
+    """Contiguous inputs: all, then one at a time."""
     yield from _changed(case, lambda v: not v.is_contiguous(), _contiguous)
 
 
 def without_grad(case: Case) -> Iterator[Case]:
-    """Inputs that need no gradient: all, then one at a time."""
+    """Inputs without `requires_grad`: all, then one at a time."""
     yield from _changed(case, lambda v: v.requires_grad, lambda v: v.detach().clone())
 
 
 def plain_values(case: Case) -> Iterator[Case]:
-    """All inputs filled in one way, in the order of `KINDS`."""
+    """All inputs filled in the same way, in the order of `KINDS`."""
     places = fillable(case)
     for kind in KINDS:
         if places:
@@ -80,7 +80,10 @@ def plain_values(case: Case) -> Iterator[Case]:
 
 
 def filled(case: Case, kinds: dict[int, str]) -> Case:
-    """Some inputs filled in a way of `KINDS`; the random ones are drawn from one seed, shared storages first."""
+    """The case with some inputs filled. `kinds` maps positions to ways of `KINDS`.
+
+    Random values are drawn from one seed, for shared storages first.
+    """
     values = list(case.inputs)
     groups = {group[0]: group for group in sharing(values)}
     with torch.random.fork_rng():
@@ -103,7 +106,7 @@ def _refill_shared(values: list[Any], group: Sequence[int], kind: str) -> None:
 
 
 def made(kind: str, like: torch.Tensor) -> torch.Tensor:
-    """A contiguous tensor of the shape, dtype and device of another, filled in a way of `KINDS`."""
+    """A contiguous tensor filled in a way of `KINDS`, with the shape, dtype and device of `like`."""
     shape, dtype = tuple(like.shape), like.dtype
     if kind == "zeros":
         return torch.zeros(shape, dtype=dtype, device=like.device)
@@ -125,7 +128,7 @@ def _refilled(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 
 def fillable(case: Case) -> list[int]:
-    """Inputs that can be filled; of those that share a storage the first, which stands for all."""
+    """The positions of inputs that can be filled. Of aliased inputs, the first one stands for all."""
     groups = sharing(case.inputs)
     follow = {i for group in groups for i in (group[1:] if hull([case.inputs[i] for i in group]) else group)}
     return [i for i, v in enumerate(case.inputs) if isinstance(v, torch.Tensor) and v.numel() and i not in follow]

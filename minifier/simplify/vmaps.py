@@ -1,4 +1,4 @@
-"""A vmap with less inside: one of its results, or a value computed in it as one more operand."""
+"""Simplifies vmaps: keeps one result, or replaces a value computed inside by a new operand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["given_values", "single_results"]
 
 
 def single_results(case: Case) -> Iterator[Case]:
-    """Of a vmap that is only returned one result of several, or what one is computed of in its stead."""
+    """Each vmap whose results are only returned, with a single result: one of its results, or an argument of one."""
     for node in _vmaps(case.module):
         results = _results(_inner(case.module, node))
         if not all(reader.op == "output" for value in _outside(node) for reader in value.users):
@@ -32,7 +32,7 @@ def single_results(case: Case) -> Iterator[Case]:
 
 
 def given_values(case: Case) -> Iterator[Case]:
-    """A value computed inside a vmap as an operand, the last ones first: what it was computed of may go."""
+    """A value computed inside a vmap as a new operand, the last ones first: the operations before it may then go."""
     values = interpret(case.module, case.inputs).values
     known = {node: values[i] for i, node in enumerate(case.module.graph.nodes)}
     for node in _vmaps(case.module):
@@ -66,7 +66,7 @@ def _results(inner: fx.GraphModule) -> list[fx.Node]:
 
 
 def _outside(node: fx.Node) -> list[fx.Node]:
-    """What the results of a vmap are outside: its items where there are several, else itself."""
+    """The nodes for the results of a vmap: its items if it has several results, else the vmap itself."""
     return list(node.users) if isinstance(node.kwargs["out_dims"], tuple) else [node]
 
 
@@ -89,7 +89,7 @@ def _with_result(case: Case, name: str, inside: str) -> Case:
 
 
 def _computed(case: Case, node: fx.Node, name: str, known: dict[fx.Node, Any]) -> torch.Tensor | None:
-    """What a node inside a vmap comes to, for all items; None where that is no tensor of its own."""
+    """The batched value of a node inside a vmap; None if it is not a tensor."""
     function = copy.deepcopy(_inner(case.module, node))
     function.graph.output_node().args = (_named(function.graph, name),)
     _finished(function)
@@ -97,7 +97,7 @@ def _computed(case: Case, node: fx.Node, name: str, known: dict[fx.Node, Any]) -
     try:
         with undisturbed():
             value = vmapped(function, *operands, **{**node.kwargs, "out_dims": 0})
-    except Exception:  # noqa: BLE001  a node may come to what no vmap can return
+    except Exception:  # noqa: BLE001  a node may have a value that a vmap cannot return
         return None
     return alone(value) if isinstance(value, torch.Tensor) else None
 
