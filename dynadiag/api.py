@@ -18,6 +18,7 @@ from dynadiag.kernels.linked import fold_in_place, open_any
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.reader import Recording
 from dynadiag.render.report import Report, report
+from dynadiag.stderr import say
 
 if TYPE_CHECKING:
     from dynadiag.bisect.verdict import Verdict
@@ -73,13 +74,17 @@ def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> I
 
 
 def _end(recorder: Recorder, path: Path, began: float, how: dict[str, Any]) -> None:
-    recorder.keep_kernels()
-    recorder.stop()
-    end = Journal.reopen(path)
-    end.append({"dynadiag_end": run_footer(began)})
-    end.append({"dynadiag_exit": how})
-    end.close()
-    fold_in_place(path)
+    """End a recording. Never raises: an exception of the block's own may be on its way to the caller."""
+    try:
+        recorder.keep_kernels()
+        recorder.stop()
+        end = Journal.reopen(path)
+        end.append({"dynadiag_end": run_footer(began)})
+        end.append({"dynadiag_exit": how})
+        end.close()
+        fold_in_place(path)
+    except Exception as error:  # noqa: BLE001 - a disk that is full fails in many ways, and the block has run
+        say(f"{path} is not a whole recording", error)
 
 
 def _open(path: Path, target: str | None) -> Journal:

@@ -7,7 +7,6 @@ dynadiag is loaded.
 from __future__ import annotations
 
 import os
-import sys
 
 
 def start() -> None:
@@ -27,5 +26,6 @@ def _attempt(what: str, module: str, function: str) -> None:
 
         getattr(importlib.import_module(module), function)()
     except Exception as error:  # noqa: BLE001 - torch would refuse to be imported, and the program could not run
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"dynadiag: this process is not {what}: {reason}", file=sys.stderr)  # noqa: T201 - the only place to say it
+        from dynadiag.stderr import say
+
+        say(f"process {os.getpid()} is not {what}", error)

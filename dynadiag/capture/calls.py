@@ -25,7 +25,7 @@ def stop_after(calls: int, recorder: Recorder) -> None:
 
     def count() -> None:
         if next(made) > calls:
-            recorder.journal().append({"dynadiag_stopped": {"calls": calls}}, past_limit=True)
+            recorder.note("stopped", {"calls": calls})
             raise Stopped(0)
 
     torch_private.before_compiled_calls(count)

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,10 @@ def record_this_process() -> None:
 def _open(folder: Path, settings: settings_.Settings, recorder: Callable[[], Recorder], began: float) -> Journal:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise DynadiagError(
+            f"cannot make the folder {folder}: it is a file; let {settings_.FOLDER} name a folder"
+        ) from None
     except OSError as error:
         raise DynadiagError(f"cannot make the folder {folder}: {error.strerror}") from error
     journal = _create(folder, settings)
@@ -95,11 +99,14 @@ def _end_with_worker(recorder: Callable[[], Recorder], began: float) -> None:
 
 
 def _end(recorder: Recorder, started: float) -> None:
-    if recorder.opened:
-        recorder.keep_kernels()
-        recorder.ended_by(getattr(sys, "last_value", None))  # what the interpreter ends with, if it is an exception
-        recorder.journal().append({"dynadiag_end": run_footer(started)}, past_limit=True)
-    recorder.stop()
+    try:
+        if recorder.opened:
+            recorder.keep_kernels()
+            recorder.ended_by(getattr(sys, "last_value", None))  # what the interpreter ends with, if an exception
+            recorder.note("end", run_footer(started))
+        recorder.stop()
+    except Exception as error:  # noqa: BLE001 - the interpreter would print a traceback of ours at the program's end
+        recorder.give_up(error)
 
 
 def _pass_on(variables: dict[str, str]) -> None:
@@ -110,7 +117,7 @@ def _pass_on(variables: dict[str, str]) -> None:
     original = subprocess.Popen.__init__
 
     def start(self: Any, *args: Any, **kwargs: Any) -> None:
-        if kwargs.get("env") is not None:
+        if isinstance(kwargs.get("env"), Mapping):
             kwargs["env"] = {**variables, **kwargs["env"]}
         original(self, *args, **kwargs)
 

@@ -23,6 +23,7 @@ from dynadiag.capture import breaks, guards, names, skips, untold
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
+from dynadiag.stderr import say
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import skips as torch_skips
 from dynadiag.torch_private import untold as torch_untold
@@ -51,11 +52,13 @@ class Recorder(logging.Handler):
         self._files: set[str] = set()  # of which the text is in the journal
         self._modules: dict[str, Mapping[str, Any]] = {}  # generated modules by their file, and the event of each
         self._reopened = 0
+        self._released = False
 
     def start(self) -> None:
         """Listen. What a first graph needs is loaded now where torch is: a compile is measured, its imports with it."""
         if "torch" in sys.modules:
             importlib.import_module("dynadiag.capture.graphs")
+        self._released = False
         torch_private.listen(self)
         torch_skips.listen(self._left)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._skips)
@@ -83,11 +86,11 @@ class Recorder(logging.Handler):
                 for data, stages in built.describe(module):
                     self.append("triton", data, metadata, stages)
             except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
-                self.append("missed", {"probe": "triton", "error": f"{type(error).__name__}: {error}"[:500]}, metadata)
+                self._note_missed("triton", error, metadata)
         self._modules.clear()
 
     def ended_by(self, failure: BaseException | None) -> None:
-        """Append what an exception that left the program tells of a break or recompile, and nothing else did."""
+        """Append what an exception that left the program tells of a break or recompile. Never raises."""
         try:
             if self.opened and (found := torch_untold.untold(failure)) is not None:
                 data = untold.describe(found, self.lines)
@@ -97,7 +100,14 @@ class Recorder(logging.Handler):
                 context = untold.context_of(recompile.compile_id)
                 self.append("refused", _code(recompile.code), context, json.dumps(recompile.reasons))
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
-            self.append("missed", {"probe": "exception", "error": f"{type(error).__name__}: {error}"[:500]}, {})
+            self._note_missed("exception", error, {})
+
+    def note(self, kind: str, data: Any) -> None:
+        """Append a small event of ours that must not be lost, such as the end of the run. Never raises."""
+        try:
+            self.journal().append({f"dynadiag_{kind}": data}, past_limit=True)
+        except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
+            self.give_up(error)
 
     @property
     def opened(self) -> bool:
@@ -126,12 +136,12 @@ class Recorder(logging.Handler):
     def handle(self, record: logging.LogRecord) -> bool:
         """Append one event, and what its probe finds before it. No lock: an append is one write. Never raises."""
         metadata: Mapping[str, Any] | None = getattr(record, "metadata", None)
-        if metadata is not None:
+        if metadata is not None and not self._released:
             try:
                 self._probe(metadata, sys._getframe(1))
                 self._append(metadata, getattr(record, "payload", None), record)
             except Exception as error:  # noqa: BLE001 - it would come up in the user's program, out of torch.compile
-                self._give_up(error)
+                self.give_up(error)
         return True
 
     emit = handle  # type: ignore[assignment]  # logging calls handle(); emit() is for those who call it by name
@@ -139,12 +149,26 @@ class Recorder(logging.Handler):
     def close(self) -> None:
         """Nothing: ``logging.config`` closes handlers that it did not make, and the journal must stay open."""
 
-    def _give_up(self, error: Exception) -> None:
-        """Record this process no further, and say so once."""
-        self._release()
-        print(f"dynadiag: process {os.getpid()} is not recorded further: {error}", file=sys.stderr)  # noqa: T201 - there is no journal to say it in
+    def give_up(self, error: Exception) -> None:
+        """Record this process no further, and say so once. Never raises."""
+        if self._released:
+            return
+        try:
+            self._release()
+        except Exception as other:  # noqa: BLE001 - we are called out of the user's program
+            error = other
+        further = "any further" if self.opened else "at all"
+        say(f"process {os.getpid()} is not recorded {further}", error)
+
+    def _note_missed(self, probe: str, error: Exception, context: Mapping[str, Any]) -> None:
+        """Append that a probe failed. Never raises."""
+        try:
+            self.append("missed", {"probe": probe, "error": f"{type(error).__name__}: {error}"[:500]}, context)
+        except Exception as other:  # noqa: BLE001 - we are called out of the user's program
+            self.give_up(other)
 
     def _release(self) -> None:
+        self._released = True
         torch_private.release(self)
         torch_skips.release(self._left)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._skips)
@@ -156,7 +180,7 @@ class Recorder(logging.Handler):
                 self.append("skipped", found, {})
                 self.keep_source(code.co_filename, {})
         except Exception as error:  # noqa: BLE001 - as in `handle`
-            self._give_up(error)
+            self.give_up(error)
 
     def append(self, kind: str, data: Any, context: Mapping[str, Any], payload: str | None = None) -> None:
         """Append an event of ours, ``dynadiag_<kind>``, in the context of torch's event."""
@@ -176,8 +200,8 @@ class Recorder(logging.Handler):
     def _reopen(self, journal: Journal) -> None:
         """Go on where the program has closed the journal (daemons close every descriptor); not for ever."""
         self._reopened += 1
-        if self._reopened > _PATIENCE:
-            raise DynadiagError(f"{journal.path}: {journal.failure}")
+        if self._reopened > _PATIENCE or journal.removed:
+            raise DynadiagError(f"cannot write {journal.path}: {journal.failure}")
         self._journal = Journal.reopen(journal.path, journal.limit)
         self._journal.append({"dynadiag_missed": {"probe": "journal", "error": journal.failure}})
 
@@ -191,7 +215,7 @@ class Recorder(logging.Handler):
         try:
             probe(self, metadata, emitter)
         except Exception as error:  # noqa: BLE001 - whatever torch changed must not reach the user's program
-            self.append("missed", {"probe": name, "error": f"{type(error).__name__}: {error}"[:500]}, metadata)
+            self._note_missed(str(name), error, metadata)
 
     def keep_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
         """Keep the text of one of the user's files, as it is now, once."""
@@ -223,7 +247,7 @@ class _SkippedCudaGraphs(logging.Handler):
                 data = {"reason": record.getMessage(), "compile_id": torch_private.current_compile_id()}
                 self._recorder.append("cuda_graph_skip", data, {})
             except Exception as error:  # noqa: BLE001 - it would come up in the user's program
-                self._recorder._give_up(error)
+                self._recorder.give_up(error)
         return True
 
 

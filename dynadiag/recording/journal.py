@@ -84,6 +84,15 @@ class Journal:
         return self._pid == os.getpid()
 
     @property
+    def removed(self) -> bool:
+        """Whether `path` is gone or has become another file: nothing of ours may be written there any more."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return True
+        return (status.st_dev, status.st_ino) != self._identity
+
+    @property
     def size(self) -> int:
         """Bytes written so far."""
         return self._size
@@ -136,8 +145,13 @@ class Journal:
         if descriptor is None:
             return False
         try:
-            if _identity(descriptor) != self._identity:  # the program closed all descriptors and opened its own
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) != self._identity:  # the program closed all and opened its own
                 self._descriptor, self.failure = None, "the program closed the journal"
+                return False
+            if not status.st_nlink:
+                self.failure = "the file was removed"
+                self._leave()
                 return False
             written = os.write(descriptor, data)
             self._size += written

@@ -8,11 +8,14 @@ on whatever torch is installed.
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any
+
+from dynadiag.torch_private import loggers
 
 TRACE_LOGGER = "torch.__trace"
 
@@ -192,9 +195,12 @@ class _ListenedLogger(logging.Logger):
     ``logging.config.dictConfig`` disables loggers that it does not know or takes their handlers away,
     ``logging.disable`` silences all, and torch asks whether there are handlers before it makes an event. The program's
     own settings are kept beside ours: its handlers get what they would have got, and `release` leaves it all as it is.
+    A logger class or a record factory of the program's runs only where the program itself is to get the event.
     """
 
-    _listeners: tuple[logging.Handler, ...]
+    debug = logging.Logger.debug
+    handle = logging.Logger.handle
+    _log = logging.Logger._log
 
     @property
     def disabled(self) -> bool:  # the program's value is kept, and not heeded
@@ -211,7 +217,7 @@ class _ListenedLogger(logging.Logger):
 
     @handlers.setter
     def handlers(self, value: list[logging.Handler]) -> None:
-        missing = [listener for listener in self._listeners if listener not in value]
+        missing = [listener for listener in loggers.listeners(self) if listener not in value]
         self.__dict__["handlers"] = [*value, *missing]
 
     @property
@@ -222,23 +228,47 @@ class _ListenedLogger(logging.Logger):
     def isEnabledFor(self, value: Callable[[int], bool]) -> None:  # noqa: N802 - logging's name
         self.__dict__["isEnabledFor"] = value
 
-    def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        for listener in self._listeners:
-            listener.handle(record)
-        others = [handler for handler in self.handlers if handler not in self._listeners]
-        if others and self._theirs(record.levelno):
-            for handler in others:
-                if record.levelno >= handler.level:
-                    handler.handle(record)
-            if self.propagate and self.parent:
-                self.parent.callHandlers(record)
+    def makeRecord(self, *args: Any, **options: Any) -> logging.LogRecord:  # noqa: N802 - logging's name
+        if _theirs(self, logging.DEBUG):
+            return super().makeRecord(*args, **options)
+        return _make_record(*args, **options)
 
-    def _theirs(self, level: int) -> bool:
-        """Whether the program's own configuration lets an event through."""
-        if self.__dict__["disabled"]:
-            return False
-        enabled = self.__dict__.get("isEnabledFor")
-        return bool(enabled(level) if enabled else logging.Logger.isEnabledFor(self, level))
+    def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        others = _theirs(self, record.levelno)
+        for listener in loggers.listeners(self):
+            listener.handle(record)  # it may release us, and we are an ordinary logger from then on
+        for handler in others:
+            if record.levelno >= handler.level:
+                handler.handle(record)
+        if others and self.propagate and self.parent:
+            self.parent.callHandlers(record)
+
+
+def _make_record(
+    name: str,
+    level: int,
+    pathname: str,
+    lineno: int,
+    message: object,
+    args: Any,
+    exc_info: Any,
+    function: str | None = None,
+    extra: Mapping[str, object] | None = None,
+    stack: str | None = None,
+) -> logging.LogRecord:
+    """What `logging.Logger.makeRecord` makes without a record factory of the program's."""
+    record = logging.LogRecord(name, level, pathname, lineno, message, args, exc_info, function, stack)
+    record.__dict__.update(extra or {})
+    return record
+
+
+def _theirs(logger: logging.Logger, level: int) -> list[logging.Handler]:
+    """The program's own handlers, if its configuration lets an event through."""
+    enabled = logger.__dict__.get("isEnabledFor")
+    if logger.__dict__["disabled"] or not (enabled or functools.partial(logging.Logger.isEnabledFor, logger))(level):
+        return []
+    ours = loggers.listeners(logger)
+    return [handler for handler in logger.handlers if handler not in ours]
 
 
 def _always(_level: int) -> bool:
@@ -248,9 +278,7 @@ def _always(_level: int) -> bool:
 def listen(listener: logging.Handler) -> None:
     """Have the trace's logger give every event to ``listener``."""
     logger = logging.getLogger(TRACE_LOGGER)
-    known = logger._listeners if isinstance(logger, _ListenedLogger) else ()
-    logger.__dict__["_listeners"] = (*known, listener)
-    logger.__class__ = _ListenedLogger
+    loggers.attach(logger, _ListenedLogger, listener)
     if listener not in logger.handlers:
         logger.handlers.append(listener)
 
@@ -258,15 +286,9 @@ def listen(listener: logging.Handler) -> None:
 def release(listener: logging.Handler) -> None:
     """Take ``listener`` away; with the last one the logger is an ordinary one again, as the program left it."""
     logger = logging.getLogger(TRACE_LOGGER)
-    if not isinstance(logger, _ListenedLogger):
-        return
-    rest = tuple(one for one in logger._listeners if one is not listener)
-    logger.__dict__["_listeners"] = rest
     if listener in logger.handlers:
         logger.handlers.remove(listener)
-    if not rest:
-        del logger.__dict__["_listeners"]
-        logger.__class__ = logging.Logger  # type: ignore[assignment]  # what it was
+    loggers.detach(logger, _ListenedLogger, listener)
 
 
 def lowered_graph(start: FrameType | None) -> Any:
