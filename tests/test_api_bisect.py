@@ -56,7 +56,7 @@ def test_a_closure_is_bisected_where_it_stands(wrong_tanh: None, capfd: pytest.C
     _check_the_forms(verdict)
 
 
-def _check_the_forms(verdict: dynadiag.bisect.verdict.Verdict) -> None:  # type: ignore[name-defined]
+def _check_the_forms(verdict: dynadiag.bisect.verdict.Verdict) -> None:
     document = json.loads(verdict.to_json())
     assert document["torch"] == torch.__version__
     assert document["culprits"][0]["name"] == "tanh"

@@ -15,8 +15,8 @@ _library = torch.library.Library("dynadiag_fakes", "DEF")
 
 def _define(name: str, real: object, promise: object) -> None:
     _library.define(f"{name}(Tensor x) -> Tensor")
-    _library.impl(name, real, "CPU")  # type: ignore[arg-type]
-    torch.library.register_fake(f"dynadiag_fakes::{name}", promise, lib=_library)  # type: ignore[arg-type]
+    _library.impl(name, real, "CPU")
+    torch.library.register_fake(f"dynadiag_fakes::{name}", promise, lib=_library)
 
 
 _define("honest", lambda x: x * 2, torch.empty_like)

@@ -35,7 +35,8 @@ def test_decisions_that_only_fail_together_are_all_found(fault: set[str]) -> Non
 
 @given(st.sets(st.sampled_from(KEYS), min_size=1, max_size=4))
 def test_with_two_trials_at_once_all_are_found_in_fewer_rounds(fault: set[str]) -> None:
-    oracle, rounds, answers = Oracle(frozenset(fault)), [], []
+    oracle, rounds = Oracle(frozenset(fault)), list[int]()
+    answers: list[frozenset[str]] = []
 
     def ahead(sets: Sequence[frozenset[str]], answer: bool) -> None:
         new = set(sets) - oracle.asked

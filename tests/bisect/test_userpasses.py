@@ -101,10 +101,10 @@ def test_a_pass_that_is_off_leaves_the_graph_as_it_was(told: Told, gives_for: tu
 def test_what_dynamo_writes_on_a_node_is_put_back_too(told: Told) -> None:
     gm = symbolic_trace(lambda x: x * 2)
     for node in gm.graph.nodes:
-        node._dynamo_source = node.name  # type: ignore[attr-defined]  # as Dynamo does
+        node._dynamo_source = node.name
     TRIAL.plan = OFF
     userpasses._asked(folds, gm)
-    assert [node._dynamo_source for node in gm.graph.nodes] == ["x", "mul", "output"]  # type: ignore[attr-defined]
+    assert [node._dynamo_source for node in gm.graph.nodes] == ["x", "mul", "output"]
 
 
 def test_one_that_raises_is_a_pass(told: Told) -> None:
@@ -160,7 +160,7 @@ def test_what_a_function_comes_to_is_found_after_it_was_changed_too(monkeypatch:
 
     for function in functions_of(compiler):
         if function is compiler:
-            interpose(function, lambda function, *args: function(*args))  # type: ignore[arg-type]
+            interpose(function, lambda function, *args: function(*args))
     assert set(functions_of(compiler)) == {folds, looks, _add_for_mul}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -89,7 +90,7 @@ def test_a_gpu_has_its_own_columns() -> None:
 
 
 def test_remarks_name_the_variants_that_they_are_about() -> None:
-    skipped = Compiled(**{**_fields(COMPILED), "no_cudagraphs": ("cpu device",), "cached": True})
+    skipped = replace(COMPILED, no_cudagraphs=("cpu device",), cached=True)
     shown = text(measured("reduce-overhead", 5.0, 0.005, skipped), measured("max-autotune", 5.0, 0.005, skipped))
     assert "reduce-overhead, max-autotune: no CUDA graphs: cpu device" in shown
     assert "reduce-overhead, max-autotune: compiled code came from torch's cache" in shown
@@ -122,7 +123,3 @@ def test_a_time_has_its_value_in_three_digits(seconds: float) -> None:
     value, unit = small_time(seconds).split()
     scale = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit]
     assert float(value) * scale == pytest.approx(seconds, rel=6e-3, abs=1e-8)
-
-
-def _fields(compiled: Compiled) -> dict[str, object]:
-    return {name: getattr(compiled, name) for name in Compiled.__slots__}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,10 +82,11 @@ def test_the_ids_of_what_ran_are_told_once() -> None:
 
 
 @st.composite
-def nested(draw: st.DrawFn, depth: int = 4) -> list[tuple[str, int, list[object]]]:
+def nested(draw: st.DrawFn, depth: int = 4) -> list[tuple[str, int, list[Any]]]:
     """A list of ``(name, ticks, inside)``, each a span with ticks of its own around what is inside."""
     names = st.sampled_from([CODE + "0/0", CODE + "1/0", CODE + "2/0", LOOKUP, GRAPH, "aten::add", "other"])
-    one = st.tuples(names, st.integers(1, 9), st.just([]) if depth == 0 else nested(depth - 1))
+    inside: st.SearchStrategy[list[Any]] = st.just([]) if depth == 0 else nested(depth - 1)
+    one = st.tuples(names, st.integers(1, 9), inside)
     return draw(st.lists(one, max_size=3))
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,8 @@ def test_an_unknown_id_names_near_ones(installed: Registry) -> None:
 
 
 def test_a_damaged_registry_is_an_error_with_a_cure(tmp_path: Path) -> None:
-    for raw in ([1], {"GB0001": []}, {"GB0001": [{}]}, {"GB0001": [{"Gb_type": 3}]}):
+    damaged: list[Any] = [[1], {"GB0001": []}, {"GB0001": [{}]}, {"GB0001": [{"Gb_type": 3}]}]
+    for raw in damaged:
         Registry.read.cache_clear()
         with pytest.raises(DynadiagError, match="reinstall torch"):
             Registry.read(write(tmp_path, raw))

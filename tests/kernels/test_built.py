@@ -64,7 +64,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def recording(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A recording with the module and what `capture.built` tells of its kernel."""
-    made = torch_private.Binary(_NAME, "/x/kernel.py", cache, 12, 0, 0, {"XBLOCK": 256, "num_warps": 4})
+    made = torch_private.Binary(_NAME, "/x/kernel.py", cache, 12, 0, 0, {"XBLOCK": "256", "num_warps": "4"})
     monkeypatch.setattr(torch_private, "binaries", lambda _module: [made])
     path = tmp_path / "built.dynadiag"
     journal = Journal.create(path)

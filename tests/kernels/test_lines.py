@@ -62,7 +62,7 @@ def _texts(unit: Unit, call: KernelCall) -> list[tuple[Line, str]]:
 
 def _different(old: list[tuple[Line, str]], new: list[tuple[Line, str]]) -> tuple[set[int], set[int]]:
     matcher = difflib.SequenceMatcher(None, [text for _, text in old], [text for _, text in new], autojunk=False)
-    left, right = set(), set()
+    left, right = set[int](), set[int]()
     for kind, a, b, c, d in matcher.get_opcodes():
         if kind != "equal":
             left.update(line.line for line, _ in old[a:b])

@@ -64,7 +64,7 @@ def test_dynamos_call_of_a_kernel_becomes_one_that_can_be_written_down() -> None
     module = with_launches(recorded_by_dynamo([(1, 1, 1)]))
     (launch,) = [node for node in module.graph.nodes if kernel_of(node) is not None]
     assert kernel_of(launch) is doubled
-    assert "out_ptr" in launch.target.writes  # type: ignore[union-attr]  # a function of ours
+    assert "out_ptr" in launch.target.writes
     text = program(module, [torch.ones(8)])
     assert "doubled[(1, 1, 1)](x_ptr=x, out_ptr=empty_like, n=8, BLOCK=16)" in text
 

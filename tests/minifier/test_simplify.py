@@ -200,7 +200,7 @@ def test_what_is_done_in_place_need_not_be_returned() -> None:
 
     both = _runs_and(lambda m, x: _has("mul_", "add_")(m, []))
     reduction = reduce_graph(_graph(f), [torch.randn(2)], both)
-    (returned,) = reduction.graph_module.graph.output_node().args[0]  # type: ignore[misc]  # a tuple of nodes
+    (returned,) = reduction.graph_module.graph.output_node().args[0]
     assert returned.target in ("mul_", "add_")
 
 

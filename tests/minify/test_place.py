@@ -18,7 +18,7 @@ def told(*marks: str, signature: Signature | None = VALUE_ERROR) -> Outcome:
     for mark in marks:
         word, phase, graph, call, *cause = mark.split()
         name = f"{phase} {graph} {call}"
-        raised = json.dumps(Signature("exception", *cause, "no", cause=cause[0]).to_json()) if cause else None
+        raised = json.dumps(Signature("exception", cause[0], "no", cause=cause[0]).to_json()) if cause else None
         points.append(Point("call", f"{word} {name}", name, target=raised))
     return Outcome(signature, 1.0, points=tuple(points))
 

@@ -18,7 +18,7 @@ PLAIN = Surroundings(())
 
 
 def shown(signature: Signature, **changed: Any) -> Shown:
-    values = {
+    values: dict[str, Any] = {
         "rung": "inductor",
         "backend": '"inductor"',
         "signature": signature,

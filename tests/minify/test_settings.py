@@ -141,7 +141,7 @@ def test_a_function_in_the_place_of_torchs_comes_with_the_one_that_it_calls(befo
 def test_a_method_that_torch_does_not_have_is_taken_away_again(before: Snapshot) -> None:
     from torch._inductor.scheduler import Scheduler
 
-    Scheduler.of_mine = _Mine.twice  # type: ignore[attr-defined]
+    Scheduler.of_mine = _Mine.twice
     _named(before)["torch._inductor.scheduler.Scheduler.of_mine"].undo()
     assert not hasattr(Scheduler, "of_mine")
 

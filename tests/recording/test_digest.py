@@ -55,7 +55,7 @@ User code traceback:
   File "/u/p.py", line 7, in torch_dynamo_resume_in_inner_at_6
     torch._dynamo.graph_break()
 """
-STARTS = [
+STARTS: list[tuple[dict[str, Any], str]] = [
     ({"str": ["/u/p.py", 3]}, ""),
     ({"dynamo_start": {"stack": [{"filename": 3, "line": 5, "name": "f"}]}, **ZERO}, ""),
 ]
@@ -198,7 +198,7 @@ def test_a_run_that_nobody_ended_was_cut_short() -> None:
 
 
 def test_what_was_missed_or_stopped_is_a_note() -> None:
-    events = [
+    events: list[tuple[dict[str, Any], str]] = [
         ({"dynadiag_run": {"target": "x.py"}}, ""),
         ({"dynadiag_missed": {"probe": "dynamo_start", "error": "KeyError: 'code'"}, **ZERO}, ""),
         ({"dynadiag_limit": {"bytes": 10}}, ""),
@@ -314,7 +314,7 @@ def test_a_break_without_a_place_stands_at_the_function_that_was_compiled() -> N
     assert (found.span.file, found.span.line, found.function) == ("/u/p.py", 5, "f")
 
 
-KEYS = """
+GUARDS_ON_KEYS = """
 TREE_GUARD_MANAGER:
 +- RootGuardManager
 | +- DictGuardManager: source=L['d'], accessed_by=FrameLocalsGuardAccessor(key='d'), type=<class 'dict'>
@@ -328,7 +328,7 @@ TREE_GUARD_MANAGER:
 
 def test_guards_on_the_keys_and_values_of_a_dict_have_their_source_and_the_line_of_the_dict() -> None:
     ours = {"dynadiag_guards": {"places": [["DICT_KEYS_MATCH", "L['d']", "/u/p.py", 6, "f"]]}, **ZERO}
-    keys, values = only(digest(*STARTS, (ours, ""), ({"dynamo_cpp_guards_str": {}, **ZERO}, KEYS)), Guard)
+    keys, values = only(digest(*STARTS, (ours, ""), ({"dynamo_cpp_guards_str": {}, **ZERO}, GUARDS_ON_KEYS)), Guard)
     assert (keys.source, keys.file, keys.line) == ("list(dict.keys(L['d']))[0]", "/u/p.py", 6)
     assert (values.source, values.file, values.line) == ("L['d']['a']", "/u/p.py", 6)
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_writes_what_torch_would_write(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "journal.log")
     formatter = TorchLogsFormatter(trace=True)
     expected = []
-    cases = [
+    cases: list[tuple[dict[str, Any], str | None]] = [
         ({"artifact": {"name": "é", "odd": odd}, "frame_id": 0, "has_payload": "0"}, "a\n\n\tb\n"),
         ({"str": [torch_file(), 0]}, None),
         ({"dynamo_start": {"stack": []}, "rank": 3, "has_payload": "0"}, ""),

@@ -84,10 +84,10 @@ APART = {"fma", "ilogb", "ldexp", "llrint", "powi"}
 # Where torch's own functions are approximations: the relative and absolute errors that were measured. MODEST leaves out
 # where torch returns NaN: Bessel functions of infinity, and fmod with a quotient above 2^24.
 LOOSE = {"erfcx": (1e-5, 0.0), "cyl_bessel_i1": (2e-6, 0.0), **dict.fromkeys(("j0", "j1", "y0", "y1"), (0.0, 2e-6))}
-DTYPES = {np.float32: (2e-6, 1e-7), np.float64: (1e-13, 1e-15)}
+DTYPES: dict[type[np.floating[Any]], tuple[float, float]] = {np.float32: (2e-6, 1e-7), np.float64: (1e-13, 1e-15)}
 
 
-def close(name: str, actual: np.ndarray[Any, Any], expected: torch.Tensor, dtype: type) -> None:
+def close(name: str, actual: np.ndarray[Any, Any], expected: torch.Tensor, dtype: type[np.floating[Any]]) -> None:
     rtol, atol = (max(pair) for pair in zip(DTYPES[dtype], LOOSE.get(name, (0.0, 0.0)), strict=True))
     torch.testing.assert_close(torch.from_numpy(actual), expected, rtol=rtol, atol=atol, equal_nan=True)
 
@@ -101,9 +101,9 @@ def test_bessel_functions_of_an_infinity_are_those_of_the_c_library() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", UNARY)
-def test_functions_of_one_argument_agree_with_torch(name: str, dtype: type) -> None:
+def test_functions_of_one_argument_agree_with_torch(name: str, dtype: type[np.floating[Any]]) -> None:
     reference, grid = UNARY[name]
-    x = np.array(grid, dtype=dtype)
+    x: np.ndarray[Any, Any] = np.array(grid, dtype=dtype)
     with np.errstate(all="ignore"):
         actual = libdevice.FUNCTIONS[name](x)
     close(name, actual, reference(torch.from_numpy(x)), dtype)
@@ -111,7 +111,7 @@ def test_functions_of_one_argument_agree_with_torch(name: str, dtype: type) -> N
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", BINARY)
-def test_functions_of_two_arguments_agree_with_torch(name: str, dtype: type) -> None:
+def test_functions_of_two_arguments_agree_with_torch(name: str, dtype: type[np.floating[Any]]) -> None:
     reference, grid = BINARY[name]
     x, y = (part.ravel() for part in np.meshgrid(np.array(grid[::3], dtype=dtype), np.array(grid, dtype=dtype)))
     with np.errstate(all="ignore"):

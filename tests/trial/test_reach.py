@@ -45,10 +45,11 @@ def test_each_arm_of_a_training_step_begins_where_the_first_began() -> None:
     twin.step(x)
     for trained in (trainer, twin):
         call = Call(trained.step, (x,), {})
-        arms = [run_arm(call, trained.step, call.copies()) for _ in range(2)]
-        assert all(arm.error is None for arm in arms)
-        assert all(arm.gradients is None for arm in arms)  # `backward` used the graph up
-        assert differences(call, *arms, None) == []
+        first, second = (run_arm(call, trained.step, call.copies()) for _ in range(2))
+        assert first.error is None
+        assert second.error is None
+        assert first.gradients is None is second.gradients  # `backward` used the graph up
+        assert differences(call, first, second, None) == []
     twin_again = Call(twin.step, (x,), {})
     run_arm(twin_again, twin.step, twin_again.copies())
     assert (trainer.seen, trainer.losses, list(trainer.notes)) == (0, [], [])

@@ -119,6 +119,7 @@ async def test_a_search_is_stopped_by_a_key_and_by_another_search(program: Path)
         view.begin("sin")
         assert second.stopped
         await settle(pilot)
+        assert view.hunt is not None
         assert not view.hunt.stopped
 
 
