@@ -1,7 +1,8 @@
-"""From a recording to its kernels: what they are, what they were made of, and what becomes of them.
+"""Kernels of a recording: their source, the graph nodes and user lines behind them, and their lower-level stages.
 
-`units` reads the generated modules of a recording with their graphs; `kernel_calls` lists their kernels; `Thread` links
-the lines of a unit's documents; `make_stages` has a kernel compiled; `compare_kernels` compares two recordings.
+`generated_modules` reads the modules that Inductor generated, with their graphs. `kernel_calls` lists their kernels.
+`module_links` makes the rows of the recording's link table. `make_stages` compiles one kernel. `compare_kernels`
+compares the kernels of two recordings.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Which nodes each line of a generated kernel computes: the statements laid beside the graph, from loads to stores.
+"""Match the statements of a generated kernel with graph nodes, from the loads to the stores.
 
-A value of the text holds nodes of the graph. What is loaded holds the node of its buffer, and a statement whose
-operands hold the inputs of a node and which is spelled like its operator computes it. Statements in between (a
-conversion, a broadcast, the parts of a variance) wait for the next value that is known, or for the store, and belong to
-the nodes on the way there. A statement can only compute what leads to the buffers that it is stored to.
+Each value in the kernel's text holds a set of nodes. A load holds the node of its buffer. A statement computes a node
+when its operands hold the node's inputs and its text fits the node's operator. A statement that fits no node (a
+conversion, a broadcast, a part of a variance) is pending: it gets the nodes between the values that are known and the
+next statement that fits, or the store. A statement can only compute nodes that lead to the buffers that its value is
+stored to.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ __all__ = ["Buffers", "Line", "align", "producer"]
 _NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?![\w.])")
 
 
-_FEW = 12  # nodes: what is shown of a line has to be read by somebody
+_FEW = 12  # nodes shown for one line: a reader cannot use more
 
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """The nodes that the parameters of a kernel hold when it begins, and those that it writes to them."""
+    """The nodes whose values a kernel's parameters hold at its start (`loaded`) and at its end (`stored`)."""
 
     holds: Mapping[str, frozenset[str]]
     gets: Mapping[str, frozenset[str]]
@@ -34,7 +35,7 @@ class Buffers:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A statement's line (from 0 in the source), what it does, and the nodes that it is part of."""
+    """A statement: its line (0-based in the kernel's source), its kind, and the nodes that it is part of."""
 
     line: int
     kind: str
@@ -43,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What a variable holds. ``seen`` are all nodes on the way to it; ``waiting`` statements without nodes so far."""
+    """What a variable holds: its nodes, all their ancestors, the statements still without a node, and the constants."""
 
     nodes: frozenset[str] = frozenset()
     seen: frozenset[str] = frozenset()
@@ -52,13 +53,13 @@ class _Value:
 
 
 def align(source: str, buffers: Buffers, graph: PrintedGraph, nodes: Sequence[str]) -> tuple[Line, ...]:
-    """The statements of a kernel that computes `nodes`, with the nodes of each."""
+    """Return each statement of a kernel with the nodes that it computes. `nodes` are the nodes of the whole kernel."""
     found = statements(source)
     return _Alignment(found, buffers, graph, nodes).run() if found and nodes else ()
 
 
 def producer(graph: PrintedGraph, name: str) -> str:
-    """The node that computes what a node is: itself, or what it is a view or an item of."""
+    """Return the node that computes the value of a node. Views and items of a result lead back to their source."""
     for _ in range(len(graph.nodes)):
         root = graph.root(name)
         node = graph.nodes.get(root)
@@ -69,7 +70,7 @@ def producer(graph: PrintedGraph, name: str) -> str:
 
 
 class _Alignment:
-    """One kernel's."""
+    """The state of one alignment."""
 
     def __init__(self, found: Sequence[Statement], buffers: Buffers, graph: PrintedGraph, nodes: Sequence[str]) -> None:
         self._statements, self._buffers, self._graph = found, buffers, graph
@@ -98,7 +99,7 @@ class _Alignment:
     def run(self) -> tuple[Line, ...]:
         for place, statement in enumerate(self._statements):
             self._step(place, statement)
-        for place, makers in enumerate(self._makers):  # what is only checked belongs to what it was made for
+        for place, makers in enumerate(self._makers):
             self._nodes[place] = self._nodes[place] or {name for one in makers for name in self._nodes[one]}
         return tuple(
             Line(one.line, one.kind, self._ordered(self._nodes[place] or self._vague(place)))
@@ -106,7 +107,7 @@ class _Alignment:
         )
 
     def _vague(self, place: int) -> frozenset[str]:
-        """Where nothing fits: the few nodes that are possible. Many would be no answer."""
+        """The candidates of a statement that fits no node, or nothing when there are too many to be useful."""
         found = self._possible(place)
         return found if len(found) <= _FEW else frozenset()
 
@@ -131,7 +132,7 @@ class _Alignment:
             self._values[target] = value
 
     def _loaded(self, place: int, whole: _Value, *, indexed: bool) -> _Value:
-        """A load at places that were computed can be a node by itself: an embedding, say."""
+        """A load. One at a computed index can be a node by itself, such as an embedding."""
         fitting = self._unspelled(one for one in self._possible(place) if self._parents[one] <= whole.nodes)
         if not indexed or not fitting:
             return whole
@@ -149,14 +150,14 @@ class _Alignment:
         return _Value(frozenset(names), whole.seen | set(names))
 
     def _belongs(self, whole: _Value, place: int, names: set[str]) -> None:
-        """Give the statements that waited their nodes: those between what is known, or these."""
+        """Assign `names` to a statement. Its pending operands get the nodes in between, or the same nodes."""
         self._nodes[place] |= names
         between = self._between(whole, names)
         for one in whole.waiting - {place}:
             self._nodes[one] |= (between or names) if one in self._moving else names
 
     def _between(self, whole: _Value, names: set[str]) -> set[str]:
-        """The nodes that no statement was found for, on the way to some that one was found for."""
+        """The ancestors of `names` that no statement has computed so far."""
         found: set[str] = set()
         queue = [parent for name in names for parent in self._parents[name]]
         while queue:
@@ -167,7 +168,7 @@ class _Alignment:
         return found
 
     def _fitting(self, place: int, statement: Statement, operands: list[_Value], whole: _Value) -> set[str]:
-        """The nodes that a statement computes: several where the generator found them to be the same."""
+        """The nodes that a statement computes. There are several when the generator merged equal nodes."""
         if statement.reduces and (going := {one for one in whole.nodes if self._is_reduction(one)}):
             return going  # the next step of the same sum
         scored = {
@@ -181,7 +182,7 @@ class _Alignment:
         return {name for name, score in scored.items() if score == best}
 
     def _near(self, whole: _Value) -> set[str]:
-        """The nodes that may come next: those that read what is known, also by way of nodes without a statement."""
+        """The nodes that may be computed next: users of known values, also through nodes that have no statement."""
         found: set[str] = set()
         queue = [*whole.nodes, *whole.seen]
         while queue:
@@ -197,7 +198,7 @@ class _Alignment:
         return name in self._parents and self._graph.nodes[name].operator in REDUCTIONS
 
     def _score(self, name: str, operands: list[_Value], whole: _Value) -> tuple[int, int] | None:
-        """How well operands fit a node: None where they cannot be its inputs."""
+        """How well the operands fit a node, or None when they cannot be its inputs. Higher is better."""
         parents = self._parents[name]
         missing = parents - whole.nodes
         if any(not self._silent(one, whole) for one in missing):
@@ -211,7 +212,7 @@ class _Alignment:
         return -len(missing), agreement
 
     def _silent(self, name: str, whole: _Value, depth: int = 4) -> bool:
-        """Whether a node may have been computed without a statement that is known to be its."""
+        """Whether a node may have been computed without a statement of its own."""
         if name in whole.nodes:
             return True
         if name not in self._parents:  # loaded from a buffer whose node is not known
@@ -234,7 +235,7 @@ class _Alignment:
         self._held |= left
 
     def _late(self, whole: _Value, sinks: set[str]) -> set[str]:
-        """What is stored where no statement was found for it: the nodes from what is known to the buffer's own."""
+        """The nodes that only a store accounts for: those between the known values and the nodes of the buffer."""
         if sinks <= whole.nodes:
             return set()
         mine = sinks & set(self._inside)
@@ -242,12 +243,15 @@ class _Alignment:
         return self._unspelled(late) or self._unspelled(one for name in late for one in self._parents[name]) or late
 
     def _unspelled(self, names: Iterable[str]) -> set[str]:
-        """Those of some nodes that take statements of any spelling."""
+        """The nodes among `names` that take several statements, whose text says nothing about the operator."""
         found = {name for name in names if name in self._parents and not is_plain(self._graph.nodes[name].operator)}
         return {name for name in found if not leaves_no_trace(self._graph.nodes[name].operator)} or found
 
     def _possible(self, place: int) -> frozenset[str]:
-        """The nodes that lead to the buffers that a statement's value is stored to; all, where that is not known."""
+        """The nodes that lead to the buffers that the statement's value is stored to.
+
+        All nodes when those are unknown.
+        """
         pointers = {pointer for end in self._ends.get(place, ()) for pointer in self._statements[end].pointers}
         known = pointers <= self._buffers.gets.keys()
         sinks = frozenset(name for one in pointers for name in self._buffers.gets[one]) if known else frozenset()
@@ -277,7 +281,7 @@ def _joined(operands: Iterable[_Value], place: int) -> _Value:
 
 
 def _makers(found: Sequence[Statement]) -> list[list[int]]:
-    """The statements that each statement's operands come from."""
+    """For each statement, the indexes of the statements that its operands come from."""
     last: dict[str, list[int]] = {}
     makers: list[list[int]] = []
     for place, statement in enumerate(found):
@@ -289,7 +293,7 @@ def _makers(found: Sequence[Statement]) -> list[list[int]]:
 
 
 def _ends(found: Sequence[Statement], makers: Sequence[Sequence[int]]) -> dict[int, set[int]]:
-    """The stores that the value of each statement reaches."""
+    """For each statement, the stores that its value reaches."""
     ends: dict[int, set[int]] = {}
     for place in reversed(range(len(found))):
         if found[place].kind == "store":
@@ -300,5 +304,5 @@ def _ends(found: Sequence[Statement], makers: Sequence[Sequence[int]]) -> dict[i
 
 
 def _numbers(text: str) -> frozenset[float]:
-    """The numbers among a node's arguments."""
+    """The numeric constants among a node's arguments."""
     return frozenset(float(one) for one in _NUMBERS.findall(text.partition("(")[2]))

@@ -1,4 +1,4 @@
-"""Nodes of two graphs of the same computation, matched by their operators, in order."""
+"""Match the nodes of two graphs of the same computation by their operators, in order."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from dynadiag.kernels.printed import Place, PrintedNode
 
 __all__ = ["places_of_alike"]
 
-# What Dynamo's graph calls otherwise than ATen's.
+# Operators that have different names in Dynamo's graph and in ATen's.
 _PRODUCTS = frozenset({"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "mv", "dot"})
 _SAME = {"truediv": "div", "iadd": "add", "isub": "sub", "imul": "mul", "itruediv": "div", "conv2d": "convolution"}
-_MOST = 5000  # nodes: beyond, matching takes longer than a person waits
+_MOST = 5000  # nodes; matching more takes longer than a user waits
 
 
 def places_of_alike(nodes: Sequence[PrintedNode], others: Sequence[PrintedNode]) -> dict[str, Place]:
-    """By the names of `nodes`, the line of the one of the others that each matches."""
+    """Map the name of each node to the source line of the node in `others` that it matches.
+
+    Returns nothing for graphs of more than `_MAX_NODES` nodes.
+    """
     if len(nodes) > _MOST:
         return {}
     matcher = SequenceMatcher(None, [_kind(node) for node in nodes], [_kind(node) for node in others], autojunk=False)
@@ -29,6 +32,6 @@ def places_of_alike(nodes: Sequence[PrintedNode], others: Sequence[PrintedNode])
 
 
 def _kind(node: PrintedNode) -> str:
-    """What an operator is called in both graphs."""
+    """The name that Dynamo's and ATen's versions of an operator share."""
     name = node.operator.strip("_")
     return "product" if name in _PRODUCTS else _SAME.get(name, name)

@@ -1,6 +1,6 @@
-"""What the recorded run itself made of its Triton kernels: stages, registers, shared memory, how full a processor gets.
+"""The Triton kernels that the recorded run compiled: their stages, registers, shared memory and occupancy.
 
-The recorder writes an event for each (``dynadiag_triton``) when the program ends. Nothing is compiled to read them.
+The recorder writes one ``dynadiag_triton`` event per kernel when the program ends. Reading them compiles nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ EVENT = "dynadiag_triton"
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A kernel as it was built in the run.
+    """A Triton kernel as the run compiled it.
 
-    ``registers`` are of a thread; ``spills`` counts registers that went to memory; ``shared`` is in bytes a block;
-    ``occupancy`` is the share of a processor's warps that can be there at once, 0 to 1.
+    `registers` is per thread. `spills` counts registers spilled to memory. `shared` is in bytes per block. `occupancy`
+    is the share of a multiprocessor's warps that can be resident, 0 to 1.
     """
 
     event: int
@@ -42,14 +42,14 @@ class Built:
 
 
 class Builds:
-    """The builds of a recording, by the event of the generated module and the kernel's name."""
+    """The Triton artifacts of a recording, by the event of the generated module and the kernel's name."""
 
     def __init__(self, recording: Recorded) -> None:
         self._recording = recording
 
     @cached_property
     def _found(self) -> Mapping[tuple[str, str], Built]:
-        """By the module's file: one that came out of the cache for a second compile is the same."""
+        """By module file and kernel name. A module that a second compile took from the cache has the same file."""
         found: dict[tuple[str, str], Built] = {}
         for event in self._recording.events(EVENT):
             said = self._recording.metadata(event.index).get(EVENT)
@@ -58,7 +58,7 @@ class Builds:
         return found
 
     def of(self, module: int, name: str) -> Built | None:
-        """The build of a kernel of the module whose event that is; None where the run told of none."""
+        """Return the artifact of a kernel of the module with this event, or None."""
         if not self._found:
             return None
         said = self._recording.metadata(module).get("inductor_output_code")
@@ -66,12 +66,15 @@ class Builds:
 
 
 def stages_of(recording: Recording, built: Built) -> dict[str, dict[str, Any]]:
-    """The stages with their line tables, as `stages.Stage` has them: all but SASS. What is damaged is left out."""
+    """Return the stages with their line tables, without SASS, in the form of `stages.Stage`.
+
+    Damaged data is left out.
+    """
     return dict(_read(_payload(recording, built), built.source))
 
 
 def cubin_of(recording: Recording, built: Built) -> str | None:
-    """The machine code of an NVIDIA GPU in base 64, where it was kept."""
+    """Return the NVIDIA machine code in base 64, or None when the recording does not have it."""
     kept = _payload(recording, built)
     return code if isinstance(code := kept.get("cubin"), str) else None
 
@@ -92,7 +95,7 @@ def _read(kept: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str,
 
 
 def _built(event: int, said: Mapping[str, Any]) -> Built | None:
-    """The record of an event; None where it is not as the recorder writes it."""
+    """Parse one event. Returns None when it is not in the form that the recorder writes."""
     backend, arch = _target(said.get("target"))
     warps, registers, shared = (_count(said.get(name)) for name in ("warps", "registers", "shared"))
     known = backend == "cuda" and None not in (warps, registers, shared)
@@ -113,7 +116,7 @@ def _built(event: int, said: Mapping[str, Any]) -> Built | None:
 
 
 def _target(said: Any) -> tuple[str | None, int | str | None]:
-    """Triton's ``{"backend": "cuda", "arch": 90, "warp_size": 32}``."""
+    """Parse Triton's ``{"backend": "cuda", "arch": 90, "warp_size": 32}``."""
     if not isinstance(said, dict):
         return None, None
     backend, arch = said.get("backend"), said.get("arch")

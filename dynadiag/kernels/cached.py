@@ -1,8 +1,9 @@
-"""Whose lines a graph bears that came out of torch's cache: those of the program that put it there.
+"""Replace the source lines of a graph that came out of torch's cache.
 
-Two programs with the same computation share an entry of the cache, and its graph names the lines of the first.
-Dynamo's graph is of this run; nodes of both are matched by their operators, in order. What has no match takes the line
-of matched nodes that the first program had on the same line as it; where there are none, it has no line.
+Two programs with the same computation share a cache entry, and the cached graph names the lines of the program that
+wrote it. Dynamo's graph is from this run. Nodes of the two graphs are matched by their operators, in order. A node
+without a match takes the line that most matched nodes from the same foreign line got. If there are none, it gets no
+line.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ __all__ = ["with_own_places"]
 
 
 def with_own_places(graph: PrintedGraph, dynamo: PrintedGraph, forward: PrintedGraph | None = None) -> PrintedGraph:
-    """The graph with this run's lines, where its own are not in Dynamo's graph.
+    """Return the graph with this run's lines. A graph whose lines are all in Dynamo's graph is returned as it is.
 
-    ``forward`` is the forward graph where ``graph`` is a backward one: its nodes have the lines of those.
+    For a backward graph, `forward` is its forward graph: backward nodes carry the lines of forward nodes.
     """
     own = {node.place for node in dynamo.nodes.values() if node.place is not None}
     if not own or all(node.place in own for node in graph.nodes.values() if node.place is not None):

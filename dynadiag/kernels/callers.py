@@ -1,8 +1,8 @@
-"""The user's lines of what torch's own functions made: ``flex_attention``, ``vmap``, an optimizer's step.
+"""Find the user's line behind code of torch's own: ``flex_attention``, ``vmap``, an optimizer's step.
 
-A printed graph names the innermost line of each node, which is then one of torch's. Dynamo's graph as the recorder kept
-it has the whole stack, and so the line that called torch; the nodes of later graphs are told from which of Dynamo's
-they came. A log that the recorder did not write has no such data, and its nodes keep the line that they name.
+A printed graph names the innermost line of each node, which is a line of torch here. The recorder keeps Dynamo's graph
+with whole stacks, which have the line that called torch. Later graphs say which Dynamo nodes their nodes came from. A
+log without the recorder's events has no stacks: its nodes keep the lines that they name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ __all__ = ["callers", "with_callers"]
 
 
 def callers(dynamo: PrintedGraph, nodes: Iterable[Node]) -> dict[str, Place]:
-    """The user's line that called torch, for each of Dynamo's nodes that names a line of torch's; or all name none."""
+    """Map Dynamo's nodes whose line is in torch to the user's line that called torch.
+
+    When no node of the graph has a line, all nodes are mapped.
+    """
     spans = {node.name: node.span for node in nodes}
     placed = any(node.place for node in dynamo.nodes.values())
     found: dict[str, Place] = {}
@@ -31,11 +34,12 @@ def callers(dynamo: PrintedGraph, nodes: Iterable[Node]) -> dict[str, Place]:
 def with_callers(
     graph: PrintedGraph, dynamo: PrintedGraph, known: Mapping[str, Place], sources: Mapping[str, Sequence[str]]
 ) -> PrintedGraph:
-    """A graph whose nodes on lines of torch's have those that called torch instead.
+    """Return the graph with the user's line in place of each line of torch.
 
-    ``known`` is what `callers` found, ``sources`` are the names of Dynamo's nodes for each node. Where those are not
-    told, all nodes that Dynamo has for the line must have been called from one, or all nodes that it has. A branch or a
-    body that is torch's own (the mask of a ``flex_attention`` without one) has the line of what it is a part of.
+    `known` is the result of `find_torch_callers`, `sources` maps a node to Dynamo's nodes. Without an entry there, the
+    user's line is taken only when it is unambiguous: all Dynamo nodes of the same torch line, or else all that are
+    known, have the same caller. A branch or body that is torch's own (such as the default mask of ``flex_attention``)
+    gets the line of the node that contains it.
     """
     calls: dict[Place | None, set[Place]] = {}
     for name, place in known.items():

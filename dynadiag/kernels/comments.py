@@ -1,4 +1,4 @@
-"""The comments that Inductor writes above kernels and calls: which nodes they were made of.
+"""Parse the comments that Inductor writes above kernels and calls. They name the nodes that the code was made from.
 
 ::
 
@@ -28,7 +28,7 @@ _RETURN = re.compile(r"^\s*#   return (.*)$")
 
 @dataclass(slots=True)
 class Comment:
-    """What one says. ``sources`` are Dynamo's nodes, ``nodes`` and ``reads`` those of the graph that was lowered."""
+    """One comment. `sources` are Dynamo's nodes, `nodes` and `reads` are nodes of the lowered graph."""
 
     line: int
     sources: tuple[str, ...]
@@ -46,7 +46,7 @@ class Comments:
         self._comment: Comment | None = None
 
     def take(self, line: str, number: int) -> bool:
-        """Whether a line is a comment; what it says is kept."""
+        """Take one line. Returns whether it is a comment."""
         if not line.lstrip().startswith("#"):
             return False
         if found := _SOURCES.match(line):
@@ -64,7 +64,7 @@ class Comments:
             comment.returns.extend(one.lstrip("%") for one in _list(found[1]))
 
     def end(self) -> Comment | None:
-        """The comment of the statement that has come, once."""
+        """Return the comment above the current statement and forget it."""
         comment, self._comment = self._comment, None
         return comment
 

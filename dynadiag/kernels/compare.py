@@ -1,9 +1,9 @@
-"""Two recordings, kernel by kernel: which are the same, changed, split, merged, appeared or went.
+"""Compare the kernels of two recordings: same, changed, split, merged, appeared or went.
 
-Kernels are first matched by their source with the name left out, a library's calls by what they are given. Of the
-rest those belong together that share half of the smaller one's parts: operators with the text of the line that they are
-from. That holds however nodes, compiles and lines are numbered. What shares none, since its own line was changed,
-belongs to what has half of its nodes or all of its lines in the same compile.
+Kernels are matched first by their source without the name, library calls by their arguments. Remaining kernels belong
+together when they share half of the smaller one's operators, each taken with the text of its source line. That holds
+even when nodes, compiles and lines have other numbers. Kernels that share none, because their own line changed, belong
+together when they share half of their nodes, or all lines, in the same compile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GIVEN = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?![\w.(]| ?=)")  # a buffer, by the
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of some kernels. ``kind``: "same", "changed", "split", "merged", "appeared" or "went"."""
+    """How some kernels changed. `kind`: "same", "changed", "split", "merged", "appeared" or "went"."""
 
     kind: str
     before: tuple[KernelCall, ...]
@@ -31,7 +31,7 @@ class Change:
 
 
 def compare_kernels(before: Sequence[KernelCall], after: Sequence[KernelCall]) -> tuple[Change, ...]:
-    """The changes from one recording's kernels to another's, those that are the same last."""
+    """Return the changes from the kernels of one recording to another's, unchanged kernels last."""
     same, left, right = _same(before, after)
     near = _groups(left, right, _shares_parts)
     gone = [call for olds, news in near if not news for call in olds]
@@ -41,7 +41,7 @@ def compare_kernels(before: Sequence[KernelCall], after: Sequence[KernelCall]) -
 
 
 def source_diff(change: Change) -> str:
-    """A unified diff of the sources of a change, the kernels' own names left out."""
+    """Return a unified diff of the sources of a change, without the kernels' own names."""
     names = [", ".join(call.name for call in calls) or "nothing" for calls in (change.before, change.after)]
     return sourcediff.source_diff(_whole(change.before), _whole(change.after), (names[0], names[1]))
 
@@ -49,7 +49,7 @@ def source_diff(change: Change) -> str:
 def _same(
     before: Sequence[KernelCall], after: Sequence[KernelCall]
 ) -> tuple[list[Change], list[KernelCall], list[KernelCall]]:
-    """Pairs of the same source and stage, in order, and what is left on each side."""
+    """Pair kernels of the same source and stage, in order. Also returns what is left on each side."""
     waiting: dict[tuple[object, ...], list[KernelCall]] = {}
     for call in after:
         waiting.setdefault(_identity(call), []).append(call)
@@ -82,7 +82,7 @@ def _whole(calls: Sequence[KernelCall]) -> str:
 def _groups(
     before: Sequence[KernelCall], after: Sequence[KernelCall], related: Callable[[KernelCall, KernelCall], bool]
 ) -> list[tuple[list[KernelCall], list[KernelCall]]]:
-    """Which old and new kernels belong together: the connected parts of `related`."""
+    """Group old and new kernels: the connected components of `related`."""
     groups: list[tuple[list[KernelCall], list[KernelCall]]] = [([call], []) for call in before]
     for new in after:
         mine = [group for group in groups if any(related(old, new) for old in group[0])]

@@ -1,8 +1,9 @@
-"""Estimates of what a kernel moves and computes, from the sizes of its inputs and outputs.
+"""Estimate the bytes that a kernel moves and the operations that it does, from the sizes of its inputs and outputs.
 
-Bytes: each buffer that is read counts once, and each that is written: what must move if the caches were perfect. Where
-only a part of a buffer is used, the figure is too high by the rest. Operations: one an element for pointwise nodes (a
-transcendental function counts as one), one an input element for a reduction, and the products' own formulas.
+Bytes: each buffer counts once when it is read and once when it is written, as with perfect caches. When only a part of
+a buffer is used, the estimate is too high. Operations: one per element for pointwise nodes (a transcendental function
+counts as one), one per input element for reductions, and the usual formulas for matrix products, convolutions and
+attention.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dynadiag.kernels.text import arguments, size
 
 __all__ = ["BALANCE", "Cost", "bound", "cost_of", "is_product"]
 
-# Operations that a device can do in the time of moving a byte, measured as docs/kernels.md says (two cores of an x86
-# server with AVX-512, float32). A device that is not here has to be measured: a figure of the maker's would mislead.
+# Operations that a device can do while it moves one byte, measured as docs/kernels.md says (two cores of an x86
+# server with AVX-512, float32). Any other device has to be measured: its vendor's peak figures would mislead.
 BALANCE = {"cpu": 3.0}
 
 _REDUCTIONS = ("sum", "mean", "var_mean", "var", "amax", "amin", "max", "min", "prod", "any", "all", "argmax", "argmin",
@@ -33,9 +34,9 @@ _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "addmv", "mv")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Bytes read and written, floating-point operations; None where a size is not known.
+    """Bytes read and written and floating-point operations of one call. None when a size is unknown.
 
-    ``product`` is the dtype of the matrix products in it, as graphs print it ("bf16"); None where there are none.
+    `product` is the dtype of its matrix products as graphs print it ("bf16"), None when it has none.
     """
 
     read: int | None = None
@@ -50,14 +51,15 @@ class Cost:
 
     @property
     def intensity(self) -> float | None:
-        """Operations a byte."""
+        """Operations per byte."""
         return self.flops / self.moved if self.moved and self.flops is not None else None
 
 
 def bound(cost: Cost, balance: float | None) -> str | None:
-    """What limits a kernel on a device that can do `balance` operations in the time of moving a byte.
+    """Return what limits a kernel on a device that does `balance` operations while it moves one byte.
 
-    "memory" below it, "compute" above, None where either is not known (the roofline model, Williams et al. 2009).
+    "memory" below the balance, "compute" above it, None when either is unknown (the roofline model, Williams et al.
+    2009).
     """
     if balance is None or cost.intensity is None:
         return None
@@ -73,10 +75,10 @@ def cost_of(
     *,
     products: bool = True,
 ) -> Cost:
-    """The estimates for one call that computes `nodes`.
+    """Estimate the cost of one call that computes `nodes`. `hints` are the values of size symbols.
 
-    Without `products`, matrix products, convolutions and attention among the nodes count nothing: a generated kernel
-    that is no template only puts their arguments in order.
+    Without `products`, matrix products, convolutions and attention count no operations: a generated kernel that is not
+    a template only prepares their arguments.
     """
     chosen = [graph.nodes[name] for name in nodes if name in graph.nodes]
     computing = [node for node in chosen if node.computes]
@@ -91,9 +93,9 @@ def cost_of(
 
 
 def _loop(module: Module, call: Call, hints: Mapping[str, int]) -> int | None:
-    """The elements that a Triton kernel goes over, by the sizes that it is called with; None where there are none.
+    """The number of elements that a Triton kernel iterates over, or None.
 
-    Of a sum in two steps the second kernel has all nodes of the first among its own, and few elements.
+    It limits the count: the second kernel of a two-step sum lists all nodes of the first one but handles few elements.
     """
     definition = module.definitions.get(call.kernel)
     if definition is None or definition.language != "triton":
@@ -105,13 +107,13 @@ def _loop(module: Module, call: Call, hints: Mapping[str, int]) -> int | None:
 
 
 def _dtype(node: PrintedNode, graph: PrintedGraph) -> str | None:
-    """The dtype that a product is computed in: of its first argument that has one."""
+    """The dtype that a product is computed in: that of its first tensor argument."""
     tensors = (graph.nodes[name].tensor for name in node.inputs if name in graph.nodes)
     return next((tensor.dtype for tensor in tensors if tensor is not None), None)
 
 
 def _moved(module: Module, call: Call, hints: Mapping[str, int]) -> tuple[int | None, int | None]:
-    """Bytes that a generated kernel reads and writes: its buffers."""
+    """Bytes that a generated kernel reads and writes."""
     role = roles(module, call)
     fresh = {name for name in role.both if _is_first(module, call, name)}
     reads = dict.fromkeys([*role.reads, *(name for name in role.both if name not in fresh)])
@@ -120,7 +122,7 @@ def _moved(module: Module, call: Call, hints: Mapping[str, int]) -> tuple[int | 
 
 
 def _is_first(module: Module, call: Call, name: str) -> bool:
-    """Whether a buffer that is changed in place was made by the call itself: nobody had its memory before."""
+    """Whether the call itself allocated a buffer that it updates in place, so that there was nothing to read."""
     before = {after: old for old, after in module.reuses.items()}.get(name, name)
     for one in module.calls:
         if one.line >= call.line:
@@ -147,7 +149,7 @@ def _bytes(module: Module, name: str, hints: Mapping[str, int]) -> int | None:
 def _crossing(
     nodes: Sequence[PrintedNode], graph: PrintedGraph, hints: Mapping[str, int]
 ) -> tuple[int | None, int | None]:
-    """Bytes of what a library's call is given and gives: the values that cross the border of its nodes."""
+    """Bytes that a library call reads and writes: the values that enter and leave its nodes."""
     inside = {node.name for node in nodes}
     given = {source for node in nodes for source in node.inputs if graph.root(source) not in inside}
     made = {node.name for node in nodes if not inside.intersection(graph.users.get(node.name, ()))}
@@ -174,7 +176,7 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 def _flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> int | None:
     """The operations of one node."""
-    given = [name for one in arguments(node.text, node.text.find("(") + 1) if (name := base(one))]  # may be twice
+    given = [name for one in arguments(node.text, node.text.find("(") + 1) if (name := base(one))]
     inputs = [graph.nodes[name].tensor for name in given if name in graph.nodes]
     tensors = [tensor for tensor in inputs if tensor is not None]
     name = node.operator
@@ -192,7 +194,7 @@ def _flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> 
 
 
 def is_product(node: PrintedNode) -> bool:
-    """Whether a node is a matrix product, a convolution or attention: what libraries and templates compute."""
+    """Whether a node is a matrix product, a convolution or attention, which libraries and templates compute."""
     name = node.operator
     return name in _PRODUCTS or "scaled_dot_product" in name or name.startswith("convolution")
 
@@ -206,7 +208,7 @@ def _own(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> in
 
 
 def _product(node: PrintedNode, tensors: Sequence[Tensor], hints: Mapping[str, int], *, bias: bool) -> int | None:
-    """2 m n k: the result has m n elements, the first factor's rows k."""
+    """2 m n k operations: the result has m n elements, rows of the first factor have k."""
     factors = tensors[1:] if bias and len(tensors) > 2 else tensors
     if not factors or not factors[0].sizes or node.tensor is None:
         return None
@@ -215,7 +217,7 @@ def _product(node: PrintedNode, tensors: Sequence[Tensor], hints: Mapping[str, i
 
 
 def _attention(tensors: Sequence[Tensor], hints: Mapping[str, int], *, backward: bool) -> int | None:
-    """Two products of (b, h, q, d) with (b, h, k, d): 4 b h q k d; backward five of them (FlashAttention, 2022)."""
+    """Two products of (b, h, q, d) with (b, h, k, d): 4 b h q k d. Backward has five (FlashAttention, 2022)."""
     shaped = [tensor for tensor in tensors if len(tensor.sizes) == 4]
     query, key = (shaped[1:3] if backward else shaped[:2]) if len(shaped) > (2 if backward else 1) else (None, None)
     if query is None or key is None:
@@ -225,7 +227,7 @@ def _attention(tensors: Sequence[Tensor], hints: Mapping[str, int], *, backward:
 
 
 def _convolution_backward(node: PrintedNode, tensors: Sequence[Tensor], hints: Mapping[str, int]) -> int | None:
-    """As many as forward for each of the two gradients that are asked for: of the input, and of the filters."""
+    """As many operations as forward for each requested gradient: of the input, and of the filters."""
     if len(tensors) < 3 or not tensors[2].sizes:
         return None
     asked = arguments(node.text, node.text.find("(") + 1)[-1].strip("[]").split(",")

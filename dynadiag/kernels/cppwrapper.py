@@ -1,9 +1,9 @@
-"""A module of the C++ wrapper (``cpp_wrapper``), read back as `module` reads a Python one.
+"""Parse a module of the C++ wrapper (``cpp_wrapper``) into the same form as `module_parser`.
 
-Its kernels are C++ functions, ``extern "C" void NAME(...)``; `inductor_entry_impl` calls them with ``X.data_ptr()``,
-calls libraries as ``aoti_torch_cpu_mm_out(OUT, A, B)``, and makes buffers with ``aoti_torch_empty_strided``. On a GPU
-its kernels are Triton's: their sources stand before it, in the text of the module that tuned them, and it launches each
-as ``call_NAME(X, Y, ..., DEVICE, STREAM)``.
+Its kernels are C++ functions, ``extern "C" void NAME(...)``. The function `inductor_entry_impl` calls them with
+``X.data_ptr()``, calls libraries as ``aoti_torch_cpu_mm_out(OUT, A, B)``, and allocates buffers with
+``aoti_torch_empty_strided``. On a GPU the kernels are Triton's. Their sources come first in the text, from the module
+that autotuned them, and each is launched as ``call_NAME(X, Y, ..., DEVICE, STREAM)``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dynadiag.kernels.text import arguments
 __all__ = ["is_wrapper", "read_wrapper"]
 
 _SOURCE = "cpp_wrapper_src = ("
-_EXAMPLES = "\ndef get_args("  # makes inputs of the sizes that the graph was compiled with
+_EXAMPLES = "\ndef get_args("  # makes example inputs, whose sizes are those of the compile
 _ENTRY = "void inductor_entry_impl("
 _KERNEL = re.compile(r"^extern \"C\"\s+void\s+(\w+)\(")
 _INPUT = re.compile(r"^\s*auto (\w+) = std::move\(inputs\[\d+\]\);")
@@ -27,19 +27,19 @@ _MADE = re.compile(r"aoti_torch_empty_strided\w*\(\d+, (\w+), \w+, cached_torch_
 _ASSERTED = re.compile(r"^\s*assert_size_stride\((\w+), \{([^}]*)\}")
 _REUSED = re.compile(r"^\s*auto (\w+) = std::move\((\w+)\);\s+// reuse")
 _LIBRARY = re.compile(r"aoti_torch_(?:cpu|cuda|proxy_executor|xpu)_?(\w+?)(_out)?\((.*)\)\);")
-_HANDLE = re.compile(r"&(\w+)_handle")  # where a call leaves a result
+_HANDLE = re.compile(r"&(\w+)_handle")  # an output argument
 _CALLED = re.compile(r"^\s*(\w+)\((.*)\);")
 _POINTER = re.compile(r"\((\w+)\.data_ptr\(\)\)")
 _RETURNED = re.compile(r"^\s*output_handles\[\d+\] = (\w+)\.release\(\);")
 
 
 def is_wrapper(text: str) -> bool:
-    """Whether a generated module is a C++ wrapper's."""
+    """Whether a generated module is one of the C++ wrapper."""
     return _ENTRY in text
 
 
 def read_wrapper(text: str) -> Module:
-    """The kernels, the calls and the buffers of a C++ wrapper. What is not understood is left out."""
+    """Parse the kernels, calls and buffers of a C++ wrapper. Unknown text is left out."""
     lines = text.splitlines()
     module = Module(guards_device="AOTICudaGuard" in text)
     module.definitions.update(parse_module(text.partition(_SOURCE)[0]).definitions)
@@ -55,7 +55,7 @@ def read_wrapper(text: str) -> Module:
 
 
 def _define(module: Module, lines: Sequence[str], place: int, name: str) -> None:
-    """A definition has a body; a declaration ends its line in a semicolon. Above it stands what it includes."""
+    """Add a definition with the include above it. A declaration ends in a semicolon and is left out."""
     head = next((n for n in range(place, len(lines)) if lines[n].rstrip().endswith((")", ";", "{"))), place)
     if not lines[head].rstrip().endswith((")", "{")):
         return
@@ -68,7 +68,7 @@ def _define(module: Module, lines: Sequence[str], place: int, name: str) -> None
 
 
 class _Entry:
-    """Reads the function that calls the kernels."""
+    """Parses the function that calls the kernels."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -136,11 +136,11 @@ class _Entry:
 
 
 def _stage(inputs: Sequence[str]) -> str:
-    """What the module is of, which only a Python one says: by the names that AOTAutograd gives to a graph's inputs."""
+    """The stage of the graph, from the names that AOTAutograd gives to its inputs. The C++ text does not say it."""
     names = {one.rpartition("_")[0] for one in inputs}
     return "backward" if "tangents" in names else "forward" if "primals" in names else "inference"
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """``64L, s0`` -> ``("64", "s0")``."""
+    """Split ``64L, s0`` into ``("64", "s0")``."""
     return tuple(re.sub(r"(?<=\d)L\b", "", part.strip()) for part in text.split(",") if part.strip())

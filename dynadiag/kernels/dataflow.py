@@ -1,8 +1,8 @@
-"""Which nodes each call computes, from the two texts alone: the generated code and the graph it was made of.
+"""Infer which nodes each call computes from two texts: the generated code and the graph that it was made from.
 
-For logs without our recorder, and for code out of a cache. Buffers are identified with nodes wherever the texts allow
-no doubt or little: inputs by their names, outputs by their place in the return, library calls by operator and
-arguments. What lies between the buffers that a kernel reads and those that it writes is what it computes.
+It serves logs without our recorder and code that came out of a cache. A buffer is identified with a node where the
+texts leave little doubt: inputs by name, outputs by position in the return statement, library calls by operator and
+arguments. A kernel computes the nodes between the buffers that it reads and those that it writes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["infer"]
 
 
 def infer(module: Module, graph: PrintedGraph) -> tuple[dict[int, tuple[str, ...]], dict[str, frozenset[str]]]:
-    """The nodes of each call, by its place in ``module.calls``, and of each buffer; what is not known is left out."""
+    """Return the nodes of each call (by index in ``module.calls``) and of each buffer. Unknown ones are left out."""
     flow = _Flow(module, graph)
     flow.identify()
     order = {name: place for place, name in enumerate(graph.nodes)}
@@ -31,7 +31,7 @@ def infer(module: Module, graph: PrintedGraph) -> tuple[dict[int, tuple[str, ...
 
 
 class _Flow:
-    """One reading of the two texts: which node each buffer is."""
+    """The state of one inference: which node each buffer is."""
 
     def __init__(self, module: Module, graph: PrintedGraph) -> None:
         self._module, self._graph = module, graph
@@ -42,7 +42,7 @@ class _Flow:
         self._claimed: dict[str, set[str]] = {}  # buffer without a node -> nodes of the call that wrote it
 
     def identify(self) -> None:
-        """Find the node of as many buffers as the texts name."""
+        """Find the node of each buffer that the texts name."""
         graph, module = self._graph, self._module
         self._node.update({name: name for name, node in graph.nodes.items() if not node.target})
         for subgraph, returned in module.returns.items():
@@ -50,7 +50,7 @@ class _Flow:
                 if buffer and node:
                     self._is(buffer, graph.root(node))
         self._subgraphs()
-        for _ in range(2):  # what a later call tells of its arguments helps with an earlier one
+        for _ in range(2):  # the arguments of a later call can identify the output of an earlier one
             for call, role in zip(module.calls, self._roles, strict=True):
                 if not call.generated:
                     self._library(call, role)
@@ -59,7 +59,7 @@ class _Flow:
         self._comments()
 
     def _subgraphs(self) -> None:
-        """What subgraphs are given and return. The last of an operator's inputs are what its subgraphs are given."""
+        """Identify inputs and outputs of subgraphs. The last inputs of an operator are the inputs of its subgraphs."""
         graph = self._graph
         for buffer, subgraph in self._module.runs.items():
             for node in graph.users.get(subgraph, ()):
@@ -72,11 +72,11 @@ class _Flow:
                         self._is(buffer, graph.root(operand))
 
     def buffers(self) -> dict[str, frozenset[str]]:
-        """The node of each buffer that the texts name."""
+        """The node of each identified buffer."""
         return {buffer: frozenset([node]) for buffer, node in self._node.items()}
 
     def _is(self, buffer: str, node: str) -> None:
-        """Note which node a buffer is, under its other names too. The first that is said of it holds."""
+        """Set the node of a buffer and of its aliases. The first answer stays."""
         while buffer not in self._node:
             self._node[buffer] = node
             buffer = self._module.aliases.get(buffer, buffer)
@@ -89,7 +89,7 @@ class _Flow:
         return self._node.get(buffer)
 
     def _library(self, call: Call, role: Roles) -> None:
-        """A library's call: the first node of its operator whose known arguments are the same."""
+        """Match a library call with the first node of its operator whose known arguments agree."""
         known = next((node for out in call.outputs if (node := self._of(out))), None)
         candidates = [known] if known else self._candidates(call)
         scored = [(self._agreement(name, role.reads), -place) for place, name in enumerate(candidates)]
@@ -113,7 +113,7 @@ class _Flow:
         return [one.name for one in nodes if one.operator == operator and one.name not in used]
 
     def _agreement(self, name: str, buffers: Iterable[str]) -> int:
-        """How many arguments are the same; -1 where one is another."""
+        """How many arguments agree, or -1 when one disagrees."""
         same = 0
         for buffer, source in zip(buffers, self._inputs(name), strict=False):
             node = self._of(buffer)
@@ -129,7 +129,7 @@ class _Flow:
                 self._is(name, user)
 
     def _comments(self) -> None:
-        """A Triton kernel's comment names the nodes that it returns, in the order of what it writes."""
+        """Read a Triton kernel's comment: it names the returned nodes in the order of the written buffers."""
         for definition in self._module.definitions.values():
             calls = [place for place, call in enumerate(self._module.calls) if call.kernel == definition.name]
             if definition.comment and len(calls) == 1 and not self._roles[calls[0]].both:
@@ -138,7 +138,7 @@ class _Flow:
                         self._is(buffer, node)
 
     def computed(self, place: int, call: Call) -> set[str]:
-        """The nodes between what a call reads and what it writes. Calls are to be asked in their order."""
+        """The nodes between what a call reads and what it writes. Ask for the calls in their order."""
         role = self._roles[place]
         if not call.generated:
             ends = {node for out in call.outputs if (node := self._of(out))}
@@ -152,7 +152,7 @@ class _Flow:
         return nodes
 
     def _read(self, role: Roles) -> list[str]:
-        """What a call reads; of what it changes in place, the buffer whose memory it takes over."""
+        """The buffers that a call reads. For a buffer updated in place, the buffer whose memory it reuses."""
         return [*role.reads, *(self._before.get(name, "") for name in role.both)]
 
     def _stops(self, role: Roles) -> set[str]:
@@ -163,7 +163,7 @@ class _Flow:
         return found
 
     def _ends(self, role: Roles) -> set[str]:
-        """The nodes that a call writes; an input of the graph is written by the copy at its end."""
+        """The nodes that a call writes. An input of the graph is written by the copy at the graph's end."""
         found = set()
         for name in (*role.writes, *role.both):
             node = self._of(name) or self._of(self._module.parts.get(name, ""))
@@ -179,7 +179,10 @@ class _Flow:
         return one.operator == "copy_" and bool(one.inputs) and one.inputs[0] == node
 
     def _unnamed(self, place: int, role: Roles, stops: set[str]) -> set[str]:
-        """What leads to a buffer that no text names: a later call reads it, so it leads to what that one writes."""
+        """The nodes of a call whose output buffer has no known node.
+
+        A later call reads that buffer, so the nodes lead to the later call's output.
+        """
         mine = {self._module.parts.get(name, name) for name in (*role.writes, *role.both)}
         mine |= {self._module.reuses.get(name, name) for name in mine}
         for call, later in zip(self._module.calls[place + 1 :], self._roles[place + 1 :], strict=True):
@@ -193,7 +196,7 @@ class _Flow:
         return set()
 
     def _argument(self, call: Call, role: Roles, mine: set[str], stops: set[str]) -> set[str]:
-        """The nodes that make an argument of a library's call; the call's own where it is only put in order."""
+        """The nodes that compute an argument of a library call, or the call's own nodes when there are none."""
         nodes = {node for out in call.outputs if (node := self._of(out))}
         for node in nodes:
             pairs = zip(role.reads, self._inputs(node), strict=False)

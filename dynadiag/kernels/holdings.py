@@ -1,4 +1,4 @@
-"""Which nodes the buffers of a call hold: what a kernel finds behind its parameters, and what it leaves there."""
+"""The nodes behind a call's buffers: what a kernel's parameters hold before and after it runs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dynadiag.kernels.printed import PrintedGraph
 
 __all__ = ["lines_of"]
 
-_Held = Mapping[str, frozenset[str]]  # the nodes of each buffer of a module whose nodes are known
+_Held = Mapping[str, frozenset[str]]  # known nodes by buffer name
 
 _PARAMETER = re.compile(r"((?:in_out|in|out)_ptr\d+)")
 
 
 def lines_of(module: Module, call: Call, graph: PrintedGraph, nodes: Sequence[str], known: _Held) -> tuple[Line, ...]:
-    """The statements of the kernel that is called, by their lines in the module, with the nodes of each."""
+    """Return the statements of the called kernel with their nodes. Lines are those of the module, 1-based."""
     definition = module.definitions.get(call.kernel)
     if definition is None:
         return ()
@@ -27,7 +27,7 @@ def lines_of(module: Module, call: Call, graph: PrintedGraph, nodes: Sequence[st
 
 
 def _buffers(module: Module, call: Call, definition: Definition, known: _Held, graph: PrintedGraph) -> Buffers:
-    """What the parameters of a kernel hold in this call. Parameters that nothing is known of are left out."""
+    """The nodes of a kernel's parameters in this call. Unknown parameters are left out."""
     holds: dict[str, frozenset[str]] = {}
     gets: dict[str, frozenset[str]] = {}
     for parameter, argument in zip(definition.parameters, call.arguments, strict=False):
@@ -43,7 +43,7 @@ def _buffers(module: Module, call: Call, definition: Definition, known: _Held, g
 
 
 def _nodes(module: Module, name: str, known: _Held, graph: PrintedGraph) -> frozenset[str]:
-    """The nodes of a buffer under the first of its names that is known."""
+    """The nodes of a buffer, under the first of its names that is known."""
     seen: set[str] = set()
     while name not in seen:
         seen.add(name)
@@ -60,7 +60,7 @@ def _made(graph: PrintedGraph, names: Iterable[str]) -> frozenset[str]:
 
 
 def _earlier(module: Module, call: Call, name: str) -> str:
-    """The buffer whose memory a buffer took over: the last one that an earlier call was given or made."""
+    """The buffer whose memory this one reuses: the last that an earlier call used."""
     before = {after: old for old, after in module.reuses.items()}
     used: set[str | None] = set()
     for one in module.calls:
@@ -73,11 +73,11 @@ def _earlier(module: Module, call: Call, name: str) -> str:
 
 
 def _written(graph: PrintedGraph, name: str) -> tuple[str, ...]:
-    """The copies that write an input of the graph, where a buffer is one."""
+    """The copies that write an input of the graph, if the buffer is one."""
     users = (graph.nodes[user] for user in graph.users.get(name, ()) if not graph.nodes[name].target)
     return tuple(one.name for one in users if one.operator == "copy_" and one.inputs[:1] == (name,))
 
 
 def _copies(graph: PrintedGraph, name: str) -> frozenset[str]:
-    """What those copies copy."""
+    """The nodes that those copies read."""
     return _made(graph, (source for one in _written(graph, name) for source in graph.nodes[one].inputs[1:]))

@@ -1,4 +1,4 @@
-"""Work on what a recording holds that runs code, in a process of its own."""
+"""Run work on the code of a recording in a process of its own."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PATIENCE = 600  # seconds
 
 
 def run_job(module: str, wanted: dict[str, Any], what: str) -> Any:
-    """What ``python -m MODULE JOB RESULT`` writes for a job, in a folder that is gone afterwards.
+    """Run ``python -m MODULE JOB RESULT`` in a temporary folder and return the JSON that it writes.
 
-    Raises `DynadiagError`, with `what` the job is, where it writes nothing or takes more than `_PATIENCE` seconds.
+    Raises `DynadiagError`, prefixed with `what`, if the process writes nothing or takes more than `_TIMEOUT` seconds.
     """
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
         job, result = Path(scratch, "job.json"), Path(scratch, "result.json")
@@ -40,7 +40,10 @@ def run_job(module: str, wanted: dict[str, Any], what: str) -> Any:
 
 
 def _environment(scratch: str) -> dict[str, str]:
-    """The user's environment, but for what changes code; torch's and Triton's caches are in the scratch folder."""
+    """The user's environment without variables that change generated code.
+
+    Compiler caches are in the temporary folder.
+    """
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("DYNADIAG_", "TORCH_TRACE"))}
     ours.pop("TRITON_INTERPRET", None)
     return {**ours, "TRITON_CACHE_DIR": scratch, "TORCHINDUCTOR_CACHE_DIR": scratch}

@@ -1,4 +1,4 @@
-"""What units are read from: a recording, one compile of it, or what has come of it while it is folded."""
+"""Protocols for the data that generated modules are read from: a recording, or one compile while it is being folded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Known", "Recorded"]
 
 
 class Known(Protocol):
-    """Of one compile, what its graphs are linked by."""
+    """The graphs, nodes, kernels and events of one compile or of a whole recording."""
 
     def graphs(self) -> tuple[Graph, ...]: ...
     def nodes(self, graph: int) -> tuple[Node, ...]: ...
@@ -22,7 +22,7 @@ class Known(Protocol):
 
 
 class Recorded(Known, Protocol):
-    """With what the end of a run adds: the sizes that symbols had, the device, what was built."""
+    """A whole recording: adds what is known at the end of the run, such as sizes of symbols and the device."""
 
     @property
     def run(self) -> Run: ...

@@ -1,8 +1,8 @@
-"""Line tables: which line of a kernel's source each line of a stage came from, read from the stage's own text.
+"""Line tables of compiler stages: which source line each line of a stage came from, parsed from the stage's text.
 
-Each reader takes the text as the tool wrote it and the name of the source file, and gives the text to show and pairs
-(line of that text, line of the source), both from 1. What was inlined from a library counts for the line of the kernel
-that it was inlined at.
+Each parser takes the text that the tool wrote and the name of the source file. It returns the text to show, and pairs
+(line of that text, line of the source), both 1-based. Code inlined from a library counts for the kernel's line that it
+was inlined at.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OBJDUMP_LINE = re.compile(r"^(?:inlined by )?(\S.*):(\d+)(?: \(.*\))?$")
 
 
 def read_stage(stage: str, text: str, file: str) -> Table:
-    """The text of a stage to show, with its line table. An unknown stage has none."""
+    """Return the text of a stage to show and its line table. A stage without a parser has an empty table."""
     reader = READERS.get(stage)
     return reader(text, file) if reader else (text, [])
 
@@ -41,7 +41,7 @@ def read_stage(stage: str, text: str, file: str) -> Table:
 def _mlir(text: str, file: str) -> Table:
     """TTIR and TTGIR: ``loc(#loc3)`` at the end of a line, ``#loc3 = loc("kernel.py":33:20)`` anywhere.
 
-    The locations themselves are left out of what is shown.
+    The locations are removed from the text that is shown.
     """
     lines = text.splitlines()
     known = {found[1]: found[2] for line in lines if (found := _LOCATION.match(line))}
@@ -59,7 +59,7 @@ def _mlir(text: str, file: str) -> Table:
 
 
 def _mlir_line(name: str, known: Mapping[str, str], file: str, depth: int = 0) -> int | None:
-    """A location's line in the file: its own, or that of the place it was inlined at."""
+    """Resolve a location to a line of the file: its own, or the line that it was inlined at."""
     body = known.get(name, "")
     if depth > 20:
         return None
@@ -74,9 +74,9 @@ def _mlir_line(name: str, known: Mapping[str, str], file: str, depth: int = 0) -
 
 
 def _llvm(text: str, _file: str) -> Table:
-    """LLVM IR: ``!dbg !14``, and ``!14 = !DILocation(line: 23, ..., inlinedAt: !9)`` below.
+    """LLVM IR: ``!dbg !14`` at an instruction, ``!14 = !DILocation(line: 23, ..., inlinedAt: !9)`` below.
 
-    The outermost place is always in the kernel's own source.
+    The outermost location is always in the kernel's own source.
     """
     lines = text.splitlines()
     places = {found[1]: (int(found[2]), found[4]) for line in lines if (found := _DILOCATION.match(line))}
@@ -106,7 +106,7 @@ def _ptx(text: str, file: str) -> Table:
 
 
 def _amd(text: str, file: str) -> Table:
-    """AMD's assembly: as PTX; what begins with a full stop is no instruction."""
+    """AMD assembly: as PTX. A line that begins with a full stop is not an instruction."""
     return _with_loc(text, file, lambda line: line.startswith("\t") and line[1:2].isalpha())
 
 
@@ -139,7 +139,7 @@ def _sass(text: str, file: str) -> Table:
 
 
 def _objdump(text: str, file: str) -> Table:
-    """x86 or ARM: ``objdump --line-numbers --inlines``, the functions that are the kernel's."""
+    """x86 or ARM assembly of the kernel's functions, from ``objdump --line-numbers --inlines``."""
     shown: list[str] = []
     pairs: list[tuple[int, int]] = []
     mine, here = False, None
@@ -160,7 +160,7 @@ def _objdump(text: str, file: str) -> Table:
 def _running(
     lines: Iterable[str], place: Callable[[str], tuple[bool, int | None]], counts: Callable[[str], bool]
 ) -> Table:
-    """A text where a line that says a place holds for the lines after it; it is not shown itself."""
+    """Parse a text in which a location line holds for the lines after it. Location lines are not shown."""
     shown: list[str] = []
     pairs: list[tuple[int, int]] = []
     here: int | None = None

@@ -1,7 +1,7 @@
-"""Folding with links: what makes a recording of a journal or a log, and writes the rows of ``link`` on the way.
+"""Fold a journal or a log into a recording and write the rows of its link table.
 
-The recording knows nothing of generated code. So the links are made by a digest around its own, which reads a generated
-module when its event comes: the graphs that it was made of have come by then.
+The recording package knows nothing about generated code. So a digest around the recording's own digest makes the links.
+It reads a generated module when its event comes, because the events of its graphs come earlier.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _KEPT = ("inductor_output_code", "dynadiag_origins")
 
 
 def open_any(path: Path) -> Recording:
-    """As `recording.opening.open_any`, with links where a journal is folded."""
+    """Open a recording, a journal or a log, as `recording.opening.open_recording` does. A folded journal gets links."""
     return opening.open_any(path, LinkingDigest)
 
 
 def fold_in_place(path: Path) -> None:
-    """As `recording.opening.fold_in_place`, with links."""
+    """Fold a journal in place, as `recording.opening.fold_in_place` does, with links."""
     opening.fold_in_place(path, LinkingDigest)
 
 
 def import_log(log: Path, output: Path, *, force: bool = False) -> transfer.Imported:
-    """As `recording.transfer.import_log`, with links."""
+    """Import a log, as `recording.import_export.import_log` does, with links."""
     return transfer.import_log(log, output, force=force, digest=LinkingDigest)
 
 
 class LinkingDigest:
-    """The recording's own digest, and the links of each generated module after its event."""
+    """The recording's own digest, plus the links of each generated module after its event."""
 
     def __init__(self) -> None:
         self._digest = Digest()
         self._seen: dict[str, _Seen] = {}
 
     def event(self, event: Event, metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[object]:
-        """The records that this event completes."""
+        """Yield the records that this event completes."""
         seen = self._seen.setdefault(event.compile_id, _Seen())
         for record in self._digest.event(event, metadata, payload):
             if isinstance(record, Graph | Kernel):
@@ -59,7 +59,7 @@ class LinkingDigest:
             yield from _links(seen, event)
 
     def finish(self) -> Iterator[object]:
-        """The records that the end of the log completes."""
+        """Yield the records that the end of the log completes."""
         yield from self._digest.finish()
 
 
@@ -68,7 +68,7 @@ def _links(seen: _Seen, event: Event) -> tuple[Link, ...]:
 
 
 class _Seen:
-    """What has come of one compile id so far, as `units` asks a recording for it."""
+    """The events and records of one compile id so far. It implements `CompileReader`."""
 
     def __init__(self) -> None:
         self._graphs: list[Graph] = []
@@ -79,7 +79,7 @@ class _Seen:
         self._sizes: dict[int, Event] = {}
 
     def add(self, record: Graph | Kernel, event: Event, payload: Callable[[], str]) -> None:
-        """Take note of a record that an event made."""
+        """Add a record that an event made."""
         if isinstance(record, Kernel):
             self._kernels.append(record)
         else:
@@ -88,11 +88,11 @@ class _Seen:
             self._sizes[record.event] = event
 
     def add_node(self, record: NodeOf) -> None:
-        """Take note of a node of a graph that was kept as data."""
+        """Add a node of a graph that was recorded as data."""
         self._nodes.setdefault(record.graph, []).append(record.node)
 
     def keep(self, event: Event, payload: Callable[[], str]) -> None:
-        """Take note of an event."""
+        """Keep an event with its payload."""
         self._events.append(event)
         self._sizes[event.index] = event
         self._payloads[event.index] = payload

@@ -1,10 +1,9 @@
-"""Links between the lines of a unit's documents, many to many, both ways: the rows of the table ``link``.
+"""The rows of the recording's link table: which lines of a generated module's documents belong together.
 
-A node whose origin torch did not say (a log that is not ours) has no row to Dynamo's nodes: they are those of its line.
-
-Four documents belong to a unit: the user's "source", "dynamo"'s graph, the "graph" that was lowered, and the generated
-"module" with its kernels. A `Thread` is made of the rows alone. Whatever line is asked for, the answer is the same kind
-of thing: what belongs to it in each document. No answer means that there is no mapping.
+There are four documents: the user's "source", "dynamo" (Dynamo's graph), "graph" (the graph that was lowered) and
+"module" (the generated module with its kernels). A row links a line of one document with a line of another, and is read
+in both directions. A row without a target line says that no mapping is known. When torch does not say which Dynamo
+nodes a node came from (a log without our recorder), there is no row between them: they share a source line.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ End = tuple[str, int | None, int, str | None]  # document, event, line, name
 
 
 def links_of(unit: Unit) -> tuple[Link, ...]:
-    """The rows of a unit, each once."""
+    """Return the link rows of a generated module, each once."""
     return tuple(dict.fromkeys(_Rows(unit).all()))
 
 
 class _Rows:
-    """The rows of one unit."""
+    """Makes the rows of one module."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit

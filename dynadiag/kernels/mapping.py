@@ -1,4 +1,4 @@
-"""Which nodes a call computes, from the best there is: the scheduler, the comment on the kernel, or the texts."""
+"""Choose the nodes of a call from the best evidence: the scheduler, the kernel's comment, or the inference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["mapping", "with_inlined"]
 def mapping(
     module: Module, graph: PrintedGraph, call: Call, exact: tuple[str, ...], inferred: tuple[str, ...]
 ) -> tuple[tuple[str, ...], str]:
-    """The nodes of a call, and where that is known from (`KernelCall.how`)."""
+    """Return the nodes of a call and the evidence for them (`KernelCall.evidence`)."""
     if exact:
         return exact, "scheduler"
     definition = module.definitions.get(call.kernel)
@@ -31,24 +31,24 @@ def mapping(
 
 
 def with_inlined(module: Module, graph: PrintedGraph, nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """The nodes, with those of the subgraphs that they are given and that have no code of their own: a score's, say."""
+    """Return `nodes` plus the nodes of their subgraphs that have no code of their own, such as a score function."""
     given = {name for node in nodes if node in graph.nodes for name in graph.nodes[node].inputs}
     inlined = graph.returns.keys() & given - {call.subgraph for call in module.calls}
     return (*nodes, *(name for name, node in graph.nodes.items() if node.target and node.subgraph in inlined))
 
 
 def _commented(name: str, comment: Comment, graph: PrintedGraph) -> tuple[str, ...]:
-    """Of the nodes in a kernel's comment those that it computes.
+    """The nodes of a kernel's comment that the kernel computes.
 
-    Inductor lists what was inlined on the way too. Left are the nodes that lead from what the kernel reads to what it
-    returns, without the call into a library that it only puts an argument in order for.
+    Inductor also lists nodes that were inlined from elsewhere. The result has the nodes between what the kernel reads
+    and what it returns, without the library call whose argument it prepares.
     """
     ends, reads = set(comment.returns), set(comment.reads)
     nodes = [node for node in comment.nodes if node in graph.nodes]
     if ends and ends.issubset(graph.nodes):
         found = slice_back(graph, ends, set(nodes), reads - ends)
         nodes = [node for node in nodes if node in found]
-    if not reads:  # it fills a buffer
+    if not reads:  # the kernel fills a buffer
         nodes = [node for node in nodes if not graph.nodes[node].inputs] or nodes
     if "_tem_" in name:
         return tuple(nodes)

@@ -1,7 +1,7 @@
-"""A module that Inductor generated, read back: the kernels that it defines, the calls of them, its buffers.
+"""Parse a module that Inductor generated: the kernels that it defines, its calls, its buffers.
 
-Inductor writes ``NAME = async_compile.KIND(..., '''SOURCE''', ...)`` for each kernel, and in ``call`` one line for each
-launch, allocation and reuse of memory. Lines are counted from 1.
+Inductor writes ``NAME = async_compile.KIND(..., '''SOURCE''', ...)`` for each kernel. In ``call`` it writes one line
+for each launch, allocation and reuse of memory. Lines are 1-based.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _CALLED = re.compile(
 _ALLOCATED = re.compile(r"^\s+(\w+) = (?:empty_strided\w*|rand_strided|generate_example_value)\(")
 _ASSERTED = re.compile(
     r"^\s+assert_(?:size_stride|tensor_metadata)(_grouped)?\("
-)  # from 2.15 on of several, or with dtype
+)  # since torch 2.15 one line may check several buffers, or a dtype
 _REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)\b[^=]*?;\s+del \2\b")
 _ALIASED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\((\w+)\b|(\w+)$|alloc_from_pool\((\w+)\b)")
 _ITEM = re.compile(r"^\s+(\w+) = (\w+)\[(\d+)\]$")
 _RUN = re.compile(r"^\s+\(?(\w+)\b.* = (\w+)\(\2_args\)")
 _GIVEN = re.compile(r"^\s+(\w+)_args = \[(.*)\]$")
-_TESTED = re.compile(r"^\s+(?:if |\w+_selector = int\()(\w+)\.item\(\)")  # before the first branch; 2.15: a selector
-_SET = re.compile(r"^\s+(\w+\[\d+\]) = (\w+)$")  # what a loop begins with
+_TESTED = re.compile(r"^\s+(?:if |\w+_selector = int\()(\w+)\.item\(\)")  # the predicate; since 2.15 a selector
+_SET = re.compile(r"^\s+(\w+\[\d+\]) = (\w+)$")  # the initial value of a loop
 _BENCHMARK = re.compile(r"^def (?:get_args|benchmark_compiled_module)\(")
-_FUNCTION = re.compile(r"^(?:    )?def (\w+)\((?:self, )?args\):")  # what runs kernels
+_FUNCTION = re.compile(r"^(?:    )?def (\w+)\((?:self, )?args\):")  # a function that runs kernels
 _PARTITION = re.compile(r"partition_\d+")
 _CPP_PARAMETERS = re.compile(r"extern \"C\"[^(]*\(([^)]*)\)")
 _MUTATED = re.compile(r"'mutated_arg_names': \[([^\]]*)\]")
@@ -47,22 +47,25 @@ _TRITON_PARAMETERS = re.compile(r"(?m)^def (\w+)\(([^)]*)\)")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A kernel that the module defines. Its source is lines ``first`` to ``last`` of the module, both included."""
+    """A kernel that the module defines.
+
+    Its source is lines `first_line` to `last_line` of the module, both included.
+    """
 
     name: str
-    language: str  # "cpp", "triton", or the name of another backend as it stands there
+    language: str  # "cpp", "triton", or the name of another backend as Inductor writes it
     line: int
     first: int
     last: int
     source: str
     parameters: tuple[str, ...]  # as declared: "const float* in_ptr0", "in_ptr0"
-    mutated: tuple[str, ...]  # parameters that a Triton kernel is said to change
+    mutated: tuple[str, ...]  # parameters that the metadata of a Triton kernel lists as mutated
     comment: Comment | None
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A launch of a kernel, or a call into a library. ``arguments`` are its buffers; ``outputs`` is what it assigns."""
+    """A kernel launch or a library call. `arguments` are its buffers, `outputs` the names that it assigns."""
 
     kernel: str
     line: int
@@ -71,13 +74,13 @@ class Call:
     arguments: tuple[str, ...]
     outputs: tuple[str, ...]
     comment: Comment | None
-    partition: str | None  # of a CUDA graph, where the module is cut into several
-    subgraph: str = ""  # the branch or the loop's body that it is in (`torch.cond`, `while_loop`)
+    partition: str | None  # CUDA graph partition, if the module has several
+    subgraph: str = ""  # branch or loop body that it is in (`torch.cond`, `while_loop`)
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """What is known of a buffer: its sizes and its dtype (``torch.float32``), expressions as they stand there."""
+    """Sizes and dtype (``torch.float32``) of a buffer, as expressions of the text."""
 
     sizes: tuple[str, ...]
     dtype: str | None
@@ -85,13 +88,13 @@ class Buffer:
 
 @dataclass
 class Module:
-    """The whole of it.
+    """The parsed text of a generated module.
 
-    ``returns`` are the buffers that it returns, by subgraph; ``""`` is the module itself.
-    ``reuses[a] == b``: buffer b lives on in the memory of a; ``aliases[b] == a``: b is another name of a;
-    ``parts[b] == a``: b is a piece of a; ``items[b] == (a, i)``: b is a[i]; ``runs[b] == s``: b is what subgraph s
-    returns; ``given[s]`` are the buffers that it is called with, after the one that chose it.
-    ``guards_device``: it chooses a GPU to run on.
+    `returns` has the returned buffers by subgraph; ``""`` is the module itself. ``reuses[a] == b``: buffer b reuses the
+    memory of a. ``aliases[b] == a``: b is another name of a. ``slices[b] == a``: b is a view of a or a part of it.
+    ``items[b] == (a, i)``: b is a[i]. ``subgraph_results[b] == s``: b is what subgraph s returns.
+    ``subgraph_inputs[s]`` are the buffers that s is called with, after the predicate. `selects_gpu`: the module selects
+    a GPU to run on.
     """
 
     stage: str | None = None
@@ -109,12 +112,12 @@ class Module:
 
 
 def parse_module(text: str) -> Module:
-    """Read a generated module. What is not understood is left out."""
+    """Parse a generated module. Unknown text is left out."""
     return _Reader(text.splitlines()).read()
 
 
 class _Reader:
-    """One reading."""
+    """The state of one parse."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -122,9 +125,9 @@ class _Reader:
         self._comments = Comments()
         self._partition: str | None = None
         self._subgraph = ""
-        self._tested: list[str] = []  # what the branch to come was chosen by
+        self._tested: list[str] = []  # the predicate of the next branch
         self._set: dict[str, str] = {}
-        self._returned = ""  # whose return statement comes next
+        self._returned = ""  # the subgraph or partition that the next return statement belongs to
         self._benchmark = False
 
     def read(self) -> Module:
@@ -143,7 +146,7 @@ class _Reader:
         return self._module
 
     def _define(self, place: int, found: re.Match[str]) -> int:
-        """A definition that begins at index `place`; returns the index after it."""
+        """Read the definition that begins at index `place`. Returns the index after it."""
         quote = _QUOTE.search(self._lines[place])
         end = place
         if quote is not None:
@@ -173,7 +176,7 @@ class _Reader:
             self._called(line, number)
 
     def _function(self, line: str) -> None:
-        """A function begins: the module's own, a partition for a CUDA graph, a subgraph's, or one of another kind."""
+        """Enter a function: the module's own, a CUDA graph partition, a subgraph, or another one."""
         name = found[1] if (found := _FUNCTION.match(line)) else ""
         self._benchmark = bool(_BENCHMARK.match(line))
         self._partition = name if _PARTITION.fullmatch(name) else None
@@ -181,7 +184,7 @@ class _Reader:
         self._returned = self._partition or self._subgraph
 
     def _memory(self, line: str) -> bool:
-        """Whether a line only says where a buffer is."""
+        """Read a line that only describes buffers. Returns whether it is one."""
         module = self._module
         if found := _ITEM.match(line):
             module.items[found[1]] = (found[2], int(found[3]))
@@ -262,7 +265,7 @@ class _Reader:
 
 
 def _sizes(text: str) -> tuple[str, ...]:
-    """``(2, s0, )`` -> ``("2", "s0")``."""
+    """Split ``(2, s0, )`` into ``("2", "s0")``."""
     inner = text.strip()
     return tuple(arguments(inner + ")", 1)) if inner.startswith("(") else ()
 
@@ -271,7 +274,7 @@ def _parameters(source: str, language: str, name: str) -> tuple[str, ...]:
     if language == "cpp":
         found = _CPP_PARAMETERS.search(source)
         return _declared(found[1]) if found else ()
-    functions = dict(_TRITON_PARAMETERS.findall(source))  # those that a scan calls stand above the kernel
+    functions = dict(_TRITON_PARAMETERS.findall(source))  # the helpers of a scan come before the kernel
     return _declared(functions.get(name) or next(reversed(functions.values()), ""))
 
 
@@ -284,13 +287,13 @@ def _returned(line: str) -> tuple[str | None, ...]:
 
 
 def _viewed(text: str) -> str:
-    """What ``reinterpret_tensor(...)`` looks at."""
+    """The argument of ``reinterpret_tensor(...)`` that it views."""
     given = arguments(text, text.index("(") + 1)
     return given[0] if given else ""
 
 
 def base(argument: str) -> str | None:
-    """The buffer that an argument is or looks at; None for a number or a text."""
+    """Return the buffer that an argument is, or is a view of. None for a number or a string."""
     if argument.startswith("out="):
         argument = argument.removeprefix("out=")
     while argument.startswith("reinterpret_tensor("):
@@ -299,7 +302,7 @@ def base(argument: str) -> str | None:
 
 
 def memory(module: Module, name: str) -> Mapping[str, None]:
-    """The names under which a buffer's memory goes on, itself first."""
+    """Return the names that a buffer's memory has over time, the buffer itself first."""
     found: dict[str, None] = {}
     while name and name not in found:
         found[name] = None

@@ -1,8 +1,8 @@
-"""How many warps of a kernel fit into a processor of a GPU at once, as a share of the most that it can have.
+"""Occupancy of a kernel on an NVIDIA GPU: the share of a multiprocessor's warps that can be resident at once.
 
-The limits are those of the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; registers are
-given out to a warp in units of 256, and each block takes a KiB of shared memory besides its own (the same guide, and
-the occupancy calculator of Nsight Compute).
+The limits are those of the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". Registers are
+allocated per warp in units of 256, and each block takes 1 KiB of shared memory besides its own (the same guide, and the
+occupancy calculator of Nsight Compute).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 __all__ = ["occupancy"]
 
 WARP = 32  # threads
-_REGISTER_UNIT = 256  # registers, given to a warp
-_SHARED_UNIT = 128  # bytes, given to a block
-_RESERVED = 1024  # bytes of shared memory that each block takes for the system, from compute capability 8.0 on
+_REGISTER_UNIT = 256  # registers are allocated to a warp in this unit
+_SHARED_UNIT = 128  # bytes; shared memory is allocated to a block in this unit
+_RESERVED = 1024  # bytes of shared memory that the system takes per block, since compute capability 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """Of one processor: warps, blocks, 32-bit registers, bytes of shared memory."""
+    """Limits of one multiprocessor: warps, blocks, bytes of shared memory, 32-bit registers."""
 
     warps: int
     blocks: int
@@ -41,9 +41,9 @@ _LIMITS = {
 
 
 def occupancy(capability: int, warps: int, registers: int, shared: int) -> float | None:
-    """The share, 0 to 1, for blocks of `warps` warps with `registers` a thread and `shared` bytes a block.
+    """Return the occupancy, 0 to 1, for blocks of `warps` warps.
 
-    None for a compute capability (90 for 9.0) whose limits are not known here.
+    `registers` is per thread, `shared` in bytes per block. `capability` is 90 for 9.0; an unknown one gives None.
     """
     limits = _LIMITS.get(capability)
     if limits is None or warps <= 0:

@@ -1,8 +1,8 @@
-"""What the scheduler said of each operation (`capture.origins`), tied to the calls in the generated code.
+"""Match the scheduler's operations, which `capture.scheduler_provenance` records, with calls in the generated code.
 
-Inductor's own list of an operation's origins goes too far: it has every node that was inlined on the way, and for a
-library call also those that made the buffers that it reads. So the nodes are followed back from what an operation
-writes, and not beyond a node whose buffer it reads.
+Inductor's list of an operation's origins is too long: it has every node that was inlined, and for a library call also
+the nodes that made its input buffers. So the nodes are those on the way back from what the operation writes, up to the
+nodes whose buffers it reads.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from dynadiag.kernels.roles import roles
 
 __all__ = ["Operation", "Scheduled", "nodes_of_buffers", "nodes_of_calls", "read_operations", "slice_back", "tie"]
 
-_NOTHING = ("ConcatKernel", "NopKernel")  # kinds that only say where buffers lie
-_ITEM = "MultiOutput"  # the kind of what is taken out of a result
-_AROUND = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")  # kinds that run the kernels of other graphs
+_NOTHING = ("ConcatKernel", "NopKernel")  # kinds without code: they only lay out buffers
+_ITEM = "MultiOutput"  # the kind of one output of an operation with several
+_AROUND = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")  # kinds that run the kernels of subgraphs
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of the scheduler. Operations of one ``group`` are fused."""
+    """One operation of the scheduler. Operations of the same `group` are fused."""
 
     group: int
-    kind: str  # the class of Inductor's intermediate representation: "ComputedBuffer", "FallbackKernel", ...
+    kind: str  # class name in Inductor's IR: "ComputedBuffer", "FallbackKernel", ...
     outputs: tuple[str, ...]
     reads: tuple[str, ...]
     origin: str | None
     origins: tuple[str, ...]
-    reason: str | None  # why a fallback is one
+    reason: str | None  # why Inductor falls back to ATen
 
     @property
     def is_loops(self) -> bool:
-        """Whether it is generated as loops, and not a call or a template."""
+        """Whether it is generated as loops, not as a library call or a template."""
         return self.kind == "ComputedBuffer"
 
 
@@ -51,7 +51,7 @@ class Scheduled:
 
 
 def read_operations(text: str) -> Scheduled:
-    """Read the payload of ``dynadiag_origins``. What is not as it should be is left out."""
+    """Parse the payload of ``dynadiag_origins``. Invalid data is left out."""
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -80,7 +80,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def tie(module: Module, operations: Sequence[Operation]) -> dict[int, list[Operation]]:
-    """The operations of each call, by the call's place in ``module.calls``."""
+    """Return the operations of each call, by its index in ``module.calls``."""
     return _Tie(module).of(operations)
 
 
@@ -89,10 +89,10 @@ class _Tie:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._given: dict[str, list[int]] = {}  # the calls that each buffer is given to or comes from
+        self._given: dict[str, list[int]] = {}  # the calls that take or return each buffer
         self._writers: dict[str, list[int]] = {}  # the calls that write each buffer
-        self._made: dict[str, int] = {}  # the call that each buffer was found to be made in, so far
-        self._items: dict[str, list[str]] = {}  # the buffers that are taken out of each buffer
+        self._made: dict[str, int] = {}  # the call that makes each buffer, so far
+        self._items: dict[str, list[str]] = {}  # the outputs of each buffer with several
         self._last = 0
         for place, call in enumerate(module.calls):
             role = roles(module, call)
@@ -122,15 +122,15 @@ class _Tie:
             self._last = place
             self._made.update(dict.fromkeys(operation.outputs, place))
             tied.setdefault(place, []).append(operation)
-        for operation in waiting:  # its buffer is not in the text: it never left the kernel that its group became
+        for operation in waiting:  # its buffer is not in the text because it never leaves the fused kernel
             if operation.group in groups:
                 tied[groups[operation.group]].append(operation)
         return tied
 
     def _call_of(self, operation: Operation) -> int | None:
-        """The first call that has what the operation writes; where it changes what is there, one that writes it.
+        """The call of an operation: the first that has its output buffer, or one that writes it when it already exists.
 
-        A C++ wrapper's calls of libraries write what is taken out of their results.
+        In a C++ wrapper, a library call writes the items of its result.
         """
         for output in (*operation.outputs, *(one for name in operation.outputs for one in self._items.get(name, ()))):
             if output in self._made or not output.startswith("buf"):
@@ -148,14 +148,14 @@ class _Tie:
         return next(found, None)
 
     def _changes(self, name: str) -> int | None:
-        """A call that writes a buffer again, after the one that made it; that one where there is no other."""
+        """A call that writes a buffer again after the call that made it, or that call itself."""
         writers = [place for place in self._writers.get(name, ()) if place >= self._last]
         later = [place for place in writers if place > self._made.get(name, -1)]
         return next(iter(later or writers), None)
 
 
 def nodes_of_calls(module: Module, scheduled: Scheduled, graph: PrintedGraph) -> dict[int, tuple[str, ...]]:
-    """The nodes that each call computes, in the order of the graph."""
+    """Return the nodes that each call computes, in graph order, by the call's index."""
     libraries = _libraries(scheduled, graph)
     made = nodes_of_buffers(scheduled, graph)
     joined = _joined(module, scheduled)
@@ -168,7 +168,7 @@ def nodes_of_calls(module: Module, scheduled: Scheduled, graph: PrintedGraph) ->
 
 
 def nodes_of_buffers(scheduled: Scheduled, graph: PrintedGraph) -> dict[str, frozenset[str]]:
-    """The nodes whose values each buffer holds."""
+    """Return the nodes whose values each buffer holds."""
     libraries = _libraries(scheduled, graph)
     found: dict[str, frozenset[str]] = {}
     for one in scheduled.operations:
@@ -182,7 +182,7 @@ def _libraries(scheduled: Scheduled, graph: PrintedGraph) -> set[str]:
 
 
 def _joined(module: Module, scheduled: Scheduled) -> dict[int, set[str]]:
-    """The concatenations that each call writes a piece of: no code of their own is left of them."""
+    """The concatenations that each call writes a part of. They have no code of their own."""
     wholes = {name: one.origin for one in scheduled.operations for name in one.outputs if one.kind in _NOTHING}
     found: dict[int, set[str]] = {}
     for place, call in enumerate(module.calls):
@@ -198,7 +198,7 @@ def _computed(
 ) -> set[str]:
     written = {name for one in operations for name in one.outputs}
     inputs = [name for name, node in graph.nodes.items() if not node.target]
-    readers = {user for name in inputs for user in graph.users.get(name, ())}  # what reads the graph's inputs
+    readers = {user for name in inputs for user in graph.users.get(name, ())}
     found: set[str] = set()
     for operation in operations:
         if operation.kind == _ITEM:
@@ -207,7 +207,7 @@ def _computed(
         stops = {node for name in operation.reads if name not in written for node in made.get(name, ())}
         stops |= {name for name in operation.reads if name in graph.nodes}
         nodes = slice_back(graph, sinks(operation, graph, libraries), set(operation.origins), stops)
-        if operation.is_loops and not operation.reads:  # it fills a buffer that another operation goes on with
+        if operation.is_loops and not operation.reads:  # it fills a buffer for another operation
             nodes = {name for name in nodes if not slice_back(graph, [name], None, set()) & readers} or nodes
         found |= nodes
     return found
@@ -216,8 +216,8 @@ def _computed(
 def sinks(operation: Operation, graph: PrintedGraph, libraries: set[str]) -> set[str]:
     """The nodes whose value an operation writes.
 
-    A loop that puts an argument of a library's call in order has the call among its origins: what it writes is then
-    the argument, as far as that is computed here.
+    A loop that prepares an argument of a library call has that call among its origins. It writes the argument, not the
+    call's result.
     """
     ends = _ends(operation, graph)
     mine = ends - libraries
@@ -235,7 +235,7 @@ def sinks(operation: Operation, graph: PrintedGraph, libraries: set[str]) -> set
 
 
 def _ends(operation: Operation, graph: PrintedGraph) -> set[str]:
-    """The node that an operation is; those of its origins that none of them reads, where Inductor does not say."""
+    """The operation's origin node. If Inductor names none, the origins that no other origin reads."""
     if operation.origin is not None:
         return {operation.origin}
     origins = set(operation.origins)
@@ -243,7 +243,7 @@ def _ends(operation: Operation, graph: PrintedGraph) -> set[str]:
 
 
 def slice_back(graph: PrintedGraph, start: Iterable[str], within: set[str] | None, stops: set[str]) -> set[str]:
-    """The nodes that lead to `start`, itself included: only through `within`, and not into `stops`."""
+    """Return the backward slice of `start`: its ancestors and itself, only through `within`, not into `stops`."""
     found: set[str] = set()
     queue = [name for name in start if name in graph.nodes]
     while queue:

@@ -1,4 +1,4 @@
-"""A printed graph, read back: its nodes, what they read, what they are, and the line of the user's that made each."""
+"""Parse a printed graph: its nodes, their inputs and types, and the user's source line of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynadiag.kernels.text import names_in, renamed, size, without_strings
 __all__ = ["Place", "PrintedGraph", "PrintedNode", "Tensor", "parse_graph", "qualified", "tensor_of"]
 
 _CLASS = re.compile(r"^( *)class ([^\s(]+)\(torch\.nn\.Module\):")
-# Before it stands "Backward of forward node: " from 2.15 on, "ac_graph_id: 2 - PREFER_RECOMPUTE " in a checkpoint.
+# A prefix may come first: "Backward of forward node: " since 2.15, "ac_graph_id: 2 - PREFER_RECOMPUTE " (checkpoint).
 _COMMENT = re.compile(r"^\s*# (?:.*? )?File: (.+?):(\d+) in (?:.*?, code: (.*))?")
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
@@ -21,7 +21,7 @@ _FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
 _TENSOR = re.compile(r"^(\w+)\[([^\]]*)\]")
 _BITS = re.compile(r"(\d+)")
 
-# What only looks at a tensor in another way, in ATen's names and in Dynamo's.
+# Operators that return a view, by their names in ATen and in Dynamo.
 VIEWS = frozenset(
     {
         "view", "reshape", "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "select", "split",
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """The type of a value as graphs print it: ``f32[2, s0]``. Sizes are expressions."""
+    """The type of a tensor as graphs print it: ``f32[2, s0]``. Sizes are expressions."""
 
     dtype: str
     sizes: tuple[str, ...]
@@ -54,7 +54,7 @@ class Tensor:
         return max(1, int(bits[1]) // 8) if bits else 1
 
     def elements(self, hints: Mapping[str, int]) -> int | None:
-        """How many elements it has, with the values that the symbols had in the traced call."""
+        """The number of elements, with `hints` as the values of size symbols. None if one is unknown."""
         count = 1
         for expression in self.sizes:
             value = size(expression, hints)
@@ -66,10 +66,11 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PrintedNode:
-    """One node. ``line`` is where it stands in the text (1-based), ``place`` the user's line that made it.
+    """One node of a printed graph.
 
-    ``code`` is the text of that line. ``subgraph`` is the branch or the loop's body that it is in, and then a part of
-    its name and of those it reads.
+    `line` is the node's line in the text (1-based), `source_line` the user's line that it was made from and
+    `source_text` the text of that line. `subgraph` is the branch or loop body that the node is in. Its name is then
+    part of the node's name and of the names of the inputs.
     """
 
     name: str
@@ -84,33 +85,33 @@ class PrintedNode:
 
     @property
     def printed(self) -> str:
-        """Its name as it stands in the text, which is that of its own graph alone."""
+        """The node's name as it is printed in its own graph."""
         return self.name.removeprefix(qualified(self.subgraph, ""))
 
     @property
     def operator(self) -> str:
-        """The last name of what it calls: ``relu`` of ``torch.ops.aten.relu.default``."""
+        """The last part of its target: ``relu`` for ``torch.ops.aten.relu.default``."""
         parts = self.target.split(".")
         return parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
 
     @property
     def computes(self) -> bool:
-        """Whether it makes a new value: neither a placeholder, nor an attribute, nor a view."""
+        """Whether it makes a new value: it is no placeholder, attribute or view."""
         return bool(self.target) and self.operator not in VIEWS and not self.text.startswith("self.")
 
 
 @dataclass(frozen=True)
 class PrintedGraph:
-    """A graph by the names of its nodes, in its order, placeholders first; its subgraphs' after its own.
+    """A graph: its nodes by name, in order, placeholders first and subgraphs last.
 
-    ``returns`` has a name for each output, by subgraph; ``""`` is the graph itself.
+    `returns` has the name of each output by subgraph; ``""`` is the graph itself.
     """
 
     nodes: Mapping[str, PrintedNode]
     returns: Mapping[str, tuple[str | None, ...]]
 
     def root(self, name: str) -> str:
-        """The node whose memory a node looks at: itself, or what it is a view of."""
+        """Return the node whose memory a node views, or the node itself."""
         seen = set()
         while (node := self.nodes.get(name)) and node.target and not node.computes and node.inputs and name not in seen:
             if node.operator == "getitem" and not self._of_view(node):
@@ -120,7 +121,7 @@ class PrintedGraph:
         return name
 
     def _of_view(self, node: PrintedNode) -> bool:
-        """Whether an item is taken out of views (``split``), not out of the results of an operator."""
+        """Whether a node takes an item of views (``split``), not of an operator's results."""
         source = self.nodes.get(node.inputs[0])
         return source is not None and not source.computes and bool(source.target)
 
@@ -134,25 +135,25 @@ class PrintedGraph:
         return found
 
     def placed(self, places: Mapping[str, Place | None]) -> PrintedGraph:
-        """The graph with other lines for some of its nodes; the text of a line is known of their own one only."""
+        """Return the graph with other source lines for some nodes. The text of a replaced line is unknown."""
         moved = {name: replace(self.nodes[name], place=place, code="") for name, place in places.items()}
         return replace(self, nodes={**self.nodes, **moved}) if moved else self
 
     def around(self, subgraph: str) -> tuple[str, ...]:
-        """The nodes that a subgraph is a part of (``cond``, ``while_loop``), the innermost first."""
+        """Return the nodes that contain a subgraph (``cond``, ``while_loop``), the innermost first."""
         users = self.users.get(subgraph, ())
         return (*users, *(self.around(self.nodes[subgraph].subgraph) if users else ()))
 
 
 def qualified(subgraph: str, name: str) -> str:
-    """The name of a subgraph's node or buffer in the graph as a whole, as Inductor builds it."""
+    """Return the name of a subgraph's node or buffer in the whole graph, as Inductor builds it."""
     return f"{subgraph}_{name}" if subgraph else name
 
 
 def parse_graph(text: str) -> PrintedGraph:
-    """Read a graph as ``GraphModule.print_readable`` writes it, with its subgraphs.
+    """Parse a graph as ``GraphModule.print_readable`` writes it, with its subgraphs.
 
-    What cannot be read is left out: the text may come from any version of torch.
+    Unknown text is left out, because any version of torch may have written it.
     """
     nodes: dict[str, PrintedNode] = {}
     returns: dict[str, tuple[str | None, ...]] = {}
@@ -165,9 +166,9 @@ def parse_graph(text: str) -> PrintedGraph:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str, int, Sequence[str]]]:
-    """The text of each graph: the name of the subgraph, the number of its first line, its lines.
+    """Yield each graph of the text: the subgraph's name, the number of its first line, its lines.
 
-    A subgraph is printed below the graph that has it, a step further to the right.
+    A subgraph is printed below the graph that contains it, indented one level further.
     """
     path, begin = [""], 0
     for number, line in enumerate(lines):
@@ -190,7 +191,7 @@ def _renamed(node: PrintedNode, subgraph: str, names: Mapping[str, str]) -> Prin
 
 
 def _read(lines: Sequence[str], first: int) -> tuple[dict[str, PrintedNode], tuple[str | None, ...]]:
-    """The nodes of one graph under their printed names, and those that it returns."""
+    """Parse one graph. Returns the nodes by their printed names, and the names of those that it returns."""
     nodes: dict[str, PrintedNode] = {}
     returns: tuple[str | None, ...] = ()
     place: Place | None = None
@@ -219,7 +220,7 @@ def _placeholders(line: str, number: int, nodes: dict[str, PrintedNode]) -> None
 def _add(nodes: dict[str, PrintedNode], found: re.Match[str], place: Place | None, code: str, number: int) -> None:
     name, annotation, value = found[1], found[2], _FREED.sub("", found[3]).rstrip("; ")
     if value in nodes or value == "None":
-        if value in nodes:  # Dynamo's placeholders are given a second name
+        if value in nodes:  # Dynamo gives a placeholder a second name
             nodes[name] = nodes[value]
         return
     inputs = tuple(dict.fromkeys(one for one in names_in(value) if one in nodes))
@@ -237,7 +238,7 @@ def _add(nodes: dict[str, PrintedNode], found: re.Match[str], place: Place | Non
 
 
 def _method(target: str, nodes: Mapping[str, PrintedNode]) -> str:
-    """The target of a call; a method's owner is a node, and no part of it."""
+    """The target of a call. The object of a method call is a node and not part of the target."""
     owner, _, rest = target.partition(".")
     return rest if owner in nodes and rest else target
 
@@ -252,7 +253,7 @@ def _infix(value: str) -> str:
 
 
 def _returned(lines: Sequence[str], nodes: Mapping[str, PrintedNode]) -> tuple[str | None, ...]:
-    """The names in a return statement: on one line, or an item a line with remarks."""
+    """The names in a return statement, which is one line or has one commented item per line."""
     value = lines[0].strip().removeprefix("return").strip()
     if value in ("(", "["):
         rest = [line.split("#")[0].strip() for line in lines[1:]]
@@ -262,7 +263,7 @@ def _returned(lines: Sequence[str], nodes: Mapping[str, PrintedNode]) -> tuple[s
 
 
 def tensor_of(annotation: str) -> Tensor | None:
-    """``f32[2, s0][s0, 1]cpu`` -> its type and sizes; None for what is no tensor."""
+    """Parse ``f32[2, s0][s0, 1]cpu``. None if it is no tensor type."""
     found = _TENSOR.match(annotation.strip())
     if found is None:
         return None

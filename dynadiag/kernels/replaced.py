@@ -1,4 +1,4 @@
-"""Nodes that torch gives no line of their own: those that a pass put in the place of others, those it traced again."""
+"""Find source lines for nodes that torch gives none: nodes that a pass inserted, and nodes that were traced again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ __all__ = ["with_places", "with_places_in_bodies"]
 
 
 def with_places(after: PrintedGraph, before: PrintedGraph, told: Container[str] = ()) -> PrintedGraph:
-    """The graph after the passes, each computing node without a line given that of what it replaced.
+    """Return the graph with source lines for computing nodes that have none after the passes.
 
-    What a node replaced is gone from the graph, and was computed from what the node reads. Of several lines it is that
-    of the first (a product, where a product and a sum became ``addmm``). Where nothing is seen to be gone, since the
-    pass came before, it is that of what reads the node; not of those whose origin torch `told`.
+    They get the line of the node that they replaced. A replaced node is not in the graph any more, and its inputs are
+    among the inputs of the new node. If there are several, the line of the first is taken (the product's, when a
+    product and a sum became ``addmm``). If no replaced node is visible, because the pass ran earlier, the line of a
+    user of the node is taken, unless torch reported the origin of the node.
     """
     own = [name for name, node in after.nodes.items() if node.computes and node.place is None and not node.subgraph]
     found = {name: place for name in own if (place := _place(after.nodes[name], after, before))}
@@ -31,10 +32,11 @@ def with_places(after: PrintedGraph, before: PrintedGraph, told: Container[str] 
 
 
 def with_places_in_bodies(graph: PrintedGraph, dynamo: PrintedGraph) -> PrintedGraph:
-    """The graph with the lines of bodies that were traced again: a score's of ``flex_attention``, a step's of ``scan``.
+    """Return the graph with source lines for bodies that were traced again.
 
-    Their nodes have no line, or that of the call. They get those of the nodes that they match in the bodies which
-    Dynamo's graph has for the same call; what matches none has the line of the call.
+    Those are a score function of ``flex_attention`` or a step of ``scan``. Their nodes have no line, or the line of the
+    call. They get the lines of the nodes that they match in the bodies of the same call in Dynamo's graph. A node
+    without a match gets the line of the call.
     """
     found: dict[str, Place] = {}
     for call, bodies in _bodies(graph).items():
@@ -48,7 +50,7 @@ def with_places_in_bodies(graph: PrintedGraph, dynamo: PrintedGraph) -> PrintedG
 
 
 def _bodies(graph: PrintedGraph) -> dict[Place, list[str]]:
-    """The subgraphs that each call is given, in its order, by the line of the call."""
+    """The subgraphs that each call takes, in order, by the source line of the call."""
     found: dict[Place, list[str]] = {}
     for node in graph.nodes.values():
         given = [name for name in node.inputs if name in graph.returns]

@@ -1,4 +1,4 @@
-"""What a call does with each of its buffers."""
+"""How a call accesses each of its buffers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOTH = re.compile(r"\bin_out_ptr")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The buffers of a call by what it does with them. What it changes in place is in ``both``."""
+    """The buffers that a call reads, writes, and updates in place."""
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -25,7 +25,10 @@ class Roles:
 
 
 def roles(module: Module, call: Call) -> Roles:
-    """What a call reads and writes, by the names of its parameters; a library's by its arguments and results."""
+    """Return the buffers that a call reads and writes.
+
+    They follow from parameter names, or a library call's arguments.
+    """
     definition = module.definitions.get(call.kernel)
     if definition is None:
         given = [base(one) for one in call.arguments if not one.startswith("out=")]
@@ -39,7 +42,7 @@ def roles(module: Module, call: Call) -> Roles:
             writes.append(name)
         elif _READ.search(parameter):
             reads.append(name)
-        elif name in module.buffers and definition.language != "cpp":  # a kernel of the user's own
+        elif name in module.buffers and definition.language != "cpp":  # a kernel that the user wrote
             (both if parameter.split(":")[0].strip() in definition.mutated else reads).append(name)
     return Roles(_once(reads), _once(writes), _once(both))
 

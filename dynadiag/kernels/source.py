@@ -1,4 +1,4 @@
-"""The source of one kernel, cut out of the generated module that defines it."""
+"""Cut the source of one kernel out of the generated module that defines it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["kernel_source"]
 
 
 def kernel_source(module: str, name: str) -> str | None:
-    """The text of kernel ``name`` in a module that Inductor generated; None where the module only calls it.
+    """Return the source of kernel `name` in a generated module, or None if the module only calls it.
 
     Inductor writes ``NAME = async_compile.KIND(ARGUMENTS, '''SOURCE''', ...)``.
     """

@@ -1,8 +1,8 @@
-"""The difference between two sources of kernels, without what only has another name.
+"""Diff two kernel sources and ignore names of temporaries.
 
-Inductor numbers the values of a kernel in their order (``tmp12``), so that a statement more renumbers all that follow.
-A value is the same here as that of the statement which it lies beside, whatever the two are called. What a Triton
-kernel tells its compiler stands on one line of a thousand characters: it is compared item by item.
+Inductor numbers the values of a kernel in order (``tmp12``), so one more statement renumbers all that follow. Here two
+values are the same when the statements that assign them align, whatever their names are. A Triton kernel has its
+metadata on one line of a thousand characters: it is compared item by item.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["source_diff"]
 _VALUE = re.compile(r"(?<![\w.])_?(?:masked_)?tmp\w*")
 _ASSIGNED = re.compile(r"^\s*(?:auto )?(_?(?:masked_)?tmp\w*)[^=]* = ")
 _DICTIONARY = re.compile(r"^( *)([^{]*)\{(.+)\},?$")
-_LONG = 120  # columns: a dictionary on a longer line is laid out an item a line
-_CONTEXT = 3  # lines around a difference, as in every unified diff
+_LONG = 120  # columns; a dictionary on a longer line is split into one item per line
+_CONTEXT = 3  # lines around a difference, the default of unified diffs
 
 
 def source_diff(before: str, after: str, titles: tuple[str, str]) -> str:
-    """A unified diff; empty where nothing but names differs."""
+    """Return a unified diff, empty when only names differ."""
     old, new = _laid_out(before), _laid_out(after)
     matcher = SequenceMatcher(None, old, _Renaming(old, new).renamed(), autojunk=False)
     hunks = [line for group in matcher.get_grouped_opcodes(_CONTEXT) for line in _hunk(group, old, new)]
@@ -46,7 +46,7 @@ def _laid_out(source: str) -> list[str]:
 
 
 def _items(line: str) -> Iterator[str]:
-    """A long line that is a dictionary: an item a line."""
+    """Split a long line that is a dictionary into one item per line."""
     found = _DICTIONARY.match(line) if len(line) > _LONG else None
     if found is None:
         yield line
@@ -59,15 +59,15 @@ def _items(line: str) -> Iterator[str]:
 
 
 class _Renaming:
-    """Gives the values of a source the names that another one has for them."""
+    """Renames the values of a new source to their names in the old source."""
 
     def __init__(self, old: list[str], new: list[str]) -> None:
         self._old, self._new = old, new
-        self._names: dict[str, str] = {}  # the old names of new values
-        self._gone: set[str] = set()  # old values that no statement makes any more
+        self._names: dict[str, str] = {}  # new name -> old name
+        self._gone: set[str] = set()  # old values that no statement assigns any more
 
     def renamed(self) -> list[str]:
-        """The lines of the new source in the old one's names. A value that is new has a name of its own."""
+        """Return the new source's lines in the old names. A value that is new gets a name of its own."""
         lines: list[str] = []
         old, new = ([_VALUE.sub("tmp", line) for line in source] for source in (self._old, self._new))
         for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -85,7 +85,7 @@ class _Renaming:
         return text
 
     def _pair(self, old: str, new: str) -> str:
-        """A line that lies beside an old one. An operand may be a new value where the old one's is gone."""
+        """Rename a line that aligns with an old one. A new operand may replace a removed old one."""
         mine, theirs = _VALUE.findall(new), _VALUE.findall(old)
         made, had = _made(new), _made(old)
         for name, other in zip(mine, theirs, strict=True):
@@ -103,6 +103,6 @@ class _Renaming:
 
 
 def _made(line: str) -> str | None:
-    """The value that a statement makes."""
+    """The value that a statement assigns."""
     found = _ASSIGNED.match(line)
     return found[1] if found else None

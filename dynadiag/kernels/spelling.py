@@ -1,7 +1,7 @@
-"""How code generators spell operators: which statements of a kernel can be a node of the graph.
+"""How code generators write each operator: which statements of a kernel can compute which node.
 
-An operator is *plain* where one statement computes it. What is not plain (a variance, an online softmax) takes several
-statements, whose spelling says nothing.
+An operator is *single-statement* when one statement computes it. Others, such as a variance or an online softmax, take
+several statements, whose text says nothing about the operator.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ REDUCTIONS = frozenset({"sum", "mean", "amax", "amin", "max", "min", "prod", "an
 
 
 def is_plain(operator: str) -> bool:
-    """Whether one statement computes it, and its spelling is known."""
+    """Whether one statement computes the operator and its text is known."""
     return operator in _SPELLINGS or operator in REDUCTIONS
 
 
 def leaves_no_trace(operator: str) -> bool:
-    """Whether Inductor often computes it without a statement of its own: a conversion, a copy, a constant."""
+    """Whether Inductor often needs no statement for the operator: a conversion, a copy, a constant."""
     return operator in _TRACELESS
 
 
 def spelled(operator: str, text: str) -> bool:
-    """Whether a statement with this text can be the operator."""
+    """Whether a statement with this text can compute the operator."""
     if operator in REDUCTIONS:
         return bool(_REDUCED.search(text))
     spelling = _SPELLINGS.get(operator)

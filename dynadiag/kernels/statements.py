@@ -1,7 +1,8 @@
-"""The statements of a generated kernel that compute, load or store, as far as their text tells: C++ and Triton alike.
+"""Parse the statements of a generated kernel that compute, load or store, in C++ and Triton.
 
-Inductor names every value ``tmp3`` (sums ``tmp_acc0``, ``_tmp3``), every buffer ``in_ptr0``, ``out_ptr0`` or
-``in_out_ptr0``, and writes a statement a line. A C++ loop has its statements twice, for whole vectors and for the rest.
+Inductor names values ``tmp3`` (accumulators ``tmp_acc0``, ``_tmp3``) and buffers ``in_ptr0``, ``out_ptr0`` or
+``in_out_ptr0``, and writes one statement per line. A C++ loop has its statements twice: for whole vectors and for the
+remainder.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 __all__ = ["Statement", "statements"]
 
-_HELPER = "def _triton_helper"  # what a scan calls: it has no values of the kernel's
+_HELPER = "def _triton_helper"  # a helper of a scan, which holds none of the kernel's values
 _TARGET = re.compile(r"_?(?:masked_)?tmp\w*")
 _VARIABLE = re.compile(r"(?<![\w.])(?:_|masked_)?tmp\w*")
 _POINTER = re.compile(r"\b(?:(?:in_out|in|out)_ptr\d+|local_buffer_data\w*)\b")
@@ -30,29 +31,29 @@ _INDEX = re.compile(r"\[.*?\]")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One of them. ``line`` counts from 0 in the kernel's source; ``reads`` are values, ``pointers`` buffers."""
+    """One statement. `line` is 0-based in the kernel's source, `reads` are values, `pointers` are buffers."""
 
     line: int
     kind: str  # "load", "store", "constant" or "compute"
-    text: str  # the part that computes
+    text: str  # its right-hand side
     targets: tuple[str, ...]
     reads: tuple[str, ...]
     pointers: tuple[str, ...]
-    number: float | None = None  # of a constant
+    number: float | None = None  # the value of a constant
 
     @property
     def accumulates(self) -> bool:
-        """Whether it adds to a sum that goes on over a loop."""
+        """Whether it adds to an accumulator of a loop."""
         return any("tmp_acc" in one or one.startswith("_tmp") for one in self.targets)
 
     @property
     def reduces(self) -> bool:
-        """Whether it adds to a sum that goes on over a loop, or ends one."""
+        """Whether it adds to an accumulator of a loop or reads one."""
         return any("tmp_acc" in one or one.startswith("_tmp") for one in self.targets + self.reads)
 
 
 def statements(source: str) -> tuple[Statement, ...]:
-    """The statements of a kernel, in their order. Of a kernel that Inductor did not write there are none."""
+    """Parse the statements of a kernel, in order. A kernel that Inductor did not write has none."""
     found = tuple(_read(source.splitlines()))
     read = {name for one in found for name in one.reads}
     return tuple(one for one in found if one.kind != "constant" or not read.isdisjoint(one.targets))
@@ -91,7 +92,7 @@ def _read(lines: Sequence[str]) -> Iterator[Statement]:
 
 
 def _targets(line: str) -> tuple[str, ...]:
-    """What a line assigns: ``auto tmp3 = ...``, ``tmp3_mean, tmp3_m2 = ...``, ``float tmp_acc0[8] = ...``."""
+    """The names that a line assigns: ``auto tmp3 = ...``, ``tmp3_mean, tmp3_m2 = ...``, ``float tmp_acc0[8] = ...``."""
     left, assigns, _ = line.partition(" =")
     if not assigns or "(" in left.replace("(0)", "") or line[len(left) + 2 : len(left) + 3] == "=":
         return ()

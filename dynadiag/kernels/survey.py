@@ -1,6 +1,6 @@
-"""Every kernel of a recording with all that is known of it: a pure function of the recording, made when asked for.
+"""Read every generated module of a recording with its kernels: a pure function of the recording.
 
-A *unit* is one generated module with the graph that it was made of. The unit of a kernel is found by its event.
+A `GeneratedModule` is the parsed text of a module with the graph that it was made from.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from dynadiag.recording.records import Event, Graph
 
 __all__ = ["kernel_calls", "unit_of", "units"]
 
-MAX_TEXT = 64 << 20  # bytes of one graph's text that are read; the largest met so far is a tenth of it
+MAX_TEXT = 64 << 20  # bytes of one graph's text that are read; the largest seen so far is a tenth of it
 
 
 def kernel_calls(recording: Recorded) -> tuple[KernelCall, ...]:
-    """Every call of every kernel, in the order of the generated code."""
+    """Return every call of every kernel, in the order of the generated code."""
     return tuple(call for unit in units(recording) for call in unit.calls)
 
 
 def units(recording: Recorded) -> tuple[Unit, ...]:
-    """Every generated module of a recording, read."""
+    """Return every generated module of a recording."""
     reader = _Survey(recording, _hints(recording), recording.run.device, Builds(recording))
     return tuple(reader.units())
 
 
 def unit_of(known: Known, event: Event) -> Unit:
-    """The unit of one generated module, from what is known when its event comes."""
+    """Return the generated module of one event, from what is known when that event comes."""
     return _Survey(known, {}, None).unit(event)
 
 
 class _Survey:
-    """One reading of a recording."""
+    """The state of reading one recording."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class _Survey:
             yield self.unit(event)
 
     def unit(self, event: Event) -> Unit:
-        """The unit of one generated module."""
+        """Read one generated module."""
         module = _module(self._recording.payload(event.index))
         compile_id = self._ids.get(event.index, event.compile_id)
         lowered = self._lowered(event, compile_id, module.stage)
@@ -103,14 +103,14 @@ class _Survey:
         return replace(unit, calls=tuple(self._calls(event, unit, scheduled)))
 
     def _lowered(self, event: Event, compile_id: str, stage: str | None) -> Graph | None:
-        """The graph that the module was made of: after the passes, or before them where the code is from a cache."""
+        """The graph that the module was made from: after the passes, or before them when the code is from a cache."""
         since = max((one.index for one in self._modules if _same(one, event) and one.index < event.index), default=0)
         return self._nearest(event, compile_id, ("post_grad",), since) or self._nearest(
             event, compile_id, (stage or "inference", "inference", "forward"), 0
         )
 
     def _nearest(self, event: Event, compile_id: str, stages: tuple[str, ...], since: int) -> Graph | None:
-        """The last graph of the first of these stages that has one, before the event."""
+        """The last graph before the event, of the first of `stages` that has one."""
         mine = [one for one in self._graphs if one.compile_id == compile_id and since <= one.event < event.index]
         for stage in stages:
             found = [one for one in mine if one.stage == stage]
@@ -126,7 +126,7 @@ class _Survey:
         return self._parsed[graph.event]
 
     def _scheduled(self, event: Event) -> Scheduled:
-        """What the recorder wrote just before the module, if it did."""
+        """The operations that the recorder wrote just before the module, if it did."""
         found = [one for one in self._origins if _same(one, event) and event.index - 2 <= one.index < event.index]
         return read_operations(self._recording.payload(found[-1].index)) if found else Scheduled()
 
@@ -202,7 +202,10 @@ class _Survey:
         )
 
     def _cache(self, event: Event) -> str | None:
-        """What the FX graph cache said of this module: its word comes after it, before the next one's."""
+        """What the FX graph cache said about this module.
+
+        Its event comes after the module's, before the next module's.
+        """
         after = [one.index for one in self._modules if _same(one, event) and one.index > event.index]
         until = min(after, default=1 << 62)
         words = [(one.index, word) for one, word in self._caches if _same(one, event) and one.index < until]
@@ -211,13 +214,13 @@ class _Survey:
 
 
 def _told(scheduled: Scheduled, dynamo: PrintedGraph) -> set[str]:
-    """The nodes that torch told Dynamo's nodes of."""
+    """The nodes whose Dynamo nodes torch reported."""
     names = {node.printed for node in dynamo.nodes.values()}
     return {name for name, made in scheduled.sources.items() if not names.isdisjoint(made)}
 
 
 def _parts(unit: Unit, nodes: list[PrintedNode]) -> tuple[tuple[str, str], ...]:
-    """The operators of nodes, each with the text of its line; with its number where the text is not known."""
+    """The operators of nodes, each with the text of its source line, or the line itself when the text is unknown."""
     places = [(node.operator, next(iter(places_of_nodes(unit, [node])), None)) for node in nodes]
     named = [(operator, unit.code.get(place, str(place)) if place else "") for operator, place in places]
     return tuple(dict.fromkeys(named))
@@ -241,7 +244,7 @@ def _hints(recording: Recorded) -> dict[str, dict[str, int]]:
 
 
 def _grid(call: Call, definition: Definition | None) -> str | None:
-    """The sizes that the launch grid is computed from (Triton): the numbers among the arguments."""
+    """The sizes that a Triton launch grid is computed from: the numbers among the arguments."""
     if definition is None or definition.language != "triton":
         return None
     pairs = zip(definition.parameters, call.arguments, strict=False)
@@ -251,12 +254,12 @@ def _grid(call: Call, definition: Definition | None) -> str | None:
 
 
 def _is_template(definition: Definition, operations: list[Operation]) -> bool:
-    """Whether a generated kernel is made of a template (a matrix product, say) and not of loops."""
+    """Whether a generated kernel comes from a template (such as a matrix product), not from loops."""
     return "_tem_" in definition.name or any("Template" in one.kind for one in operations)
 
 
 def _device(module: Module, definition: Definition | None, recorded: str | None) -> str | None:
-    """Of a library's call that of the module: a machine with a GPU runs modules on its CPU too."""
+    """The device of a call. A library call runs on the module's: a machine with a GPU also runs modules on its CPU."""
     language = definition.language if definition is not None else None
     if language == "cpp" or (language is None and not module.guards_device):
         return "cpu"

@@ -1,4 +1,4 @@
-"""Small readers of Python text that torch wrote: arguments between brackets, sizes that are expressions."""
+"""Small parsers of expressions that torch wrote: arguments between brackets, sizes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["arguments", "names_in", "renamed", "size", "without_strings"]
 _OPENING, _CLOSING = "([{", ")]}"
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*")
 _STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
-_LIMIT = 10_000  # characters of one expression of a size
+_LIMIT = 10_000  # characters of one size expression
 _LARGEST = 1 << 62
 
 
 def arguments(text: str, start: int = 0) -> list[str]:
-    """The arguments of a call, `start` being the place after its opening bracket. They end at its closing one."""
+    """Split the arguments of a call. `start` is the position after its opening bracket; the closing one ends them."""
     found, depth, begin, quote = [], 0, start, ""
     for place in range(start, len(text)):
         char = text[place]
@@ -37,24 +37,24 @@ def arguments(text: str, start: int = 0) -> list[str]:
 
 
 def without_strings(text: str) -> str:
-    """The text with its quoted parts left empty."""
+    """Return the text with empty string literals."""
     return _STRING.sub("''", text)
 
 
 def names_in(text: str) -> list[str]:
-    """The plain names in an expression: neither attributes nor parts of strings."""
+    """Return the plain names in an expression, without attributes and parts of strings."""
     return _NAME.findall(without_strings(text))
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """An expression with some of its plain names put in other words."""
+    """Return an expression with some of its plain names replaced."""
     return _NAME.sub(lambda found: names.get(found[0], found[0]), text)
 
 
 def size(expression: str, hints: Mapping[str, int]) -> int | None:
-    """The value of a size such as ``16*s0`` where the symbols have the values `hints`; None where it has none.
+    """Return the value of a size such as ``16*s0``, with `hints` as the values of symbols, or None.
 
-    It is read, not evaluated: whole numbers, names, ``+ - * // %`` and brackets.
+    The expression is parsed, not evaluated: integers, names, ``+ - * // %`` and brackets.
     """
     if len(expression) > _LIMIT:
         return None

@@ -1,7 +1,7 @@
-"""How long each call of a kernel takes, and how near that is to what the device can do: measured on request.
+"""Measure how long each kernel call takes, and how near that is to the device's peak.
 
-The generated modules are run again on random inputs (``dynadiag.trial.measure``): that runs code out of the recording.
-A Triton kernel is run as the program's own run had it tuned, where the recorder saw that.
+The generated modules run again on random inputs (``dynadiag.trial.measure``): that executes code from the recording. A
+Triton kernel runs in the configuration that the recorded run tuned, if the recorder saw it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from dynadiag.recording.reader import Recording
 __all__ = ["Peaks", "Scale", "Time", "Timing", "kept_timing", "measure"]
 
 _KEY = "times"
-_SECONDS = 0.5  # that each module is run for
+_SECONDS = 0.5  # how long each module runs
 
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The most that a device was seen to do: bytes moved a second, operations a second.
+    """Measured peaks of a device: bytes moved per second, operations per second.
 
-    ``products`` are of matrix products, by dtype as graphs print it ("bf16"); ``vector`` of all else, in float32.
+    `product_flops` are for matrix products, by dtype as graphs print it ("bf16"). `vector_flops` is for all else, in
+    float32.
     """
 
     moved: float
@@ -36,24 +37,24 @@ class Peaks:
     vector: float | None
 
     def flops(self, cost: Cost) -> float | None:
-        """The operations a second that are the most for a kernel of this cost."""
+        """Return the peak operations per second for a kernel of this cost."""
         return self.products.get(cost.product) if cost.product else self.vector
 
     def balance(self, cost: Cost) -> float | None:
-        """The operations that the device can do while a byte is moved, for a kernel of this cost."""
+        """Return the operations that the device can do while it moves one byte, for a kernel of this cost."""
         flops = self.flops(cost)
         return None if flops is None else flops / self.moved
 
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """One call: seconds (the median), and the names of what ran on the device for it."""
+    """The time of one call: median seconds, and the names of the device kernels that ran for it."""
 
     seconds: float
     kernels: tuple[str, ...]
 
     def share(self, cost: Cost, peaks: Peaks) -> float | None:
-        """What part of the device's peak a kernel of this cost reaches, in what bounds it; None where not known."""
+        """Return the share of the peak that limits the kernel, 0 to 1, or None when it is unknown."""
         limit = bound(cost, peaks.balance(cost)) or "memory"
         done, most = (cost.moved, peaks.moved) if limit == "memory" else (cost.flops, peaks.flops(cost))
         return None if done is None or most is None or not self.seconds else done / self.seconds / most
@@ -61,7 +62,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The times of a recording's calls, by the event of their module and their line in it."""
+    """The times of a recording's calls, by the event of the module and the line of the call."""
 
     device: str
     torch: str
@@ -70,45 +71,44 @@ class Timing:
     errors: Mapping[int, str]
 
     def of(self, call: KernelCall) -> Time | None:
-        """The time of a call; None where its module could not be run, or the call was not reached."""
+        """Return the time of a call, or None if its module could not run or the call was not reached."""
         return self.times.get((call.event, call.line))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What kernels are held against: times, and the balance of the device.
+    """The roofline that kernels are compared with: measured times, and the machine balance of the device.
 
-    ``given`` is a balance that goes before the measured one; that of the kernel's device is used where nothing was
-    measured.
+    `balance` takes precedence over the measured one. Without both, the balance known for the kernel's device is used.
     """
 
     given: float | None = None
     timing: Timing | None = None
 
     def bound(self, call: KernelCall) -> str | None:
-        """What limits a kernel: "memory" or "compute"; None where that is not known."""
+        """Return what limits a kernel: "memory" or "compute", or None when that is unknown."""
         measured = self.timing.peaks.balance(call.cost) if self.timing else None
         return bound(call.cost, self.given or measured or BALANCE.get(call.device or ""))
 
     def time(self, call: KernelCall) -> Time | None:
-        """How long a call takes, where that was measured."""
+        """Return the measured time of a call, if any."""
         return self.timing.of(call) if self.timing else None
 
     def share(self, call: KernelCall) -> float | None:
-        """What part of the device's peak a call reaches, where that was measured."""
+        """Return the share of the device's peak that a call reaches, if it was measured."""
         time = self.time(call)
         return time.share(call.cost, self.timing.peaks) if time and self.timing else None
 
 
 def kept_timing(recording: Recording) -> Timing | None:
-    """What was measured before and kept in the recording."""
+    """Return the times that an earlier measurement saved in the recording."""
     return _timing(recording.made(_KEY))
 
 
 def measure(recording: Recording, calls: Sequence[KernelCall]) -> Timing:
-    """Run the modules of these calls here and now, and keep what was measured in the recording.
+    """Run the modules of these calls now, and save the times in the recording.
 
-    Raises `DynadiagError` where none of them could be run.
+    Raises `DynadiagError` if none of them could run.
     """
     made = run_job("dynadiag.trial.measure", {"modules": _modules(recording, calls), "seconds": _SECONDS}, "measuring")
     found = _timing(made)
@@ -134,7 +134,7 @@ def _modules(recording: Recording, calls: Iterable[KernelCall]) -> list[dict[str
 
 
 def _timing(made: Any) -> Timing | None:
-    """What was written, which may come out of a stranger's file; None where it is not as it should be, or empty."""
+    """Parse saved times, which a stranger may have written. None if they are invalid or empty."""
     try:
         times = {
             (int(event), int(line)): Time(float(one["seconds"]), tuple(map(str, one["kernels"])))
@@ -151,7 +151,7 @@ def _timing(made: Any) -> Timing | None:
 
 
 def _positive(value: Any) -> float:
-    """A rate, which others are divided by. Raises `ValueError`."""
+    """Parse a rate, which is used as a divisor. Raises `ValueError` unless it is positive."""
     if not float(value) > 0:
         raise ValueError(f"no rate: {value}")
     return float(value)

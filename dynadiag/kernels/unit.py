@@ -1,6 +1,6 @@
-"""A generated module with the graph that it was made of, and its kernels' calls: what is known of each.
+"""A generated module with the graphs that it was made from, and its kernel calls.
 
-The operators of a call lead to the user's lines by way of its nodes in the lowered graph and in Dynamo's.
+The nodes of a call lead to the user's lines through the lowered graph and Dynamo's graph.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ __all__ = ["KernelCall", "Unit", "places_of", "places_of_nodes", "sources_of", "
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One call of a kernel, generated or a library's: a row of the listing.
+    """One call of a generated kernel or of a library: a row of the kernel listing.
 
-    ``nodes`` are those of the lowered graph that it computes, ``views`` those that only say how it looks at its
-    inputs. ``how`` says where that is from: "scheduler" (the recorder asked Inductor), "comment" (the generated code
-    says so), "dataflow" (inferred from the texts: right as a rule), "around" (nothing is known but the branch or the
-    loop that it is in) or "none" (no mapping). ``places`` are the user's lines that are computed, ``view_places`` those
-    of views. ``around`` are the nodes (``cond``, ``while_loop``) whose branch or loop it is in, the innermost first.
+    `nodes` are the nodes of the lowered graph that it computes, `views` those that only view its inputs. `evidence`
+    says where that is known from: "scheduler" (the recorder asked Inductor), "comment" (the generated code says it),
+    "dataflow" (inferred from the texts), "around" (only the branch or loop that contains the call is known) or "none"
+    (no mapping). `source_lines` are the user's lines of `nodes`, `view_lines` those of `views`. `enclosing_nodes` are
+    the nodes (``cond``, ``while_loop``) whose branch or loop the call is in, the innermost first.
     """
 
     index: int  # in its recording
     compile_id: str
     stage: str | None  # "forward", "backward" or "inference"
-    event: int  # the event with the generated module
+    event: int  # the event of the generated module
     name: str
     language: str  # "cpp", "triton", "extern", or another backend's name
-    number: int  # of the calls of this kernel in its module, from 1
+    number: int  # of this kernel's calls in the module, from 1
     line: int  # of the call in the module, from 1
     text: str
     definition: Definition | None
     nodes: tuple[str, ...]
     views: tuple[str, ...]
     ops: tuple[str, ...]  # the nodes' operators, each once
-    parts: tuple[tuple[str, str], ...]  # the same with the text of the line that each is from
+    parts: tuple[tuple[str, str], ...]  # the operators with the text of their source lines
     dynamo: tuple[str, ...]
     places: tuple[Place, ...]
     view_places: tuple[Place, ...]
@@ -50,17 +50,17 @@ class KernelCall:
     grid: str | None
     cost: Cost
     device: str | None
-    cache: str | None  # "hit", "miss" or "bypass" of the FX graph cache
+    cache: str | None  # outcome of the FX graph cache: "hit", "miss" or "bypass"
     partition: str | None
-    fallback: str | None  # why this is a library's call by way of a fallback, where it is one
-    lines: tuple[Line, ...] = ()  # what each statement of a generated kernel is part of, by its line in the module
+    fallback: str | None  # why Inductor fell back to ATen, if it did
+    lines: tuple[Line, ...] = ()  # the nodes of each statement of a generated kernel, by its line in the module
     around: tuple[str, ...] = ()
-    built: Built | None = None  # what the run made of it, where the recording has that
+    built: Built | None = None  # the kernel as the run compiled it, if recorded
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A generated module, the graph it was made of, Dynamo's graph, and its calls."""
+    """A generated module, the graph that it was made from, Dynamo's graph, and its calls."""
 
     event: int
     compile_id: str
@@ -74,13 +74,13 @@ class Unit:
 
     @cached_property
     def code(self) -> Mapping[Place, str]:
-        """The text of the user's lines."""
+        """The text of each user line."""
         nodes = [*self.dynamo.nodes.values(), *self.graph.nodes.values()]
         return {node.place: node.code for node in nodes if node.place is not None and node.code}
 
     @cached_property
     def dynamo_at(self) -> Mapping[Place, tuple[str, ...]]:
-        """Dynamo's nodes of each line."""
+        """Dynamo's nodes of each user line."""
         found: dict[Place, list[str]] = {}
         for node in self.dynamo.nodes.values():
             if node.place is not None and node.target:
@@ -89,7 +89,7 @@ class Unit:
 
     @cached_property
     def dynamo_printed(self) -> Mapping[str, tuple[str, ...]]:
-        """Dynamo's nodes of each name: a subgraph's have it in a graph of their own."""
+        """Dynamo's nodes of each printed name, which several subgraphs may share."""
         found: dict[str, list[str]] = {}
         for name, node in self.dynamo.nodes.items():
             found.setdefault(node.printed, []).append(name)
@@ -97,14 +97,15 @@ class Unit:
 
 
 def sources_of(unit: Unit, node: PrintedNode) -> tuple[str, ...]:
-    """Dynamo's nodes that a node was made from: as recorded, or those of the same user line."""
+    """Return the Dynamo nodes that a node came from: as torch reported, else those of the same user line."""
     return told_sources(unit, node) or (unit.dynamo_at.get(node.place, ()) if node.place else ())
 
 
 def told_sources(unit: Unit, node: PrintedNode) -> tuple[str, ...]:
-    """Those that torch said. It says names that several graphs may have: then those on the node's line are meant.
+    """Return the Dynamo nodes that torch reported for a node.
 
-    In a branch that was traced again for its backward they are names of the branch's own, and none of Dynamo's.
+    torch reports names, which several graphs may share: then those on the node's source line are meant. In a branch
+    that was traced again for its backward the names are the branch's own, not Dynamo's.
     """
     said = tuple(one for name in unit.sources.get(node.name, ()) for one in unit.dynamo_printed.get(name, ()))
     here = tuple(name for name in said if unit.dynamo.nodes[name].place == node.place)
@@ -112,13 +113,13 @@ def told_sources(unit: Unit, node: PrintedNode) -> tuple[str, ...]:
 
 
 def places_of(unit: Unit, names: Iterable[str]) -> tuple[Place, ...]:
-    """The user's lines of some nodes of the lowered graph; of what reads them, where they have none of their own."""
+    """Return the user's lines of nodes of the lowered graph, or those of their users if they have none."""
     nodes = [unit.graph.nodes[name] for name in names if name in unit.graph.nodes]
     return places_of_nodes(unit, nodes) or places_of_nodes(unit, _users(unit, nodes))
 
 
 def places_of_nodes(unit: Unit, nodes: Iterable[PrintedNode]) -> tuple[Place, ...]:
-    """The user's lines of just these nodes, each once."""
+    """Return the user's lines of exactly these nodes, each once."""
     found: dict[Place, None] = {}
     for node in nodes:
         for place in (node.place, *(unit.dynamo.nodes[name].place for name in sources_of(unit, node))):
@@ -129,5 +130,5 @@ def places_of_nodes(unit: Unit, nodes: Iterable[PrintedNode]) -> tuple[Place, ..
 
 
 def _users(unit: Unit, nodes: list[PrintedNode]) -> list[PrintedNode]:
-    """The nodes that read these: what a node without a line of its own (a seed, say) was made for."""
+    """The users of these nodes: a node without a line (such as a random seed) was made for them."""
     return [unit.graph.nodes[user] for node in nodes for user in unit.graph.users.get(node.name, ())]
