@@ -1,7 +1,7 @@
 """The command line: ``dynadiag COMMAND [OPTIONS] TARGET [ARGS...]``.
 
-Each command is a module of `dynadiag.commands` whose docstring is its help; it is imported when it is asked for, so
-that ``dynadiag --help`` is quick and never loads torch.
+Each command is a module of `dynadiag.commands`, and its docstring is its help. A command is imported when it is run, so
+``dynadiag --help`` is quick and never loads torch.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from dynadiag import __version__
 from dynadiag.errors import DynadiagError
 
 COMMANDS = {
-    "explain": "what torch.compile did: every graph, guard, break and recompile, in your own lines",
-    "bisect": "which part of the compiler is at fault",
-    "minify": "a small program with the same failure, proved",
-    "compare": "does compiling pay: eager against compile modes",
+    "explain": "show what torch.compile did: every graph, guard, break and recompile, in your own lines",
+    "bisect": "find the part of the compiler that is at fault",
+    "minify": "write a small program with the same failure, and prove it",
+    "compare": "time eager against compile modes: does compiling pay?",
     "kernels": "list generated kernels, or print one",
     "graph": "draw the graphs, as DOT or SVG",
-    "browse": "browse a recording in the terminal",
-    "import": "make a recording of a TORCH_TRACE log",
-    "export": "make a TORCH_TRACE log of a recording",
-    "doctor": "what of torch, Triton, a compiler, a GPU is here",
+    "browse": "browse a recording in the terminal: source, graphs, kernels",
+    "import": "convert a TORCH_TRACE log to a recording",
+    "export": "convert a recording to a TORCH_TRACE log",
+    "doctor": "check for torch, Triton, a compiler, a GPU",
 }
 _MODULES = {"import": "import_"}
 USAGE_ERROR = 2
@@ -38,7 +38,7 @@ INTERRUPTED = 130
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command and return its exit code. `DynadiagError` is caught here, and nowhere else."""
+    """Run one command and return its exit code. `DynadiagError` is caught only here."""
     arguments = sys.argv[1:] if argv is None else argv
     if _OurPackages not in sys.meta_path:
         sys.meta_path.insert(0, _OurPackages)
@@ -47,15 +47,15 @@ def main(argv: list[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a TextIOWrapper at start-up
     try:
         code = _run(arguments)
-        sys.stdout.flush()  # here, where it can still be said that a disk is full
+        sys.stdout.flush()  # here, because a full disk can still be reported
     except DynadiagError as error:
         code = _refuse(str(error))
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:  # `dynadiag ... | head`: the reader has what it wanted
+    except BrokenPipeError:  # `dynadiag ... | head` has closed the pipe
         _give_up_stdout()
         code = 0
-    except OSError as error:  # a full disk, a file that went away: nothing that a command could mend
+    except OSError as error:  # a full disk, a file that was deleted
         _give_up_stdout()
         code = _refuse(f"{error.filename or 'output'}: {error.strerror or error}")
     return code
@@ -67,15 +67,15 @@ def _refuse(reason: str) -> int:
 
 
 def _give_up_stdout() -> None:
-    """Let what is still buffered go nowhere, or the interpreter would complain at its end."""
+    """Redirect stdout to the null device, so that the interpreter does not fail to flush it at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError:  # a stdout that is no file has no such trouble
+    except OSError:  # stdout has no file descriptor, so it has no such problem
         return
 
 
 class _OurPackages:
-    """Finds the packages with ordinary names that are ours, wherever the user's own may stand on the path."""
+    """Finds our packages with ordinary names first, as the user's path may have others of the same name."""
 
     _FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to load
 
@@ -89,7 +89,7 @@ class _OurPackages:
 def _run(arguments: list[str]) -> int:
     name = next((argument for argument in arguments[:1] if not argument.startswith("-")), None)
     if name not in COMMANDS:
-        _overview().parse_args(arguments)  # prints help, the version or a usage error, and exits
+        _overview().parse_args(arguments)  # prints help, the version or a usage error, then exits
         return USAGE_ERROR
     module = import_module(f"dynadiag.commands.{_MODULES.get(name, name)}")
     parser = _Parser(
@@ -103,7 +103,7 @@ def _run(arguments: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports a usage error as every other error of ours: one line, and exit code 2."""
+    """Reports a usage error like any other error: one line, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
         raise DynadiagError(f"{message} (see `{self.prog} --help`)")
@@ -114,7 +114,7 @@ def _overview() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="dynadiag",
         usage="dynadiag COMMAND [OPTIONS] TARGET [ARGS...]",
-        description="See what torch.compile did with your program, find what is at fault, and make it small.",
+        description="See what torch.compile did with your program, find the part at fault, and minify the program.",
         epilog=f"commands:\n{listed}\n\n`dynadiag COMMAND --help` says more. Start with: dynadiag explain FILE.py",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -1,7 +1,6 @@
-"""What torch calls at the end of ``import torch`` (entry point group ``torch.backends``).
+"""The entry point that torch calls at the end of ``import torch`` (group ``torch.backends``).
 
-Where neither variable of ours is set this returns at once: two look-ups, and nothing else of
-dynadiag is loaded.
+If neither of our environment variables is set, it returns after two lookups and loads nothing else of dynadiag.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import os
 
 
 def start() -> None:
-    """Record this process, or have it join a trial, if its environment asks for it.
+    """Record this process, or make it take part in a trial, if the environment asks for that.
 
-    Never raises: a failure is one line on stderr.
+    Never raises: an error becomes one line on stderr.
     """
     if os.environ.get("DYNADIAG_RECORD"):
         _attempt("recorded", "dynadiag.capture.process", "record_this_process")
@@ -25,7 +24,7 @@ def _attempt(what: str, module: str, function: str) -> None:
         import importlib
 
         getattr(importlib.import_module(module), function)()
-    except Exception as error:  # noqa: BLE001 - torch would refuse to be imported, and the program could not run
+    except Exception as error:  # noqa: BLE001 - `import torch` would fail otherwise
         from dynadiag.stderr import say
 
         say(f"process {os.getpid()} is not {what}", error)

@@ -29,7 +29,7 @@ __all__ = ["Plan", "Progress", "Search", "plan_for"]
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _TRIAL = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
-_RESUME = "go on with --resume "
+_RESUME = "resume with --resume "
 _INTERRUPTED = 130  # exit code of an interrupted search
 _LAST = 20.0  # seconds that a search may take to stop when the browser quits
 _LINES = 50_000  # trials kept

@@ -1,10 +1,11 @@
-"""Find which part of the compiler is at fault: the rung, the graph, the pass, pattern, lowering, fusion or kernel.
+"""Find the part of the compiler that is at fault: the rung, graph, pass, pattern, lowering, fusion or kernel.
 
-The program is run as it is first. If it fails, it is run again and again with less of the compiler, each time in a
-supervised process of its own, until the smallest part is found with which it fails and without which it passes.
+The program is run as it is first. If it fails, it is run again with less and less of the compiler, each time in a
+process of its own, until the smallest part is found that makes it fail when on and pass when off.
 
-TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; what follows it is the program's.
-Exit code: 0 found, 3 it does not fail, 4 it fails uncompiled too, 5 it fails but not every time, 2 bad usage.
+TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
+program. Exit code: 0 found, 3 it does not fail, 4 it fails uncompiled too, 5 it fails but not every time, 2 usage
+error.
 """
 
 from __future__ import annotations
@@ -30,34 +31,42 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
 
-_TIMEOUT = 600.0  # seconds a trial may take where nothing else is said: no compile of the samples came near
+_TIMEOUT = 600.0  # default limit of a trial in seconds; far more than any sample takes
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_json(parser)
     common.add_output(parser, "the recording of the search")
     add_search(parser)
     parser.add_argument(
-        "--candidate", metavar="JSON", help="run one trial, as a report of bisect prints it, and say how it ends"
+        "--candidate", metavar="JSON", help="run one trial, copied from a report of bisect, and print how it ends"
     )
     add_program(parser)
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that searches by trials."""
-    parser.add_argument("--accuracy", action="store_true", help="compare each compiled call with its uncompiled self")
+    """Add the options of every command that searches by trials."""
+    parser.add_argument(
+        "--accuracy",
+        action="store_true",
+        help="compare the results of each compiled call with those of the uncompiled one",
+    )
     parser.add_argument("--rtol", type=float, help="relative tolerance of --accuracy (default: by dtype)")
     parser.add_argument("--atol", type=float, help="absolute tolerance of --accuracy (default: by dtype)")
-    parser.add_argument("--timeout", type=_seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial in seconds"
+    )
     parser.add_argument(
         "--repeat", type=common.positive_int("repeats"), default=1, metavar="N", help="try each candidate up to N times"
     )
-    parser.add_argument("--fresh", action="store_true", help="without compiler caches")
-    parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"only these of {','.join(RUNGS)}")
-    parser.add_argument("--resume", type=Path, metavar="REC", help="go on with the search in this recording")
+    parser.add_argument("--fresh", action="store_true", help="use no compiler caches")
+    parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"try only these rungs of {','.join(RUNGS)}")
+    parser.add_argument("--resume", type=Path, metavar="REC", help="resume the search in this recording")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     program = program_of(args)
     if args.candidate is not None:
         return _one_trial(program, args)
@@ -71,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         except KeyboardInterrupt:
             rows.finish(None, force=True)
-            progress.say(f"interrupted after {rows.count} trials; go on with --resume {output}")
+            progress.say(f"interrupted after {rows.count} trials; resume with --resume {output}")
             return 130
     rows.tell(verdict.to_json())
     rows.finish(verdict.exit_code, force=True)
@@ -81,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def runner_for(program: Program, args: argparse.Namespace) -> Runner:
-    """Trials of the program by the options of `add_search`."""
+    """Return the runner of trials for the options of `add_search`."""
     return Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
 
 
@@ -95,7 +104,7 @@ def _rows(program: Program, args: argparse.Namespace) -> tuple[Rows, Path]:
 
 
 def asked_of(command: str, args: argparse.Namespace) -> dict[str, Any]:
-    """The command, and those of its options that are about the search, as the words of a command line."""
+    """Return the command and its search options, as words of a command line."""
     given = {
         "--rtol": args.rtol,
         "--atol": args.atol,
@@ -110,7 +119,7 @@ def asked_of(command: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def options_of(args: argparse.Namespace) -> Options:
-    """What the options of `add_search` ask of a search."""
+    """Return the options of the bisection from those of `add_search`."""
     return Options(args.accuracy, args.rungs, args.repeat, _tolerance(args))
 
 
@@ -121,7 +130,7 @@ def _tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
 
 
 def _named(program: Program, args: argparse.Namespace) -> dict[str, Any]:
-    """How the report names the program: for whoever reads it, and for a shell."""
+    """Return how the report names the program: for a reader, and for a shell."""
     words = [*program.text.split(" ", 1 if program.module else 0), *program.arguments]
     return {"target": program.text, "command": shlex.join(words), "accuracy": args.accuracy}
 
@@ -134,7 +143,7 @@ def _report(verdict: Verdict, args: argparse.Namespace) -> None:
 
 
 def _one_trial(program: Program, args: argparse.Namespace) -> int:
-    """Repeats one candidate in a fresh interpreter; its output comes through, and how it ended."""
+    """Run one trial in a fresh interpreter, print its output, and report how it ended."""
     try:
         plan = Plan.from_json({**Plan().to_json(), **json.loads(args.candidate)})
         if plan.rung not in (None, *RUNGS):

@@ -1,4 +1,4 @@
-"""The other end of FILE.py:NAME: the process that imports the function, compiles it and calls it."""
+"""Runs in the process that imports, compiles and calls the function of FILE.py:NAME."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynadiag.trial.program import Program, TargetError, run
 
 
 def main(request: str, refusal: str) -> int:
-    """Run the program that ``request`` names (JSON). Where it cannot be imported, write why into ``refusal``."""
+    """Run the program in ``request`` (JSON). If it cannot be imported, write the reason to the file ``refusal``."""
     try:
         run(Program.from_json(json.loads(request)))
     except TargetError as error:

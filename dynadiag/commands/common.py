@@ -1,4 +1,4 @@
-"""What the commands share: their common options, where results go, colours."""
+"""What the commands share: common options, output files, colors."""
 
 from __future__ import annotations
 
@@ -33,32 +33,34 @@ __all__ = [
 ]
 
 
-# C1 controls, zero-width and bidi controls, line separators: in JSON they can only stand inside strings.
+# C1 controls, zero-width and bidi controls, line separators. In JSON they can occur only inside strings.
 _OBEYED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def add_output(parser: argparse.ArgumentParser, what: str) -> None:
-    """``-o/--output`` and ``--force``."""
+    """Add ``-o/--output`` and ``--force``."""
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=what)
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json FILE``."""
-    parser.add_argument("--json", metavar="FILE", help="also write the result as JSON; - for stdout, then without text")
+    """Add ``--json FILE``."""
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write the result as JSON; - writes it to stdout instead of the text"
+    )
 
 
 def state_folder() -> Path:
-    """Where recordings go when no name is given: never the current folder."""
+    """Return the folder for recordings without a name of their own. It is never the current folder."""
     base = os.environ.get("XDG_STATE_HOME")
     return Path(base or Path.home() / ".local" / "state") / "dynadiag"
 
 
 def new_recording(output: Path | None, target: str, *, force: bool) -> Path:
-    """The path for a new recording: as asked for, or a fresh name in the state folder.
+    """Return the path of a new recording: `output` if given, otherwise a new name in the state folder.
 
-    A file that it replaces is removed. Raises `DynadiagError` where it exists and ``force`` is not given, or its folder
-    cannot be made or written.
+    Deletes the file that it replaces. Raises `DynadiagError` if that file exists and ``force`` is not given, or if its
+    folder cannot be created or written.
     """
     if output is not None:
         check_writable(output, force=force)
@@ -74,7 +76,10 @@ def new_recording(output: Path | None, target: str, *, force: bool) -> Path:
 
 
 def check_writable(path: Path, *, force: bool) -> None:
-    """Before long work: raise `DynadiagError` where a result could not be written, or exists without ``force``."""
+    """Raise `DynadiagError` if a result cannot be written to `path`, or if it exists without ``force``.
+
+    Called before long work.
+    """
     try:
         if path.is_dir():
             raise DynadiagError(f"{path} is a folder: name a file")
@@ -90,13 +95,13 @@ def check_writable(path: Path, *, force: bool) -> None:
 
 
 def check_json(destination: str | None) -> None:
-    """The same for ``--json``, which overwrites: the program would have run for nothing."""
+    """Raise `DynadiagError` if the destination of ``--json`` cannot be written. It may exist."""
     if destination not in (None, "-"):
         check_writable(Path(destination), force=True)
 
 
 def write_json(destination: str | None, document: bytes) -> None:
-    """Write a JSON document where ``--json`` says. Raises `DynadiagError` where that cannot be written."""
+    """Write a JSON document to the destination of ``--json``. Raises `DynadiagError` if that is not possible."""
     if destination == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(_printable(document))
@@ -107,13 +112,13 @@ def write_json(destination: str | None, document: bytes) -> None:
 
 
 def _printable(document: bytes) -> bytes:
-    """JSON with the characters escaped that JSON lets stand and a terminal would obey."""
+    """Escape the characters that JSON allows in strings but that control a terminal."""
     text = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode())
     return text.encode()
 
 
 def write_file(path: Path, content: bytes, *, force: bool) -> None:
-    """Write a result. Raises `DynadiagError` where it exists and ``force`` is not given, or cannot be written."""
+    """Write bytes to a file. Raises `DynadiagError` if it exists and ``force`` is not given, or on an error."""
     check_writable(path, force=force)
     _write(path, content)
 
@@ -131,7 +136,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def style_for(stream: object) -> Style:
-    """Colours on a terminal and none in a pipe; ``NO_COLOR`` and ``FORCE_COLOR`` as everywhere."""
+    """Return the style of a stream: colors on a terminal only. ``NO_COLOR`` and ``FORCE_COLOR`` override that."""
     terminal = bool(getattr(stream, "isatty", lambda: False)())
     color = terminal and os.environ.get("TERM") != "dumb"
     if os.environ.get("NO_COLOR"):
@@ -142,13 +147,13 @@ def style_for(stream: object) -> Style:
 
 
 def say_where(path: Path) -> None:
-    """The path of what was written, as the last line on stderr."""
+    """Print the path of a result as the last line on stderr."""
     shown = clean(str(path)).replace("\n", "\\n").replace("\t", "\\t")
-    print(shown, file=sys.stderr, flush=True)  # noqa: T201 - the contract's last line
+    print(shown, file=sys.stderr, flush=True)  # noqa: T201 - the last line on stderr is the path
 
 
 def positive_int(what: str) -> Callable[[str], int]:
-    """The type of an option that takes a whole number of ``what`` (``"calls"``), 1 or more."""
+    """Return the type of an option that takes a whole number of ``what`` (``"calls"``), 1 or more."""
 
     def number(text: str) -> int:
         value = int(text)
@@ -160,7 +165,7 @@ def positive_int(what: str) -> Callable[[str], int]:
 
 
 def positive_number(what: str) -> Callable[[str], float]:
-    """The type of an option that takes ``what`` (``"a size in gigabytes"``), finite and more than 0."""
+    """Return the type of an option that takes ``what`` (``"a size in gigabytes"``), finite and more than 0."""
 
     def number(text: str) -> float:
         value = float(text)

@@ -1,11 +1,11 @@
 """Does compiling pay? Time one function uncompiled and compiled in several ways, each in a process of its own.
 
 TARGET is FILE.py:NAME or pkg.mod:NAME, a function without arguments that returns (fn, args) or (fn, args, kwargs).
-Options come before it; what follows it is the program's. The variants are set up one after the other and then measured
-in turn, so that a machine that gets slower meanwhile treats all alike. The uncompiled call is always among them.
+Options come before it; words after it belong to the program. All variants are set up first and then measured in turn,
+so that a machine that slows down affects all of them alike. The uncompiled call is always measured.
 
-Each variant leaves a recording in a folder (-o): `dynadiag explain` and `dynadiag browse` show what became of it.
-Exit code: 0 where something could be measured, 1 where every variant failed, 2 bad usage, 130 after Ctrl-C.
+Each variant writes a recording into a folder (-o). `dynadiag explain` and `dynadiag browse` show what was compiled.
+Exit code: 0 if a variant was measured, 1 if every variant failed, 2 usage error, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _DEFAULT_MODES = ("eager", "default", "reduce-overhead", "max-autotune")
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_json(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where the variants' recordings go")
-    parser.add_argument("--force", action="store_true", help="overwrite recordings of an earlier comparison there")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder for the recordings of the variants")
+    parser.add_argument("--force", action="store_true", help="overwrite the recordings of an earlier comparison")
     _add_variants(parser)
     parser.add_argument(
         "--repeat", type=common.positive_int("rounds"), default=5, metavar="N", help="rounds of measurement (default 5)"
@@ -42,43 +43,54 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=common.positive_number("a number of seconds"),
         default=600.0,
         metavar="S",
-        help="limit of a variant's first calls, and of a round",
+        help="limit of a variant's first calls, and of a round, in seconds",
     )
-    parser.add_argument("--fresh", action="store_true", help="with empty compiler caches for each variant")
+    parser.add_argument("--fresh", action="store_true", help="use empty compiler caches for each variant")
     add_program(parser)
 
 
 def _add_variants(parser: argparse.ArgumentParser) -> None:
     modes, backends = _choice(MODES, "mode"), _names
     parser.add_argument(
-        "--modes", type=modes, default=_DEFAULT_MODES, metavar="A,B", help=f"of {', '.join(MODES)}; eager always runs"
+        "--modes",
+        type=modes,
+        default=_DEFAULT_MODES,
+        metavar="A,B",
+        help=f"compile modes: {', '.join(MODES)}; eager always runs",
     )
-    parser.add_argument("--backends", type=backends, default=(), metavar="A,B", help="torch.compile(backend=...), each")
     parser.add_argument(
-        "--amp", type=_choice(AMP, "dtype"), default=("none",), metavar="A,B", help=f"under autocast: {', '.join(AMP)}"
+        "--backends", type=backends, default=(), metavar="A,B", help="values of torch.compile(backend=...)"
+    )
+    parser.add_argument(
+        "--amp", type=_choice(AMP, "dtype"), default=("none",), metavar="A,B", help=f"autocast dtypes: {', '.join(AMP)}"
     )
     parser.add_argument(
         "--dynamic",
         type=_choice(DYNAMIC, "setting"),
         default=("none",),
         metavar="A,B",
-        help=f"torch.compile(dynamic=...): {', '.join(DYNAMIC)}",
+        help=f"values of torch.compile(dynamic=...): {', '.join(DYNAMIC)}",
     )
     parser.add_argument("--also", type=_names, default=(), metavar="A,B", help="more functions of the same file")
     parser.add_argument(
         "--inputs",
         metavar="NAME",
-        help="a function of the same file that returns a list of args to count recompiles on",
+        help="a function of the same file that returns a list of args; counts the recompiles that they cause",
     )
     step = parser.add_mutually_exclusive_group()
     step.add_argument("--train", dest="step", action="store_const", const="train", help="time forward and backward")
     step.add_argument(
-        "--inference", dest="step", action="store_const", const="inference", help="without gradients (torch.no_grad)"
+        "--inference",
+        dest="step",
+        action="store_const",
+        const="inference",
+        help="time the call without gradients (torch.no_grad)",
     )
     parser.set_defaults(step="call")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     common.check_json(args.json)
     program = _function_of(args)
     names = (str(program.name), *args.also)
@@ -109,7 +121,7 @@ def _function_of(args: argparse.Namespace) -> Program:
 
 
 def _folder(output: Path | None, program: Program, chosen: tuple[Variant, ...], *, force: bool) -> Path:
-    """A folder for the recordings. Raises `DynadiagError` where it cannot be made, or has something in it."""
+    """Create the folder for the recordings. Raises `DynadiagError` if that fails or the folder is not empty."""
     stem = f"compare-{Path(program.target).stem}-{program.name}-{time.strftime('%Y%m%d-%H%M%S')}-{len(chosen)}"
     folder = (output or common.state_folder() / stem).absolute()
     try:
@@ -125,15 +137,15 @@ def _folder(output: Path | None, program: Program, chosen: tuple[Variant, ...], 
 
 
 def _remove_recordings(folder: Path) -> None:
-    """Those that a comparison made there, by their names; nothing else."""
+    """Delete the recordings of an earlier comparison, by their names, and nothing else."""
     for old in folder.glob("[0-9][0-9]-*.dynadiag"):
         old.unlink()
 
 
 def _discard(folder: Path) -> None:
-    """Leave nothing behind where nothing was measured."""
+    """Delete what this run created, because nothing was measured."""
     _remove_recordings(folder)
-    with suppress(OSError):  # it was there before, with other things in it
+    with suppress(OSError):  # the folder has other files
         folder.rmdir()
 
 

@@ -1,6 +1,6 @@
-"""Say what of torch, Triton, a C++ compiler, a GPU and Graphviz is here, and which command needs it.
+"""Check for torch, Triton, a C++ compiler, a GPU and Graphviz, and say which command needs each.
 
-Nothing is compiled or run on a GPU to find out.
+This compiles nothing and runs nothing on a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SUPPORTED = ((2, 11), (2, 15))  # the versions of torch that our tests have run
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a command may need."""
+    """One thing that a command may need, and whether it is here."""
 
     name: str
     found: str | None
@@ -31,10 +31,12 @@ class Finding:
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     findings = [_python(), _torch(), _hook(), _triton(), _compiler(), _gpu(), _graphviz(), _dot(), _state()]
     torch = next(finding.found for finding in findings if finding.name == "torch")
     document = {"schema": 1, "dynadiag": __version__, "torch": torch, "findings": [asdict(one) for one in findings]}

@@ -1,11 +1,11 @@
 """Explain what torch.compile did with a program: every graph, guard, break and recompile, in its own lines.
 
-TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME), which is run under the recorder; or a
-recording (*.dynadiag), a TORCH_TRACE log, or a folder of either, which is read and nothing is run; or the id of a graph
-break (GB0124), which is put in plain words. Options come before TARGET; everything after it is the program's.
+TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME), which is run and recorded; or a recording
+(*.dynadiag), a TORCH_TRACE log, or a folder of either, which is read without running anything; or the id of a graph
+break (GB0124), which is explained. Options come before TARGET; words after it belong to the program.
 
-A program of several processes (torchrun, mp.spawn) leaves a recording of each that compiles: one report each, and in
-the JSON the others' documents under "ranks".
+A program of several processes (torchrun, mp.spawn) leaves one recording for each process that compiles. Each gets a
+report. In the JSON, the documents of the other processes are under "ranks".
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ _SQLITE = b"SQLite format 3\x00"
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_json(parser)
     common.add_output(parser, "the recording to write")
-    parser.add_argument("--all", action="store_true", help="everything, not the worst ten")
+    parser.add_argument("--all", action="store_true", help="show everything, not only the worst ten")
     add_recorder(parser)
     add_program(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     if not args.target:
         raise DynadiagError("explain: name a program, a recording, a log, or the id of a graph break")
     common.check_json(args.json)
@@ -72,7 +74,7 @@ def _explain_id(args: argparse.Namespace) -> int:
 
 
 def _readable(args: argparse.Namespace) -> tuple[Path, ...] | None:
-    """The recordings that TARGET is, where it is no program."""
+    """Return the recordings that TARGET names, or ``None`` if it is a program."""
     path = Path(args.target)
     try:
         if path.is_dir():
@@ -91,7 +93,7 @@ def _readable(args: argparse.Namespace) -> tuple[Path, ...] | None:
 
 
 def _imported(log: Path, args: argparse.Namespace) -> tuple[Path, ...]:
-    """A log made elsewhere, as a recording."""
+    """Convert a log to recordings."""
     output = common.new_recording(args.output, log.name, force=args.force)
     made = import_log(log, output, force=args.force).recordings
     common.say_where(made[0])
@@ -99,7 +101,7 @@ def _imported(log: Path, args: argparse.Namespace) -> tuple[Path, ...]:
 
 
 def _report(paths: Sequence[Path], args: argparse.Namespace) -> int:
-    """Show recordings, the first as the main one; 1 where one of the programs ended in any other way than 0."""
+    """Report the recordings, the first one in full. Return 1 if a program did not exit with code 0."""
     explanations = [_explanation(path) for path in paths]
     common.write_json(args.json, _json(explanations))
     if args.json != "-":

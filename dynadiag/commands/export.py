@@ -1,6 +1,6 @@
-"""Make a TORCH_TRACE log of a recording: byte for byte the log that it was made from.
+"""Convert a recording to a TORCH_TRACE log, byte for byte the log that it was made from.
 
-The log of a program that dynadiag ran holds torch's events as they came, and dynadiag's own among them.
+The log of a program that dynadiag ran contains torch's events as they were written, and dynadiag's own events.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from dynadiag.recording.transfer import export_log
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_output(parser, "the log to write")
     parser.add_argument("recording", type=Path, metavar="REC", help="a recording")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     if args.output is None:
-        raise DynadiagError("export: name the log to write with -o FILE")
-    with open_any(args.recording):  # folds what is a journal still
+        raise DynadiagError("export: name the log file with -o FILE")
+    with open_any(args.recording):  # fold it first if it is a journal
         pass
     export_log(args.recording, args.output, force=args.force)
     common.say_where(args.output)

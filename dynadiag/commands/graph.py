@@ -1,7 +1,7 @@
-"""Draw what was compiled, as DOT, or as SVG or PNG where Graphviz's `dot` is installed.
+"""Draw what was compiled, as DOT, or as SVG or PNG if Graphviz's `dot` is installed.
 
-By itself: the frames, the graphs that Dynamo made of them, and the breaks between. With --nodes I: the dataflow of
-graph I (its place in the list of graphs), where it was kept as data.
+Without options: the frames, the graphs that Dynamo made of them, and the breaks between them. With --nodes I: the
+dataflow of graph I (its index in the list of graphs), if its nodes were recorded.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from dynadiag.render.dot import node_graph, overview_graph, rendered
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    common.add_output(parser, "the file to write; .svg and .png are drawn, anything else is DOT (by itself: stdout)")
+    """Add the arguments of the command."""
+    common.add_output(parser, "the file to write: .svg or .png, any other name for DOT (default: DOT on stdout)")
     parser.add_argument("--nodes", type=int, metavar="I", help="draw the nodes of graph I instead of the overview")
     parser.add_argument("recording", type=Path, metavar="REC", help="a recording")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     with open_any(args.recording) as recording:
         graph = overview_graph(explain(recording)) if args.nodes is None else _nodes(recording, args.nodes)
     if args.output is None:
@@ -41,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
 def _nodes(recording: Recording, index: int) -> nx.DiGraph:
     graphs = recording.graphs()
     if not 0 <= index < len(graphs):
-        raise DynadiagError(f"{recording.path}: there is no graph {index}, only 0 to {len(graphs) - 1}")
+        raise DynadiagError(f"{recording.path}: no graph {index}; there are 0 to {len(graphs) - 1}")
     nodes = recording.nodes(index)
     if not nodes:
         kept = [str(graph.index) for graph in graphs if graph.stage == "dynamo"][:20]
         raise DynadiagError(
-            f"{recording.path}: graph {index} ({graphs[index].stage}) was not kept as data; "
-            f"these of Dynamo's may be: {', '.join(kept) or 'none'}"
+            f"{recording.path}: the nodes of graph {index} ({graphs[index].stage}) were not recorded; "
+            f"try these graphs of Dynamo: {', '.join(kept) or 'none'}"
         )
     return node_graph(nodes, f"{graphs[index].compile_id} {graphs[index].stage}")

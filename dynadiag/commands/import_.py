@@ -1,6 +1,6 @@
-"""Make a recording of a TORCH_TRACE log: a file, or the folder of one (a recording for each rank).
+"""Convert a TORCH_TRACE log to a recording: a file, or a folder of logs (one recording for each rank).
 
-Nothing in the log is executed, and nothing is lost: `dynadiag export` gives the same bytes back.
+Nothing in the log is executed and nothing is lost: `dynadiag export` gives the same bytes back.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from dynadiag.recording.transfer import import_log
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_output(parser, "the recording to write")
     parser.add_argument(
         "--links",
         action="store_true",
-        help="also write how lines of kernels belong to yours, for SQL (several times slower; no view needs it)",
+        help="also write the table that links kernel lines to your lines, for SQL (much slower; no view needs it)",
     )
     parser.add_argument("log", type=Path, metavar="LOG", help="a log file, or a folder of logs")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     try:
         if not args.log.exists():
             raise UnreadableInput(f"{args.log}: no such file or folder")
-    except (OSError, ValueError) as error:  # a name that no file can have
+    except (OSError, ValueError) as error:  # not a valid file name
         raise UnreadableInput(f"{str(args.log)[:200]}: {getattr(error, 'strerror', None) or error}") from error
     output = common.new_recording(args.output, args.log.name, force=args.force)
     make = import_with_links if args.links else import_log

@@ -1,11 +1,11 @@
 """List the kernels of a recording, print one or a stage of it, or compare the kernels of two recordings.
 
-The listing has a row for each call with the lines of the program that it computes: the one that takes longest first
-where --measure has timed them, else the one that moves the most bytes. NAME prints a kernel's source and what it was
-made of; --stage prints what it becomes: ttir, ttgir, llir, ptx, sass (amdgcn for an AMD target) of a Triton kernel, asm
-of a C++ kernel. What the recorded run built on a GPU is in the recording. Otherwise --stage compiles source out of the
-recording, and --measure runs it: that is done for what lies in this machine's own compiler cache, and else only with
---trust.
+The list has a row for each call, with the source lines that it computes. It is sorted by time if --measure has timed
+the kernels, otherwise by the bytes that they move. NAME prints the source of a kernel and its graph nodes. --stage
+prints a later stage: ttir, ttgir, llir, ptx, sass (amdgcn for an AMD target) of a Triton kernel, asm of a C++ kernel.
+
+Stages that the recorded run built on a GPU are in the recording. Otherwise --stage compiles source from the recording,
+and --measure runs it. Without --trust, both are refused unless the code is in this machine's own compiler cache.
 """
 
 from __future__ import annotations
@@ -41,28 +41,34 @@ from dynadiag.render.words import count
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_json(parser)
-    parser.add_argument("--module", action="store_true", help="print the whole generated module that has the kernel")
+    parser.add_argument("--module", action="store_true", help="print the whole generated module of the kernel")
     parser.add_argument(
         "--stage", metavar="S", help="print this stage of the kernel: asm, ttir, ttgir, llir, ptx, sass"
     )
     parser.add_argument(
-        "--target", metavar="T", help="compile a Triton kernel for this: sm_90 (the default), gfx942, ..."
+        "--target", metavar="T", help="compile a Triton kernel for this target: sm_90 (default), gfx942, ..."
     )
-    parser.add_argument("--trust", action="store_true", help="you know who made the recording: its code may be run")
+    parser.add_argument(
+        "--trust", action="store_true", help="run code from the recording, because you trust whoever made it"
+    )
     parser.add_argument(
         "--balance",
         type=float,
         metavar="N",
-        help="operations that the device can do while a byte is moved: for the bound",
+        help="operations that the device does while it moves a byte; decides between memory and compute bound",
     )
-    parser.add_argument("--measure", action="store_true", help="run the generated code here, and time each kernel")
-    parser.add_argument("--diff", action="store_true", help="NAME is another recording: compare the kernels of the two")
+    parser.add_argument("--measure", action="store_true", help="run the generated code here and time each kernel")
+    parser.add_argument(
+        "--diff", action="store_true", help="compare the kernels of RECORDING and of the recording NAME"
+    )
     parser.add_argument("recording", type=Path, metavar="RECORDING", help="a recording")
     parser.add_argument("name", nargs="?", metavar="NAME", help="print this kernel")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     if args.diff:
         return _compare(args)
     if args.stage is not None and args.name is None:
@@ -84,7 +90,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scale(args: argparse.Namespace, recording: Recording, calls: Sequence[KernelCall]) -> Scale:
-    """The balance that was given, and times: measured now, or before. Always of all calls: they are kept together."""
+    """Return the balance and the times: measured now or before.
+
+    All calls are measured, because times are kept together.
+    """
     modules = {call.event: call for call in calls}
     if not args.measure:
         timing = kept_timing(recording)
@@ -93,14 +102,12 @@ def _scale(args: argparse.Namespace, recording: Recording, calls: Sequence[Kerne
             progress.say(f"running {count(len(modules), 'generated module')} on random inputs")
             timing = measure(recording, calls)
     else:
-        raise DynadiagError(
-            "--measure runs the generated code that is in the recording: give --trust if you know who made it"
-        )
+        raise DynadiagError("--measure runs code from the recording: add --trust if you trust whoever made it")
     return Scale(args.balance, timing)
 
 
 def _weight(call: KernelCall, scale: Scale) -> tuple[float, int]:
-    """What calls are listed by: their time where it was measured, else the bytes that they move."""
+    """Return the sort key of a call: its time if measured, otherwise the bytes that it moves."""
     time = scale.time(call)
     return (time.seconds if time else -1.0), (-1 if call.cost.moved is None else call.cost.moved)
 
@@ -159,7 +166,7 @@ def _heading(recording: Recording) -> dict[str, Any]:
 
 
 def _measured(timing: Timing) -> dict[str, Any]:
-    """Where and against what times were measured."""
+    """Return where the times were measured, and the peaks of that device."""
     peaks = timing.peaks
     return {
         "device": timing.device,

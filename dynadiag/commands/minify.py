@@ -1,13 +1,13 @@
 """Write a small program with the same failure as yours, and prove that it is the same.
 
-The program is run, the graph that fails is caught with its inputs, and everything is left out of it that the failure
-does not need, each step tried in a process of its own. What is left is written as one short file that imports torch
-only. It is run in a fresh process with fresh caches, where it must fail as your program does, and uncompiled, where it
-must not.
+The program is run, and the graph that fails is captured with its inputs. Everything that the failure does not need is
+removed from it, each step tried in a process of its own. The rest is written as one short file that imports only torch.
+The proof runs that file in a fresh process with fresh caches, where it must fail like your program, and uncompiled,
+where it must pass.
 
-TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; what follows it is the program's.
-Exit code: 0 written and proved, 3 the program does not fail, 4 it fails uncompiled too, 5 it fails but not every time,
-6 the proof failed, 7 it fails at a rung that cannot be reduced (Dynamo's own), 2 bad usage.
+TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
+program. Exit code: 0 written and proved, 3 the program does not fail, 4 it fails uncompiled too, 5 it fails but not
+every time, 6 the proof failed, 7 it fails at a rung that cannot be reduced (Dynamo's own), 2 usage error.
 """
 
 from __future__ import annotations
@@ -33,16 +33,22 @@ from dynadiag.trial.supervise import Limits
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_json(parser)
     common.add_output(parser, "the repro to write")
     parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
     add_search(parser)
-    parser.add_argument("--budget", type=float, metavar="S", help="seconds for the reduction; then the best so far")
-    parser.add_argument("--issue", type=Path, metavar="FILE", help="also write a bug report with it, as Markdown")
+    parser.add_argument(
+        "--budget", type=float, metavar="S", help="seconds for the reduction; then write the smallest graph so far"
+    )
+    parser.add_argument(
+        "--issue", type=Path, metavar="FILE", help="also write a bug report with the repro, as Markdown"
+    )
     add_program(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     program = program_of(args)
     output = _output(args, program)
     recording = _recording(args, program)
@@ -73,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _output(args: argparse.Namespace, program: Program) -> Path:
-    """Where the repro goes: as asked for, or beside the recordings."""
+    """Return the path of the repro: `-o` if given, otherwise beside the recordings."""
     output: Path | None = args.output
     if args.issue is not None and args.issue.exists() and not args.force:
         raise DynadiagError(f"{args.issue} exists: give another name, or --force to overwrite it")
@@ -110,7 +116,7 @@ def _interrupted(
             progress.say(
                 f"interrupted: the best so far, {result.nodes_after} operations, is in {output}; it is {proved}"
             )
-    progress.say(f"go on with --resume {recording}")
+    progress.say(f"resume with --resume {recording}")
     return 130
 
 

@@ -1,4 +1,4 @@
-"""Running a program for a command: how it is named on the command line, and recorded."""
+"""The target of a command: how the command line names a program, and how a command records it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _CALL = "import sys; from dynadiag.commands.called import main; sys.exit(main(*s
 
 
 class _Words(argparse.Action):
-    """``TARGET ARGS...``, or after ``-m``: everything from the target on is the program's, whatever it looks like."""
+    """Splits ``TARGET ARGS...``, also after ``-m``. All words after the target belong to the program."""
 
     def __call__(
         self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: object = None
     ) -> None:
         words = list(values) if isinstance(values, list) else [str(values)]
         if option is None and words[:1] == ["--"]:
-            del words[0]  # it ends our own options
+            del words[0]  # it ends dynadiag's own options
         if words:
             namespace.module, namespace.target, namespace.arguments = option is not None, words[0], words[1:]
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
-    """TARGET and the arguments that are the program's."""
+    """Add TARGET and the program's arguments."""
     parser.set_defaults(module=False, target=None, arguments=[])
     parser.usage = "%(prog)s [OPTIONS] TARGET [ARGS...]"
     parser.add_argument(
@@ -44,20 +44,20 @@ def add_program(parser: argparse.ArgumentParser) -> None:
         metavar="MOD ...",
         help="run a module as `python -m` would",
     )
-    # One positional for all words: argparse would take a `--` of the program's for its own between two.
+    # One positional for all words: between two, argparse would remove a `--` of the program.
     parser.add_argument(
         "words", action=_Words, nargs=argparse.REMAINDER, metavar="TARGET", help="the program and its own arguments"
     )
 
 
 def add_recorder(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that records a program."""
+    """Add the options of every command that records a program."""
     parser.add_argument("--no-source", action="store_true", help="leave your source text out of the recording")
     parser.add_argument(
         "--stop-after",
         type=common.positive_int("calls"),
         metavar="N",
-        help="end the program after N calls of compiled functions",
+        help="stop the program after N calls of compiled functions",
     )
     parser.add_argument(
         "--limit",
@@ -66,11 +66,11 @@ def add_recorder(parser: argparse.ArgumentParser) -> None:
         default=2.0,
         help="size cap of the log (default 2)",
     )
-    parser.add_argument("--fresh", action="store_true", help="with empty compiler caches, in a folder of their own")
+    parser.add_argument("--fresh", action="store_true", help="use empty compiler caches, in a temporary folder")
 
 
 def program_of(args: argparse.Namespace) -> Program:
-    """The program that the arguments name. Raises `TargetError` where there is none."""
+    """Return the program that the arguments name. Raises `TargetError` if they name none."""
     if not args.target:
         raise TargetError("name a program: FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME")
     file, colon, _ = args.target.rpartition(":")
@@ -78,14 +78,14 @@ def program_of(args: argparse.Namespace) -> Program:
         if colon and file.endswith(".py") and not args.module and not Path(file).is_file():
             raise TargetError(f"{file}: no such file")
         return Program.parse(args.target, tuple(args.arguments), args.module)
-    except (OSError, ValueError) as error:  # a name that no file can have
+    except (OSError, ValueError) as error:  # not a valid file name
         raise TargetError(f"{args.target[:200]}: no such program ({error.__class__.__name__})") from error
 
 
 def run_recorded(program: Program, recording: Path, args: argparse.Namespace) -> Ended:
-    """Run a program with its journal at ``recording``.
+    """Run a program and record it into ``recording``.
 
-    Raises `TargetError` where it has to be imported and called, and cannot be; no recording is left then.
+    Raises `TargetError`, and leaves no recording, if a function must be imported and cannot be.
     """
     settings = Settings(
         target=program.text,
@@ -104,7 +104,7 @@ def run_recorded(program: Program, recording: Path, args: argparse.Namespace) ->
 
 
 def _command(program: Program, typed: str, refusal: Path) -> list[str]:
-    """The command line that runs a program: Python's own, but for a function that has to be compiled and called."""
+    """Return the command line that runs a program: Python's own, unless a function must be compiled and called."""
     if program.name is not None:
         return [sys.executable, "-P", "-c", _CALL, json.dumps(program.to_json()), str(refusal)]
     if program.module:

@@ -1,4 +1,4 @@
-"""What a search tells while it runs, on stderr: one line that changes on a terminal, one line a trial elsewhere."""
+"""The progress of a search on stderr: one line that changes on a terminal, otherwise one line for each trial."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """A context manager, so that the changing line is gone when the report comes."""
+    """Prints progress. As a context manager it clears the changing line before the report is printed."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -28,6 +28,7 @@ class Progress:
         self._clear()
 
     def trial(self, number: int, label: str, status: str, seconds: float) -> None:
+        """Report a finished trial."""
         text = clean_line(f"trial {number}: {label}: {status} ({seconds:.1f} s)")
         if self._live:
             elapsed = time.monotonic() - self._start
@@ -37,6 +38,7 @@ class Progress:
         self._stream.flush()
 
     def say(self, text: str) -> None:
+        """Print a message on a line of its own."""
         self._clear()
         self._stream.write(clean_line(text) + "\n")
         self._stream.flush()
