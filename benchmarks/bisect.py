@@ -244,7 +244,7 @@ def theirs(task: Task) -> Result:
 
 
 def theirs_run(task: Task) -> Result:
-    """CompilerBisector's ``run``: an interpreter a step. It deletes the cache folder, so each has one of its own."""
+    """CompilerBisector's ``run_program``: an interpreter a step, each with a cache folder of its own."""
     command = [sys.executable, "-m", "torch._inductor.compiler_bisector", "run", sys.executable, str(task.program)]
     done = task.run(command)
     if not done.finished:
@@ -329,7 +329,7 @@ def compare_trials(args: argparse.Namespace) -> int:
                 "Inductor, forked trial": lambda: runner.run(inductor),
                 "Inductor, in process": here,
                 "aot_eager, forked trial": lambda: runner.run(aot),
-                "aot_eager, fresh interpreter": lambda: runner.fresh(aot),
+                "aot_eager, fresh interpreter": lambda: runner.run_fresh(aot),
             }
             _print_trials(_in_turn(ways, args.rounds))
     return 0
@@ -376,7 +376,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=("faults", "trials"), default="faults")
     parser.add_argument("--only", help="faults whose name holds this")
-    parser.add_argument("--run", action="store_true", help="CompilerBisector's `run` too: minutes a fault")
+    parser.add_argument("--run", action="store_true", help="CompilerBisector's `run_program` too: minutes a fault")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--limit", type=float, default=1800.0, metavar="S", help="seconds for one tool and one fault")
     parser.add_argument("--json", type=Path)

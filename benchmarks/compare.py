@@ -26,7 +26,7 @@ from torch._inductor import config
 from torch.utils import benchmark
 
 import dynadiag
-from dynadiag.compare.compiled import read
+from dynadiag.compare.compile_summary import read_summary
 from dynadiag.compare.measure import Measurer
 from dynadiag.compare.variant import Variant
 
@@ -77,7 +77,7 @@ def kernels(name: str, call: Call, folder: Path) -> None:
             compiled(*args)
         with torch.profiler.profile() as profile:
             compiled(*args)
-    ours, seen = read(path), [event.name for event in profile.events()]
+    ours, seen = read_summary(path), [event.name for event in profile.events()]
     generated = sum(any(part in one for part in _GENERATED) for one in seen)
     library = _outermost(profile.events(), _LIBRARY)
     print(f"{name:10} generated: compare {ours.generated}, torch.profiler {generated}", end="")

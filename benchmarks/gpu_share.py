@@ -3,7 +3,7 @@
     python benchmarks/gpu_share.py [--keep FOLDER] [--write FILE]
     python benchmarks/gpu_share.py --collect FILE PROGRAM=RECORDING ...     # on what a GPU recorded
 
-Each program is recorded here twice: generated for the target (`dynadiag.torch_private.target`), and with Inductor's
+Each program is recorded here twice: generated for the target (`dynadiag.torch_private.gpu_target`), and with Inductor's
 Triton code generator serving the CPU (`cpu_backend = "triton"`, what Triton's interpreter runs). Each Triton kernel
 that the H200 got (`data/h200-kernels.json.zst`) is looked for among those of the same compile and graph:
 
@@ -39,7 +39,7 @@ from pathlib import Path
 import zstandard
 
 import dynadiag
-from dynadiag.kernels import units
+from dynadiag.kernels import generated_modules
 from dynadiag.recording.reader import Recording
 
 HERE = Path(__file__).resolve().parent
@@ -54,7 +54,7 @@ WAYS = {
     "the CPU served": """
 import torch
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-from dynadiag.torch_private.interpreter import generate_triton_for_cpu
+from dynadiag.torch_private.interpreter_patches import generate_triton_for_cpu
 
 generate_triton_for_cpu()
 CachingAutotuner.run = lambda self, *args, **kwargs: None  # generated, not run: there is nothing to run it on
@@ -62,9 +62,9 @@ CachingAutotuner.precompile = lambda self, *args, **kwargs: None
 torch.testing.assert_close = lambda *args, **kwargs: None  # of results that nothing computed
 """,
     "for the target": """
-from dynadiag.torch_private.target import generate_for
+from dynadiag.torch_private.gpu_target import generate_for_gpu
 
-generate_for("h200")
+generate_for_gpu("h200")
 """,
 }
 ENVIRONMENT = {
@@ -98,10 +98,10 @@ class Graph:
 def graphs(recording: Recording) -> list[Graph]:
     """Every generated module of a recording."""
     found = []
-    for unit in units(recording):
-        sources = {one.name: one.source for one in unit.module.definitions.values() if one.language == "triton"}
-        calls = tuple(call.kernel for call in unit.module.calls if not call.generated)
-        found.append(Graph(unit.compile_id, unit.module.stage, sources, calls))
+    for unit in generated_modules(recording):
+        sources = {one.name: one.source for one in unit.parsed.definitions.values() if one.language == "triton"}
+        calls = tuple(call.kernel for call in unit.parsed.calls if not call.is_generated)
+        found.append(Graph(unit.compile_id, unit.parsed.stage, sources, calls))
     return found
 
 

@@ -26,8 +26,8 @@ import zstandard
 
 import dynadiag
 from dynadiag.kernels import kernel_calls
-from dynadiag.kernels.built import stages_of
-from dynadiag.kernels.jobs import run_job
+from dynadiag.kernels.isolated_job import run_isolated
+from dynadiag.kernels.triton_artifacts import read_stages
 
 DATA = Path(__file__).resolve().parent / "data" / "h200-stages.json.zst"
 STAGES = ("ttir", "ttgir", "ptx")
@@ -40,11 +40,13 @@ def collect(output: Path, recordings: list[str]) -> None:
     for path in recordings:
         with dynadiag.open(path) as recording:
             for call in kernel_calls(recording):
-                if call.built and call.definition and call.language == "triton":
-                    stages = {name: plain(stage["text"]) for name, stage in stages_of(recording, call.built).items()}
+                if call.artifact and call.definition and call.language == "triton":
+                    stages = {
+                        name: plain(stage["text"]) for name, stage in read_stages(recording, call.artifact).items()
+                    }
                     kernels[call.name] = {
                         "source": call.definition.source,
-                        "configuration": dict(call.built.configuration),
+                        "configuration": dict(call.artifact.configuration),
                         "stages": {name: stages[name] for name in STAGES},
                     }
             torch = recording.run.torch
@@ -60,7 +62,7 @@ def plain(text: str) -> str:
 def compared(name: str, kernel: dict[str, Any]) -> list[str]:
     """A row: the kernel, whether the configuration is the same, whether each stage is."""
     job = {"language": "triton", "name": name, "source": kernel["source"], "target": "sm_90"}
-    made = run_job("dynadiag.trial.stages", job, name)
+    made = run_isolated("dynadiag.trial.stages", job, name)
     if "error" in made:
         return [name, made["error"], *("" for _ in STAGES)]
     first = dict(part.split(": ") for part in made["facts"]["configuration"].split(", "))

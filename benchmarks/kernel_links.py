@@ -25,7 +25,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynadiag.kernels import Thread, Unit, open_any, units
+from dynadiag.kernels import GeneratedModule, Thread, generated_modules, open_with_links
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = f"""
@@ -42,7 +42,7 @@ block(torch.randn(2, 16, 64, requires_grad=True)).square().mean().backward()
 """
 TRITON = """
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-from dynadiag.torch_private.interpreter import generate_triton_for_cpu
+from dynadiag.torch_private.interpreter_patches import generate_triton_for_cpu
 
 generate_triton_for_cpu()
 CachingAutotuner.run = lambda self, *args, **kwargs: None  # generated, not run: there is nothing to run it on
@@ -68,20 +68,20 @@ class Count:
 
 def count(path: Path) -> Count:
     """Count one recording, which has links."""
-    with open_any(path) as recording:
-        found = units(recording)
+    with open_with_links(path) as recording:
+        found = generated_modules(recording)
         threads = [Thread(recording.links(unit.event)) for unit in found]
     parts = [_count(unit, thread) for unit, thread in zip(found, threads, strict=True)]
     return sum(parts, _reached(found, threads))
 
 
-def _count(unit: Unit, thread: Thread) -> Count:
+def _count(unit: GeneratedModule, thread: Thread) -> Count:
     found = Count()
-    for definition in unit.module.definitions.values():
-        if not any(call.kernel == definition.name for call in unit.module.calls):
+    for definition in unit.parsed.definitions.values():
+        if not any(call.kernel == definition.name for call in unit.parsed.calls):
             continue
         found += Count(kernels=1)
-        for number, line in enumerate(definition.source.splitlines(), definition.first):
+        for number, line in enumerate(definition.source.splitlines(), definition.first_line):
             if _COMPUTING.search(line):
                 related = thread.related("module", number)
                 sharp = bool(related.places) and len(related.nodes) == 1
@@ -89,13 +89,13 @@ def _count(unit: Unit, thread: Thread) -> Count:
     return found
 
 
-def _reached(found: tuple[Unit, ...], threads: list[Thread]) -> Count:
+def _reached(found: tuple[GeneratedModule, ...], threads: list[Thread]) -> Count:
     """Dynamo's nodes, each once however many modules (forward and backward) were made of its graph."""
     computing: dict[tuple[int | None, str], bool] = {}
     for unit, thread in zip(found, threads, strict=True):
         for node in unit.dynamo.nodes.values():
-            if node.computes and node.place:
-                related = thread.related("source", node.place.line, node.place.file)
+            if node.computes and node.source_line:
+                related = thread.related("source", node.source_line.line, node.source_line.file)
                 key = unit.dynamo_event, node.name
                 computing[key] = computing.get(key, False) or bool(related.lines or related.calls)
     return Count(nodes=len(computing), reached=sum(computing.values()))

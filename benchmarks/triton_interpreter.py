@@ -62,12 +62,12 @@ def run(name: str, recording: Path) -> dict[str, Any]:
     import torch
 
     import dynadiag
-    from dynadiag.torch_private import interpreter
-    from dynadiag.trial import interpreted
+    from dynadiag.torch_private import interpreter_patches
+    from dynadiag.trial import triton_interpreter
 
-    interpreted.install()
+    triton_interpreter.install()
     launches: list[str] = []
-    interpreter.watch_launches(launches.append)
+    interpreter_patches.watch_launches(launches.append)
     function, arguments = PROGRAMS[name]()
     expected = results(function, function, arguments)
     torch._inductor.config.fx_graph_cache = False
@@ -122,7 +122,7 @@ def kernels(recording: Path, target: str) -> list[dict[str, Any]]:
         for (graph, name), call in calls.items():
             stages = make_stages(opened, call, target, trusted=True)
             lines = {stage: len(stages.stages[stage].text.splitlines()) for stage in STAGES if stage in stages.stages}
-            found.append({"name": name, "graph": graph, **lines, "registers": stages.facts.get("registers")})
+            found.append({"name": name, "graph": graph, **lines, "registers": stages.properties.get("registers")})
     return found
 
 

@@ -40,8 +40,8 @@ INTERRUPTED = 130
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code. `DynadiagError` is caught only here."""
     arguments = sys.argv[1:] if argv is None else argv
-    if _OurPackages not in sys.meta_path:
-        sys.meta_path.insert(0, _OurPackages)
+    if _OwnPackageFinder not in sys.meta_path:
+        sys.meta_path.insert(0, _OwnPackageFinder)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a TextIOWrapper at start-up
@@ -49,24 +49,24 @@ def main(argv: list[str] | None = None) -> int:
         code = _run(arguments)
         sys.stdout.flush()  # here, because a full disk can still be reported
     except DynadiagError as error:
-        code = _refuse(str(error))
+        code = _print_error(str(error))
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # `dynadiag ... | head` has closed the pipe
-        _give_up_stdout()
+        _discard_stdout()
         code = 0
     except OSError as error:  # a full disk, a file that was deleted
-        _give_up_stdout()
-        code = _refuse(f"{error.filename or 'output'}: {error.strerror or error}")
+        _discard_stdout()
+        code = _print_error(f"{error.filename or 'output'}: {error.strerror or error}")
     return code
 
 
-def _refuse(reason: str) -> int:
+def _print_error(reason: str) -> int:
     print(f"dynadiag: {_one_line(reason)}", file=sys.stderr)  # noqa: T201 - the command line reports here
     return USAGE_ERROR
 
 
-def _give_up_stdout() -> None:
+def _discard_stdout() -> None:
     """Redirect stdout to the null device, so that the interpreter does not fail to flush it at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -74,7 +74,7 @@ def _give_up_stdout() -> None:
         return
 
 
-class _OurPackages:
+class _OwnPackageFinder:
     """Finds our packages with ordinary names first, as the user's path may have others of the same name."""
 
     _FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to load
@@ -89,7 +89,7 @@ class _OurPackages:
 def _run(arguments: list[str]) -> int:
     name = next((argument for argument in arguments[:1] if not argument.startswith("-")), None)
     if name not in COMMANDS:
-        _overview().parse_args(arguments)  # prints help, the version or a usage error, then exits
+        _main_parser().parse_args(arguments)  # prints help, the version or a usage error, then exits
         return USAGE_ERROR
     module = import_module(f"dynadiag.commands.{_MODULES.get(name, name)}")
     parser = _Parser(
@@ -109,7 +109,7 @@ class _Parser(argparse.ArgumentParser):
         raise DynadiagError(f"{message} (see `{self.prog} --help`)")
 
 
-def _overview() -> argparse.ArgumentParser:
+def _main_parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:<9} {purpose}" for name, purpose in COMMANDS.items())
     parser = _Parser(
         prog="dynadiag",

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynadiag.capture.header import run_footer, run_header
+from dynadiag.capture.run_metadata import run_footer, run_header
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.linked import fold_in_place, open_any
+from dynadiag.kernels.link_digest import fold_with_links, open_with_links
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.reader import Recording
 from dynadiag.render.report import Report, report
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["bisect", "explain", "open", "record"]
 
 _COMPILED_ALREADY = "it was compiled before: code that fitted the call was used again (torch.compiler.reset() drops it)"
-_recording = threading.Lock()  # held while a block is recorded
+_recording_lock = threading.Lock()  # held while a block is recorded
 
 
 @contextmanager
@@ -38,13 +38,13 @@ def record(path: str | Path, *, force: bool = False, source: bool = True) -> Ite
     kept. Raises `DynadiagError` where ``path`` exists and ``force`` is not given, where it cannot be written, and
     inside another ``record``: the outer one has these events already.
     """
-    if not _recording.acquire(blocking=False):
+    if not _recording_lock.acquire(blocking=False):
         raise DynadiagError("record: a recording is being made already in this process; what is compiled goes into it")
     try:
         with _recorded(Path(path).absolute(), None, force=force, source=source):
             yield Path(path).absolute()
     finally:
-        _recording.release()
+        _recording_lock.release()
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> I
         raise DynadiagError(f"{path} exists: give another name, or force=True to overwrite it")
     path.unlink(missing_ok=True)
     began, pid = time.time(), os.getpid()
-    recorder = Recorder(lambda: _open(path, target), source=source)
+    recorder = Recorder(lambda: _open_journal(path, target), source=source)
     recorder.journal()
     recorder.start()
     code, notes = 1, list[str]()
@@ -66,28 +66,28 @@ def _recorded(path: Path, target: str | None, *, force: bool, source: bool) -> I
         yield notes
         code = 0
     except Exception as failure:
-        recorder.ended_by(failure)
+        recorder.record_exception(failure)
         raise
     finally:
         if os.getpid() == pid:
-            _end(recorder, path, began, {"code": code, "notes": notes})
+            _finish_recording(recorder, path, began, {"code": code, "notes": notes})
 
 
-def _end(recorder: Recorder, path: Path, began: float, how: dict[str, Any]) -> None:
+def _finish_recording(recorder: Recorder, path: Path, began: float, how: dict[str, Any]) -> None:
     """End a recording. Never raises: an exception of the block's own may be on its way to the caller."""
     try:
-        recorder.keep_kernels()
+        recorder.record_kernels()
         recorder.stop()
         end = Journal.reopen(path)
         end.append({"dynadiag_end": run_footer(began)})
         end.append({"dynadiag_exit": how})
         end.close()
-        fold_in_place(path)
+        fold_with_links(path)
     except Exception as error:  # noqa: BLE001 - a disk that is full fails in many ways, and the block has run
         say(f"{path} is not a whole recording", error)
 
 
-def _open(path: Path, target: str | None) -> Journal:
+def _open_journal(path: Path, target: str | None) -> Journal:
     own = path if not path.exists() else path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
     journal = Journal.create(own)
     journal.append({"dynadiag_run": run_header(target)})
@@ -105,16 +105,16 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from dynadiag.torch_private.capture import is_compiled
 
     compiled = fn if is_compiled(fn) else torch.compile(fn)
-    if not _recording.acquire(blocking=False):
+    if not _recording_lock.acquire(blocking=False):
         raise DynadiagError("explain: a recording is being made already in this process: call it outside of record()")
     try:
         with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
             path = Path(folder, "call.dynadiag")
-            failure = _call(path, _name(fn), compiled, args, kwargs)
+            failure = _call(path, _target_name(fn), compiled, args, kwargs)
             with open(path) as recording:
                 made = report(recording)
     finally:
-        _recording.release()
+        _recording_lock.release()
     notes = made.notes if failure is None else (*made.notes, failure)
     if failure is None and not made.compiles:
         notes = (*notes, _COMPILED_ALREADY)
@@ -152,20 +152,20 @@ def bisect(
     """
     import torch
 
-    from dynadiag.bisect.inprocess import bisect_call
+    from dynadiag.bisect.bisect_call import bisect_call
 
     if torch.cuda.is_initialized():
         raise DynadiagError(
-            f"bisect({_name(fn)}): CUDA is in use in this process, which cannot be forked then. "
+            f"bisect({_target_name(fn)}): CUDA is in use in this process, which cannot be forked then. "
             "Put the call into a file and use: dynadiag bisect FILE.py:NAME"
         )
     return bisect_call(fn, args, kwargs or {}, accuracy=accuracy, repeat=repeat, timeout=timeout)
 
 
-def _name(fn: object) -> str:
+def _target_name(fn: object) -> str:
     return str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
 
 
 def open(path: str | Path) -> Recording:  # noqa: A001 - `dynadiag.open`, as `gzip.open` is
     """Open a recording, or a journal that is not folded yet. Raises `dynadiag.UnreadableInput`."""
-    return open_any(Path(path))
+    return open_with_links(Path(path))

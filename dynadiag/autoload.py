@@ -14,12 +14,12 @@ def start() -> None:
     Never raises: an error becomes one line on stderr.
     """
     if os.environ.get("DYNADIAG_RECORD"):
-        _attempt("recorded", "dynadiag.capture.process", "record_this_process")
+        _call_or_report("recorded", "dynadiag.capture.process", "record_this_process")
     if os.environ.get("DYNADIAG_JOIN"):
-        _attempt("part of the trial", "dynadiag.trial.joining", "join")
+        _call_or_report("part of the trial", "dynadiag.trial.child_processes", "join")
 
 
-def _attempt(what: str, module: str, function: str) -> None:
+def _call_or_report(what: str, module: str, function: str) -> None:
     try:
         import importlib
 

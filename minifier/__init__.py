@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from minifier.errors import ReductionError
     from minifier.reduction import Reduction, reduce_graph
-    from minifier.search import Budget, Progress
+    from minifier.search import Budget, ReductionProgress
 
-__all__ = ["Budget", "Progress", "Reduction", "ReductionError", "reduce_graph"]
+__all__ = ["Budget", "Reduction", "ReductionError", "ReductionProgress", "reduce_graph"]
 
 _HOMES = {
     "Budget": "minifier.search",
-    "Progress": "minifier.search",
+    "ReductionProgress": "minifier.search",
     "Reduction": "minifier.reduction",
     "ReductionError": "minifier.errors",
     "reduce_graph": "minifier.reduction",

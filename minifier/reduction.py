@@ -9,23 +9,23 @@ from typing import Any
 
 from torch import fx
 
-from minifier.anatomy import Anatomy, dissect
 from minifier.errors import ReductionError
-from minifier.graphs import Case, Fails, GraphProblem, ask, canonical, own
-from minifier.launches import with_launches
+from minifier.graph_analysis import GraphAnalysis, analyze
+from minifier.graph_problem import Case, Fails, GraphProblem, ask_oracle, case_key, copy_case
 from minifier.search import (
     Budget,
-    Candidate,
-    Ledger,
     Oracle,
-    Outcome,
+    PartSelection,
     ProgressCallback,
+    ReducedParts,
+    SearchContext,
+    majority_vote,
     reduce_parts,
     sweep_parts,
-    voting,
 )
 from minifier.simplify import CaseProblem, simplify
 from minifier.tensors import check_inputs
+from minifier.triton_launches import replace_kernel_calls
 
 __all__ = ["Reduction", "reduce_graph"]
 
@@ -35,8 +35,8 @@ class Reduction:
     """A smaller graph that fails in the same way, and inputs for it.
 
     `trials` counts the calls of `fails`, `cached` the answers that came from the memo. `minimal`: no single operation
-    can be removed (each was tried); False if the budget ended the search. `memo` resumes the search. `refused` holds
-    the exceptions that `fails` raised on candidates; they count as "not the same failure".
+    can be removed (each was tried); False if the budget ended the search. `memo` resumes the search. `oracle_errors`
+    holds the exceptions that `fails` raised on candidates; they count as "not the same failure".
     """
 
     graph_module: fx.GraphModule
@@ -49,12 +49,12 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True)
-class _Setting:
+class _SearchSetup:
     fails: Fails
-    ledger: Ledger
-    refused: list[Exception]
+    context: SearchContext
+    oracle_errors: list[Exception]
     executor: Executor | None
-    width: int
+    parallel: int
 
 
 def reduce_graph(
@@ -76,19 +76,19 @@ def reduce_graph(
     `fails` gets copies and may change them. An exception of `fails` on the whole graph is raised again; on a candidate
     it counts as "not the same failure" and is kept in `Reduction.refused`. `suspects` are sets of node names to try
     first. `votes` calls `fails` up to that often per candidate and takes the majority. `memo` is the memo of an earlier
-    `Reduction`, or an empty mapping to fill: a resumed search repeats no trial. With an `executor` of threads, `width`
-    candidates run at the same time.
+    `Reduction`, or an empty mapping to fill: a resumed search repeats no trial. With an `executor` of threads,
+    `parallel` candidates run at the same time.
 
     Raises `ReductionError` if the whole graph does not fail, or does not run uncompiled on these inputs.
     """
     _check(gm, inputs)
-    gm = with_launches(gm)
-    ledger = Ledger(memo, budget, progress)
+    gm = replace_kernel_calls(gm)
+    ledger = SearchContext(memo, budget, progress)
     asked = fails if votes == 1 else _voting(fails, votes)
-    setting = _Setting(asked, ledger, [], executor, width)
+    setting = _SearchSetup(asked, ledger, [], executor, width)
     whole = Case(gm, tuple(inputs))
     _check_fails(setting, whole)
-    anatomy = dissect(gm, inputs)
+    anatomy = analyze(gm, inputs)
     case, minimal = _reduce_nodes(anatomy, whole, setting, suspects)
     if simplify_inputs and minimal:
         case, minimal = _simplify(case, setting)
@@ -99,7 +99,7 @@ def reduce_graph(
         minimal=minimal,
         cached=ledger.hits,
         memo=ledger.memo,
-        refused=tuple(setting.refused),
+        refused=tuple(setting.oracle_errors),
     )
 
 
@@ -114,21 +114,21 @@ def _check(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
 
 def _voting(fails: Fails, votes: int) -> Fails:
     def on_case(case: Case) -> bool:
-        copied = own(case)
+        copied = copy_case(case)
         return fails(copied.module, list(copied.inputs))
 
-    majority = voting(on_case, votes)
+    majority = majority_vote(on_case, votes)
     return lambda module, values: majority(Case(module, tuple(values)))
 
 
-def _check_fails(setting: _Setting, whole: Case) -> None:
+def _check_fails(setting: _SearchSetup, whole: Case) -> None:
     """Check that the whole graph fails. Raises `ReductionError` if not, and any exception of the oracle."""
-    ledger, key = setting.ledger, f"whole {canonical(whole)}"
+    ledger, key = setting.context, f"whole {case_key(whole)}"
     raised: list[Exception] = []
     ledger.stage = "whole"
     if key not in ledger.memo:
         ledger.spend()
-        failed = ask(setting.fails, whole, raised)
+        failed = ask_oracle(setting.fails, whole, raised)
         if raised:
             raise raised[0]
         ledger.memo[key] = failed
@@ -139,40 +139,42 @@ def _check_fails(setting: _Setting, whole: Case) -> None:
 
 
 def _reduce_nodes(
-    anatomy: Anatomy, whole: Case, setting: _Setting, suspects: Iterable[Collection[str]]
+    anatomy: GraphAnalysis, whole: Case, setting: _SearchSetup, suspects: Iterable[Collection[str]]
 ) -> tuple[Case, bool]:
-    problem = GraphProblem(anatomy, whole.inputs, setting.fails, setting.refused)
+    problem = GraphProblem(anatomy, whole.inputs, setting.fails, setting.oracle_errors)
     outcome = reduce_parts(
         problem,
-        setting.ledger,
-        suggested=[_parts_named(anatomy, names) for names in suspects],
+        setting.context,
+        suspects=[_parts_named(anatomy, names) for names in suspects],
         executor=setting.executor,
-        width=setting.width,
+        width=setting.parallel,
     )
     if outcome.candidate is None:
         return whole, outcome.minimal
-    if outcome.minimal and anatomy.firm != anatomy.groups:
-        return _refine(problem, outcome, whole, setting)
+    if outcome.minimal and anatomy.inseparable_groups != anatomy.groups:
+        return _sweep_smallest_groups(problem, outcome, whole, setting)
     return problem.case(outcome.candidate), outcome.minimal
 
 
-def _refine(problem: GraphProblem, outcome: Outcome, whole: Case, setting: _Setting) -> tuple[Case, bool]:
+def _sweep_smallest_groups(
+    problem: GraphProblem, outcome: ReducedParts, whole: Case, setting: _SearchSetup
+) -> tuple[Case, bool]:
     """Try to remove single operations from groups that share a written storage: not all of them may be needed."""
     if outcome.candidate is None:
         return whole, outcome.minimal
-    anatomy = problem.anatomy.refined()
-    finer = GraphProblem(anatomy, whole.inputs, setting.fails, setting.refused)
+    anatomy = problem.analysis.with_smallest_groups()
+    finer = GraphProblem(anatomy, whole.inputs, setting.fails, setting.oracle_errors)
     kept = frozenset(anatomy.group_of[node] for node in problem.nodes(outcome.candidate))
-    start = Candidate(kept, outcome.candidate.joined)
-    refined = sweep_parts(finer, start, setting.ledger, executor=setting.executor, width=setting.width)
+    start = PartSelection(kept, outcome.candidate.bypass)
+    refined = sweep_parts(finer, start, setting.context, executor=setting.executor, width=setting.parallel)
     if refined.candidate is None:
         return problem.case(outcome.candidate), refined.minimal
     return finer.case(refined.candidate), refined.minimal
 
 
-def _simplify(case: Case, setting: _Setting) -> tuple[Case, bool]:
+def _simplify(case: Case, setting: _SearchSetup) -> tuple[Case, bool]:
     """Simplify, then remove operations that are no longer needed. Repeat while any were removed."""
-    oracle: Oracle[Case] = Oracle(CaseProblem(setting.fails, setting.refused), setting.ledger)
+    oracle: Oracle[Case] = Oracle(CaseProblem(setting.fails, setting.oracle_errors), setting.context)
     while True:
         case, complete = simplify(oracle, case)
         if not complete:
@@ -183,16 +185,16 @@ def _simplify(case: Case, setting: _Setting) -> tuple[Case, bool]:
         case = smaller
 
 
-def _sweep_nodes(case: Case, setting: _Setting) -> tuple[Case, bool]:
-    anatomy = dissect(case.module, case.inputs).refined()
-    problem = GraphProblem(anatomy, case.inputs, setting.fails, setting.refused)
-    start = Candidate(frozenset(problem.parts))
-    outcome = sweep_parts(problem, start, setting.ledger, executor=setting.executor, width=setting.width)
+def _sweep_nodes(case: Case, setting: _SearchSetup) -> tuple[Case, bool]:
+    anatomy = analyze(case.module, case.inputs).with_smallest_groups()
+    problem = GraphProblem(anatomy, case.inputs, setting.fails, setting.oracle_errors)
+    start = PartSelection(frozenset(problem.parts))
+    outcome = sweep_parts(problem, start, setting.context, executor=setting.executor, width=setting.parallel)
     if outcome.candidate is None or outcome.candidate.kept == start.kept:
         return case, outcome.minimal
     return problem.case(outcome.candidate), outcome.minimal
 
 
-def _parts_named(anatomy: Anatomy, names: Collection[str]) -> frozenset[int]:
+def _parts_named(anatomy: GraphAnalysis, names: Collection[str]) -> frozenset[int]:
     wanted = set(names)
     return frozenset(part for node, part in anatomy.group_of.items() if anatomy.nodes[node].name in wanted)

@@ -9,18 +9,18 @@ from typing import Any
 import torch
 
 from minifier.errors import ReductionError
-from minifier.torch_private import base_of, is_transformed, is_without_storage
+from minifier.torch_private import base_of, is_transformed, is_zero_tensor
 
 __all__ = [
-    "alone",
-    "bits",
     "check_inputs",
-    "fresh",
+    "compact_copy",
+    "copy_values",
     "leaves",
     "map_leaves",
     "same_metadata",
     "storage_key",
     "tensors_in",
+    "value_bytes",
 ]
 
 
@@ -53,12 +53,12 @@ def storage_key(tensor: torch.Tensor) -> int | None:
     """A key of the tensor's storage: equal for two live tensors that share it. None without a storage to share."""
     if tensor.layout is not torch.strided or tensor.device.type == "meta":
         return None
-    if is_without_storage(tensor) or is_transformed(tensor):
+    if is_zero_tensor(tensor) or is_transformed(tensor):
         return None
     return tensor.untyped_storage().data_ptr() or None
 
 
-def bits(tensor: torch.Tensor) -> torch.Tensor:
+def value_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """The bytes of a tensor's values in logical order: uint8, flat, on the CPU."""
     plain = tensor.detach().resolve_conj().resolve_neg().cpu()
     flat = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)  # `contiguous` keeps odd strides of one element
@@ -77,7 +77,7 @@ def check_inputs(inputs: Sequence[Any]) -> None:
             raise ReductionError(f"input {place} is a {type(value).__name__}: flatten the inputs of the graph first")
 
 
-def fresh(values: Sequence[Any]) -> list[Any]:
+def copy_values(values: Sequence[Any]) -> list[Any]:
     """Copies with the same strides, values and `requires_grad`. Tensors that share a storage share one in the copies.
 
     A view of another tensor, in the sense of autograd, is a view of its copy.
@@ -85,14 +85,14 @@ def fresh(values: Sequence[Any]) -> list[Any]:
     keys = [storage_key(v) if isinstance(v, torch.Tensor) else None for v in values]
     shared = {key for key, count in Counter(keys).items() if key is not None and count > 1}
     sharing = [v for v, key in zip(values, keys, strict=True) if key in shared]
-    copied = _Sharing(sharing)
+    copied = _AliasedCopies(sharing)
     return [
-        v if not isinstance(v, torch.Tensor) else copied.of(v) if key in shared else alone(v)
+        v if not isinstance(v, torch.Tensor) else copied.of(v) if key in shared else compact_copy(v)
         for v, key in zip(values, keys, strict=True)
     ]
 
 
-class _Sharing:
+class _AliasedCopies:
     """Copies tensors together with the storages that they share. Tensors that may be the base of a view come first."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -100,7 +100,7 @@ class _Sharing:
         self._copies: dict[int, torch.Tensor] = {}
         for tensor in tensors:
             if base_of(tensor) is None:
-                self._copies[id(tensor)] = _like(tensor, self._plain(tensor))
+                self._copies[id(tensor)] = _with_autograd_state(tensor, self._plain(tensor))
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         base = base_of(tensor)
@@ -109,28 +109,28 @@ class _Sharing:
         if id(base) not in self._copies:
             self._copies[id(base)] = self._plain(base)
         if base.dtype != tensor.dtype or self._copies[id(base)].requires_grad:
-            return _like(tensor, self._plain(tensor))
+            return _with_autograd_state(tensor, self._plain(tensor))
         with torch.enable_grad():  # a view made without gradients could not be written to
             view = self._copies[id(base)].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-        return _like(tensor, view)
+        return _with_autograd_state(tensor, view)
 
     def _plain(self, tensor: torch.Tensor) -> torch.Tensor:
         key = storage_key(tensor)
         if key not in self._storages:
             self._storages[key] = tensor.untyped_storage().clone()
-        return onto(self._storages[key], tensor)
+        return view_on_storage(self._storages[key], tensor)
 
 
-def alone(tensor: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
+def compact_copy(tensor: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
     """A copy with the same strides in the smallest storage that holds them. ``device`` defaults to the tensor's."""
     plain = tensor.detach()
-    if is_without_storage(tensor):
-        return _like(tensor, plain)  # it has no storage, so nothing can write to it
+    if is_zero_tensor(tensor):
+        return _with_autograd_state(tensor, plain)  # it has no storage, so nothing can write to it
     if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
-        return _like(tensor, _copied(plain, device))
+        return _with_autograd_state(tensor, _copied(plain, device))
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     flat = _copied(plain.as_strided((span,), (1,), tensor.storage_offset()), device)
-    return _like(tensor, flat.as_strided(tensor.shape, tensor.stride()))
+    return _with_autograd_state(tensor, flat.as_strided(tensor.shape, tensor.stride()))
 
 
 def _copied(tensor: torch.Tensor, device: torch.device | None) -> torch.Tensor:
@@ -144,13 +144,13 @@ def same_metadata(one: Any, other: Any) -> bool:
     return (one.shape, one.dtype, one.device, one.layout) == (other.shape, other.dtype, other.device, other.layout)
 
 
-def onto(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
+def view_on_storage(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
     """A tensor on another storage with the same offset, shape and strides."""
     empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
-def _like(tensor: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
+def _with_autograd_state(tensor: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(copy, requires_grad=tensor.requires_grad)
     return copy.requires_grad_() if tensor.requires_grad else copy

@@ -15,20 +15,20 @@ from torch._higher_order_ops import triton_kernel_wrap
 
 __all__ = [
     "PREDISPATCH",
-    "KernelCall",
+    "TritonKernelCall",
     "VmapStep",
     "base_of",
-    "changes_nothing",
-    "inside_transform",
+    "in_transform",
+    "is_transform_boundary",
     "is_transformed",
-    "is_without_storage",
+    "is_zero_tensor",
     "kernel_launch",
-    "opens_transform",
-    "size_at",
+    "only_rewraps",
+    "restore_torch_state",
+    "substitute_symbols",
     "symbol_of",
-    "undisturbed",
     "vmap_step",
-    "zeros_without_storage",
+    "zero_tensor",
 ]
 
 # 2.11 to 2.15: the functions that Dynamo records for vmap, grad and jvp.
@@ -50,22 +50,22 @@ def is_transformed(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
-def is_without_storage(tensor: torch.Tensor) -> bool:
+def is_zero_tensor(tensor: torch.Tensor) -> bool:
     """Whether it is a zero tensor without storage, as autograd makes them. 2.11 to 2.15."""
     return tensor._is_zerotensor()
 
 
-def zeros_without_storage(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def zero_tensor(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """A zero tensor without storage. 2.11 to 2.15."""
     return torch._efficientzerotensor(shape, dtype=dtype, device=device)
 
 
-def inside_transform() -> bool:
+def in_transform() -> bool:
     """Whether a vmap or grad has been entered. 2.11 to 2.15."""
     return torch._C._functorch.get_dynamic_layer_stack_depth() > 0
 
 
-def opens_transform(node: fx.Node) -> bool:
+def is_transform_boundary(node: fx.Node) -> bool:
     """Whether a node enters or leaves a vmap, grad or jvp."""
     home = getattr(node.target, "__module__", None)
     name = getattr(node.target, "__name__", "")
@@ -73,7 +73,7 @@ def opens_transform(node: fx.Node) -> bool:
     return functorch and any(part in name for part in _TRANSFORM)
 
 
-def changes_nothing(node: fx.Node) -> bool:
+def only_rewraps(node: fx.Node) -> bool:
     """Whether a node only wraps or unwraps a value for grad or jvp, or takes it out of a tuple. 2.11 to 2.15."""
     return node.target is operator.getitem or getattr(node.target, "__name__", "") in _UNWRAPS
 
@@ -110,7 +110,7 @@ def symbol_of(size: Any) -> Any:
     return expression if expression is not None and expression.is_Symbol else None
 
 
-def size_at(size: Any, values: Mapping[Any, int], otherwise: Any) -> Any:
+def substitute_symbols(size: Any, values: Mapping[Any, int], otherwise: Any) -> Any:
     """A size with values for its symbols. ``otherwise`` if a symbol has no value, or the size has no symbol.
 
     2.11 to 2.15.
@@ -122,21 +122,21 @@ def size_at(size: Any, values: Mapping[Any, int], otherwise: Any) -> Any:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def restore_torch_state() -> Iterator[None]:
     """Restore random state, grad mode and functorch's transforms after running unknown code. 2.11 to 2.15."""
-    enabled, dual = torch.is_grad_enabled(), _dual_entered()
+    enabled, dual = torch.is_grad_enabled(), _in_dual_level()
     depth = torch._C._functorch.get_dynamic_layer_stack_depth()
     try:
         with torch.random.fork_rng():
             yield
     finally:
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
-        if not dual and _dual_entered():
+        if not dual and _in_dual_level():
             torch._C._exit_dual_level(level=0)  # dual levels do not nest
         torch.set_grad_enabled(enabled)
 
 
-def _dual_entered() -> bool:
+def _in_dual_level() -> bool:
     """Whether a level of forward-mode AD is entered: entering a second one raises. 2.11 to 2.15."""
     try:
         level = torch._C._enter_dual_level()
@@ -147,7 +147,7 @@ def _dual_entered() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelCall:
+class TritonKernelCall:
     """A call of a user-defined Triton kernel. Grid and arguments may hold nodes; ``writes`` names arguments."""
 
     kernel: Any
@@ -156,7 +156,7 @@ class KernelCall:
     writes: frozenset[str]
 
 
-def kernel_launch(node: fx.Node) -> KernelCall | None:
+def kernel_launch(node: fx.Node) -> TritonKernelCall | None:
     """The call behind Dynamo's node for a Triton kernel. 2.11 to 2.15.
 
     None for other nodes. None too for an autotuned kernel whose configurations have different grids, since no single
@@ -170,10 +170,12 @@ def kernel_launch(node: fx.Node) -> KernelCall | None:
         return None
     table = triton_kernel_wrap.kernel_side_table
     arguments = {**words["kwargs"], **table.get_constant_args(words["constant_args_idx"])}
-    return KernelCall(table.get_kernel(words["kernel_idx"]), tuple(grids[0]), arguments, _written(words))
+    return TritonKernelCall(
+        table.get_kernel(words["kernel_idx"]), tuple(grids[0]), arguments, _mutated_arguments(words)
+    )
 
 
-def _written(words: Any) -> frozenset[str]:
+def _mutated_arguments(words: Any) -> frozenset[str]:
     """The arguments that the kernel writes to, as torch finds in its code. All tensors if torch cannot find it."""
     examples = {
         name: value.meta.get("example_value") if isinstance(value, fx.Node) else value

@@ -36,7 +36,7 @@ def command(*words: str) -> str:
         command("export", "--help"),
         command("doctor"),
         "import dynadiag.commands.explain, dynadiag.commands.doctor, dynadiag.commands.import_",
-        "import dynadiag.capture.launch, dynadiag.capture.header, dynadiag.recording.opening",
+        "import dynadiag.capture.launch, dynadiag.capture.run_metadata, dynadiag.recording.opening",
     ],
 )
 def test_nothing_heavy_is_loaded(code: str) -> None:

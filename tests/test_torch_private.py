@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from dynadiag.torch_private import capture as torch_private
-from dynadiag.torch_private import trial, warm
-from dynadiag.trial.zygote import OWN_ENVIRONMENT
+from dynadiag.torch_private import profiler_marks, trial
+from dynadiag.trial.zygote import ZYGOTE_VARIABLES
 
 Look = Callable[[FrameType], Any]
 
@@ -152,7 +152,7 @@ def test_the_interpreters_of_a_break_are_found_the_innermost_last() -> None:
             return []
         return [
             (tx.f_code.co_name, tx.current_instruction.positions)
-            for tx in torch_private.translators(frame, found["exc"])
+            for tx in torch_private.instruction_translators(frame, found["exc"])
         ]
 
     with listening(look) as spy:
@@ -172,7 +172,7 @@ def test_functions_of_the_users_with_the_names_of_torchs_are_not_looked_at() -> 
         current_instruction = None
 
         def run(self) -> list[Any]:
-            return list(torch_private.translators(sys._getframe(0), None))
+            return list(torch_private.instruction_translators(sys._getframe(0), None))
 
     assert _compile("mine", None) is None
     assert Trainer().run() == []
@@ -231,7 +231,7 @@ def test_every_compiled_call_is_counted_and_disabled_ones_are_not(monkeypatch: p
 
     monkeypatch.setattr(eval_frame, torch_private.STANCE_HOOK, getattr(eval_frame, torch_private.STANCE_HOOK))
     calls: list[None] = []
-    torch_private.before_compiled_calls(lambda: calls.append(None))
+    torch_private.call_before_compiled_calls(lambda: calls.append(None))
     torch._dynamo.reset()
     function, module = compiled(breaks), torch.nn.Linear(3, 3)
     module.compile(backend="eager")
@@ -330,15 +330,15 @@ def test_a_profile_has_marks_of_compiled_code_of_look_ups_and_of_graphs() -> Non
     torch._dynamo.reset()
     fn = compiled(breaks)
     fn(torch.ones(3))
-    with warm.marked_graphs("our mark"), torch.profiler.profile() as profile:
+    with profiler_marks.mark_graphs("our mark"), torch.profiler.profile() as profile:
         fn(torch.ones(3))
     spans = {event.name: event for event in profile.events()}
     names = [event.name for event in profile.events()]
-    codes = [name for name in spans if name.startswith(warm.CODE)]
+    codes = [name for name in spans if name.startswith(profiler_marks.COMPILED_REGION)]
     assert len(codes) == 2
-    assert all(name.removeprefix(warm.CODE).endswith("/0") for name in codes)
+    assert all(name.removeprefix(profiler_marks.COMPILED_REGION).endswith("/0") for name in codes)
     ours = 1 if torch.__version__ < "2.13" else 0  # warm.LOOKUP: of the mark's own function
-    assert (names.count(warm.LOOKUP) - ours, names.count("our mark")) == (2, 2)
+    assert (names.count(profiler_marks.CACHE_LOOKUP) - ours, names.count("our mark")) == (2, 2)
     with torch.profiler.profile() as profile:
         fn(torch.ones(3))
     assert "our mark" not in [event.name for event in profile.events()]
@@ -353,7 +353,7 @@ def test_guards_are_timed_unless_that_is_left_out(monkeypatch: pytest.MonkeyPatc
     torch._dynamo.reset()
     compiled(sizes)(torch.ones(2))
     assert len(timed) == 1
-    trial.leave_guards_untimed()
+    trial.skip_guard_timing()
     torch._dynamo.reset()
     compiled(sizes)(torch.ones(2))
     assert len(timed) == 1
@@ -370,6 +370,6 @@ def test_the_compiler_is_loaded_without_a_thread_or_a_gpu_in_use() -> None:
         "trial.load_compiler()\n"
         "print(threads() - before, torch.cuda.is_initialized())\n"
     )
-    alone = dict.fromkeys(OWN_ENVIRONMENT, "1")
+    alone = dict.fromkeys(ZYGOTE_VARIABLES, "1")
     done = subprocess.run([sys.executable, "-c", program], env=os.environ | alone, capture_output=True, text=True)
     assert done.stdout.split() == ["0", "False"], done.stderr

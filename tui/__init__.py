@@ -24,7 +24,7 @@ def run(path: Path) -> int:
     gc.freeze()
     gc.enable()
     if path.is_dir():
-        from tui.folders import open_folder
+        from tui.recording_folder import open_folder
 
         opened = open_folder(path)
         with opened.session as session:

@@ -17,11 +17,11 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tui.location import FILE, History, Location
-from tui.roles import one_line
+from tui.location import FILE_VIEW, History, Location
+from tui.recording_app import RecordingApp
 from tui.session import Session
-from tui.sourceapp import SourceApp
-from tui.views import RANKS, SCREENS, View, screen_of
+from tui.styled_text import one_line
+from tui.views import RANKS, SCREENS, View, screen_named
 from tui.widgets.keys import Keys
 from tui.widgets.prompt import Prompt
 from tui.widgets.tabs import Tab, Tabs
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Browser"]
 
-SMALLEST = (40, 10)  # columns and rows; nothing can be laid out in less
+MIN_SIZE = (40, 10)  # columns and rows; nothing can be laid out in less
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too
-_SIGNALLED = 128  # what a shell adds to a signal in an exit code
-_SHORT = 30  # with fewer rows, panes have no frames
+_SIGNAL_EXIT_BASE = 128  # what a shell adds to a signal in an exit code
+_MAX_SHORT_ROWS = 30  # with fewer rows, panes have no frames
 
 
-def _actions() -> type[Provider]:
+def _palette_providers() -> type[Provider]:
     """Return the provider of the command palette. It is imported when the palette opens first."""
-    from tui.commands import Actions
+    from tui.command_palette import ActionProvider
 
-    return Actions
+    return ActionProvider
 
 
 class Goto(Message):
@@ -49,15 +49,15 @@ class Goto(Message):
 
     def __init__(self, place: Location) -> None:
         super().__init__()
-        self.place = place
+        self.location = place
 
 
-class Browser(SourceApp):
+class Browser(RecordingApp):
     """The terminal browser of one recording, or of the recordings of a folder one after another."""
 
     CSS_PATH = "browser.tcss"
     TITLE = "dynadiag"
-    COMMANDS = {_actions}  # noqa: RUF012 - Textual declares it, as a class variable
+    COMMANDS = {_palette_providers}  # noqa: RUF012 - Textual declares it, as a class variable
     COMMAND_PALETTE_BINDING = "ctrl+p"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide")]  # noqa: RUF012 - as above
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -84,49 +84,51 @@ class Browser(SourceApp):
         super().__init__(session, paths, rank)
         self.history = History()
         self._screens = (RANKS, *SCREENS) if paths else SCREENS
-        self._shown = self._screens[0].name
+        self._current_name = self._screens[0].name
         self._views: dict[str, View] = {}
-        self._going = 0  # jumps that were requested and have not finished
+        self._pending_jumps = 0  # jumps that were requested and have not finished
 
     def compose(self) -> ComposeResult:
-        self._views[self._shown] = self._screens[0].make()
+        self._views[self._current_name] = self._screens[0].create()
         yield Tabs(id="tabs")
         with Container(id="views"):
             yield self.current
         yield Prompt(id="prompt")
         yield Static(id="status", markup=False)
         yield Keys(id="keys")
-        width, height = SMALLEST
+        width, height = MIN_SIZE
         yield Static(f"too small: {width}x{height} at least", id="small", markup=False)
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self.exit, _SIGNALLED + number)
-        self._tab_line()
+            loop.add_signal_handler(number, self.exit, _SIGNAL_EXIT_BASE + number)
+        self._update_tabs()
         if (focus := self.current.first_focus()) is not None:
             focus.focus()
-        self.say("", "")
+        self.set_status("", "")
 
     @property
     def busy(self) -> bool:
         """Whether the recording is being read or a jump has not finished. Tests wait for this."""
-        return self._going > 0 or self.reading > 0 or any(view.busy for view in self._views.values())
+        return self._pending_jumps > 0 or self.reading > 0 or any(view.busy for view in self._views.values())
 
     # Screens and tabs
 
     @property
     def current(self) -> View:
         """The screen that is shown."""
-        return self._views[self._shown]
+        return self._views[self._current_name]
 
-    def _tab_line(self) -> None:
-        numbers = self._numbers()
+    def _update_tabs(self) -> None:
+        numbers = self._tab_counts()
         tabs = self.query_one(Tabs)
-        tabs.tabs = [Tab(s.name, s.title, s.key, numbers.get(s.name), s.short, s.least) for s in self._screens]
-        tabs.current = self._shown
+        tabs.tabs = [
+            Tab(s.name, s.title, s.key, numbers.get(s.name), s.tab_title, s.shortest_title) for s in self._screens
+        ]
+        tabs.current = self._current_name
 
-    def _numbers(self) -> dict[str, int]:
+    def _tab_counts(self) -> dict[str, int]:
         explanation = self.session.known_explanation
         if explanation is None:
             return {}
@@ -137,31 +139,31 @@ class Browser(SourceApp):
             "kernels": self.session.kernel_count,
         }
 
-    def explained(self) -> None:
+    def update_counts(self) -> None:
         """Show the counts in the tabs. A screen calls this as soon as the explanation has been read."""
-        self._tab_line()
+        self._update_tabs()
 
     async def action_view(self, name: str) -> None:
         """Show the screen of this name."""
         if name == RANKS.name and not self.paths:
             self.notify("only one recording is open: `dynadiag browse FOLDER` opens all recordings of a folder")
-        elif name != self._shown:
-            self.history.leave(self.here)
+        elif name != self._current_name:
+            self.history.push(self.location)
             await self._switch(name)
 
     async def _switch(self, name: str) -> View:
         self.current.display = False
         view = self._views.get(name)
         if view is None:
-            view = self._views[name] = screen_of(name).make()
+            view = self._views[name] = screen_named(name).create()
             await self.query_one("#views").mount(view)
-        self._shown = name
+        self._current_name = name
         view.display = True
         self.query_one(Tabs).current = name
-        self.say("", "")
+        self.set_status("", "")
         if (focus := view.first_focus()) is not None:
             focus.focus()
-        await view.arrived()
+        await view.screen_shown()
         return view
 
     @on(Tabs.Clicked)
@@ -171,61 +173,61 @@ class Browser(SourceApp):
     # Jumps
 
     @property
-    def here(self) -> Location:
+    def location(self) -> Location:
         """The current location, with its rank."""
-        return replace(self.current.place(), rank=self.rank)
+        return replace(self.current.location(), rank=self.rank)
 
-    def goto(self, place: Location) -> None:
+    def go_to(self, target: Location) -> None:
         """Go to a location and add the current one to the history. A file opens in the user's editor."""
-        if place.view == FILE:
-            self.edit_file(Path(place.document or ""))
+        if target.view == FILE_VIEW:
+            self.edit_file(Path(target.document or ""))
             return
-        self._going += 1
-        self.post_message(Goto(place))
+        self._pending_jumps += 1
+        self.post_message(Goto(target))
 
     @on(Goto)
     async def _goto(self, message: Goto) -> None:
         message.stop()
-        self.history.leave(self.here)
-        await self._go(message.place)
-        self._going -= 1
+        self.history.push(self.location)
+        await self._navigate(message.location)
+        self._pending_jumps -= 1
 
-    async def _go(self, place: Location) -> None:
+    async def _navigate(self, place: Location) -> None:
         if place.rank not in (None, self.rank):
             rank = place.rank or 0
-            self.say(f"reading {one_line(self.paths[rank].name)} ...", "")
-            self.open_rank(rank, lambda: self._open(place))
+            self.set_status(f"reading {one_line(self.paths[rank].name)} ...", "")
+            self.open_rank(rank, lambda: self._navigate_soon(place))
             return
-        view = await self._switch(place.view) if place.view != self._shown else self.current
-        view.open(place)
+        view = await self._switch(place.view) if place.view != self._current_name else self.current
+        view.go_to(place)
 
-    def _open(self, place: Location) -> None:
-        self.call_next(self._go, place)
+    def _navigate_soon(self, place: Location) -> None:
+        self.call_next(self._navigate, place)
 
     async def action_back(self) -> None:
         """Go back to the previous location."""
-        place = self.history.back(self.here)
+        place = self.history.back(self.location)
         if place is None:
             self.notify("there is no previous location")
         else:
-            await self._go(place)
+            await self._navigate(place)
 
     async def action_forward(self) -> None:
         """Go forward to the location that `back` left."""
-        place = self.history.forward(self.here)
+        place = self.history.forward(self.location)
         if place is None:
             self.notify("there is no next location")
         else:
-            await self._go(place)
+            await self._navigate(place)
 
-    def action_pane(self, way: int) -> None:
+    def action_pane(self, direction: int) -> None:
         """Move the focus to the next or previous pane of the screen; on other screens, to the next widget."""
         step = getattr(self.current, "step", None)
-        if len(self.screen_stack) > 1 or step is None or not step(way):
-            self.screen.focus_next() if way > 0 else self.screen.focus_previous()
+        if len(self.screen_stack) > 1 or step is None or not step(direction):
+            self.screen.focus_next() if direction > 0 else self.screen.focus_previous()
 
     async def action_search(self) -> None:
-        if not await self.current.ask():
+        if not await self.current.ask_search():
             await super().action_search()
 
     # Other actions
@@ -253,7 +255,7 @@ class Browser(SourceApp):
         """Return no commands of Textual's own; the palette lists ours."""
         return ()
 
-    def say(self, what: str, where: str) -> None:
+    def set_status(self, what: str, where: str) -> None:
         """Write the status line: the recording, what is shown (`what`) and where the cursor is (`where`)."""
         name = one_line(self.session.path.name)
         live = "● live  " if self.session.live else ""
@@ -262,9 +264,9 @@ class Browser(SourceApp):
         self.query_one("#status", Static).update(" · ".join(parts))
 
     def on_resize(self, event: events.Resize) -> None:
-        width, height = SMALLEST
+        width, height = MIN_SIZE
         self.screen.set_class(event.size.width < width or event.size.height < height, "-tiny")
-        self.screen.set_class(event.size.height < _SHORT, "-short")
+        self.screen.set_class(event.size.height < _MAX_SHORT_ROWS, "-short")
 
     # Other recordings
 
@@ -273,15 +275,15 @@ class Browser(SourceApp):
         if len(self.paths) < 2:
             self.notify("only one recording is open: `dynadiag browse FOLDER` opens all recordings of a folder")
         else:
-            self.goto(Location(self._shown, rank=(self.rank + by) % len(self.paths)))
+            self.go_to(Location(self._current_name, rank=(self.rank + by) % len(self.paths)))
 
-    def taken(self) -> None:
+    def session_replaced(self) -> None:
         """Load every open screen from the new recording. Each screen keeps its location."""
         for view in self._views.values():
             view.load()
-        self._tab_line()
-        self.say("", "")
+        self._update_tabs()
+        self.set_status("", "")
 
-    def not_taken(self) -> None:
+    def session_kept(self) -> None:
         """Clear the message that a recording is being read."""
-        self.say("", "")
+        self.set_status("", "")

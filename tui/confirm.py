@@ -10,16 +10,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from tui.roles import Line
-from tui.widgets.styled import StyledLines
+from tui.styled_text import Line
+from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["Confirm", "Way"]
+__all__ = ["Choice", "Confirm"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Way(Generic[T]):
+class Choice(Generic[T]):
     """One way to run it: the lines that the dialog shows, and the value that it returns."""
 
     answer: T
@@ -35,18 +35,18 @@ class Confirm(ModalScreen["T | None"], Generic[T]):
         Binding("escape,q,n", "answer(False)", "cancel", priority=True, id="confirm.no"),
     ]
 
-    def __init__(self, *ways: Way[T]) -> None:
+    def __init__(self, *ways: Choice[T]) -> None:
         super().__init__()
-        self._ways = ways
-        self._at = 0
+        self._choices = ways
+        self._index = 0
 
     def compose(self) -> ComposeResult:
-        yield StyledLines(self._ways[0].lines, wrap=True)
+        yield StyledLines(self._choices[0].lines, wrap=True)
 
     def on_mount(self) -> None:
         box = self.query_one(StyledLines)
         box.border_title = "run this?"
-        other = "a shows the other choice, " if len(self._ways) > 1 else ""
+        other = "a shows the other choice, " if len(self._choices) > 1 else ""
         box.border_subtitle = f"y runs it, {other}escape cancels"
 
     def on_lines_chosen(self, message: StyledLines.Chosen) -> None:
@@ -55,9 +55,9 @@ class Confirm(ModalScreen["T | None"], Generic[T]):
 
     def action_other(self) -> None:
         """Show the next choice."""
-        self._at = (self._at + 1) % len(self._ways)
-        self.query_one(StyledLines).show(self._ways[self._at].lines)
+        self._index = (self._index + 1) % len(self._choices)
+        self.query_one(StyledLines).show(self._choices[self._index].lines)
 
     def action_answer(self, yes: bool) -> None:
         """Close the dialog with the value of the choice, or with `None` if the user cancels."""
-        self.dismiss(self._ways[self._at].answer if yes else None)
+        self.dismiss(self._choices[self._index].answer if yes else None)

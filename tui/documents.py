@@ -8,16 +8,24 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from dynadiag.recording.records import Compile, Graph, Kernel
-from tui.lexing import Region
+from tui.highlighting import LanguageRegion
 
-__all__ = ["Document", "Ref", "kernel_regions", "preferred", "refs_of", "regions_of", "split"]
+__all__ = [
+    "Document",
+    "DocumentRef",
+    "compile_documents",
+    "kernel_regions",
+    "language_regions",
+    "preferred_stage",
+    "split_lines",
+]
 
 # Inductor writes a kernel's code as a string literal into the generated module.
 _KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(.*(?:'''|\"\"\")$")
 _LANGUAGES = {"cpp": "cpp", "cpp_pybinding": "cpp", "cuda": "cuda", "metal": "cpp", "triton": "python"}
 _SUFFIXES = {".py": "python", ".pyi": "python", ".cpp": "cpp", ".cc": "cpp", ".h": "cpp", ".cu": "cuda"}
 
-_AFTER = (
+_PREFERRED_STAGES = (
     "post_grad",
     "forward",
     "inference",
@@ -27,33 +35,33 @@ _AFTER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class DocumentRef:
     """A reference to a document that can be read. ``key`` is unique within the recording."""
 
     key: str  # "source:FILE", "event:INDEX", "diff:INDEX:INDEX"
     kind: str  # "source" | "graph" | "kernel" | "diff" | "event"
     title: str
     compile_id: str | None = None
-    graph: int | None = None  # index of the graph, to read its nodes
+    graph_index: int | None = None  # index of the graph, to read its nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     """A text as lines, exactly as in the recording. Control characters are removed where it is drawn."""
 
-    ref: Ref
+    ref: DocumentRef
     lines: Sequence[str]
-    regions: tuple[Region, ...]
+    regions: tuple[LanguageRegion, ...]
     note: str = ""  # why it is empty, if it is
 
 
-def split(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Split a text at newlines only, as editors count lines. ``splitlines`` also splits at other separators."""
     lines = text.split("\n")
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
-def regions_of(ref: Ref, lines: Sequence[str]) -> tuple[Region, ...]:
+def language_regions(ref: DocumentRef, lines: Sequence[str]) -> tuple[LanguageRegion, ...]:
     """Return the language of each region of a document."""
     if ref.kind == "kernel":
         return kernel_regions(lines)
@@ -62,9 +70,9 @@ def regions_of(ref: Ref, lines: Sequence[str]) -> tuple[Region, ...]:
     return ((0, {"graph": "python", "diff": "diff"}.get(ref.kind, "text")),)
 
 
-def kernel_regions(lines: Sequence[str]) -> tuple[Region, ...]:
+def kernel_regions(lines: Sequence[str]) -> tuple[LanguageRegion, ...]:
     """Return the regions of a generated module: Python, and the language of each kernel."""
-    regions: list[Region] = [(0, "python")]
+    regions: list[LanguageRegion] = [(0, "python")]
     inside = False
     for number, line in enumerate(lines):
         if not inside and (found := _KERNEL.match(line)):
@@ -78,31 +86,33 @@ def kernel_regions(lines: Sequence[str]) -> tuple[Region, ...]:
     return tuple(region for place, region in enumerate(regions) if region[0] not in {r[0] for r in regions[:place]})
 
 
-def refs_of(item: Compile, graphs: Sequence[Graph], kernels: Sequence[Kernel]) -> dict[str, list[Ref]]:
+def compile_documents(
+    item: Compile, graphs: Sequence[Graph], kernels: Sequence[Kernel]
+) -> dict[str, list[DocumentRef]]:
     """Return what each pane can show of a compile: source, Dynamo's graphs, later graphs, generated modules."""
-    source = [Ref(f"source:{item.file}", "source", item.file)] if item.file else []
+    source = [DocumentRef(f"source:{item.file}", "source", item.file)] if item.file else []
     made = [_graph_ref(graph) for graph in graphs]
     dynamo = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage == "dynamo"]
     later = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage != "dynamo"]
-    return {"source": source, "dynamo": dynamo, "later": later, "kernel": _modules(kernels)}
+    return {"source": source, "dynamo": dynamo, "later": later, "kernel": _module_refs(kernels)}
 
 
-def _graph_ref(graph: Graph) -> Ref:
-    return Ref(f"event:{graph.event}", "graph", f"{graph.stage} graph", graph.compile_id, graph.index)
+def _graph_ref(graph: Graph) -> DocumentRef:
+    return DocumentRef(f"event:{graph.event}", "graph", f"{graph.stage} graph", graph.compile_id, graph.index)
 
 
-def _modules(kernels: Sequence[Kernel]) -> list[Ref]:
+def _module_refs(kernels: Sequence[Kernel]) -> list[DocumentRef]:
     """Return one document for each generated module."""
     found: dict[int, list[str]] = {}
     for kernel in kernels:
         if kernel.event is not None:
             found.setdefault(kernel.event, []).append(kernel.name)
-    return [Ref(f"event:{event}", "kernel", "generated code", kernels[0].compile_id) for event in found]
+    return [DocumentRef(f"event:{event}", "kernel", "generated code", kernels[0].compile_id) for event in found]
 
 
-def preferred(later: Sequence[Ref]) -> int:
+def preferred_stage(later: Sequence[DocumentRef]) -> int:
     """Return the index of the later graph to show first: the last one that all kernels come from."""
-    for stage in _AFTER:
+    for stage in _PREFERRED_STAGES:
         for place, ref in enumerate(later):
             if ref.title == f"{stage} graph":
                 return place

@@ -12,26 +12,26 @@ from textual.app import App, SuspendNotSupported
 
 from tui.documents import Document
 
-__all__ = ["command_for", "edit", "edit_path"]
+__all__ = ["edit_document", "edit_path", "editor_command"]
 
 # These editors take `file:line`. All others take `+line file`, as vi does.
-_COLON = frozenset({"subl", "zed", "hx", "helix"})
-_GOTO = frozenset({"code", "codium", "cursor"})
+_COLON_EDITORS = frozenset({"subl", "zed", "hx", "helix"})
+_GOTO_EDITORS = frozenset({"code", "codium", "cursor"})
 _SUFFIXES = {"source": ".py", "graph": ".py", "kernel": ".py", "diff": ".diff"}
 
 
-def command_for(editor: str, path: Path, line: int) -> list[str]:
+def editor_command(editor: str, path: Path, line: int) -> list[str]:
     """Return the command line that opens `path` at `line` (from 1)."""
     words = shlex.split(editor) or ["vi"]
     name = Path(words[0]).name
-    if name in _GOTO:
+    if name in _GOTO_EDITORS:
         return [*words, "--goto", f"{path}:{line}"]
-    if name in _COLON:
+    if name in _COLON_EDITORS:
         return [*words, f"{path}:{line}"]
     return [*words, f"+{line}", str(path)]
 
 
-def edit(app: App[int], document: Document, line: int) -> str | None:
+def edit_document(app: App[int], document: Document, line: int) -> str | None:
     """Open a document: the user's file if it exists, otherwise a copy. Return an error message or ``None``."""
     own = Path(document.ref.title)
     if document.ref.kind == "source" and own.is_file():
@@ -46,7 +46,7 @@ def edit_path(app: App[int], path: Path, line: int) -> str | None:
     """Open a file at a line (from 1) and suspend the browser meanwhile. Return an error message or ``None``."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
-        command = command_for(editor, path, line)
+        command = editor_command(editor, path, line)
         with app.suspend():
             code = subprocess.run(command, check=False).returncode
     except SuspendNotSupported:

@@ -10,18 +10,18 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from tui.roles import Line, line
-from tui.widgets.code import CodePane
-from tui.widgets.lines import Filtered, Lines
-from tui.widgets.styled import StyledLines
+from tui.styled_text import Line, line
+from tui.widgets.code_pane import CodePane
+from tui.widgets.lines import FilterableLines, Lines
+from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Table
 from tui.widgets.tree import Tree
 
-__all__ = ["HelpScreen", "help_lines", "key_of"]
+__all__ = ["HelpScreen", "help_lines", "key_label"]
 
-_KEYS = 20  # columns for the keys
-_LEAST = 20  # minimum columns for a description
-_NAMES = {
+_KEY_WIDTH = 20  # columns for the keys
+_MIN_TEXT_WIDTH = 20  # minimum columns for a description
+_KEY_NAMES = {
     "slash": "/",
     "question_mark": "?",
     "ampersand": "&",
@@ -36,9 +36,9 @@ _NAMES = {
 }
 
 
-def key_of(binding: Binding) -> str:
+def key_label(binding: Binding) -> str:
     """Return the keys of a binding as users write them."""
-    return " ".join(_NAMES.get(key, key.replace("ctrl+", "^")) for key in binding.key.split(","))
+    return " ".join(_KEY_NAMES.get(key, key.replace("ctrl+", "^")) for key in binding.key.split(","))
 
 
 def help_lines(sections: Iterable[tuple[str, Iterable[BindingType]]], columns: int) -> list[Line]:
@@ -47,12 +47,12 @@ def help_lines(sections: Iterable[tuple[str, Iterable[BindingType]]], columns: i
     for title, bindings in sections:
         own = [item for item in bindings if isinstance(item, Binding) and item.description]
         if own:
-            made += [line((title, "title")), *(each for item in own for each in _binding(item, columns)), Line()]
+            made += [line((title, "title")), *(each for item in own for each in _binding_lines(item, columns)), Line()]
     return made[:-1]
 
 
-def _binding(item: Binding, columns: int) -> list[Line]:
-    keys, room = f"  {key_of(item):<18}", max(columns - _KEYS, _LEAST)
+def _binding_lines(item: Binding, columns: int) -> list[Line]:
+    keys, room = f"  {key_label(item):<18}", max(columns - _KEY_WIDTH, _MIN_TEXT_WIDTH)
     first, *rest = textwrap.wrap(item.tooltip or item.description, room) or [""]
     return [line((keys, "key"), first), *(line(" " * len(keys), text) for text in rest)]
 
@@ -71,7 +71,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         common = [
             ("In a list or a text", Lines.BINDINGS),
-            ("In a table", [*Filtered.BINDINGS, *Table.BINDINGS]),
+            ("In a table", [*FilterableLines.BINDINGS, *Table.BINDINGS]),
             ("In a tree", Tree.BINDINGS),
             ("In code", CodePane.BINDINGS),
         ]

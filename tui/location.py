@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FILE", "History", "Location"]
+__all__ = ["FILE_VIEW", "History", "Location"]
 
-FILE = "file"  # the view of a location that is a file on disk, named by its document
+FILE_VIEW = "file"  # the view of a location that is a file on disk, named by its document
 
-_MOST = 200  # locations kept
+_MAX_HISTORY = 200  # locations kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Location:
     view: str
     compile_id: str | None = None
     item: int | None = None  # the index of a break, guard, kernel, event, ...
-    document: str | None = None  # the key of a document (`tui.documents.Ref`)
+    document: str | None = None  # the key of a document (`tui.documents.DocumentRef`)
     line: int | None = None  # a line of the document, from 1
     rank: int | None = None  # the number of the recording in the folder, from 0
 
@@ -30,11 +30,11 @@ class History:
         self._back: list[Location] = []
         self._forward: list[Location] = []
 
-    def leave(self, place: Location) -> None:
+    def push(self, location: Location) -> None:
         """Add the location that a jump leaves."""
-        if not self._back or self._back[-1] != place:
-            self._back.append(place)
-        del self._back[:-_MOST]
+        if not self._back or self._back[-1] != location:
+            self._back.append(location)
+        del self._back[:-_MAX_HISTORY]
         self._forward.clear()
 
     def back(self, here: Location) -> Location | None:

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dynadiag.explain import Explanation
-from dynadiag.explain.timing import Share, Timing
+from dynadiag.explain.timing import PhaseShare, Timing
 from dynadiag.recording.records import Compile, GuardFailure, Recompile, Run
-from dynadiag.render.paths import place
-from dynadiag.render.words import count, duration
-from tui.finding import Finding
-from tui.heading import run_lines
+from dynadiag.render.formatting import count, duration
+from dynadiag.render.paths import source_location
+from tui.error_summary import brief_error, first_sentence
 from tui.location import Location
-from tui.reasons import in_brief, sentence
-from tui.roles import Fragment, Line, line, one_line, tail
-from tui.searchlines import found_lines
+from tui.run_header import run_lines
+from tui.search_result import SearchResult
+from tui.search_summary import result_lines
+from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
-__all__ = ["change_of", "overview"]
+__all__ = ["guard_change_fragments", "overview_lines"]
 
-_FIRST = 8  # entries listed in each section
-_PLACE = 32  # columns for a path; a wider one would push the rest off a screen of 80 columns
-_BAR = 40  # columns of a bar of 100%
+_MAX_LISTED = 8  # entries listed in each section
+_MAX_PATH_WIDTH = 32  # columns for a path; a wider one would push the rest off a screen of 80 columns
+_BAR_WIDTH = 40  # columns of a bar of 100%
 _PARTS = {
     "dynamo": ("Dynamo", "bar"),
     "aot": ("AOTAutograd", "bar2"),
@@ -32,8 +32,8 @@ _PARTS = {
 }
 
 
-def overview(
-    explanation: Explanation, kernels: int, trials: int, *, live: bool, finding: Finding | None = None
+def overview_lines(
+    explanation: Explanation, kernels: int, trials: int, *, live: bool, finding: SearchResult | None = None
 ) -> list[Line]:
     """Return the overview.
 
@@ -41,12 +41,12 @@ def overview(
     """
     run = explanation.run
     if finding is not None:
-        return [*run_lines(run, live=live)[:2], Line(), *_search(finding, run.cwd)]
+        return [*run_lines(run, live=live)[:2], Line(), *_search_lines(finding, run.cwd)]
     sections = [
         run_lines(run, live=live),
         list(_verdict(explanation, kernels, trials)),
         list(_failures(explanation)),
-        list(_next(run)),
+        list(_next_step(run)),
         list(_breaks(explanation)),
         list(_recompiles(explanation)),
         list(_time(explanation.timing)) if explanation.timing else [],
@@ -81,16 +81,16 @@ def _verdict(explanation: Explanation, kernels: int, trials: int) -> Iterator[Li
     yield line(", ".join(text for text, view in pairs if not text.startswith("0 ") or view in ("breaks", "recompiles")))
 
 
-def _search(finding: Finding, cwd: str | None) -> Iterator[Line]:
+def _search_lines(finding: SearchResult, cwd: str | None) -> Iterator[Line]:
     yield line((" ".join((finding.kind or "a search", *finding.options)), "strong"))
-    yield from found_lines(finding, cwd)
+    yield from result_lines(finding, cwd)
     yield Line()
     yield line(count(finding.trials, "trial"), (", one by one", "dim"), to=Location("trials"))
 
 
-def _next(run: Run) -> Iterator[Line]:
+def _next_step(run: Run) -> Iterator[Line]:
     """Yield the next step after a program that failed."""
-    if run.exit_code not in (0, None) and not run.foreign:
+    if run.exit_code not in (0, None) and not run.is_foreign:
         words = ("To find the part of the compiler at fault: ", ""), ("B", "key"), (" on the Trials screen", "")
         yield line(*words, to=Location("trials"))
 
@@ -99,24 +99,24 @@ def _failures(explanation: Explanation) -> Iterator[Line]:
     failed = [item for item in explanation.compiles if item.outcome == "error"]
     if not failed:
         return
-    yield _title("Failures", len(failed))
-    for item in failed[:_FIRST]:
+    yield _title_line("Failures", len(failed))
+    for item in failed[:_MAX_LISTED]:
         target = Location("compiles", compile_id=item.compile_id)
         yield line(
             *_compile(item, explanation.run.cwd), (f"  {item.error or 'failed'}: ", "error"), _reason(item), to=target
         )
-    yield from _more(len(failed), Location("compiles"))
+    yield from _more_line(len(failed), Location("compiles"))
 
 
 def _reason(item: Compile) -> str:
-    return in_brief(item.reason or "no reason was recorded")
+    return brief_error(item.reason or "no reason was recorded")
 
 
 def _compile(item: Compile, cwd: str | None) -> list[Fragment]:
     return [
         (f"{one_line(item.compile_id):<6} ", "key"),
         (one_line(item.function), ""),
-        (f"  {_near(place(item.file, item.line, None, cwd))}", "dim"),
+        (f"  {_shorten_path(source_location(item.file, item.line, None, cwd))}", "dim"),
     ]
 
 
@@ -124,10 +124,10 @@ def _breaks(explanation: Explanation) -> Iterator[Line]:
     found = explanation.impacts
     if not found:
         return
-    yield _title("Graph breaks, the worst first", len(found))
-    for impact in found[:_FIRST]:
+    yield _title_line("Graph breaks, the worst first", len(found))
+    for impact in found[:_MAX_LISTED]:
         root = impact.root
-        at = _near(place(root.span.file, root.span.line, None, explanation.run.cwd))
+        at = _shorten_path(source_location(root.span.file, root.span.line, None, explanation.run.cwd))
         idle = impact.is_torchs and not impact.graphs
         led = f"{count(impact.graphs, 'graph')} ended" if impact.graphs else "no graph ended"
         parts: list[str | Fragment] = [
@@ -139,11 +139,11 @@ def _breaks(explanation: Explanation) -> Iterator[Line]:
         target = Location("breaks", item=root.index)
         yield line(*parts, to=target)
         yield from (
-            _help(("It is in torch's own code, and costs the program nothing.",), target)
+            _help_line(("It is in torch's own code, and costs the program nothing.",), target)
             if idle
-            else _help(root.hints, target)
+            else _help_line(root.hints, target)
         )
-    yield from _more(len(found), Location("breaks"))
+    yield from _more_line(len(found), Location("breaks"))
 
 
 def _recompiles(explanation: Explanation) -> Iterator[Line]:
@@ -151,24 +151,24 @@ def _recompiles(explanation: Explanation) -> Iterator[Line]:
     found = _by_function(explanation)
     if not found:
         return
-    yield _title("Recompiles", len(explanation.recompiles))
+    yield _title_line("Recompiles", len(explanation.recompiles))
     helped: set[tuple[str, ...]] = set()
-    for group in found[:_FIRST]:
+    for group in found[:_MAX_LISTED]:
         item, advice = group[0]
         function = explanation.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
         parts: list[str | Fragment] = [
             (f"{one_line(item.compile_id):<6} ", "error" if item.limit_reached else "recompile"),
             f"{one_line(function)}  ",
             ("torch gave up on it  " if item.limit_reached else "", "error"),
-            *change_of(item),
+            *guard_change_fragments(item),
         ]
         more = (f"  compiled again {count(len(group), 'time')}" if len(group) > 1 else "", "dim")
         target = Location("recompiles", item=item.index)
         yield line(*parts, more, to=target)
         if advice not in helped:
             helped.add(advice)
-            yield from _help(advice[-1:] if item.limit_reached else advice, target)
-    yield from _more(len(found), Location("recompiles"))
+            yield from _help_line(advice[-1:] if item.limit_reached else advice, target)
+    yield from _more_line(len(found), Location("recompiles"))
 
 
 def _by_function(explanation: Explanation) -> list[list[tuple[Recompile, tuple[str, ...]]]]:
@@ -181,14 +181,14 @@ def _by_function(explanation: Explanation) -> list[list[tuple[Recompile, tuple[s
     return sorted(groups.values(), key=lambda group: (not group[0][0].limit_reached, -len(group)))
 
 
-def _help(texts: Sequence[str], target: Location) -> Iterator[Line]:
+def _help_line(texts: Sequence[str], target: Location) -> Iterator[Line]:
     """Yield the first sentence of the first advice."""
-    first = sentence(texts[0]) if texts else ""
+    first = first_sentence(texts[0]) if texts else ""
     if first:
-        yield replace(line(("       help: ", "help"), (first, "dim"), to=target), goes_on=True)
+        yield replace(line(("       help: ", "help"), (first, "dim"), to=target), continues=True)
 
 
-def change_of(item: Recompile) -> list[Fragment]:
+def guard_change_fragments(item: Recompile) -> list[Fragment]:
     """Return the first failed guard with its old and new value."""
     if item.limit_reached and not item.reasons:
         return [("the recompile limit was reached", "error")]
@@ -214,7 +214,7 @@ def _time(timing: Timing) -> Iterator[Line]:
     ]
     yield line("  ", *(part for pair in legend for part in pair))
     longest = timing.spent[0].seconds if timing.spent else 0.0
-    for spent in timing.spent[:_FIRST]:
+    for spent in timing.spent[:_MAX_LISTED]:
         item = spent.compile
         parts: list[str | Fragment] = [
             (f"{one_line(item.compile_id):<6} ", "key"),
@@ -224,10 +224,10 @@ def _time(timing: Timing) -> Iterator[Line]:
             ("  recompile" if spent.again else "", "dim"),
         ]
         yield line(*parts, to=Location("compiles", compile_id=item.compile_id))
-    yield from _more(len(timing.spent), Location("compiles"))
+    yield from _more_line(len(timing.spent), Location("compiles"))
 
 
-def _bar(shares: Iterable[Share], whole: float, width: int = _BAR, *, pad: bool = False) -> list[Fragment]:
+def _bar(shares: Iterable[PhaseShare], whole: float, width: int = _BAR_WIDTH, *, pad: bool = False) -> list[Fragment]:
     """Return a bar with a segment for each part of the compiler. `whole` seconds take the full width."""
     pieces: list[Fragment] = []
     done = total = 0.0
@@ -242,15 +242,15 @@ def _bar(shares: Iterable[Share], whole: float, width: int = _BAR, *, pad: bool 
     return pieces
 
 
-def _near(at: str) -> str:
+def _shorten_path(at: str) -> str:
     """Return a location; of a long path only its end."""
-    return tail(at, _PLACE) if len(at) > _PLACE else at
+    return fit_end(at, _MAX_PATH_WIDTH) if len(at) > _MAX_PATH_WIDTH else at
 
 
-def _title(text: str, number: int) -> Line:
+def _title_line(text: str, number: int) -> Line:
     return line((text, "title"), (f"  {number:,}", "dim"))
 
 
-def _more(number: int, target: Location) -> Iterator[Line]:
-    if number > _FIRST:
-        yield line((f"and {number - _FIRST:,} more", "dim"), to=target)
+def _more_line(number: int, target: Location) -> Iterator[Line]:
+    if number > _MAX_LISTED:
+        yield line((f"and {number - _MAX_LISTED:,} more", "dim"), to=target)

@@ -11,32 +11,32 @@ from statistics import median
 from dynadiag.errors import DynadiagError
 from dynadiag.explain import Explanation
 from dynadiag.recording.records import Run
-from dynadiag.render.paths import place
-from dynadiag.render.words import count, duration
+from dynadiag.render.formatting import count, duration
+from dynadiag.render.paths import source_location
 from tui.location import Location
-from tui.overview import change_of
-from tui.roles import Fragment, Line, line, one_line
+from tui.overview import guard_change_fragments
 from tui.session import Session
+from tui.styled_text import Fragment, Line, line, one_line
 
-__all__ = ["Rank", "differences", "ending", "read_rank"]
+__all__ = ["RankSummary", "differences", "exit_status", "read_rank"]
 
-_SHOWN = 200  # differences listed of each kind
-_SLOWER = 1.5  # a rank is slow if it compiles this many times the median
-_LEAST = 0.5  # and this many seconds more than the median
+_MAX_DIFFERENCES = 200  # differences listed of each kind
+_SLOW_FACTOR = 1.5  # a rank is slow if it compiles this many times the median
+_MIN_EXTRA_SECONDS = 0.5  # and this many seconds more than the median
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class ComparedItem:
     """Something that ranks are compared by, whatever its compile id."""
 
     kind: str  # "compile", "break" or "recompile"
-    what: str
-    where: str
+    description: str
+    location: str
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
-    """A summary of one recording of the folder. If ``problem`` says why it could not be read, the rest is empty."""
+class RankSummary:
+    """A summary of one recording of the folder. If ``error`` says why it could not be read, the rest is empty."""
 
     index: int
     name: str
@@ -44,16 +44,16 @@ class Rank:
     graphs: int = 0
     kernels: int = 0
     seconds: float | None = None
-    things: Counter[Thing] | None = None
-    targets: dict[Thing, Location] | None = None  # where each of them occurs first in this rank
-    problem: str | None = None
+    items: Counter[ComparedItem] | None = None
+    targets: dict[ComparedItem, Location] | None = None  # where each of them occurs first in this rank
+    error: str | None = None
 
-    def number(self, kind: str) -> int:
+    def count_of(self, kind: str) -> int:
         """Return how many items of a kind the rank has."""
-        return sum(number for thing, number in (self.things or {}).items() if thing.kind == kind)
+        return sum(number for thing, number in (self.items or {}).items() if thing.kind == kind)
 
 
-def read_rank(index: int, path: Path, session: Session | None = None) -> Rank:
+def read_rank(index: int, path: Path, session: Session | None = None) -> RankSummary:
     """Read one recording, or use `session` if it is already open."""
     try:
         if session is not None:
@@ -61,67 +61,67 @@ def read_rank(index: int, path: Path, session: Session | None = None) -> Rank:
         with Session.open(path) as opened:
             return _rank(index, opened)
     except DynadiagError as error:
-        return Rank(index, one_line(path.stem), problem=one_line(str(error).removeprefix(f"{path}: ")))
+        return RankSummary(index, one_line(path.stem), error=one_line(str(error).removeprefix(f"{path}: ")))
 
 
-def _rank(index: int, session: Session) -> Rank:
+def _rank(index: int, session: Session) -> RankSummary:
     explanation = session.explanation()
     run = session.run
-    things: Counter[Thing] = Counter()
-    targets: dict[Thing, Location] = {}
-    for thing, target in _things(explanation, index):
+    things: Counter[ComparedItem] = Counter()
+    targets: dict[ComparedItem, Location] = {}
+    for thing, target in _compared_items(explanation, index):
         things[thing] += 1
         targets.setdefault(thing, target)
     name = f"rank {run.rank}" if run.rank is not None else one_line(session.path.stem)
     seconds = explanation.timing.total if explanation.timing else None
-    return Rank(index, name, run, explanation.graph_count, session.kernel_count, seconds, things, targets)
+    return RankSummary(index, name, run, explanation.graph_count, session.kernel_count, seconds, things, targets)
 
 
-def _things(explanation: Explanation, rank: int) -> Iterator[tuple[Thing, Location]]:
+def _compared_items(explanation: Explanation, rank: int) -> Iterator[tuple[ComparedItem, Location]]:
     cwd = explanation.run.cwd
     for item in explanation.compiles:
         what = one_line(f"{item.function} {item.outcome}")
         target = Location("compiles", compile_id=item.compile_id, rank=rank)
-        yield Thing("compile", what, place(item.file, item.line, None, cwd)), target
+        yield ComparedItem("compile", what, source_location(item.file, item.line, None, cwd)), target
     for impact in explanation.impacts:
         root = impact.root
         what = one_line(f"{root.gb_id or 'break'} {root.gb_type or 'of unknown type'}")
-        at = place(root.span.file, root.span.line, None, cwd)
-        yield Thing("break", what, at), Location("breaks", item=root.index, rank=rank)
+        at = source_location(root.span.file, root.span.line, None, cwd)
+        yield ComparedItem("break", what, at), Location("breaks", item=root.index, rank=rank)
     for again in explanation.recompiles:
-        what = one_line(f"{again.function}: {''.join(text for text, _ in change_of(again))}")
-        at = place(again.file, again.line, None, cwd)
-        yield Thing("recompile", what, at), Location("recompiles", item=again.index, rank=rank)
+        what = one_line(f"{again.function}: {''.join(text for text, _ in guard_change_fragments(again))}")
+        at = source_location(again.file, again.line, None, cwd)
+        yield ComparedItem("recompile", what, at), Location("recompiles", item=again.index, rank=rank)
 
 
-def differences(ranks: Sequence[Rank]) -> list[Line]:
+def differences(ranks: Sequence[RankSummary]) -> list[Line]:
     """Return where the ranks differ: items that do not occur equally often, exit codes, slow ranks."""
-    read = [rank for rank in ranks if rank.things is not None]
+    read = [rank for rank in ranks if rank.items is not None]
     if len(read) < 2:
         return [line(("only one recording could be read, so there is nothing to compare", "dim"))]
-    made = [*_endings(read), *_slow(read)]
+    made = [*_exit_lines(read), *_slow_ranks(read)]
     for kind in ("break", "recompile", "compile"):
-        made += _unequal(kind, read)
+        made += _unequal_lines(kind, read)
     if not made:
         same = "The same compiles, breaks and recompiles on every rank, and none compiled much longer than the others."
         return [line((same, "good"))]
     return made[:-1] if not made[-1].fragments else made
 
 
-def _endings(ranks: Sequence[Rank]) -> Iterator[Line]:
-    groups: dict[tuple[str, str], list[Rank]] = {}
+def _exit_lines(ranks: Sequence[RankSummary]) -> Iterator[Line]:
+    groups: dict[tuple[str, str], list[RankSummary]] = {}
     for rank in ranks:
         if rank.run is not None:
-            groups.setdefault(ending(rank.run), []).append(rank)
+            groups.setdefault(exit_status(rank.run), []).append(rank)
     if len(groups) < 2:
         return
     yield line(("They ended differently", "title"))
     for (said, role), group in sorted(groups.items(), key=lambda pair: -len(pair[1])):
-        yield line((f"  {said}", role), (f"  {_names(group)}", ""))
+        yield line((f"  {said}", role), (f"  {_rank_list(group)}", ""))
     yield Line()
 
 
-def ending(run: Run) -> tuple[str, str]:
+def exit_status(run: Run) -> tuple[str, str]:
     """Return how a rank ended, and its role. A rank that `torchrun` starts does not see its own exit code."""
     code = run.exit_code
     if code is None:
@@ -129,12 +129,14 @@ def ending(run: Run) -> tuple[str, str]:
     return (f"signal {-code}", "error") if code < 0 else (f"exit code {code}", "error" if code else "good")
 
 
-def _slow(ranks: Sequence[Rank]) -> Iterator[Line]:
+def _slow_ranks(ranks: Sequence[RankSummary]) -> Iterator[Line]:
     times = [rank.seconds for rank in ranks if rank.seconds is not None]
     if len(times) < 2:
         return
     usual = median(times)
-    slow = [r for r in ranks if r.seconds is not None and r.seconds > max(_SLOWER * usual, usual + _LEAST)]
+    slow = [
+        r for r in ranks if r.seconds is not None and r.seconds > max(_SLOW_FACTOR * usual, usual + _MIN_EXTRA_SECONDS)
+    ]
     if not slow:
         return
     yield line(("Compiled longer than the others", "title"), (f"  median {duration(usual)}", "dim"))
@@ -144,35 +146,40 @@ def _slow(ranks: Sequence[Rank]) -> Iterator[Line]:
     yield Line()
 
 
-def _unequal(kind: str, ranks: Sequence[Rank]) -> list[Line]:
-    every = {thing for rank in ranks for thing in rank.things or {} if thing.kind == kind}
-    found = [(thing, [(rank.things or Counter())[thing] for rank in ranks]) for thing in every]
+def _unequal_lines(kind: str, ranks: Sequence[RankSummary]) -> list[Line]:
+    every = {thing for rank in ranks for thing in rank.items or {} if thing.kind == kind}
+    found = [(thing, [(rank.items or Counter())[thing] for rank in ranks]) for thing in every]
     unequal = sorted(
         ((thing, numbers) for thing, numbers in found if len(set(numbers)) > 1),
-        key=lambda pair: (-(max(pair[1]) - min(pair[1])), pair[0].where, pair[0].what),
+        key=lambda pair: (-(max(pair[1]) - min(pair[1])), pair[0].location, pair[0].description),
     )
     if not unequal:
         return []
     same = len(found) - len(unequal)
     head = line((f"{kind.capitalize()}s that differ", "title"), (f"  {len(unequal):,}, {same:,} the same", "dim"))
-    more = [line((f"and {len(unequal) - _SHOWN:,} more", "dim"))] if len(unequal) > _SHOWN else []
-    return [head, *(_difference(thing, numbers, ranks) for thing, numbers in unequal[:_SHOWN]), *more, Line()]
+    more = [line((f"and {len(unequal) - _MAX_DIFFERENCES:,} more", "dim"))] if len(unequal) > _MAX_DIFFERENCES else []
+    return [
+        head,
+        *(_difference_line(thing, numbers, ranks) for thing, numbers in unequal[:_MAX_DIFFERENCES]),
+        *more,
+        Line(),
+    ]
 
 
-def _difference(thing: Thing, numbers: Sequence[int], ranks: Sequence[Rank]) -> Line:
-    groups: dict[int, list[Rank]] = {}
+def _difference_line(thing: ComparedItem, numbers: Sequence[int], ranks: Sequence[RankSummary]) -> Line:
+    groups: dict[int, list[RankSummary]] = {}
     for rank, number in zip(ranks, numbers, strict=True):
         groups.setdefault(number, []).append(rank)
     first = next(rank for rank, number in zip(ranks, numbers, strict=True) if number)
-    parts: list[str | Fragment] = [thing.what, (f"  {thing.where}  ", "dim")]
+    parts: list[str | Fragment] = [thing.description, (f"  {thing.location}  ", "dim")]
     said = [
-        f"{'not' if not number else count(number, 'time')} on {_names(group)}"
+        f"{'not' if not number else count(number, 'time')} on {_rank_list(group)}"
         for number, group in sorted(groups.items(), key=lambda pair: -pair[0])
     ]
     return line(*parts, (", ".join(said), "break"), to=(first.targets or {}).get(thing))
 
 
-def _names(ranks: Sequence[Rank]) -> str:
+def _rank_list(ranks: Sequence[RankSummary]) -> str:
     """Return the ranks as a list of ranges, such as ``ranks 0-3, 6``."""
     numbers = [rank.run.rank for rank in ranks if rank.run is not None and rank.run.rank is not None]
     if len(numbers) != len(ranks):

@@ -32,11 +32,11 @@ from dynadiag.recording.records import (
 if TYPE_CHECKING:
     from dynadiag.explain import Explanation
 
-__all__ = ["JOURNAL", "Session"]
+__all__ = ["JOURNAL_SUFFIX", "Session"]
 
-JOURNAL = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
+JOURNAL_SUFFIX = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
 _SQLITE = b"SQLite format 3\x00"
-_GUARDED = 4  # compiles whose guards are cached
+_MAX_CACHED_GUARDS = 4  # compiles whose guards are cached
 T = TypeVar("T")
 
 
@@ -56,15 +56,15 @@ class Session:
     @classmethod
     def open(cls, path: Path) -> Session:
         """Open a recording, or the journal of a program or search that still runs. Raises `UnreadableInput`."""
-        beside = Path(f"{path}{JOURNAL}")
+        beside = Path(f"{path}{JOURNAL_SUFFIX}")
         if beside.is_file() and not path.exists():
             path = beside
         if _is_recording(path):
             return cls(path, Recording(path), live=False)
-        from dynadiag.kernels.linked import open_any  # imports what folding a journal needs
+        from dynadiag.kernels.link_digest import open_with_links  # imports what folding a journal needs
         from dynadiag.recording.opening import is_journal, is_running
 
-        recording = open_any(path)
+        recording = open_with_links(path)
         return cls(path, recording, live=is_journal(path) and is_running(path))
 
     def __enter__(self) -> Session:
@@ -88,9 +88,9 @@ class Session:
             if self._explanation is None:
                 from dynadiag.explain import explain  # imported in a worker: the first screen does not need it
 
-                made = explain(_ForSummary(self))
+                made = explain(_SummaryRecording(self))
                 self.kernel_count = self.recording.totals().get("kernel", 0)
-                self._explanation = _under_way(made) if self.live else made
+                self._explanation = _mark_running(made) if self.live else made
             return self._explanation
 
     @property
@@ -98,7 +98,7 @@ class Session:
         """The explanation if it has been computed, otherwise ``None``."""
         return self._explanation
 
-    def counted(self, rows: Sequence[T]) -> Sequence[T]:
+    def count_rows(self, rows: Sequence[T]) -> Sequence[T]:
         """Count rows that were read, and return them."""
         self.rows_read += len(rows)
         return rows
@@ -109,17 +109,17 @@ class Session:
 
     def graphs(self, compile_id: str) -> tuple[Graph, ...]:
         """Return the graphs of a compile."""
-        return tuple(self.counted(self.recording.graphs(compile_id)))
+        return tuple(self.count_rows(self.recording.graphs(compile_id)))
 
     def kernels(self, compile_id: str) -> tuple[Kernel, ...]:
         """Return the kernels of a compile."""
-        return tuple(self.counted(self.recording.kernels(compile_id)))
+        return tuple(self.count_rows(self.recording.kernels(compile_id)))
 
-    def every_kernel(self) -> tuple[Kernel, ...]:
+    def all_kernels(self) -> tuple[Kernel, ...]:
         """Return the kernels of all compiles, read once. The first screen does not wait for them."""
         with self._lock:
             if self._kernels is None:
-                self._kernels = tuple(self.counted(self.recording.kernels()))
+                self._kernels = tuple(self.count_rows(self.recording.kernels()))
             return self._kernels
 
     def guards(self, compile_id: str) -> tuple[Guard, ...]:
@@ -128,28 +128,28 @@ class Session:
             if (known := self._guards.get(compile_id)) is not None:
                 self._guards.move_to_end(compile_id)
                 return known
-        found = tuple(self.counted(self.recording.guards(compile_id)))
+        found = tuple(self.count_rows(self.recording.guards(compile_id)))
         with self._lock:
             self._guards[compile_id] = found
-            if len(self._guards) > _GUARDED:
+            if len(self._guards) > _MAX_CACHED_GUARDS:
                 self._guards.popitem(last=False)
         return found
 
     def trials(self) -> tuple[Trial, ...]:
         """Return the trials of a search."""
-        return tuple(self.counted(self.recording.trials()))
+        return tuple(self.count_rows(self.recording.trials()))
 
     def events(self, start: int, limit: int) -> list[Event]:
         """Return events of the log by number. Events have no gaps, so this is a lookup and not a scan."""
         found = []
         for index in range(start, start + limit):
             found.append(self.recording.event(index))
-        self.counted(found)
+        self.count_rows(found)
         return found
 
     def events_of(self, kind: str, start: int, limit: int) -> list[Event]:
         """Return events of one kind."""
-        return list(self.counted(list(self.recording.events(kind=kind, start=start, limit=limit))))
+        return list(self.count_rows(list(self.recording.events(kind=kind, start=start, limit=limit))))
 
     def source(self, file: str) -> str | None:
         """Return the recorded text of a source file, or ``None``."""
@@ -165,7 +165,7 @@ class Session:
         return self.recording.payload(event)
 
 
-def _under_way(explanation: Explanation) -> Explanation:
+def _mark_running(explanation: Explanation) -> Explanation:
     """Mark unfinished compiles as running. They did not fail: the recording only ends there so far."""
     compiles = (
         replace(item, outcome="running", reason=None) if item.outcome == "error" and not item.error else item
@@ -184,7 +184,7 @@ def _is_recording(path: Path) -> bool:
         raise UnreadableInput(f"{path}: {error.strerror}") from error
 
 
-class _ForSummary:
+class _SummaryRecording:
     """The part of a recording that the summary screens need.
 
     There may be 10,000 guards on one frame, and ten graphs and a hundred kernels in a compile. Those of a compile are
@@ -200,25 +200,25 @@ class _ForSummary:
         return self._recording.run
 
     def compiles(self) -> tuple[Compile, ...]:
-        return tuple(self._session.counted(self._recording.compiles()))
+        return tuple(self._session.count_rows(self._recording.compiles()))
 
     def graphs(self, _compile_id: str | None = None) -> tuple[Graph, ...]:
-        return tuple(self._session.counted(self._recording.graphs_at("dynamo")))
+        return tuple(self._session.count_rows(self._recording.graphs_at("dynamo")))
 
     def guards(self, _compile_id: str | None = None) -> tuple[Guard, ...]:
         return ()
 
     def breaks(self) -> tuple[Break, ...]:
-        return tuple(self._session.counted(self._recording.breaks()))
+        return tuple(self._session.count_rows(self._recording.breaks()))
 
     def recompiles(self) -> tuple[Recompile, ...]:
-        return tuple(self._session.counted(self._recording.recompiles()))
+        return tuple(self._session.count_rows(self._recording.recompiles()))
 
     def skipped(self) -> tuple[SkippedFrame, ...]:
-        return tuple(self._session.counted(self._recording.skipped()))
+        return tuple(self._session.count_rows(self._recording.skipped()))
 
     def symbols(self) -> tuple[Symbol, ...]:
-        return tuple(self._session.counted(self._recording.symbols()))
+        return tuple(self._session.count_rows(self._recording.symbols()))
 
     def kernels(self) -> tuple[Kernel, ...]:
         return ()

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.render.words import duration
-from tui.roles import Line, line, one_line
+from dynadiag.render.formatting import duration
 from tui.session import Session
+from tui.styled_text import Line, line, one_line
 
-__all__ = ["Phase", "phases", "read_phases", "timeline_lines"]
+__all__ = ["Phase", "pair_events", "read_phases", "timeline_lines"]
 
-_MOST = 5_000  # events read of one compile
-_BAR = 24  # columns for the whole compile
-_SHORTEST = 0.0005  # fraction of the compile; shorter phases are only counted
-_COLOURS = ("bar", "bar2", "bar3", "bar4")
+_MAX_EVENTS = 5_000  # events read of one compile
+_BAR_WIDTH = 24  # columns for the whole compile
+_MIN_SHARE = 0.0005  # fraction of the compile; shorter phases are only counted
+_COLORS = ("bar", "bar2", "bar3", "bar4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Phase:
 
 def read_phases(session: Session, compile_id: str) -> list[Phase]:
     """Return the phases of a compile in the order of their start."""
-    found = session.recording.events(kind="chromium_event", compile_id=compile_id, limit=_MOST)
-    return phases(_json(session.payload(event.index)) for event in list(found))
+    found = session.recording.events(kind="chromium_event", compile_id=compile_id, limit=_MAX_EVENTS)
+    return pair_events(_json(session.payload(event.index)) for event in list(found))
 
 
-def phases(events: Iterable[Any]) -> list[Phase]:
+def pair_events(events: Iterable[Any]) -> list[Phase]:
     """Pair begin and end events. A phase without an end lasts until the last event."""
     stacks: dict[object, list[int]] = {}
     made: list[tuple[str, int, float, float | None]] = []
@@ -50,11 +50,11 @@ def phases(events: Iterable[Any]) -> list[Phase]:
             stack.append(len(made))
             made.append((name, len(stack) - 1, time, None))
         elif kind == "E":
-            _end(made, stack, name, time)
-    return _measured(made, last)
+            _end_phase(made, stack, name, time)
+    return _measure_phases(made, last)
 
 
-def _end(made: list[tuple[str, int, float, float | None]], stack: list[int], name: str, time: float) -> None:
+def _end_phase(made: list[tuple[str, int, float, float | None]], stack: list[int], name: str, time: float) -> None:
     """Close the innermost open phase of this name and all phases inside it."""
     if not any(made[place][0] == name for place in stack):
         return
@@ -66,7 +66,7 @@ def _end(made: list[tuple[str, int, float, float | None]], stack: list[int], nam
             return
 
 
-def _measured(made: Sequence[tuple[str, int, float, float | None]], last: float) -> list[Phase]:
+def _measure_phases(made: Sequence[tuple[str, int, float, float | None]], last: float) -> list[Phase]:
     first = min((start for _, _, start, _ in made), default=0.0)
     return [
         Phase(name, depth, start - first, max(0.0, (last if end is None else end) - start))
@@ -79,20 +79,20 @@ def timeline_lines(found: Sequence[Phase]) -> list[Line]:
     if not found:
         return [line(("no time line was recorded for this compile", "dim"))]
     whole = max(phase.start + phase.seconds for phase in found) or 1.0
-    shown = [phase for phase in found if phase.seconds >= whole * _SHORTEST]
+    shown = [phase for phase in found if phase.seconds >= whole * _MIN_SHARE]
     hidden = len(found) - len(shown)
-    lines = [line(("time line", "title"), (f"  {duration(whole)}", "dim")), *_drawn(shown, whole)]
+    lines = [line(("time line", "title"), (f"  {duration(whole)}", "dim")), *_phase_lines(shown, whole)]
     if hidden:
-        lines.append(line((f"and {hidden:,} shorter than {whole * _SHORTEST * 1e3:.2f} ms", "dim")))
+        lines.append(line((f"and {hidden:,} shorter than {whole * _MIN_SHARE * 1e3:.2f} ms", "dim")))
     return lines
 
 
-def _drawn(found: Sequence[Phase], whole: float) -> Iterator[Line]:
+def _phase_lines(found: Sequence[Phase], whole: float) -> Iterator[Line]:
     for phase in found:
-        before = min(int(phase.start / whole * _BAR), _BAR - 1)
-        width = max(1, min(round(phase.seconds / whole * _BAR), _BAR - before))
-        bar = " " * before + "█" * width + " " * (_BAR - before - width)
-        colour = _COLOURS[phase.depth % len(_COLOURS)]
+        before = min(int(phase.start / whole * _BAR_WIDTH), _BAR_WIDTH - 1)
+        width = max(1, min(round(phase.seconds / whole * _BAR_WIDTH), _BAR_WIDTH - before))
+        bar = " " * before + "█" * width + " " * (_BAR_WIDTH - before - width)
+        colour = _COLORS[phase.depth % len(_COLORS)]
         indent = " " * phase.depth
         yield line((f"{phase.seconds * 1e3:>9,.1f} ms ", ""), (bar, colour), f" {indent}{one_line(phase.name)}")
 

@@ -7,38 +7,38 @@ import re
 import time
 from dataclasses import dataclass, replace
 
-from dynadiag.bisect.descent import Finding, at_fault, descend
-from dynadiag.bisect.ladder import CLASSES, Climb, candidate_at, climb, ladder, plan_at, top_rung
-from dynadiag.bisect.search import Candidate, Search
-from dynadiag.bisect.triton import TRITON, idle, unavailable
+from dynadiag.bisect.descent import DescentResult, descend, find_culprits
+from dynadiag.bisect.ladder import KINDS, LadderResult, labeled_rung, run_ladder, rung_plan, rungs_to_try, top_rung
+from dynadiag.bisect.trial_search import LabeledPlan, TrialSearch
+from dynadiag.bisect.triton_rung import TRITON, missing_reason, not_run_reason
 from dynadiag.bisect.verdict import Verdict
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
-__all__ = ["HOOKS", "Located", "Options", "bisect", "locate"]
+__all__ = ["HOOKS", "BisectOptions", "FailingRung", "bisect", "find_failing_rung"]
 
-HOOKS = ("dynadiag.bisect.switches",)
+HOOKS = ("dynadiag.bisect.compiler_hooks",)
 _FRESH_REPEATS = 3  # further fresh runs, to distinguish a flaky failure from one that forks do not show
 _CONFIDENCE = 0.95  # required probability that a faulty candidate fails within its repeats
 _DOUBTFUL_REPEATS = 5  # final runs as written, where something was seen to come and go
-_LAST_REPEATS = 1  # final runs as written, where nothing was seen to come and go
-_PRINTED = 4
-_RANDOM = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
-_OTHER_NUMBERS = (
+_FINAL_REPEATS = 1  # final runs as written, where nothing was seen to come and go
+_MAX_PRINTED_LINES = 4
+_RANDOM_OPERATOR = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
+_RANDOM_NUMBERS_NOTE = (
     "it passes with torch._inductor.config.fallback_random = True: from the same seed Inductor draws other random "
     "numbers than eager, by design"
 )
-_STALE = "it fails only with what earlier runs left in the compiler's caches: --fresh runs without them"
-_MISTAKEN = (
+_STALE_CACHE_NOTE = "it fails only with what earlier runs left in the compiler's caches: --fresh runs without them"
+_CONFUSED_CACHE_NOTE = (
     "it fails only with the compiler's caches on, even if they are empty at first: one graph gets the cache entry of "
     "another "
     "(TORCHINDUCTOR_AUTOGRAD_CACHE=0 TORCHINDUCTOR_FX_GRAPH_CACHE=0 turns them off)"
 )
-_DISABLED = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
+_DISABLED_NOTE = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BisectOptions:
     """What the user asked for.
 
     ``rungs`` is ``None`` for the ladder of the program's own backends. ``tolerance`` is (rtol, atol). ``record`` are
@@ -49,103 +49,108 @@ class Options:
     rungs: tuple[str, ...] | None = None
     repeat: int = 1
     tolerance: tuple[float, float] | None = None
-    record: tuple[str, ...] = CLASSES
+    record: tuple[str, ...] = KINDS
 
 
 @dataclass(slots=True)
 class _Bisection:
-    search: Search
-    options: Options
+    search: TrialSearch
+    options: BisectOptions
     base: Plan
     notes: list[str]
 
     def announce(self, text: str) -> None:
-        self.search.announce(text)
+        self.search.on_message(text)
 
-    def at(self, rung: str) -> Candidate:
-        return candidate_at(self.base, rung, self.options.record)
+    def labeled_rung(self, rung: str) -> LabeledPlan:
+        return labeled_rung(self.base, rung, self.options.record)
 
 
-def bisect(search: Search, options: Options) -> Verdict:
+def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
     """The verdict on the search's program. Raises `TargetError` where the target cannot be used."""
     began = time.monotonic()
     base = Plan(accuracy=options.accuracy, tolerance=options.tolerance)
     bisection = _Bisection(search, options, base, [])
-    verdict, first = _verdict(bisection)
+    verdict, first = _run(bisection)
     return replace(
         verdict,
         notes=tuple(dict.fromkeys([*bisection.notes, *verdict.notes, *search.runner.notes, *first.notes])),
-        side_finds=tuple(search.side_finds),
+        other_failures=tuple(search.other_failures),
         printed=_last_lines(first),
         torch=(first.facts or {}).get("torch"),
-        trials=search.rows.count,
+        trials=search.log.count,
         seconds=time.monotonic() - began,
     )
 
 
-def _verdict(bisection: _Bisection) -> tuple[Verdict, Outcome]:
-    located = _located(bisection)
+def _run(bisection: _Bisection) -> tuple[Verdict, Outcome]:
+    located = _find_failing_rung(bisection)
     if located.verdict is not None:
         return located.verdict, located.first
-    assert located.climb is not None
+    assert located.ladder is not None
     if located.cached:
-        finding = _mistaken(bisection, located.climb)
-        return _found(located.first, located.climb, finding), located.first
-    finding = _descend(bisection, located.climb)
-    return _flaky_or_found(bisection, located.first, located.climb, finding), located.first
+        finding = _find_confused_graphs(bisection, located.ladder)
+        return _found(located.first, located.ladder, finding), located.first
+    finding = _descend(bisection, located.ladder)
+    return _flaky_or_found(bisection, located.first, located.ladder, finding), located.first
 
 
 def _last_lines(outcome: Outcome) -> tuple[str, ...]:
     """The last lines of the output, for a failure without a message of its own: an exit code, a signal, a hang."""
     if outcome.signature is None or outcome.signature.kind not in ("exit", "signal", "hang"):
         return ()
-    return tuple(line for line in outcome.tail.splitlines() if line.strip())[-_PRINTED:]
+    return tuple(line for line in outcome.tail.splitlines() if line.strip())[-_MAX_PRINTED_LINES:]
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class FailingRung:
     """The first run and the ladder: at which rung the program fails first.
 
-    ``verdict`` is set where the search ends here, otherwise ``ladder`` has the rung. ``cached`` says that it fails
-    there only with the compiler's caches, even if they are empty at first.
+    ``verdict`` is set where the search ends here, otherwise ``rungs_to_try`` has the rung. ``cached`` says that it
+    fails there only with the compiler's caches, even if they are empty at first.
     """
 
     first: Outcome
-    climb: Climb | None = None
+    ladder: LadderResult | None = None
     verdict: Verdict | None = None
     cached: bool = False
     notes: tuple[str, ...] = ()
 
 
-def locate(search: Search, options: Options) -> Located:
+def find_failing_rung(search: TrialSearch, options: BisectOptions) -> FailingRung:
     """At which rung the search's program fails first. Raises `TargetError` where the target cannot be used."""
     bisection = _Bisection(search, options, Plan(accuracy=options.accuracy, tolerance=options.tolerance), [])
-    return replace(_located(bisection), notes=tuple(bisection.notes))
+    return replace(_find_failing_rung(bisection), notes=tuple(bisection.notes))
 
 
-def _located(bisection: _Bisection) -> Located:
+def _find_failing_rung(bisection: _Bisection) -> FailingRung:
     first = _first_run(bisection)
     if first.passed:
         rungs, first = _passes_at_triton(bisection, first)
         if rungs is not None:
-            return Located(first, verdict=_passes(first, rungs))
+            return FailingRung(first, verdict=_passing_verdict(first, rungs))
     search = bisection.search
     search.reference = first.signature
     bisection.announce(_warning(first))
-    _fork_if_the_same(bisection, first)
-    result = climb(search, bisection.base, ladder(_top(bisection, first), _rungs(bisection)), bisection.options.record)
+    _use_forks_if_same_failure(bisection, first)
+    result = run_ladder(
+        search,
+        bisection.base,
+        rungs_to_try(_top_rung(bisection, first), _available_rungs(bisection)),
+        bisection.options.record,
+    )
     bisection.notes += result.notes
     if result.rungs["uncompiled"] == "same":
-        return Located(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
+        return FailingRung(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
     if result.first is None or result.outcome is None:
-        return _unexplained(bisection, first, result)
-    return Located(first, result)
+        return _fails_at_no_rung(bisection, first, result)
+    return FailingRung(first, result)
 
 
-def _rungs(bisection: _Bisection) -> tuple[str, ...] | None:
+def _available_rungs(bisection: _Bisection) -> tuple[str, ...] | None:
     """The rungs that were asked for, without Triton's where Triton is missing."""
     rungs = bisection.options.rungs
-    missing = unavailable() if TRITON in (rungs or ()) else None
+    missing = missing_reason() if TRITON in (rungs or ()) else None
     if rungs is None or missing is None:
         return rungs
     bisection.notes.append(missing)
@@ -159,16 +164,16 @@ def _passes_at_triton(bisection: _Bisection, first: Outcome) -> tuple[dict[str, 
     the failure to explain.
     """
     statuses = dict.fromkeys(RUNGS, "not_run")
-    if TRITON not in (_rungs(bisection) or ()) or not (first.facts or {}).get("backends"):
+    if TRITON not in (_available_rungs(bisection) or ()) or not (first.facts or {}).get("backends"):
         return statuses, first
     bisection.search.runner.interpret = not (first.facts or {}).get("cuda")
     bisection.search.runner.start_forks(threads=_threads(first.facts or {}))
-    outcome = bisection.search.trial(*bisection.at(TRITON))
+    outcome = bisection.search.run(*bisection.labeled_rung(TRITON))
     if not outcome.passed:
         bisection.base = replace(bisection.base, rung=TRITON)
         bisection.notes.append("as it is written it passes; it fails at the triton rung")
         return None, outcome
-    reason = idle(outcome)
+    reason = not_run_reason(outcome)
     bisection.notes += [reason] if reason else []
     return {**statuses, TRITON: "not_run" if reason else "pass"}, first
 
@@ -177,7 +182,7 @@ def _first_run(bisection: _Bisection) -> Outcome:
     """The program as written, in a fresh interpreter; up to ``repeat`` times until it fails."""
     bisection.search.runner.warm_up()
     for _ in range(bisection.options.repeat):
-        outcome = bisection.search.fresh(bisection.base)
+        outcome = bisection.search.run_fresh(bisection.base)
         if not outcome.passed:
             break
     return outcome
@@ -190,9 +195,9 @@ def _warning(first: Outcome) -> str:
     )
 
 
-def _passes(first: Outcome, rungs: dict[str, str]) -> Verdict:
+def _passing_verdict(first: Outcome, rungs: dict[str, str]) -> Verdict:
     facts = first.facts or {}
-    why = _DISABLED if facts.get("disabled") else "no torch.compile call was reached"
+    why = _DISABLED_NOTE if facts.get("disabled") else "no torch.compile call was reached"
     notes = [] if facts.get("backends") else [f"nothing was compiled: {why}"]
     notes += [
         f"the program continues after {text}: with --accuracy that counts as its failure"
@@ -201,25 +206,25 @@ def _passes(first: Outcome, rungs: dict[str, str]) -> Verdict:
     return Verdict("passes", rungs, notes=tuple(notes))
 
 
-def _fork_if_the_same(bisection: _Bisection, first: Outcome) -> None:
+def _use_forks_if_same_failure(bisection: _Bisection, first: Outcome) -> None:
     """Use forks where a fork shows the same failure; stay with fresh interpreters where it does not."""
     search, facts = bisection.search, first.facts or {}
     search.runner.interpret = not facts.get("cuda")
-    search.runner.alone = bool(facts.get("writes"))
+    search.runner.one_at_a_time = bool(facts.get("writes"))
     reason = search.runner.start_forks(threads=_threads(facts))
     if reason:
         bisection.notes.append(f"each trial runs the whole program: {reason}")
     top = bisection.base.rung or top_rung(facts.get("backends", ()))
-    forked = Candidate(bisection.at(top).plan if top else bisection.base, "as written, forked")
-    below = ladder(top, _rungs(bisection))[:-1] if top else ()
+    forked = LabeledPlan(bisection.labeled_rung(top).plan if top else bisection.base, "as written, forked")
+    below = rungs_to_try(top, _available_rungs(bisection))[:-1] if top else ()
     for _ in range(2):
-        if not search.runner.forks or first.hung:
+        if not search.runner.has_forks or first.is_hang:
             return
-        search.together([forked, *map(bisection.at, below)])
-        if search.status(search.trial(*forked)) == "same":
+        search.run_many([forked, *map(bisection.labeled_rung, below)])
+        if search.status(search.run(*forked)) == "same":
             return
-        search.contradicted = True
-        search.forget()
+        search.inconsistent = True
+        search.clear_cache()
         if not search.runner.drop_checkpoint():
             break
     search.runner.stop_forks()
@@ -231,34 +236,34 @@ def _threads(facts: dict[str, object]) -> int:
     return threads if isinstance(threads, int) else len(os.sched_getaffinity(0))
 
 
-def _top(bisection: _Bisection, first: Outcome) -> str:
+def _top_rung(bisection: _Bisection, first: Outcome) -> str:
     """The rung of the program's own backends, as far as a run has reported them."""
     backends = list((first.facts or {}).get("backends", ()))
     if not backends:
         for rung in ("uncompiled", "eager"):
-            outcome = bisection.search.trial(*bisection.at(rung))
+            outcome = bisection.search.run(*bisection.labeled_rung(rung))
             backends += (outcome.facts or {}).get("backends", ())
     return top_rung(backends) or "inductor"
 
 
-def _descend(bisection: _Bisection, result: Climb) -> Finding:
+def _descend(bisection: _Bisection, result: LadderResult) -> DescentResult:
     assert result.first is not None
     assert result.outcome is not None
     bisection.search.reference = result.outcome.signature
-    bisection.search.beside(_again(bisection))
-    base = replace(plan_at(bisection.base, result.first), record=())
+    bisection.search.fill_idle_core(_rerun_as_written(bisection))
+    base = replace(rung_plan(bisection.base, result.first), record=())
     return descend(bisection.search, base, result.first, result.outcome)
 
 
-def _flaky_or_found(bisection: _Bisection, first: Outcome, result: Climb, finding: Finding) -> Verdict:
-    bisection.notes += _word_on_random_numbers(bisection, result)
+def _flaky_or_found(bisection: _Bisection, first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:
+    bisection.notes += _random_number_notes(bisection, result)
     flaky = _flaky(bisection, finding)
     if flaky:
         return Verdict("flaky", result.rungs, result.first, first.signature, notes=(flaky,))
     return _found(first, result, finding)
 
 
-def _found(first: Outcome, result: Climb, finding: Finding) -> Verdict:
+def _found(first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:
     return Verdict(
         "found",
         result.rungs,
@@ -271,20 +276,20 @@ def _found(first: Outcome, result: Climb, finding: Finding) -> Verdict:
     )
 
 
-def _word_on_random_numbers(bisection: _Bisection, result: Climb) -> list[str]:
+def _random_number_notes(bisection: _Bisection, result: LadderResult) -> list[str]:
     """A note where the failure disappears with eager's random numbers: Inductor draws others from the same seed."""
     assert result.first is not None
     assert result.outcome is not None
     operators = (p for p in result.outcome.points if p.group in ("lowering", "decomposition"))
-    drawn = any(_RANDOM.search(f"{operator.name} {operator.target}") for operator in operators)
+    drawn = any(_RANDOM_OPERATOR.search(f"{operator.name} {operator.target}") for operator in operators)
     if bisection.base.accuracy or not drawn:
         return []
-    plan = replace(plan_at(bisection.base, result.first), fallback_random=True)
-    passes = bisection.search.trial(plan, "with eager's random numbers").passed
-    return [_OTHER_NUMBERS] if passes else []
+    plan = replace(rung_plan(bisection.base, result.first), fallback_random=True)
+    passes = bisection.search.run(plan, "with eager's random numbers").passed
+    return [_RANDOM_NUMBERS_NOTE] if passes else []
 
 
-def _flaky(bisection: _Bisection, finding: Finding) -> str | None:
+def _flaky(bisection: _Bisection, finding: DescentResult) -> str | None:
     """Why no culprit can be named with confidence, because the failure comes and goes; ``None`` where one can.
 
     Runs the program as written again: single trials explain nothing about a failure that comes and goes.
@@ -292,29 +297,29 @@ def _flaky(bisection: _Bisection, finding: Finding) -> str | None:
     search, repeat = bisection.search, bisection.options.repeat
     if search.reference is not None and search.reference.kind == "hang":
         return None
-    doubtful = search.contradicted or not finding.confirmed
-    count = max(repeat, _DOUBTFUL_REPEATS if doubtful else _LAST_REPEATS)
-    if count > _LAST_REPEATS:
+    doubtful = search.inconsistent or not finding.confirmed
+    count = max(repeat, _DOUBTFUL_REPEATS if doubtful else _FINAL_REPEATS)
+    if count > _FINAL_REPEATS:
         search.runner.drop_checkpoint()  # so that random numbers before the first compiled call vary too
     failed = sum(_fails_again(bisection) for _ in range(count))
     confidence = 1 - (1 - failed / count) ** repeat
     if failed == count or (repeat > 1 and confidence >= _CONFIDENCE and finding.confirmed):
         if repeat > 1:
-            bisection.notes.append(_rate(failed, count, repeat, confidence))
+            bisection.notes.append(_failure_rate_note(failed, count, repeat, confidence))
         return None
-    return _rate(failed, count, repeat, confidence)
+    return _failure_rate_note(failed, count, repeat, confidence)
 
 
 def _fails_again(bisection: _Bisection) -> bool:
-    outcome = bisection.search.once(*_again(bisection))
+    outcome = bisection.search.run_once(*_rerun_as_written(bisection))
     return bisection.search.status(outcome, across_rungs=True) == "same"
 
 
-def _again(bisection: _Bisection) -> Candidate:
-    return Candidate(replace(bisection.base, caches=False), "as written, again")
+def _rerun_as_written(bisection: _Bisection) -> LabeledPlan:
+    return LabeledPlan(replace(bisection.base, caches=False), "as written, again")
 
 
-def _rate(failed: int, count: int, repeat: int, confidence: float) -> str:
+def _failure_rate_note(failed: int, count: int, repeat: int, confidence: float) -> str:
     runs = "1 run" if repeat == 1 else f"{repeat} runs"
     return (
         f"failed the same way in {failed} of {count} further runs; at that rate a faulty candidate fails within {runs} "
@@ -322,41 +327,41 @@ def _rate(failed: int, count: int, repeat: int, confidence: float) -> str:
     )
 
 
-def _unexplained(bisection: _Bisection, first: Outcome, result: Climb) -> Located:
+def _fails_at_no_rung(bisection: _Bisection, first: Outcome, result: LadderResult) -> FailingRung:
     """No rung shows the failure. It comes and goes, or it needs the compiler's caches, which the rungs bypass."""
     search = bisection.search
     search.runner.stop_forks()
-    runs = [search.status(search.fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
+    runs = [search.status(search.run_fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
     failed = runs.count("same")
     note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
     if failed == len(runs):
-        bare = search.fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
+        bare = search.run_fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
         if search.status(bare) != "same":
-            cached = _with_caches(bisection, _top(bisection, first), result)
+            cached = _retry_with_empty_caches(bisection, _top_rung(bisection, first), result)
             if cached.first is not None:
-                return Located(first, cached, cached=True)
-            note = f"{note}; {_STALE}"
-    return Located(first, result, Verdict("flaky", result.rungs, None, first.signature, notes=(note,)))
+                return FailingRung(first, cached, cached=True)
+            note = f"{note}; {_STALE_CACHE_NOTE}"
+    return FailingRung(first, result, Verdict("flaky", result.rungs, None, first.signature, notes=(note,)))
 
 
-def _with_caches(bisection: _Bisection, rung: str, result: Climb) -> Climb:
+def _retry_with_empty_caches(bisection: _Bisection, rung: str, result: LadderResult) -> LadderResult:
     """Try the rung with caches that are empty at first, so that no earlier run has filled them."""
-    plan = replace(_cached(bisection, rung), record=("dynamo_graph",))
-    outcome = bisection.search.trial(plan, f"{rung}, caches empty at first", across_rungs=True)
+    plan = replace(_plan_with_empty_caches(bisection, rung), record=("dynamo_graph",))
+    outcome = bisection.search.run(plan, f"{rung}, caches empty at first", across_rungs=True)
     if bisection.search.status(outcome, across_rungs=True) != "same":
         return result
-    bisection.notes.append(_MISTAKEN)
+    bisection.notes.append(_CONFUSED_CACHE_NOTE)
     return replace(result, rungs={**result.rungs, rung: "same"}, first=rung, outcome=outcome)
 
 
-def _cached(bisection: _Bisection, rung: str) -> Plan:
-    return replace(plan_at(bisection.base, rung, ()), caches=True, own_caches=True)
+def _plan_with_empty_caches(bisection: _Bisection, rung: str) -> Plan:
+    return replace(rung_plan(bisection.base, rung, ()), caches=True, own_caches=True)
 
 
-def _mistaken(bisection: _Bisection, result: Climb) -> Finding:
+def _find_confused_graphs(bisection: _Bisection, result: LadderResult) -> DescentResult:
     """Which graphs are confused with one another in the caches."""
     assert result.first is not None
     assert result.outcome is not None
     bisection.search.reference = result.outcome.signature
     graphs = {point.key: point for point in result.outcome.points if point.group == "dynamo_graph"}
-    return at_fault(bisection.search, _cached(bisection, result.first), "dynamo_graph", graphs)
+    return find_culprits(bisection.search, _plan_with_empty_caches(bisection, result.first), "dynamo_graph", graphs)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.bisect.culprits import plural, shown
-from dynadiag.bisect.hashsearch import Ahead, culprit_sets, minimal_set, suffixes
-from dynadiag.bisect.search import Candidate, Search
-from dynadiag.trial.outcome import Outcome, Point
+from dynadiag.bisect.culprits import kind_name, kind_plural
+from dynadiag.bisect.hash_search import Speculate, find_culprit_sets, find_minimal_set, suffixes
+from dynadiag.bisect.trial_search import LabeledPlan, TrialSearch
+from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan, Switch
 
-__all__ = ["Decisions", "all_off", "by_bisection", "by_witness", "union"]
+__all__ = ["DecisionPool", "find_by_bisection", "find_by_witness", "switch_all_off", "union"]
 
-_SETS = 16  # independent faults in one kind before the search gives up
-_LISTED = 3  # names in a trial's label
-_WITNESSES = 6  # names that are tried one after another before bisection starts
+_MAX_SETS = 16  # independent faults in one kind before the search gives up
+_MAX_LISTED = 3  # names in a trial's label
+_MAX_WITNESSES = 6  # names that are tried one after another before bisection starts
 
 
 @dataclass(slots=True)
-class Decisions:
+class DecisionPool:
     """The decisions of one kind, and trials with some of them switched off.
 
     ``base`` may have switches for other kinds, which stay. ``name`` is the kind, ``points`` has its decisions by key.
@@ -27,86 +27,88 @@ class Decisions:
     way.
     """
 
-    search: Search
+    search: TrialSearch
     base: Plan
     name: str
-    points: dict[str, Point]
-    told: tuple[str, ...] = ()
+    points: dict[str, Decision]
+    reported: tuple[str, ...] = ()
 
-    def only(self, keys: Collection[str]) -> Plan:
+    def plan_with_only(self, keys: Collection[str]) -> Plan:
         """The plan with exactly these on."""
-        return self._switched(Switch(self.name, keep=True, suffixes=suffixes(keys, self.points)))
+        return self._add_switch(Switch(self.name, keep=True, suffixes=suffixes(keys, self.points)))
 
-    def without(self, keys: Collection[str]) -> Plan:
+    def plan_without(self, keys: Collection[str]) -> Plan:
         """The plan with exactly these off. Off with a frame go those that it inlined: run by Python, it would compile
         them.
         """
         if self.name == "frame":
-            return self.only(self.points.keys() - keys)
+            return self.plan_with_only(self.points.keys() - keys)
         if len(keys) == len(self.points):
-            return replace(self._switched(all_off(self.name)), record=(self.name,))
-        return replace(self._switched(Switch(self.name, False, suffixes(keys, self.points))), record=self.told)
+            return replace(self._add_switch(switch_all_off(self.name)), record=(self.name,))
+        return replace(self._add_switch(Switch(self.name, False, suffixes(keys, self.points))), record=self.reported)
 
-    def _switched(self, switch: Switch) -> Plan:
+    def _add_switch(self, switch: Switch) -> Plan:
         return replace(self.base, switches=(*self.base.switches, switch))
 
     def fails_with_only(self, keys: frozenset[str]) -> bool:
         """Whether the same failure shows with exactly these on."""
-        return self.search.status(self.search.trial(*self.with_only(keys))) == "same"
+        return self.search.status(self.search.run(*self.labeled_with_only(keys))) == "same"
 
     @property
-    def ahead(self) -> Ahead | None:
+    def speculate(self) -> Speculate | None:
         """Runs the trials of `fails_with_only` for several sets at once; ``None`` where they cannot run in parallel."""
-        return self.search.ahead(self.with_only, self.with_off)
+        return self.search.speculate(self.labeled_with_only, self.labeled_without)
 
-    def off(self, keys: Collection[str]) -> Outcome:
+    def run_without(self, keys: Collection[str]) -> Outcome:
         """The outcome with exactly these off."""
-        return self.search.trial(*self.with_off(keys))
+        return self.search.run(*self.labeled_without(keys))
 
-    def with_off(self, keys: Collection[str]) -> Candidate:
+    def labeled_without(self, keys: Collection[str]) -> LabeledPlan:
         """The trial with exactly these off."""
         named = sorted(self.points[k].name for k in keys)
-        names = ", ".join(named) if len(named) <= _LISTED else f"{len(named)} of {len(self.points)}"
-        return Candidate(self.without(keys), f"off: {shown(self.name)} {names}")
+        names = ", ".join(named) if len(named) <= _MAX_LISTED else f"{len(named)} of {len(self.points)}"
+        return LabeledPlan(self.plan_without(keys), f"off: {kind_name(self.name)} {names}")
 
-    def halves(self, keys: Collection[str]) -> tuple[Candidate, Candidate]:
+    def verification_trials(self, keys: Collection[str]) -> tuple[LabeledPlan, LabeledPlan]:
         """The two trials that verify a verdict: with these off the failure must be gone, with only these on it must
         stay.
         """
-        return self.with_off(keys), Candidate(self.only(keys), "the culprits on, the rest of their kind off")
+        return self.labeled_without(keys), LabeledPlan(
+            self.plan_with_only(keys), "the culprits on, the rest of their kind off"
+        )
 
-    def with_only(self, keys: Collection[str]) -> Candidate:
+    def labeled_with_only(self, keys: Collection[str]) -> LabeledPlan:
         """The trial with exactly these on, labelled by whichever part is smaller."""
         rest = self.points.keys() - keys
         if rest and len(rest) < len(keys):
-            return self.with_off(rest)
-        label = f"{len(keys)} of {len(self.points)} {plural(self.name)} on, the others off"
-        return Candidate(self.only(keys), label)
+            return self.labeled_without(rest)
+        label = f"{len(keys)} of {len(self.points)} {kind_plural(self.name)} on, the others off"
+        return LabeledPlan(self.plan_with_only(keys), label)
 
 
-def all_off(name: str) -> Switch:
+def switch_all_off(name: str) -> Switch:
     """The switch that turns off all decisions of a kind."""
     return Switch(name, keep=True, suffixes=())
 
 
-def by_witness(these: Decisions, seen: Outcome) -> frozenset[str] | None:
+def find_by_witness(these: DecisionPool, seen: Outcome) -> frozenset[str] | None:
     """The decisions that the failure names, added one after another until it is gone; ``None`` where that does not
     help.
     """
     named: set[str] = set()
     outcome = seen
-    for _ in range(_WITNESSES):
+    for _ in range(_MAX_WITNESSES):
         new = _named(these, outcome, named)
         if not new:
             return frozenset(named) if these.search.status(outcome) == "different" else None
         named |= new
-        outcome = these.off(named)
+        outcome = these.run_without(named)
         if outcome.passed:
             return frozenset(named)
     return None
 
 
-def _named(these: Decisions, outcome: Outcome, already: set[str]) -> set[str]:
+def _named(these: DecisionPool, outcome: Outcome, already: set[str]) -> set[str]:
     """The decisions that the first witness matches, without those that are off already."""
     for name in outcome.witness:
         fitting = {k for k, p in these.points.items() if name in (k, p.name, p.target)} - already
@@ -115,31 +117,31 @@ def _named(these: Decisions, outcome: Outcome, already: set[str]) -> set[str]:
     return set()
 
 
-def by_bisection(these: Decisions, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:
+def find_by_bisection(these: DecisionPool, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:
     """Minimal failing sets, one after another, until with all of them off the same failure is gone.
 
     ``known`` are sets that were found before. Returns none where the failure stays with the whole kind off: then no
     decision of this kind explains it.
     """
     found = list(known)
-    if found and _has_no_part(these, union(found)):
+    if found and _is_irrelevant(these, union(found)):
         return []
     if found:
-        found += _siblings_at_fault(these, union(found))
+        found += _find_siblings(these, union(found))
     rest = frozenset(these.points) - union(found)
-    for _ in range(_SETS):
-        if not rest or (found and these.search.status(these.off(union(found))) != "same"):
+    for _ in range(_MAX_SETS):
+        if not rest or (found and these.search.status(these.run_without(union(found))) != "same"):
             return found
         ordered = [key for key in these.points if key in rest]
-        found.append(minimal_set(ordered, these.fails_with_only, these.ahead) if len(rest) > 1 else rest)
-        found += _siblings_at_fault(these, union(found))
+        found.append(find_minimal_set(ordered, these.fails_with_only, these.speculate) if len(rest) > 1 else rest)
+        found += _find_siblings(these, union(found))
         rest -= union(found)
     return found
 
 
-def _has_no_part(these: Decisions, found: frozenset[str]) -> bool:
+def _is_irrelevant(these: DecisionPool, found: frozenset[str]) -> bool:
     status = these.search.status
-    return status(these.off(found)) == "same" and status(these.off(these.points.keys())) == "same"
+    return status(these.run_without(found)) == "same" and status(these.run_without(these.points.keys())) == "same"
 
 
 def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
@@ -147,7 +149,7 @@ def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset().union(*sets)
 
 
-def _siblings_at_fault(these: Decisions, found: frozenset[str]) -> list[frozenset[str]]:
+def _find_siblings(these: DecisionPool, found: frozenset[str]) -> list[frozenset[str]]:
     """Other decisions on the same operators, where switching off ``found`` is not enough and switching off all of them
     is.
 
@@ -156,8 +158,8 @@ def _siblings_at_fault(these: Decisions, found: frozenset[str]) -> list[frozense
     """
     targets = {these.points[key].target for key in found} - {None}
     siblings = frozenset(k for k, p in these.points.items() if p.target in targets) - found
-    if not siblings or these.search.status(these.off(found)) != "same":
+    if not siblings or these.search.status(these.run_without(found)) != "same":
         return []
-    if not these.off(found | siblings).passed or not these.fails_with_only(siblings):
+    if not these.run_without(found | siblings).passed or not these.fails_with_only(siblings):
         return []
-    return culprit_sets(siblings, these.fails_with_only, these.ahead)
+    return find_culprit_sets(siblings, these.fails_with_only, these.speculate)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dynadiag.bisect.decisions import Decisions
-from dynadiag.bisect.hashsearch import suffixes
+from dynadiag.bisect.decisions import DecisionPool
+from dynadiag.bisect.hash_search import suffixes
 from dynadiag.trial.plan import Plan, Switch
 
-__all__ = ["Direction", "direction_of"]
+__all__ = ["Direction", "find_direction"]
 
 _BOTH = ("forward", "backward")
 
@@ -20,11 +20,11 @@ class Direction:
     """
 
     name: str
-    gone: Plan
-    stays: Plan
+    plan_without: Plan
+    plan_without_other: Plan
 
 
-def direction_of(graphs: Decisions, key: str) -> Direction | None:
+def find_direction(graphs: DecisionPool, key: str) -> Direction | None:
     """The direction of a graph that the failure comes from; ``None`` where it needs both, or either is enough."""
     plans = {name: _without(graphs, f"{key}/{name}") for name in _BOTH}
     status = {name: _status(graphs, plan, name) for name, plan in plans.items()}
@@ -34,11 +34,11 @@ def direction_of(graphs: Decisions, key: str) -> Direction | None:
     return None
 
 
-def _without(graphs: Decisions, key: str) -> Plan:
+def _without(graphs: DecisionPool, key: str) -> Plan:
     every = [f"{graph}/{name}" for graph in graphs.points for name in _BOTH]
     switch = Switch("direction", keep=False, suffixes=suffixes([key], every))
     return replace(graphs.base, switches=(*graphs.base.switches, switch))
 
 
-def _status(graphs: Decisions, plan: Plan, name: str) -> str:
-    return graphs.search.status(graphs.search.trial(plan, f"off: its {name}"))
+def _status(graphs: DecisionPool, plan: Plan, name: str) -> str:
+    return graphs.search.status(graphs.search.run(plan, f"off: its {name}"))

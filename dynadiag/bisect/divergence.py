@@ -17,73 +17,73 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
-from dynadiag.torch_private import generated as torch_private
-from dynadiag.torch_private.generated import NOTHING, Computed
-from dynadiag.trial.arms import copied
-from dynadiag.trial.runtime import TRIAL
+from dynadiag.torch_private import kernel_codegen as torch_private
+from dynadiag.torch_private.kernel_codegen import NO_NODES, KernelNodes
+from dynadiag.trial.context import TRIAL
+from dynadiag.trial.reference_run import copy_tensors
 
-__all__ = ["compared", "install"]
+__all__ = ["compile_and_compare", "install"]
 
-_CALLS = 32  # compared calls per graph, so that a long training does not take much longer
+_MAX_CALLS = 32  # compared calls per graph, so that a long training does not take much longer
 _NOISE = 2.0  # units in the last place of a tensor's largest element: the least rounding of one kernel
-_JUMP = 8.0  # times the largest distance so far: rounding grows less from one kernel to the next
+_MIN_JUMP = 8.0  # times the largest distance so far: rounding grows less from one kernel to the next
 
-_graphs: list[_Compared] = []  # a stack of the graphs being compiled, since compiles nest
+_graphs: list[_ComparedGraph] = []  # a stack of the graphs being compiled, since compiles nest
 
 
-class _Compared:
+class _ComparedGraph:
     """One graph: what its kernels are compared with."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix  # of its decisions' keys
         self.module: GraphModule | None = None
-        self.kernels: dict[str, Computed] = {}  # node -> what its kernel computes
-        self.begun: dict[str, Computed] = {"": NOTHING}  # mark -> what its kernel computes
+        self.kernels: dict[str, KernelNodes] = {}  # node -> what its kernel computes
+        self.kernels_by_mark: dict[str, KernelNodes] = {"": NO_NODES}  # mark -> what its kernel computes
         self.calls = 0
 
-    def mark(self, kernel: Computed) -> str:
-        self.module = self.module or torch_private.lowered_graph()
+    def mark(self, kernel: KernelNodes) -> str:
+        self.module = self.module or torch_private.current_lowered_graph()
         mark = "+".join(kernel.names)
-        self.begun[mark] = kernel
+        self.kernels_by_mark[mark] = kernel
         return mark
 
-    def watch(self, node: Node, kernel: Computed) -> str:
+    def watch(self, node: Node, kernel: KernelNodes) -> str:
         self.kernels[node.name] = kernel
         return node.name
 
-    def tell(self, kernel: Computed, jump: float) -> None:
+    def report_divergence(self, kernel: KernelNodes, jump: float) -> None:
         TRIAL.send("diverged", **self._named(kernel), jump=jump)
 
-    def begin(self, mark: str) -> None:
+    def report_running(self, mark: str) -> None:
         """Report the kernel that runs from now on ("": none). Waits for earlier launches, so that their errors are
         raised here.
         """
-        if torch.cuda.is_initialized() and torch_private.may_be_read():
+        if torch.cuda.is_initialized() and torch_private.can_read_tensors():
             torch.cuda.synchronize()
-        TRIAL.send("running", **self._named(self.begun[mark]))
+        TRIAL.send("running", **self._named(self.kernels_by_mark[mark]))
 
-    def _named(self, kernel: Computed) -> dict[str, Any]:
-        return {"keys": [f"{self.prefix}/{name}" for name in kernel.names], "captured": kernel.captured}
+    def _named(self, kernel: KernelNodes) -> dict[str, Any]:
+        return {"keys": [f"{self.prefix}/{name}" for name in kernel.names], "captured": kernel.captured_names}
 
     def call(self, compiled: Callable[..., Any], inputs: list[Any]) -> Any:
         self.calls += 1
-        if self.module is None or self.calls > _CALLS or not torch_private.may_be_read():
+        if self.module is None or self.calls > _MAX_CALLS or not torch_private.can_read_tensors():
             return compiled(inputs)
-        wanted = _values(self.module, inputs, self.kernels.keys())
+        wanted = _uncompiled_values(self.module, inputs, self.kernels.keys())
         farthest = 0.0
 
         def compare(name: str, value: torch.Tensor) -> None:
             nonlocal farthest
             distance, noise = _distance(value, wanted.pop(name))
             jump = distance / max(farthest, noise)
-            if jump > _JUMP:
-                self.tell(self.kernels[name], jump)
+            if jump > _MIN_JUMP:
+                self.report_divergence(self.kernels[name], jump)
             farthest = max(farthest, min(distance, 1.0))
 
         def hear(name: str, value: torch.Tensor | None) -> None:
             if value is None:
-                self.begin(name)
-            elif name in wanted and torch_private.may_be_read():
+                self.report_running(name)
+            elif name in wanted and torch_private.can_read_tensors():
                 compare(name, value)
 
         with torch_private.intermediate_hook(hear):
@@ -96,15 +96,15 @@ def install() -> None:
     torch_private.wrap_kernel_call(
         asked, lambda kernel: _graphs[-1].mark(kernel), lambda node, kernel: _graphs[-1].watch(node, kernel)
     )
-    torch_private.wrap_kernel_failure(asked, lambda kernel: _graphs[-1].tell(kernel, math.inf))
+    torch_private.wrap_kernel_failure(asked, lambda kernel: _graphs[-1].report_divergence(kernel, math.inf))
 
 
-def compared(compile_inner: Callable[[], Callable[..., Any]], prefix: str) -> Callable[..., Any]:
+def compile_and_compare(compile_inner: Callable[[], Callable[..., Any]], prefix: str) -> Callable[..., Any]:
     """Compile with ``compile_inner``; compare the compiled graph's values with the uncompiled graph's at each call.
 
     ``prefix`` starts the keys of the decisions on the graph's nodes.
     """
-    graph = _Compared(prefix)
+    graph = _ComparedGraph(prefix)
     _graphs.append(graph)
     try:
         compiled = compile_inner()
@@ -115,21 +115,21 @@ def compared(compile_inner: Callable[[], Callable[..., Any]], prefix: str) -> Ca
     return call
 
 
-def _values(module: GraphModule, inputs: list[Any], names: Any) -> dict[str, torch.Tensor]:
+def _uncompiled_values(module: GraphModule, inputs: list[Any], names: Any) -> dict[str, torch.Tensor]:
     """The values of these nodes from running the graph uncompiled; none where that is not possible."""
-    if torch_private.draws_its_own_numbers(module):
+    if torch_private.uses_inductor_random(module):
         return {}
-    kept = _Kept(module, frozenset(names))
+    kept = _ValueRecorder(module, frozenset(names))
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices):
-            kept.run(*copied(inputs))
+            kept.run(*copy_tensors(inputs))
     except Exception:  # noqa: BLE001 - for example an operator that only Inductor knows
         return {}
     return kept.values
 
 
-class _Kept(Interpreter):
+class _ValueRecorder(Interpreter):
     """Runs a graph and copies some of its values, since a later node may overwrite them."""
 
     def __init__(self, module: GraphModule, names: frozenset[str]) -> None:

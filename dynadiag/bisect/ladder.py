@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.bisect.search import Candidate, Search
-from dynadiag.bisect.triton import TRITON, idle
+from dynadiag.bisect.trial_search import LabeledPlan, TrialSearch
+from dynadiag.bisect.triton_rung import TRITON, not_run_reason
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
-__all__ = ["CLASSES", "Climb", "candidate_at", "climb", "ladder", "plan_at", "top_rung"]
+__all__ = ["KINDS", "LadderResult", "labeled_rung", "run_ladder", "rung_plan", "rungs_to_try", "top_rung"]
 
-CLASSES = (
+KINDS = (
     "kernel",
     "fusion",
     "lowering",
@@ -28,7 +28,7 @@ CLASSES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Climb:
+class LadderResult:
     """The status of each rung, and the ``first`` that shows the failure, with its outcome."""
 
     rungs: dict[str, str]
@@ -43,14 +43,14 @@ def top_rung(backends: Iterable[str]) -> str | None:
     return RUNGS[max(ranks)] if ranks else None
 
 
-def ladder(top: str, wanted: Sequence[str] | None) -> tuple[str, ...]:
+def rungs_to_try(top: str, wanted: Sequence[str] | None) -> tuple[str, ...]:
     """The rungs to try, lowest first: those up to the program's own, and Triton's where it was asked for."""
     if wanted is None:
         return tuple(rung for rung in RUNGS[: RUNGS.index(top) + 1] if rung != TRITON)
     return tuple(rung for rung in RUNGS if rung in wanted and (rung == TRITON or RUNGS.index(rung) <= RUNGS.index(top)))
 
 
-def climb(search: Search, base: Plan, rungs: Sequence[str], record: tuple[str, ...] = CLASSES) -> Climb:
+def run_ladder(search: TrialSearch, base: Plan, rungs: Sequence[str], record: tuple[str, ...] = KINDS) -> LadderResult:
     """Try one rung after another until one shows the failure. Other failures on the way are noted.
 
     Where Inductor shows it and the triton rung was asked for, that is tried too: it shows whether the failure is
@@ -59,31 +59,31 @@ def climb(search: Search, base: Plan, rungs: Sequence[str], record: tuple[str, .
     statuses = dict.fromkeys(RUNGS, "not_run")
     notes: list[str] = []
     for rung in rungs:
-        outcome, statuses[rung] = _tried(search, candidate_at(base, rung, record), notes)
+        outcome, statuses[rung] = _try_rung(search, labeled_rung(base, rung, record), notes)
         if statuses[rung] == "same":
             if rung == "inductor" and TRITON in rungs:
-                _, statuses[TRITON] = _tried(search, candidate_at(base, TRITON, record), notes)
-            return Climb(statuses, rung, outcome, tuple(notes))
+                _, statuses[TRITON] = _try_rung(search, labeled_rung(base, TRITON, record), notes)
+            return LadderResult(statuses, rung, outcome, tuple(notes))
         if outcome.passed and search.reference is not None and search.reference.kind == "hang":
             search.shorten_limit()
-    return Climb(statuses, None, None, tuple(notes))
+    return LadderResult(statuses, None, None, tuple(notes))
 
 
-def _tried(search: Search, candidate: Candidate, notes: list[str]) -> tuple[Outcome, str]:
+def _try_rung(search: TrialSearch, candidate: LabeledPlan, notes: list[str]) -> tuple[Outcome, str]:
     """The outcome at a rung and its status. The triton rung passes only where a Triton kernel ran."""
-    outcome = search.trial(*candidate)
-    reason = idle(outcome) if candidate.plan.rung == TRITON else None
+    outcome = search.run(*candidate)
+    reason = not_run_reason(outcome) if candidate.plan.rung == TRITON else None
     if reason is None:
         return outcome, search.status(outcome, across_rungs=True)
     notes.append(reason)
     return outcome, "not_run"
 
 
-def candidate_at(base: Plan, rung: str, record: tuple[str, ...] = CLASSES) -> Candidate:
+def labeled_rung(base: Plan, rung: str, record: tuple[str, ...] = KINDS) -> LabeledPlan:
     """The trial of a rung."""
-    return Candidate(plan_at(base, rung, record), rung, across_rungs=True)
+    return LabeledPlan(rung_plan(base, rung, record), rung, across_rungs=True)
 
 
-def plan_at(base: Plan, rung: str, record: tuple[str, ...] = CLASSES) -> Plan:
+def rung_plan(base: Plan, rung: str, record: tuple[str, ...] = KINDS) -> Plan:
     """The plan of a rung. It reports every kind of decision that the descent may switch off, which costs no trial."""
     return replace(base, rung=rung, caches=False, record=record)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag import __version__
-from dynadiag.bisect.report import verdict_text
-from dynadiag.render.json import SCHEMA, encode
+from dynadiag.bisect.verdict_text import verdict_text
+from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
 from dynadiag.trial.signature import Signature
 
@@ -61,7 +61,7 @@ class Verdict:
     failure: Signature | None = None
     culprits: tuple[Culprit, ...] = ()
     notes: tuple[str, ...] = ()
-    side_finds: tuple[str, ...] = ()
+    other_failures: tuple[str, ...] = ()
     confirmed: tuple[str, ...] = ()
     printed: tuple[str, ...] = ()
     reproduce: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class Verdict:
             "trials": self.trials,
             "seconds": round(self.seconds, 2),
             "notes": list(self.notes),
-            "side_finds": list(self.side_finds),
+            "side_finds": list(self.other_failures),
             "confirmed": list(self.confirmed),
             "printed": list(self.printed),
             "reproduce": list(self.reproduce),

@@ -17,21 +17,23 @@ from dynadiag.capture import spans
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import instructions
 
-Sources: TypeAlias = Callable[[str], spans.Source]  # the lines of a file as they were when it was first met
+Sources: TypeAlias = Callable[[str], spans.SourceText]  # the lines of a file as they were when it was first met
 
 
-def describe(failure: BaseException, emitter: FrameType | None, sources: Sources, *, fatal: bool) -> dict[str, Any]:
+def describe_break(
+    failure: BaseException, emitter: FrameType | None, sources: Sources, *, fatal: bool
+) -> dict[str, Any]:
     """The data of one break: ``gb_type``, the place (file, line, columns, function) and whether torch raised it."""
-    place = _blamed(failure, emitter, sources)
+    place = _blamed_location(failure, emitter, sources)
     return {"gb_type": _gb_type(failure), "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
 
 
-def callers(frame: FrameType | None) -> list[dict[str, Any]]:
+def user_callers(frame: FrameType | None) -> list[dict[str, Any]]:
     """The user's frames from ``frame`` outwards, outermost first: torch leaves them out where it raises."""
     found = []
     while frame is not None:
         own = str(frame.f_globals.get("__name__")).partition(".")[0] == "dynadiag"
-        if not own and not is_plumbing(frame.f_code.co_filename):
+        if not own and not is_stdlib_or_torch(frame.f_code.co_filename):
             found.append(frame_data(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     return found[::-1]
@@ -47,21 +49,21 @@ def _gb_type(failure: BaseException) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _blamed(failure: BaseException, emitter: FrameType | None, sources: Sources) -> dict[str, Any] | None:
+def _blamed_location(failure: BaseException, emitter: FrameType | None, sources: Sources) -> dict[str, Any] | None:
     """The innermost frame that is the user's or of a library he called; the innermost of all where there is none."""
-    interpreters = list(torch_private.translators(emitter, failure))
-    theirs = [tx for tx in interpreters if not is_plumbing(tx.f_code.co_filename)]
+    interpreters = list(torch_private.instruction_translators(emitter, failure))
+    theirs = [tx for tx in interpreters if not is_stdlib_or_torch(tx.f_code.co_filename)]
     innermost = (theirs or interpreters)[-1:]
-    return _place(innermost[0], sources) if innermost else None
+    return _location_of(innermost[0], sources) if innermost else None
 
 
-def _place(tx: Any, sources: Sources) -> dict[str, Any]:
+def _location_of(tx: Any, sources: Sources) -> dict[str, Any]:
     code: CodeType = tx.f_code
     source = sources(code.co_filename)
-    span = spans.blamed(source, instructions.back_from_current(tx))
+    span = spans.blamed_positions(source, instructions.instructions_backwards(tx))
     line = span.line if span else _line(tx)
     place: dict[str, Any] = {"file": code.co_filename, "line": line, "function": code.co_qualname}
-    return place if span is None else {**place, **spans.in_characters(source, span)}
+    return place if span is None else {**place, **spans.to_character_columns(source, span)}
 
 
 def _line(tx: Any) -> int | None:
@@ -70,17 +72,19 @@ def _line(tx: Any) -> int | None:
 
 
 @functools.cache
-def is_plumbing(file: str) -> bool:
+def is_stdlib_or_torch(file: str) -> bool:
     """Whether a file belongs to Python's own library, to torch, or to the interpreter itself."""
     if file.startswith("<frozen "):
         return True
     path = Path(file)
-    return any(_inside(path, folder) for folder in _plumbing()) and "site-packages" not in _below_stdlib(path)
+    return any(_inside(path, folder) for folder in _stdlib_and_torch()) and "site-packages" not in _parts_below_stdlib(
+        path
+    )
 
 
-def _below_stdlib(path: Path) -> tuple[str, ...]:
+def _parts_below_stdlib(path: Path) -> tuple[str, ...]:
     """The parts of a path below Python's library: ``site-packages`` there means a library of the user's."""
-    stdlib, torch = _plumbing()
+    stdlib, torch = _stdlib_and_torch()
     if _inside(path, torch):
         return ()
     return path.relative_to(stdlib).parts if _inside(path, stdlib) else ()
@@ -91,7 +95,7 @@ def _inside(path: Path, folder: Path) -> bool:
 
 
 @functools.cache
-def _plumbing() -> tuple[Path, Path]:
+def _stdlib_and_torch() -> tuple[Path, Path]:
     import torch
 
     return Path(sysconfig.get_path("stdlib")), Path(torch.__file__).parent

@@ -22,36 +22,36 @@ from torch import fx
 
 from dynadiag.torch_private import capture as torch_private
 
-_CONSTANT_LIMIT = 1_000  # elements of a list argument that are written out; longer ones are cut with a word
+_MAX_LIST_ITEMS = 1_000  # elements of a list argument that are written out; longer ones are cut with a word
 
 
-def describe(gm: fx.GraphModule) -> str:
+def graph_json(gm: fx.GraphModule) -> str:
     """The graph module and its subgraphs as one JSON text, one node a line (readable, and diffs line by line)."""
     stacks: dict[str, int] = {}
     storages: dict[int, int] = {}
-    nodes = [json.dumps(_node(node, stacks, storages), separators=(",", ":")) for node in gm.graph.nodes]
+    nodes = [json.dumps(_encode_node(node, stacks, storages), separators=(",", ":")) for node in gm.graph.nodes]
     subgraphs = {
-        name: json.loads(describe(child)) for name, child in gm.named_children() if isinstance(child, fx.GraphModule)
+        name: json.loads(graph_json(child)) for name, child in gm.named_children() if isinstance(child, fx.GraphModule)
     }
     parts = [
         '"nodes": [\n' + ",\n".join(nodes) + "\n]",
         '"stacks": ' + json.dumps(list(stacks)),
-        '"symbols": ' + json.dumps(_symbols(gm)),
+        '"symbols": ' + json.dumps(_size_symbols(gm)),
         '"subgraphs": ' + json.dumps(subgraphs),
     ]
     return "{" + ",\n".join(parts) + "}"
 
 
-def _node(node: fx.Node, stacks: dict[str, int], storages: dict[int, int]) -> dict[str, Any]:
+def _encode_node(node: fx.Node, stacks: dict[str, int], storages: dict[int, int]) -> dict[str, Any]:
     stack = node.meta.get("stack_trace")
     value = node.meta.get("example_value", node.meta.get("val"))
     data: dict[str, Any] = {"name": node.name, "op": node.op, "target": target_name(node.target)}
     if node.args:
-        data["args"] = [encode(argument) for argument in node.args]
+        data["args"] = [encode_argument(argument) for argument in node.args]
     if node.kwargs:
-        data["kwargs"] = {name: encode(argument) for name, argument in node.kwargs.items()}
+        data["kwargs"] = {name: encode_argument(argument) for name, argument in node.kwargs.items()}
     if value is not None:
-        data["value"] = _value(value, storages)
+        data["value"] = _encode_value(value, storages)
     if stack:
         data["stack"] = stacks.setdefault(stack, len(stacks))
     return data
@@ -68,7 +68,7 @@ def target_name(target: Any) -> str:
     return f"{module}.{name}" if module else str(name)
 
 
-def encode(value: Any) -> Any:
+def encode_argument(value: Any) -> Any:
     """An argument as JSON (the table above)."""
     if isinstance(value, fx.Node):
         return {"%": value.name}
@@ -82,18 +82,23 @@ def encode(value: Any) -> Any:
     return {"?": type(value).__qualname__}
 
 
-def _list(value: list[Any]) -> Any:
-    if len(value) > _CONSTANT_LIMIT:
+def _encode_list(value: list[Any]) -> Any:
+    if len(value) > _MAX_LIST_ITEMS:
         return {"?": f"list of {len(value)}"}
-    return [encode(item) for item in value]
+    return [encode_argument(item) for item in value]
 
 
 _ENCODERS: list[tuple[type | tuple[type, ...], Callable[[Any], Any]]] = [
-    (torch.Size, lambda value: {"t": _list(list(value))}),
-    (tuple, lambda value: {"t": _list(list(value))}),
-    (list, _list),
-    (dict, lambda value: {"dict": [[encode(key), encode(item)] for key, item in value.items()]}),
-    (slice, lambda value: {"slice": [encode(value.start), encode(value.stop), encode(value.step)]}),
+    (torch.Size, lambda value: {"t": _encode_list(list(value))}),
+    (tuple, lambda value: {"t": _encode_list(list(value))}),
+    (list, _encode_list),
+    (dict, lambda value: {"dict": [[encode_argument(key), encode_argument(item)] for key, item in value.items()]}),
+    (
+        slice,
+        lambda value: {
+            "slice": [encode_argument(value.start), encode_argument(value.stop), encode_argument(value.step)]
+        },
+    ),
     (torch.dtype, lambda value: {"dtype": str(value).removeprefix("torch.")}),
     (torch.device, lambda value: {"device": str(value)}),
     (torch.layout, lambda value: {"layout": str(value).removeprefix("torch.")}),
@@ -104,15 +109,15 @@ _ENCODERS: list[tuple[type | tuple[type, ...], Callable[[Any], Any]]] = [
 ]
 
 
-def _value(value: Any, storages: dict[int, int]) -> Any:
+def _encode_value(value: Any, storages: dict[int, int]) -> Any:
     if isinstance(value, torch.Tensor):
-        return _tensor(value, storages)
+        return _encode_tensor(value, storages)
     if isinstance(value, (tuple, list)):
-        return [_value(item, storages) for item in value]
-    return encode(value)
+        return [_encode_value(item, storages) for item in value]
+    return encode_argument(value)
 
 
-def _tensor(value: torch.Tensor, storages: dict[int, int]) -> dict[str, Any]:
+def _encode_tensor(value: torch.Tensor, storages: dict[int, int]) -> dict[str, Any]:
     data: dict[str, Any] = {
         "shape": [_size(size) for size in value.shape],
         "dtype": str(value.dtype).removeprefix("torch."),
@@ -120,7 +125,7 @@ def _tensor(value: torch.Tensor, storages: dict[int, int]) -> dict[str, Any]:
     }
     if value.layout is torch.strided:
         data["stride"] = [_size(step) for step in value.stride()]
-        if (storage := _storage(value)) is not None:
+        if (storage := _storage_id(value)) is not None:
             data["storage"] = storages.setdefault(storage, len(storages))
     else:
         data["layout"] = str(value.layout).removeprefix("torch.")
@@ -129,7 +134,7 @@ def _tensor(value: torch.Tensor, storages: dict[int, int]) -> dict[str, Any]:
     return data
 
 
-def _storage(value: torch.Tensor) -> int | None:
+def _storage_id(value: torch.Tensor) -> int | None:
     """What tells storages apart; None where a tensor has none of its own (inside vmap, some subclasses)."""
     try:
         return int(value.untyped_storage()._cdata)
@@ -141,7 +146,7 @@ def _size(size: Any) -> int | str:
     return size if type(size) is int else str(size)
 
 
-def _symbols(gm: fx.GraphModule) -> dict[str, dict[str, str]]:
+def _size_symbols(gm: fx.GraphModule) -> dict[str, dict[str, str]]:
     """The range and the example value of each size symbol that the graph was made under."""
     for node in gm.graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))

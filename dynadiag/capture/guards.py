@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from dynadiag.capture.breaks import is_plumbing
+from dynadiag.capture.breaks import is_stdlib_or_torch
 
 _TENSOR = re.compile(
     r"check_tensor\((?P<source>.*), (?P<type>\w+), DispatchKeySet\((?P<keys>[^)]*)\), (?P<dtype>torch\.\w+), "
@@ -25,13 +25,13 @@ _TENSOR = re.compile(
     r"size=\[(?P<size>.*?)\], stride=\[(?P<stride>.*?)\]\)"
 )
 _SOURCES = re.compile(r"[LG](?:\[[^\[\]]*\]|\.\w+(?:\(\))?)+")  # L['args'][0].size()[1] in an expression
-_ID = re.compile(r"___check_(?P<what>obj|type)_id\(.*, (?P<id>\d+)\)(?:, type=(?P<type><.*?>)(?=\s|$))?")
+_IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\(.*, (?P<id>\d+)\)(?:, type=(?P<type><.*?>)(?=\s|$))?")
 _LENGTH = re.compile(r"^(?:len\(.*\) == (?P<was>\d+)|not \S+)$")  # `not xs`, as torch writes it for an empty one
 _SINGLETON = re.compile(r"^.* is (?P<was>(not )?(None|True|False|\.\.\.))$")
 _EQUALS = re.compile(r"^(?P<source>.*?) == (?P<was>.*)$")
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 # The lengths that Python itself knows.
-_LENGTHS = {kind.__len__ for kind in (list, tuple, dict, set, frozenset, str, bytes, deque)}
+_BUILTIN_LENGTHS = {kind.__len__ for kind in (list, tuple, dict, set, frozenset, str, bytes, deque)}
 _SETTINGS: dict[str, Callable[[], object]] = {
     "grad_mode": torch.is_grad_enabled,
     "num_threads": torch.get_num_threads,
@@ -41,24 +41,24 @@ _SETTINGS: dict[str, Callable[[], object]] = {
 # Dtypes that can be the default, by their number in c10::ScalarType, which is what the guard on it prints.
 _DEFAULT_DTYPES = {"5": "torch.float16", "6": "torch.float32", "7": "torch.float64", "15": "torch.bfloat16"}
 _DICT_LENGTH = re.compile(r"len\((?P<source>.*)\) != (?P<was>\d+)")
-_ITEM = "_dynadiag_item"
-_TEXT_LIMIT = 200  # characters of a value that are kept
+_ITEM_FUNCTION = "_dynadiag_item"
+_MAX_TEXT = 200  # characters of a value that are kept
 
 
-def places(guards: Any) -> list[list[Any]]:
+def guard_locations(guards: Any) -> list[list[Any]]:
     """``[kind, source, file, line, function]`` of each guard whose user stack torch kept: the innermost user line."""
     found = []
     for guard in guards:
         stack = guard.user_stack
         if not stack:
             continue
-        theirs = [frame for frame in stack if not is_plumbing(frame.filename)]
+        theirs = [frame for frame in stack if not is_stdlib_or_torch(frame.filename)]
         frame = theirs[-1] if theirs else stack[-1]
         found.append([guard.create_fn_name(), guard.name, frame.filename, frame.lineno, frame.name])
     return found
 
 
-def failures(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def failing_guards(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every guard of one cached entry that does not hold for ``f_locals``: guard, source, was, now, against."""
     wrapper = entry.guard_manager
     root = getattr(wrapper, "root", None)
@@ -66,9 +66,9 @@ def failures(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield _invalidated(str(getattr(wrapper, "invalidation_reason", "")), str(entry.compile_id))
         return
     scope = {**wrapper.closure_vars, "L": f_locals, "G": wrapper.global_scope["G"]}
-    lookup = _Lookup(dict(wrapper.global_scope), scope)
+    lookup = _GuardScope(dict(wrapper.global_scope), scope)
     found = [*_leaf_failures(root, lookup, f_locals), *_shape_failures(root, lookup, f_locals)]
-    for failure in found or _lengths(root, lookup, f_locals):
+    for failure in found or _length_failures(root, lookup, f_locals):
         yield {**failure, "against": str(entry.compile_id)}
 
 
@@ -79,7 +79,7 @@ def _invalidated(reason: str, against: str) -> dict[str, Any]:
     return {"guard": reason, "against": against, **changed}
 
 
-class _Lookup:
+class _GuardScope:
     """Evaluates torch's own guard expressions in the scope that torch evaluates them in.
 
     An item of a dict is read as torch's guards read it, past a subclass's own ``__getitem__`` and ``__missing__``:
@@ -87,10 +87,13 @@ class _Lookup:
     """
 
     def __init__(self, globals_: dict[str, Any], scope: dict[str, Any]) -> None:
-        self._globals, self._scope = {**globals_, _ITEM: _item}, scope  # comprehensions see globals only
+        self._globals, self._locals = (
+            {**globals_, _ITEM_FUNCTION: _plain_item},
+            scope,
+        )  # comprehensions see globals only
 
-    def value(self, expression: str) -> Any:
-        return eval(_compiled(expression), self._globals, self._scope)  # noqa: S307 - torch's code in torch's process
+    def evaluate(self, expression: str) -> Any:
+        return eval(_compiled(expression), self._globals, self._locals)  # noqa: S307 - torch's code in torch's process
 
 
 class _PlainItems(ast.NodeTransformer):
@@ -100,7 +103,7 @@ class _PlainItems(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.slice, ast.Slice):
             return node
-        return ast.Call(ast.Name(_ITEM, ast.Load()), [node.value, node.slice], [])
+        return ast.Call(ast.Name(_ITEM_FUNCTION, ast.Load()), [node.value, node.slice], [])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -109,7 +112,7 @@ def _compiled(expression: str) -> CodeType:
     return compile(ast.fix_missing_locations(tree), "<guard>", "eval")
 
 
-def _item(container: Any, key: Any) -> Any:
+def _plain_item(container: Any, key: Any) -> Any:
     if not isinstance(container, dict):
         return container[key]
     if not dict.__contains__(container, key):
@@ -117,10 +120,10 @@ def _item(container: Any, key: Any) -> Any:
     return dict.__getitem__(container, key)
 
 
-def _leaf_failures(manager: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _leaf_failures(manager: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
     source = manager.get_source()
     try:
-        value = f_locals if source in ("", "L") else lookup.value(source)
+        value = f_locals if source in ("", "L") else lookup.evaluate(source)
     except (KeyError, AttributeError, IndexError, TypeError, NameError) as error:
         yield {
             "guard": f"{source} exists",
@@ -131,15 +134,15 @@ def _leaf_failures(manager: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> I
         return
     failed = [leaf for leaf in manager.get_leaf_guards() if callable(leaf) and not leaf(value)]
     for leaf in failed:
-        yield from _leaf(leaf, source, value)
-    if not failed and _is_another_type(manager, value):
-        yield _another_type(manager, source, value)
+        yield from _describe_leaf(leaf, source, value)
+    if not failed and _has_other_type(manager, value):
+        yield _type_failure(manager, source, value)
         return
-    for child in _children(manager):
+    for child in _child_managers(manager):
         yield from _leaf_failures(child, lookup, f_locals)
 
 
-def _children(manager: Any) -> list[Any]:
+def _child_managers(manager: Any) -> list[Any]:
     """The managers below one; those of a dict's keys and values hang apart from the rest."""
     pairs = manager.get_key_value_managers().values() if hasattr(manager, "get_key_value_managers") else ()
     found = [child for pair in pairs for child in pair]
@@ -148,29 +151,29 @@ def _children(manager: Any) -> list[Any]:
     return [child for child in found if child is not None]
 
 
-def _is_another_type(manager: Any, value: Any) -> bool:
+def _has_other_type(manager: Any, value: Any) -> bool:
     """Whether a dict is of another type than the manager of its items takes: it has no leaf guard to say so."""
     of_items = hasattr(manager, "get_key_value_managers") and isinstance(value, dict)
     return of_items and type(value) is not manager.get_type_of_guarded_value()
 
 
-def _another_type(manager: Any, source: str, value: Any) -> dict[str, Any]:
+def _type_failure(manager: Any, source: str, value: Any) -> dict[str, Any]:
     was = manager.get_type_of_guarded_value()
     guard = f"___check_type_id({source}, {id(was)}), type={was}"
     return {"guard": guard, "source": source, "was": str(was), "now": str(type(value))}
 
 
-def _leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any]]:
+def _describe_leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any]]:
     text = "; ".join(leaf.verbose_code_parts())
     code, comment = _split_comment(text)
     common = {"guard": code, "kind": type(leaf).__name__, "comment": comment}
     tensor = _TENSOR.match(code)
     if tensor and isinstance(value, torch.Tensor):
         differences = list(_tensor_differences(tensor, source, value))
-        differences = differences or [_dispatch_keys(tensor, source, value)]
+        differences = differences or [_dispatch_key_difference(tensor, source, value)]
         yield from ({**common, **difference} for difference in differences)
     elif tensor:
-        yield {**common, "source": source, "was": f"Tensor({tensor['size']})", "now": short(value)}
+        yield {**common, "source": source, "was": f"Tensor({tensor['size']})", "now": short_value(value)}
     elif code.startswith("___check_global_state"):
         yield from ({**common, **change} for change in _global_state(leaf, code, value))
     else:
@@ -183,28 +186,28 @@ def _split_comment(text: str) -> tuple[str, str]:
 
 
 def _was_and_now(code: str, value: Any) -> dict[str, str | None]:
-    if match := _ID.match(code):
+    if match := _IDENTITY.match(code):
         if match["what"] == "type":
             return {"was": match["type"], "now": str(type(value))}
         return {
-            "was": _by_id(int(match["id"])) or f"another object {match['type'] or ''}".strip(),
-            "now": short(value),
+            "was": _singleton_of_id(int(match["id"])) or f"another object {match['type'] or ''}".strip(),
+            "now": short_value(value),
         }
     if match := _LENGTH.match(code):
         return {"was": f"length {match['was'] or 0}", "now": f"length {len(value)}" if _is_sized(value) else None}
     if match := _SINGLETON.match(code):
-        return {"was": match["was"], "now": short(value)}
+        return {"was": match["was"], "now": short_value(value)}
     if match := _EQUALS.match(code):
-        return {"was": match["was"][:_TEXT_LIMIT], "now": short(value)}
-    return {"was": None, "now": short(value)}
+        return {"was": match["was"][:_MAX_TEXT], "now": short_value(value)}
+    return {"was": None, "now": short_value(value)}
 
 
 def _is_sized(value: Any) -> bool:
     """Whether asking for a length runs nothing of the user's."""
-    return type(value).__len__ in _LENGTHS if hasattr(type(value), "__len__") else False
+    return type(value).__len__ in _BUILTIN_LENGTHS if hasattr(type(value), "__len__") else False
 
 
-def _by_id(number: int) -> str | None:
+def _singleton_of_id(number: int) -> str | None:
     """The singletons whose identity says their value."""
     return next((repr(one) for one in (True, False, None) if id(one) == number), None)
 
@@ -232,7 +235,7 @@ def _tensor_differences(match: re.Match[str], source: str, value: torch.Tensor) 
                 yield {"source": f"{source}.{name}()[{index}]", "was": old, "now": str(new)}
 
 
-def _dispatch_keys(match: re.Match[str], source: str, value: torch.Tensor) -> dict[str, Any]:
+def _dispatch_key_difference(match: re.Match[str], source: str, value: torch.Tensor) -> dict[str, Any]:
     """What is left where neither shape nor dtype changed: the kind of tensor (a subclass, a sparse or wrapped one)."""
     now = str(torch._C._dispatch_keys(value)).removeprefix("DispatchKeySet(").removesuffix(")")
     return {"source": source, "was": f"dispatch keys {match['keys']}", "now": f"dispatch keys {now}"}
@@ -265,12 +268,12 @@ def _setting(code: str, name: str) -> tuple[str | None, str | None]:
     return was, str(_SETTINGS[name]()) if name in _SETTINGS else None
 
 
-def _lengths(root: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _length_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The length of a dict, which its manager keeps to itself: torch tells it when asked why the entry does not fit."""
     for part in root.check_verbose(f_locals).verbose_code_parts:
         if match := _DICT_LENGTH.match(part):
             source = match["source"]
-            now = f"length {len(lookup.value(source))}"
+            now = f"length {len(lookup.evaluate(source))}"
             yield {
                 "guard": f"len({source}) == {match['was']}",
                 "source": source,
@@ -279,7 +282,7 @@ def _lengths(root: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[d
             }
 
 
-def _shape_failures(root: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Symbolic-shape guards hang at the root as one guard with many parts, each an expression over the locals."""
     for leaf in root.get_epilogue_lambda_guards():
         if not callable(leaf) or leaf(f_locals):
@@ -287,25 +290,25 @@ def _shape_failures(root: Any, lookup: _Lookup, f_locals: dict[str, Any]) -> Ite
         for part in leaf.verbose_code_parts():
             code, comment = _split_comment(part)
             try:
-                holds = bool(lookup.value(code))
+                holds = bool(lookup.evaluate(code))
             except (KeyError, AttributeError, IndexError, TypeError, NameError, SyntaxError, ValueError):
                 holds = True  # cannot be asked again: torch's own reason stands
             if not holds:
                 source = next(iter(_SOURCES.findall(code)), None)
-                now = lookup.value(source) if source else None
+                now = lookup.evaluate(source) if source else None
                 yield {
                     "guard": code,
                     "kind": "SHAPE_ENV",
                     "source": source,
                     "was": code,
-                    "now": short(now),
+                    "now": short_value(now),
                     "comment": comment,
                 }
 
 
-def short(value: Any) -> str:
+def short_value(value: Any) -> str:
     """A value as a short text, without calling anything that the user wrote."""
-    if type(value) in _PLAIN:
+    if type(value) in _PLAIN_TYPES:
         text = repr(value)
     elif isinstance(value, torch.Tensor):
         text = f"Tensor{tuple(value.shape)}"
@@ -314,4 +317,4 @@ def short(value: Any) -> str:
     else:
         name = getattr(value, "__qualname__", None)
         text = f"{name} ({type(value).__name__})" if isinstance(name, str) else f"a {type(value).__qualname__}"
-    return text if len(text) <= _TEXT_LIMIT else text[: _TEXT_LIMIT - 1] + "…"
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

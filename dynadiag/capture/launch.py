@@ -19,30 +19,30 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import FrameType
 
-from dynadiag.capture.header import run_header
+from dynadiag.capture.run_metadata import run_header
 from dynadiag.capture.settings import Settings
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import journal_header
 
-__all__ = ["Ended", "launch"]
+__all__ = ["ProcessEnd", "launch"]
 
-_PATIENCE = 2  # Ctrl-C this often, and the program is killed
+_MAX_INTERRUPTS = 2  # Ctrl-C this often, and the program is killed
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a recorded program ended. ``others`` are the journals of its other processes, rank by rank."""
+class ProcessEnd:
+    """How a recorded program ended. ``other_journals`` are the journals of its other processes, rank by rank."""
 
     exit_code: int
     seconds: float
     interrupted: bool
-    others: tuple[Path, ...]
+    other_journals: tuple[Path, ...]
 
 
 def launch(
     command: Sequence[str], journal: Path, settings: Settings, variables: Mapping[str, str] | None = None
-) -> Ended:
+) -> ProcessEnd:
     """Run ``command`` with its main process recorded into ``journal``, and add to it how the program ended.
 
     ``variables`` are added to its environment. Raises `DynadiagError` where the recorder is not installed in the
@@ -54,12 +54,12 @@ def launch(
     environment = {**os.environ, **(variables or {}), **settings.environment(str(journal.parent))}
     began = time.time()
     process = subprocess.Popen(command, env=environment)
-    with _Signals(process) as signals:
+    with _SignalForwarder(process) as signals:
         code = process.wait()
     seconds = time.time() - began
-    others = tuple(sorted(_others(journal), key=_rank_order))
-    _note_end(journal, settings, code, seconds, others)
-    return Ended(code, seconds, signals.interrupts > 0, others)
+    others = tuple(sorted(_find_other_journals(journal), key=_rank_order))
+    _record_end(journal, settings, code, seconds, others)
+    return ProcessEnd(code, seconds, signals.interrupts > 0, others)
 
 
 def _check_installed() -> None:
@@ -69,7 +69,7 @@ def _check_installed() -> None:
         )
 
 
-def _others(journal: Path) -> Iterator[Path]:
+def _find_other_journals(journal: Path) -> Iterator[Path]:
     """The journals of the program's other processes: those beside the main one that name us as their launcher."""
     for path in journal.parent.glob(f"{glob.escape(journal.stem)}-*.dynadiag"):
         header = journal_header(path)
@@ -82,11 +82,11 @@ def _rank_order(path: Path) -> tuple[int, str]:
     return (int(rank[1]) if rank else sys.maxsize, path.name)
 
 
-def _note_end(journal: Path, settings: Settings, code: int, seconds: float, others: Sequence[Path]) -> None:
+def _record_end(journal: Path, settings: Settings, code: int, seconds: float, others: Sequence[Path]) -> None:
     notes = []
     if not journal.exists():
         Journal.create(journal).append({"dynadiag_run": run_header(settings.target, os.getpid())})
-        notes.append(_why_unseen())
+        notes.append(_why_not_recorded())
     if others:
         notes.append(
             f"the program started other processes that compiled: {len(others)} of them, recorded by themselves"
@@ -98,20 +98,20 @@ def _note_end(journal: Path, settings: Settings, code: int, seconds: float, othe
     end.close()
 
 
-def _why_unseen() -> str:
+def _why_not_recorded() -> str:
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         return "TORCH_DEVICE_BACKEND_AUTOLOAD is 0 in this environment: torch did not load the recorder"
     return "the program never imported torch, or ended before it had"
 
 
-class _Signals:
+class _SignalForwarder:
     """While the program runs, Ctrl-C is its own affair; a third one kills it. A request to end is passed on."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self.interrupts = 0
 
-    def __enter__(self) -> _Signals:
+    def __enter__(self) -> _SignalForwarder:
         self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
@@ -124,7 +124,7 @@ class _Signals:
             self._process.terminate()
             return
         self.interrupts += 1
-        if self.interrupts > _PATIENCE:
+        if self.interrupts > _MAX_INTERRUPTS:
             self._process.kill()
         elif not _in_foreground():
             self._process.send_signal(signal.SIGINT)

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.capture import settings as settings_
-from dynadiag.capture.calls import stop_after
-from dynadiag.capture.header import run_footer, run_header
 from dynadiag.capture.recorder import Recorder
+from dynadiag.capture.run_metadata import run_footer, run_header
+from dynadiag.capture.stop_after import stop_after
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 
 __all__ = ["RECORDING_SUFFIX", "record_this_process"]
 
 RECORDING_SUFFIX = ".dynadiag"
-_MOST_NAMES = 1000  # tried for one recording; more than one is needed where ranks start again
+_MAX_NAMES = 1000  # tried for one recording; more than one is needed where ranks start again
 
 
 @functools.cache  # once a process, however often torch's entry points are called
@@ -33,38 +33,40 @@ def record_this_process() -> None:
     The main process of a command of ours has its journal from the start; every other process gets one with its first
     event, so that workers which never compile leave nothing behind. Raises whatever is in the way of recording.
     """
-    folder = Path(os.environ[settings_.FOLDER]).absolute()
+    folder = Path(os.environ[settings_.FOLDER_VARIABLE]).absolute()
     settings = settings_.from_environment(os.environ)
     if settings.parent is not None:
-        settings_.hide()
-        _pass_on(settings.environment(str(folder)))
+        settings_.hide_variables()
+        _pass_variables_on(settings.environment(str(folder)))
     began = time.time()
-    recorder = Recorder(lambda: _open(folder, settings, lambda: recorder, began), source=settings.source)
+    recorder = Recorder(lambda: _open_journal(folder, settings, lambda: recorder, began), source=settings.source)
     if settings.parent is not None and settings.parent == os.getppid():
         recorder.journal()
         if settings.stop_after is not None:
             stop_after(settings.stop_after, recorder)
     recorder.start()
-    atexit.register(_end, recorder, began)
+    atexit.register(_end_recording, recorder, began)
 
 
-def _open(folder: Path, settings: settings_.Settings, recorder: Callable[[], Recorder], began: float) -> Journal:
+def _open_journal(
+    folder: Path, settings: settings_.Settings, recorder: Callable[[], Recorder], began: float
+) -> Journal:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise DynadiagError(
-            f"cannot make the folder {folder}: it is a file; let {settings_.FOLDER} name a folder"
+            f"cannot make the folder {folder}: it is a file; let {settings_.FOLDER_VARIABLE} name a folder"
         ) from None
     except OSError as error:
         raise DynadiagError(f"cannot make the folder {folder}: {error.strerror}") from error
-    journal = _create(folder, settings)
+    journal = _create_journal(folder, settings)
     journal.append({"dynadiag_run": run_header(settings.target, settings.parent)})
-    _end_with_worker(recorder, began)
+    _end_with_multiprocessing_worker(recorder, began)
     return journal
 
 
-def _create(folder: Path, settings: settings_.Settings) -> Journal:
-    for path in _names(folder, settings):
+def _create_journal(folder: Path, settings: settings_.Settings) -> Journal:
+    for path in _candidate_paths(folder, settings):
         try:
             return Journal.create(path, settings.limit)
         except DynadiagError:
@@ -73,7 +75,7 @@ def _create(folder: Path, settings: settings_.Settings) -> Journal:
     raise DynadiagError(f"{folder}: no name is left for a recording; empty the folder")
 
 
-def _names(folder: Path, settings: settings_.Settings) -> Iterator[Path]:
+def _candidate_paths(folder: Path, settings: settings_.Settings) -> Iterator[Path]:
     """Names for this process's recording: the first that is free is taken.
 
     A rank gets its number; a rank that starts again, or a worker that inherits its environment, its process id too.
@@ -85,31 +87,33 @@ def _names(folder: Path, settings: settings_.Settings) -> Iterator[Path]:
     if rank.isascii() and rank.isdigit():
         yield folder / f"{lead}-rank{rank}{RECORDING_SUFFIX}"
     yield folder / f"{lead}-{pid}{RECORDING_SUFFIX}"
-    for number in range(1, _MOST_NAMES):
+    for number in range(1, _MAX_NAMES):
         yield folder / f"{lead}-{pid}-{number}{RECORDING_SUFFIX}"
 
 
-def _end_with_worker(recorder: Callable[[], Recorder], began: float) -> None:
+def _end_with_multiprocessing_worker(recorder: Callable[[], Recorder], began: float) -> None:
     """A child of `multiprocessing` leaves without running what `atexit` holds: it has finalizers of its own."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         from multiprocessing import util
 
-        util.Finalize(None, _end, (recorder(), began), exitpriority=0)
+        util.Finalize(None, _end_recording, (recorder(), began), exitpriority=0)
 
 
-def _end(recorder: Recorder, started: float) -> None:
+def _end_recording(recorder: Recorder, started: float) -> None:
     try:
-        if recorder.opened:
-            recorder.keep_kernels()
-            recorder.ended_by(getattr(sys, "last_value", None))  # what the interpreter ends with, if an exception
+        if recorder.has_journal:
+            recorder.record_kernels()
+            recorder.record_exception(
+                getattr(sys, "last_value", None)
+            )  # what the interpreter ends with, if an exception
             recorder.note("end", run_footer(started))
         recorder.stop()
     except Exception as error:  # noqa: BLE001 - the interpreter would print a traceback of ours at the program's end
         recorder.give_up(error)
 
 
-def _pass_on(variables: dict[str, str]) -> None:
+def _pass_variables_on(variables: dict[str, str]) -> None:
     """Give our variables to processes that the program starts with an environment of its own making.
 
     ``torchrun`` copies ``os.environ``, where our variables are hidden: without this its workers would not record.

@@ -19,17 +19,17 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, guards, names, skips, untold
+from dynadiag.capture import breaks, callable_names, guards, raised_breaks, skipped_frames
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 from dynadiag.stderr import say
 from dynadiag.torch_private import capture as torch_private
-from dynadiag.torch_private import skips as torch_skips
-from dynadiag.torch_private import untold as torch_untold
+from dynadiag.torch_private import exception_frames as torch_untold
+from dynadiag.torch_private import skip_log as torch_skips
 
-_PATIENCE = 3  # times that a journal is opened again: a disk that is full stays full
-_SOURCE_LIMIT = 2_000_000  # bytes of one source file that are kept
+_MAX_REOPENS = 3  # times that a journal is opened again: a disk that is full stays full
+_MAX_SOURCE_BYTES = 2_000_000  # bytes of one source file that are kept
 _CONTEXT = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
 
 
@@ -42,12 +42,12 @@ class Recorder(logging.Handler):
 
     def __init__(self, open_journal: Callable[[], Journal], *, source: bool = True) -> None:
         super().__init__(logging.DEBUG)
-        self._open = open_journal
+        self._open_journal = open_journal
         self._redactor = None if source else Redactor()
         self._journal: Journal | None = None
         self._pid = 0
         self._opening: dict[int, threading.Lock] = {}  # by process: a fork may copy a lock that is held
-        self._skips = _SkippedCudaGraphs(self)
+        self._cuda_graph_handler = _CudaGraphSkipHandler(self)
         self._sources: dict[str, list[str]] = {}  # lines of the user's files as they were when first met
         self._files: set[str] = set()  # of which the text is in the journal
         self._modules: dict[str, Mapping[str, Any]] = {}  # generated modules by their file, and the event of each
@@ -60,8 +60,8 @@ class Recorder(logging.Handler):
             importlib.import_module("dynadiag.capture.graphs")
         self._released = False
         torch_private.listen(self)
-        torch_skips.listen(self._left)
-        logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._skips)
+        torch_skips.listen_for_skips(self._on_skipped_frame)
+        logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._cuda_graph_handler)
 
     def stop(self) -> None:
         """Stop listening, and close the journal."""
@@ -69,36 +69,36 @@ class Recorder(logging.Handler):
         if self._journal is not None:
             self._journal.close()
 
-    def note_module(self, metadata: Mapping[str, Any]) -> None:
-        """Take note of a generated module, by torch's event of it, for `keep_kernels`."""
+    def add_module(self, metadata: Mapping[str, Any]) -> None:
+        """Take note of a generated module, by torch's event of it, for `record_kernels`."""
         self.journal()  # first: a forked child, which begins its own here, forgets its parent's modules
         if isinstance(file := (metadata["inductor_output_code"] or {}).get("file_path"), str):
             self._modules[file] = metadata
 
-    def keep_kernels(self) -> None:
+    def record_kernels(self) -> None:
         """Append what Triton made of the kernels of the generated modules so far. Never raises."""
-        if not (self.opened and self._modules):
+        if not (self.has_journal and self._modules):
             return
-        from dynadiag.capture import built
+        from dynadiag.capture import compiled_kernels
 
         for module, metadata in self._modules.items():
             try:
-                for data, stages in built.describe(module):
+                for data, stages in compiled_kernels.describe_kernels(module):
                     self.append("triton", data, metadata, stages)
             except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
                 self._note_missed("triton", error, metadata)
         self._modules.clear()
 
-    def ended_by(self, failure: BaseException | None) -> None:
+    def record_exception(self, failure: BaseException | None) -> None:
         """Append what an exception that left the program tells of a break or recompile. Never raises."""
         try:
-            if self.opened and (found := torch_untold.untold(failure)) is not None:
-                data = untold.describe(found, self.lines)
+            if self.has_journal and (found := torch_untold.find_raised_break(failure)) is not None:
+                data = raised_breaks.describe_raised_break(found, self.source_lines)
                 self.append("raised", data, {})
-                self.keep_source(data.get("file"), {})
-            if self.opened and (recompile := torch_untold.refused(failure)) is not None:
-                context = untold.context_of(recompile.compile_id)
-                self.append("refused", _code(recompile.code), context, json.dumps(recompile.reasons))
+                self.record_source(data.get("file"), {})
+            if self.has_journal and (recompile := torch_untold.find_refused_recompile(failure)) is not None:
+                context = raised_breaks.parse_compile_id(recompile.compile_id)
+                self.append("refused", _code_location(recompile.code), context, json.dumps(recompile.reasons))
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
             self._note_missed("exception", error, {})
 
@@ -110,7 +110,7 @@ class Recorder(logging.Handler):
             self.give_up(error)
 
     @property
-    def opened(self) -> bool:
+    def has_journal(self) -> bool:
         """Whether this process has a journal."""
         return self._pid == os.getpid()
 
@@ -122,13 +122,13 @@ class Recorder(logging.Handler):
                 if self._journal is None or self._pid != os.getpid():
                     self._files.clear()
                     self._modules.clear()
-                    self._journal, self._pid = self._begin(), os.getpid()
+                    self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal
 
-    def _begin(self) -> Journal:
+    def _begin_journal(self) -> Journal:
         """A new journal, with the names in it that torch refers to by number and will not tell again."""
-        journal = self._open()
+        journal = self._open_journal()
         for name, number in torch_private.interned_names().items():
             journal.append({"str": [name, number]})
         return journal
@@ -157,7 +157,7 @@ class Recorder(logging.Handler):
             self._release()
         except Exception as other:  # noqa: BLE001 - we are called out of the user's program
             error = other
-        further = "any further" if self.opened else "at all"
+        further = "any further" if self.has_journal else "at all"
         say(f"process {os.getpid()} is not recorded {further}", error)
 
     def _note_missed(self, probe: str, error: Exception, context: Mapping[str, Any]) -> None:
@@ -170,15 +170,15 @@ class Recorder(logging.Handler):
     def _release(self) -> None:
         self._released = True
         torch_private.release(self)
-        torch_skips.release(self._left)
-        logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._skips)
+        torch_skips.stop_listening_for_skips(self._on_skipped_frame)
+        logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 
-    def _left(self, code: CodeType, reason: str) -> None:
+    def _on_skipped_frame(self, code: CodeType, reason: str) -> None:
         """Append a frame that Dynamo left to Python untraced. Never raises."""
         try:
-            if found := skips.describe(code, reason):
+            if found := skipped_frames.describe_skipped_frame(code, reason):
                 self.append("skipped", found, {})
-                self.keep_source(code.co_filename, {})
+                self.record_source(code.co_filename, {})
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self.give_up(error)
 
@@ -190,8 +190,8 @@ class Recorder(logging.Handler):
         self, metadata: Mapping[str, Any], payload: str | None, record: logging.LogRecord | None = None
     ) -> None:
         if self._redactor is not None:
-            metadata, payload = self._redactor.event(metadata, payload, _is_theirs)
-        place = {} if record is None else _place(record)
+            metadata, payload = self._redactor.redact(metadata, payload, _is_user_file)
+        place = {} if record is None else _log_position(record)
         journal = self.journal()
         if not journal.append(metadata, payload, **place) and journal.failure is not None:
             self._reopen(journal)
@@ -200,7 +200,7 @@ class Recorder(logging.Handler):
     def _reopen(self, journal: Journal) -> None:
         """Go on where the program has closed the journal (daemons close every descriptor); not for ever."""
         self._reopened += 1
-        if self._reopened > _PATIENCE or journal.removed:
+        if self._reopened > _MAX_REOPENS or journal.removed:
             raise DynadiagError(f"cannot write {journal.path}: {journal.failure}")
         self._journal = Journal.reopen(journal.path, journal.limit)
         self._journal.append({"dynadiag_missed": {"probe": "journal", "error": journal.failure}})
@@ -217,23 +217,23 @@ class Recorder(logging.Handler):
         except Exception as error:  # noqa: BLE001 - whatever torch changed must not reach the user's program
             self._note_missed(str(name), error, metadata)
 
-    def keep_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
+    def record_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
         """Keep the text of one of the user's files, as it is now, once."""
-        if not file or file in self._files or breaks.is_plumbing(file):
+        if not file or file in self._files or breaks.is_stdlib_or_torch(file):
             return
         self._files.add(file)
-        text = "".join(self.lines(file)) or _read(file)
+        text = "".join(self.source_lines(file)) or _read(file)
         if text is not None and self._redactor is None:
-            self.append("source", {"file": file}, metadata, text[:_SOURCE_LIMIT])
+            self.append("source", {"file": file}, metadata, text[:_MAX_SOURCE_BYTES])
 
-    def lines(self, file: str) -> list[str]:
+    def source_lines(self, file: str) -> list[str]:
         """The lines of a file as Python has them, kept: torch makes `linecache` forget a file that has changed."""
         if not self._sources.get(file):
             self._sources[file] = list(linecache.getlines(file))
         return self._sources[file]
 
 
-class _SkippedCudaGraphs(logging.Handler):
+class _CudaGraphSkipHandler(logging.Handler):
     """Appends what Inductor says where it makes no CUDA graph: the trace does not hold all of it."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -251,11 +251,11 @@ class _SkippedCudaGraphs(logging.Handler):
         return True
 
 
-def _is_theirs(file: str) -> bool:
-    return not breaks.is_plumbing(file)
+def _is_user_file(file: str) -> bool:
+    return not breaks.is_stdlib_or_torch(file)
 
 
-def _place(record: logging.LogRecord) -> dict[str, Any]:
+def _log_position(record: logging.LogRecord) -> dict[str, Any]:
     return {"pathname": record.pathname, "lineno": record.lineno, "created": record.created}
 
 
@@ -266,24 +266,24 @@ def _read(file: str) -> str | None:
         return None
 
 
-def _start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.START_EMITTER, emitter):
         code = found["code"]
-        recorder.append("frame", _named(code, emitter), metadata)
-        recorder.keep_source(code.co_filename, metadata)
+        recorder.append("frame", _callable_location(code, emitter), metadata)
+        recorder.record_source(code.co_filename, metadata)
 
 
-def _named(code: CodeType, emitter: FrameType) -> dict[str, Any]:
+def _callable_location(code: CodeType, emitter: FrameType) -> dict[str, Any]:
     """A function that is compiled, or what the user had compiled where torch put a function of its own around it."""
     wrapped = torch_private.wrapped_callable(emitter)
-    return _code(code) if wrapped is None else names.describe(wrapped, emitter)
+    return _code_location(code) if wrapped is None else callable_names.describe_callable(wrapped, emitter)
 
 
-def _code(code: CodeType) -> dict[str, Any]:
+def _code_location(code: CodeType) -> dict[str, Any]:
     return {"file": code.co_filename, "line": code.co_firstlineno, "function": code.co_qualname}
 
 
-def _break(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+def _probe_break(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     for function, local in torch_private.BREAK_EMITTERS.items():
         if found := torch_private.emitter_locals(function, local, emitter):
             named: dict[str, Any] = {key: found[key] for key in ("gb_type", "explanation", "hints") if key in found}
@@ -291,10 +291,10 @@ def _break(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) 
             return
 
 
-def _error(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+def _probe_error(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.ERROR_EMITTER, emitter):
-        fatal = torch_private.is_raised(found["e"], one_graph=bool(found.get("one_graph")))
-        above = {"callers": breaks.callers(emitter)} if fatal else {}
+        fatal = torch_private.ends_in_exception(found["e"], one_graph=bool(found.get("one_graph")))
+        above = {"callers": breaks.user_callers(emitter)} if fatal else {}
         _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named=above)
 
 
@@ -307,48 +307,48 @@ def _append_break(
     fatal: bool,
     named: dict[str, Any],
 ) -> None:
-    data = {**breaks.describe(failure, emitter, recorder.lines, fatal=fatal), **named}
+    data = {**breaks.describe_break(failure, emitter, recorder.source_lines, fatal=fatal), **named}
     recorder.append("break", data, metadata)
-    recorder.keep_source(data.get("file"), metadata)
+    recorder.record_source(data.get("file"), metadata)
 
 
-def _graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, emitter):
         from dynadiag.capture import graphs  # imports torch, which is loaded by now
 
-        recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.describe(found["gm"]))
+        recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
 
 
-def _guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+def _probe_guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.GUARDS_EMITTER, emitter):
-        recorder.append("guards", {"places": guards.places(found["sorted_guards"])}, metadata)
+        recorder.append("guards", {"places": guards.guard_locations(found["sorted_guards"])}, metadata)
 
 
-def _recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+def _probe_recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.RECOMPILE_EMITTER, emitter):
         frame = found["frame"]
         failures = [
             failure
             for entry in torch_private.cached_entries(found, emitter)
-            for failure in guards.failures(entry, frame.f_locals)
+            for failure in guards.failing_guards(entry, frame.f_locals)
         ]
-        recorder.append("recompile", {**_named(frame.f_code, emitter), "failures": failures}, metadata)
+        recorder.append("recompile", {**_callable_location(frame.f_code, emitter), "failures": failures}, metadata)
 
 
-def _code_of(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
-    recorder.note_module(metadata)
+def _probe_output_code(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    recorder.add_module(metadata)
     if (lowered := torch_private.lowered_graph(emitter)) is not None:
-        from dynadiag.capture import origins
+        from dynadiag.capture import scheduler_provenance
 
-        recorder.append("origins", {}, metadata, origins.describe(lowered))
+        recorder.append("origins", {}, metadata, scheduler_provenance.scheduler_json(lowered))
 
 
 _PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
-    "dynamo_start": _start,
-    "dynamo_graph_break_reason": _break,
-    "dynamo_error": _error,
-    "dynamo_output_graph": _graph,
-    "dynamo_cpp_guards_str": _guards,
-    "recompile_reasons": _recompile,
-    "inductor_output_code": _code_of,
+    "dynamo_start": _probe_start,
+    "dynamo_graph_break_reason": _probe_break,
+    "dynamo_error": _probe_error,
+    "dynamo_output_graph": _probe_graph,
+    "dynamo_cpp_guards_str": _probe_guards,
+    "recompile_reasons": _probe_recompile,
+    "inductor_output_code": _probe_output_code,
 }

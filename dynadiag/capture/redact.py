@@ -16,16 +16,20 @@ from typing import Any
 
 __all__ = ["Redactor"]
 
-_GONE = "<source left out>"
-_SHORTEST = 6  # characters of a line that is looked for: `else:` and `x = 1` say nothing, and stand in torch's own text
-_TORCHS_OWN = frozenset({"torch._dynamo.graph_break()"})  # lines that are words of torch's messages as well
+_REPLACEMENT = "<source left out>"
+_MIN_LINE_CHARS = (
+    6  # characters of a line that is looked for: `else:` and `x = 1` say nothing, and stand in torch's own text
+)
+_LINES_IN_TORCH_MESSAGES = frozenset(
+    {"torch._dynamo.graph_break()"}
+)  # lines that are words of torch's messages as well
 
 _TRACEBACK_CODE = re.compile(r"(?m)^(\s*File \"[^\"]*\", line \d+.*)\n(?:\s+[^\n]*\n?)(?:\s*[\^~]+\s*\n?)?")
 _CODE_COMMENT = re.compile(r"(?m)((?:# )?File:? [^\n]*?), code: [^\n]*$")
 _GUARD_COMMENT = re.compile(r"(?m)  # [^\n]*?(  # \S+:\d+ in [^\n]*)?$")
 _FILE = re.compile(r'File \\?"([^"\\\n]+)\\?", line \d')
 
-_CODE = frozenset(
+_KINDS_WITH_COMMENTS = frozenset(
     {
         "dynamo_output_graph",
         "optimize_ddp_split_child",
@@ -45,7 +49,13 @@ _CODE = frozenset(
         "dynamo_error",
     }
 )
-_PLAIN = ("compilation_metrics", "bwd_compilation_metrics", "chromium_event", "recompile_reasons", "torch_version")
+_KINDS_WITHOUT_SOURCE = (
+    "compilation_metrics",
+    "bwd_compilation_metrics",
+    "chromium_event",
+    "recompile_reasons",
+    "torch_version",
+)
 
 
 class Redactor:
@@ -55,45 +65,45 @@ class Redactor:
         self._files: set[str] = set()
         self._lines: dict[str, None] = {}  # in every spelling that a line may have inside JSON or a repr
 
-    def event(
+    def redact(
         self, metadata: Mapping[str, Any], payload: str | None, is_theirs: Callable[[str], bool]
     ) -> tuple[Mapping[str, Any], str | None]:
         """The same event without the text of files for which ``is_theirs``."""
-        for file in _named(metadata, payload):
+        for file in _files_named_in(metadata, payload):
             if file not in self._files:
                 self._files.add(file)
                 if is_theirs(file):
-                    self._learn(file)
+                    self._add_lines_of(file)
         kind = next(iter(metadata), "")
         name = metadata["artifact"].get("name", "") if kind == "artifact" else kind
-        swept: Mapping[str, Any] = self._swept(_without_loc(metadata))
-        return swept, None if payload is None else self._sweep(_payload(name, payload))
+        swept: Mapping[str, Any] = self._redact_value(_without_loc(metadata))
+        return swept, None if payload is None else self._redact_text(_redact_payload(name, payload))
 
-    def _learn(self, file: str) -> None:
+    def _add_lines_of(self, file: str) -> None:
         for line in linecache.getlines(file):
             text = line.strip()
-            if len(text) >= _SHORTEST and not text.isidentifier() and text not in _TORCHS_OWN:
-                self._lines.update(dict.fromkeys(_spellings(text)))
+            if len(text) >= _MIN_LINE_CHARS and not text.isidentifier() and text not in _LINES_IN_TORCH_MESSAGES:
+                self._lines.update(dict.fromkeys(_escaped_forms(text)))
 
-    def _swept(self, value: Any) -> Any:
+    def _redact_value(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._sweep(value)
+            return self._redact_text(value)
         if isinstance(value, Mapping):
-            return {key: self._swept(item) for key, item in value.items()}
+            return {key: self._redact_value(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._swept(item) for item in value]
+            return [self._redact_value(item) for item in value]
         return value
 
-    def _sweep(self, text: str) -> str:
-        if len(text) < _SHORTEST:
+    def _redact_text(self, text: str) -> str:
+        if len(text) < _MIN_LINE_CHARS:
             return text
         for line in self._lines:
             if line in text:
-                text = text.replace(line, _GONE)
+                text = text.replace(line, _REPLACEMENT)
         return text
 
 
-def _named(metadata: Mapping[str, Any], payload: str | None) -> Iterator[str]:
+def _files_named_in(metadata: Mapping[str, Any], payload: str | None) -> Iterator[str]:
     """The files that an event names: torch gives each a number, our own events and tracebacks say it."""
     for value in metadata.values():
         if isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[0], str):
@@ -104,7 +114,7 @@ def _named(metadata: Mapping[str, Any], payload: str | None) -> Iterator[str]:
         yield from dict.fromkeys(_FILE.findall(payload))
 
 
-def _spellings(text: str) -> Iterator[str]:
+def _escaped_forms(text: str) -> Iterator[str]:
     """A line as it is, and inside a string of JSON, twice over, or of Python."""
     yield text
     quoted = json.dumps(text)[1:-1]
@@ -121,11 +131,11 @@ def _without_loc(value: Any) -> Any:
     return value
 
 
-def _payload(name: str, payload: str) -> str:
+def _redact_payload(name: str, payload: str) -> str:
     if name == "dynamo_cpp_guards_str":
         return _GUARD_COMMENT.sub(lambda match: match[1] or "", payload)
-    if name in _CODE:
+    if name in _KINDS_WITH_COMMENTS:
         return _CODE_COMMENT.sub(r"\1", _TRACEBACK_CODE.sub(r"\1\n", payload))
-    if name.startswith(("dynadiag_", *_PLAIN)):
+    if name.startswith(("dynadiag_", *_KINDS_WITHOUT_SOURCE)):
         return payload
     return f"<{len(payload)} characters left out: recorded with --no-source>"

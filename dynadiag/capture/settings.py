@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-FOLDER = "DYNADIAG_RECORD"
-SETTINGS = "DYNADIAG_RECORD_SETTINGS"
+FOLDER_VARIABLE = "DYNADIAG_RECORD"
+SETTINGS_VARIABLE = "DYNADIAG_RECORD_SETTINGS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +30,23 @@ class Settings:
 
     def environment(self, folder: str) -> dict[str, str]:
         """The variables that make a child record itself into ``folder``."""
-        return {FOLDER: folder, SETTINGS: json.dumps(asdict(self))}
+        return {FOLDER_VARIABLE: folder, SETTINGS_VARIABLE: json.dumps(asdict(self))}
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """The settings in an environment; the defaults where there are none or they cannot be read."""
     try:
-        return Settings(**json.loads(environment.get(SETTINGS, "{}")))
+        return Settings(**json.loads(environment.get(SETTINGS_VARIABLE, "{}")))
     except (ValueError, TypeError):
         return Settings()
 
 
-def hide() -> None:
+def hide_variables() -> None:
     """Take our variables out of ``os.environ``, so that the program sees the environment that it was given.
 
     They stay in the C environment: processes that the program starts still inherit them, and record themselves.
     """
-    for name in (FOLDER, SETTINGS):
+    for name in (FOLDER_VARIABLE, SETTINGS_VARIABLE):
         value = os.environ.pop(name, None)
         if value is not None:
             os.putenv(name, value)

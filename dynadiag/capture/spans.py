@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, TypeAlias
 
-__all__ = ["Positions", "Source", "blamed", "defined", "in_characters"]
+__all__ = ["BytePositions", "SourceText", "blamed_positions", "definition_head", "to_character_columns"]
 
 # They take the value of an expression from the stack. CPython 3.11 gives them the position of their statement, from
 # 3.12 on that of the expression (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
@@ -24,12 +24,12 @@ _TAKES_VALUE = re.compile(r"POP_JUMP_\w*IF_|BEFORE_WITH|GET_ITER|FOR_ITER|CHECK_
 _KEEPS_VALUE = re.compile(r"GET_ITER|COPY|STORE_")  # they come between: `for`, and `if (n := f(x)):`
 _COMPOUND = re.compile(r"(async|class|def|elif|else|except|finally|for|if|match|try|while|with)\b")
 _DEFINITION = re.compile(r"(\s*)(async\s+)?def\b")
-Source: TypeAlias = Sequence[str]  # the lines of a file with their ends, none where it is not known
+SourceText: TypeAlias = Sequence[str]  # the lines of a file with their ends, none where it is not known
 _OPENING, _CLOSING = "([{", ")]}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Positions:
+class BytePositions:
     """A span of source: lines 1-based, columns in bytes of UTF-8 from 0, the end exclusive."""
 
     line: int
@@ -37,7 +37,7 @@ class Positions:
     end_line: int
     end_column: int
 
-    def holds(self, other: Positions) -> bool:
+    def contains(self, other: BytePositions) -> bool:
         """Whether another span lies inside this one and is less than all of it."""
         return other != self and self._start <= other._start and other._end <= self._end
 
@@ -50,7 +50,7 @@ class Positions:
         return self.end_line, self.end_column
 
 
-def blamed(source: Source, instructions: Iterator[Any]) -> Positions | None:
+def blamed_positions(source: SourceText, instructions: Iterator[Any]) -> BytePositions | None:
     """What an instruction works on, given with those before it, the nearest first; None where nothing is known.
 
     The line is always the instruction's own, which torch names.
@@ -61,30 +61,30 @@ def blamed(source: Source, instructions: Iterator[Any]) -> Positions | None:
         return None
     if _TAKES_VALUE.match(getattr(current, "opname", "")):
         # After a break the value may be from before it, and its instructions are gone: then the source says.
-        for find in (lambda: _taken(instructions), lambda: _asked(source, whole)):
+        for find in (lambda: _value_on_stack(instructions), lambda: _head_expression(source, whole)):
             taken = find()
-            if taken and taken.line == whole.line and whole.holds(taken):
+            if taken and taken.line == whole.line and whole.contains(taken):
                 return taken
-    return _head(source, whole) if whole.end_line > whole.line else whole
+    return _statement_head(source, whole) if whole.end_line > whole.line else whole
 
 
-def defined(source: Source, code: CodeType) -> Positions | None:
+def definition_head(source: SourceText, code: CodeType) -> BytePositions | None:
     """The head of a function's definition, below its decorators; None for a lambda, or where there is no source."""
     last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
     for number in range(code.co_firstlineno, last + 1):
         if match := _DEFINITION.match(_line(source, number)):
-            return _head(source, Positions(number, len(match[1].encode()), last + 1, 0))
+            return _statement_head(source, BytePositions(number, len(match[1].encode()), last + 1, 0))
     return None
 
 
-def _taken(before: Iterable[Any]) -> Positions | None:
+def _value_on_stack(before: Iterable[Any]) -> BytePositions | None:
     """The expression that left its value on the stack: what the instruction before works on."""
     return _positions(next((item for item in before if not _KEEPS_VALUE.match(getattr(item, "opname", ""))), None))
 
 
-def _asked(source: Source, span: Positions) -> Positions | None:
+def _head_expression(source: SourceText, span: BytePositions) -> BytePositions | None:
     """What the head of a statement asks for: its condition, what it iterates over, its context manager."""
-    head = _head(source, span)
+    head = _statement_head(source, span)
     lines = [_line(source, number) for number in range(head.line, head.end_line + 1)]
     if head == span or not lines[0]:
         return None
@@ -94,7 +94,7 @@ def _asked(source: Source, span: Positions) -> Positions | None:
     before = {"elif": "if 0: pass\n", "exce": "try: pass\n"}.get(kind, "")
     with suppress(SyntaxError):
         found = _expression(ast.parse(f"{before}{text}: pass").body[0])
-        return None if found is None else _moved(found, head, -1 if before else 0)
+        return None if found is None else _shifted_to_head(found, head, -1 if before else 0)
     return None
 
 
@@ -113,12 +113,12 @@ def _expression(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def _moved(node: ast.expr, head: Positions, lines: int) -> Positions:
+def _shifted_to_head(node: ast.expr, head: BytePositions, lines: int) -> BytePositions:
     """Where a part of a head is in the file, given where it is in the text of the head."""
     line, end_line = node.lineno + lines, node.end_lineno or node.lineno
     end_line += lines
     column, end_column = node.col_offset, node.end_col_offset or 0
-    return Positions(
+    return BytePositions(
         head.line + line - 1,
         column + (head.column if line == 1 else 0),
         head.line + end_line - 1,
@@ -126,14 +126,14 @@ def _moved(node: ast.expr, head: Positions, lines: int) -> Positions:
     )
 
 
-def _positions(instruction: Any) -> Positions | None:
+def _positions(instruction: Any) -> BytePositions | None:
     found = getattr(instruction, "positions", None)
     if found is None or None in (found.lineno, found.end_lineno, found.col_offset, found.end_col_offset):
         return None
-    return Positions(found.lineno, found.col_offset, found.end_lineno, found.end_col_offset)
+    return BytePositions(found.lineno, found.col_offset, found.end_lineno, found.end_col_offset)
 
 
-def _head(source: Source, span: Positions) -> Positions:
+def _statement_head(source: SourceText, span: BytePositions) -> BytePositions:
     """The head of a compound statement (``class Net(Base)``) without the block under it; all else as it is."""
     text = _line(source, span.line).encode()[span.column :].decode(errors="replace")
     if not _COMPOUND.match(text):
@@ -144,8 +144,8 @@ def _head(source: Source, span: Positions) -> Positions:
         return span
     line, column = end
     offset = len([text, *rest][line - 1][:column].encode()) + (span.column if line == 1 else 0)
-    head = Positions(span.line, span.column, span.line + line - 1, offset)
-    return head if span.holds(head) else span  # not where a call of the user's own `match` ends before a colon
+    head = BytePositions(span.line, span.column, span.line + line - 1, offset)
+    return head if span.contains(head) else span  # not where a call of the user's own `match` ends before a colon
 
 
 def _end_of_head(lines: list[str]) -> tuple[int, int] | None:
@@ -160,21 +160,21 @@ def _end_of_head(lines: list[str]) -> tuple[int, int] | None:
     return None
 
 
-def in_characters(source: Source, span: Positions) -> dict[str, int | None]:
+def to_character_columns(source: SourceText, span: BytePositions) -> dict[str, int | None]:
     """A span as it is recorded: its columns in characters, None where the text of their line is not to be had."""
     return {
-        "column": _characters(source, span.line, span.column),
+        "column": _character_column(source, span.line, span.column),
         "end_line": span.end_line,
-        "end_column": _characters(source, span.end_line, span.end_column),
+        "end_column": _character_column(source, span.end_line, span.end_column),
     }
 
 
-def _characters(source: Source, line: int, offset: int) -> int | None:
+def _character_column(source: SourceText, line: int, offset: int) -> int | None:
     """A column in characters from CPython's offset in UTF-8 bytes."""
     text = _line(source, line)
     return len(text.encode()[:offset].decode(errors="replace")) if text else None
 
 
-def _line(source: Source, number: int) -> str:
+def _line(source: SourceText, number: int) -> str:
     """A line by its number, from 1; empty where there is none."""
     return source[number - 1] if 1 <= number <= len(source) else ""

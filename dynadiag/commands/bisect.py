@@ -18,13 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dynadiag.bisect.bisector import HOOKS, Options, bisect
-from dynadiag.bisect.rows import Rows
-from dynadiag.bisect.search import Search
+from dynadiag.bisect.bisector import HOOKS, BisectOptions, bisect
+from dynadiag.bisect.trial_log import TrialLog
+from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Verdict
 from dynadiag.commands import common
-from dynadiag.commands.program import add_program, program_of
-from dynadiag.commands.progress import Progress
+from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.program import Program
@@ -38,14 +38,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_json(parser)
     common.add_output(parser, "the recording of the search")
-    add_search(parser)
+    add_search_options(parser)
     parser.add_argument(
         "--candidate", metavar="JSON", help="run one trial, copied from a report of bisect, and print how it ends"
     )
-    add_program(parser)
+    add_target(parser)
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
+def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that searches by trials."""
     parser.add_argument(
         "--accuracy",
@@ -67,43 +67,43 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    program = program_of(args)
+    program = parse_program(args)
     if args.candidate is not None:
         return _one_trial(program, args)
-    rows, output = _rows(program, args)
-    with Progress(sys.stderr) as progress, runner_for(program, args) as runner:
-        search = Search(runner, rows, progress.trial, progress.say, args.repeat)
+    rows, output = _new_trial_log(program, args)
+    with ProgressPrinter(sys.stderr) as progress, runner_for(program, args) as runner:
+        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat)
         try:
-            verdict = replace(bisect(search, options_of(args)), **_named(program, args))
+            verdict = replace(bisect(search, bisect_options(args)), **_report_fields(program, args))
         except DynadiagError:
             rows.discard()
             raise
         except KeyboardInterrupt:
             rows.finish(None, force=True)
-            progress.say(f"interrupted after {rows.count} trials; resume with --resume {output}")
+            progress.message(f"interrupted after {rows.count} trials; resume with --resume {output}")
             return 130
-    rows.tell(verdict.to_json())
+    rows.add_verdict(verdict.to_json())
     rows.finish(verdict.exit_code, force=True)
     _report(verdict, args)
-    common.say_where(output)
+    common.print_path(output)
     return verdict.exit_code
 
 
 def runner_for(program: Program, args: argparse.Namespace) -> Runner:
-    """Return the runner of trials for the options of `add_search`."""
+    """Return the runner of trials for the options of `add_search_options`."""
     return Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
 
 
-def _rows(program: Program, args: argparse.Namespace) -> tuple[Rows, Path]:
+def _new_trial_log(program: Program, args: argparse.Namespace) -> tuple[TrialLog, Path]:
     if args.resume is not None and args.output is None:
         output = args.resume
     else:
         output = common.new_recording(args.output, program.text, force=args.force)
-    asked = asked_of("bisect", args)
-    return Rows(output, program.text, [program.target, *program.arguments], args.resume, asked, args.force), output
+    asked = search_options("bisect", args)
+    return TrialLog(output, program.text, [program.target, *program.arguments], args.resume, asked, args.force), output
 
 
-def asked_of(command: str, args: argparse.Namespace) -> dict[str, Any]:
+def search_options(command: str, args: argparse.Namespace) -> dict[str, Any]:
     """Return the command and its search options, as words of a command line."""
     given = {
         "--rtol": args.rtol,
@@ -118,9 +118,9 @@ def asked_of(command: str, args: argparse.Namespace) -> dict[str, Any]:
     return {"command": command, "options": words}
 
 
-def options_of(args: argparse.Namespace) -> Options:
-    """Return the options of the bisection from those of `add_search`."""
-    return Options(args.accuracy, args.rungs, args.repeat, _tolerance(args))
+def bisect_options(args: argparse.Namespace) -> BisectOptions:
+    """Return the options of the bisection from those of `add_search_options`."""
+    return BisectOptions(args.accuracy, args.rungs, args.repeat, _tolerance(args))
 
 
 def _tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
@@ -129,7 +129,7 @@ def _tolerance(args: argparse.Namespace) -> tuple[float, float] | None:
     return (args.rtol or 0.0, args.atol or 0.0)
 
 
-def _named(program: Program, args: argparse.Namespace) -> dict[str, Any]:
+def _report_fields(program: Program, args: argparse.Namespace) -> dict[str, Any]:
     """Return how the report names the program: for a reader, and for a shell."""
     words = [*program.text.split(" ", 1 if program.module else 0), *program.arguments]
     return {"target": program.text, "command": shlex.join(words), "accuracy": args.accuracy}
@@ -151,7 +151,7 @@ def _one_trial(program: Program, args: argparse.Namespace) -> int:
     except (ValueError, KeyError, TypeError) as error:
         raise DynadiagError(f"--candidate: not a candidate ({error}); copy it from a report of bisect") from error
     with runner_for(program, args) as runner:
-        outcome = runner.fresh(plan)
+        outcome = runner.run_fresh(plan)
     sys.stdout.write(outcome.tail)
     ended = "passes" if outcome.passed else f"fails: {outcome.signature.type if outcome.signature else outcome.invalid}"
     sys.stderr.write(f"{ended}, exit code {outcome.exit_code}, {outcome.seconds:.1f} s\n")

@@ -13,19 +13,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.store import replacing
+from dynadiag.recording.store import atomic_write
 from dynadiag.render.clean import clean
 from dynadiag.render.style import Style
 
 __all__ = [
     "add_json",
     "add_output",
-    "check_json",
+    "check_json_path",
     "check_writable",
     "new_recording",
     "positive_int",
     "positive_number",
-    "say_where",
+    "print_path",
     "state_folder",
     "style_for",
     "write_file",
@@ -34,7 +34,7 @@ __all__ = [
 
 
 # C1 controls, zero-width and bidi controls, line separators. In JSON they can occur only inside strings.
-_OBEYED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_CONTROL_CHARS = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def add_output(parser: argparse.ArgumentParser, what: str) -> None:
@@ -94,7 +94,7 @@ def check_writable(path: Path, *, force: bool) -> None:
         raise DynadiagError(f"cannot write {str(path)[:200]}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def check_json(destination: str | None) -> None:
+def check_json_path(destination: str | None) -> None:
     """Raise `DynadiagError` if the destination of ``--json`` cannot be written. It may exist."""
     if destination not in (None, "-"):
         check_writable(Path(destination), force=True)
@@ -104,16 +104,16 @@ def write_json(destination: str | None, document: bytes) -> None:
     """Write a JSON document to the destination of ``--json``. Raises `DynadiagError` if that is not possible."""
     if destination == "-":
         sys.stdout.flush()
-        sys.stdout.buffer.write(_printable(document))
+        sys.stdout.buffer.write(_escape_controls(document))
         sys.stdout.flush()
     elif destination is not None:
-        check_json(destination)
+        check_json_path(destination)
         _write(Path(destination), document)
 
 
-def _printable(document: bytes) -> bytes:
+def _escape_controls(document: bytes) -> bytes:
     """Escape the characters that JSON allows in strings but that control a terminal."""
-    text = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode())
+    text = _CONTROL_CHARS.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode())
     return text.encode()
 
 
@@ -131,7 +131,7 @@ def _write(path: Path, content: bytes) -> None:
         except OSError as error:
             raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
         return
-    with replacing(path, True) as scratch:
+    with atomic_write(path, True) as scratch:
         scratch.write_bytes(content)
 
 
@@ -146,7 +146,7 @@ def style_for(stream: object) -> Style:
     return Style(width=shutil.get_terminal_size((100, 24)).columns, color=color)
 
 
-def say_where(path: Path) -> None:
+def print_path(path: Path) -> None:
     """Print the path of a result as the last line on stderr."""
     shown = clean(str(path)).replace("\n", "\\n").replace("\t", "\\t")
     print(shown, file=sys.stderr, flush=True)  # noqa: T201 - the last line on stderr is the path

@@ -18,10 +18,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from dynadiag.commands import common
-from dynadiag.commands.program import add_program, program_of
-from dynadiag.commands.progress import Progress
-from dynadiag.compare import AMP, DYNAMIC, MODES, Comparison, Settings, Variant, compare, variants
-from dynadiag.compare.report import comparison_json, comparison_text
+from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.target_options import add_target, parse_program
+from dynadiag.compare import AMP, DYNAMIC, MODES, Comparison, ComparisonOptions, Variant, compare, variants
+from dynadiag.compare.comparison_report import comparison_json, comparison_text
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.supervise import Limits
@@ -46,11 +46,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="limit of a variant's first calls, and of a round, in seconds",
     )
     parser.add_argument("--fresh", action="store_true", help="use empty compiler caches for each variant")
-    add_program(parser)
+    add_target(parser)
 
 
 def _add_variants(parser: argparse.ArgumentParser) -> None:
-    modes, backends = _choice(MODES, "mode"), _names
+    modes, backends = _choices(MODES, "mode"), _names
     parser.add_argument(
         "--modes",
         type=modes,
@@ -62,11 +62,15 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         "--backends", type=backends, default=(), metavar="A,B", help="values of torch.compile(backend=...)"
     )
     parser.add_argument(
-        "--amp", type=_choice(AMP, "dtype"), default=("none",), metavar="A,B", help=f"autocast dtypes: {', '.join(AMP)}"
+        "--amp",
+        type=_choices(AMP, "dtype"),
+        default=("none",),
+        metavar="A,B",
+        help=f"autocast dtypes: {', '.join(AMP)}",
     )
     parser.add_argument(
         "--dynamic",
-        type=_choice(DYNAMIC, "setting"),
+        type=_choices(DYNAMIC, "setting"),
         default=("none",),
         metavar="A,B",
         help=f"values of torch.compile(dynamic=...): {', '.join(DYNAMIC)}",
@@ -91,27 +95,27 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    common.check_json(args.json)
-    program = _function_of(args)
+    common.check_json_path(args.json)
+    program = _parse_function(args)
     names = (str(program.name), *args.also)
     chosen = variants(names, args.modes, args.backends, args.amp, args.dynamic, args.step)
-    folder = _folder(args.output, program, chosen, force=args.force)
-    settings = Settings(args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh, inputs=args.inputs)
+    folder = _recordings_folder(args.output, program, chosen, force=args.force)
+    settings = ComparisonOptions(args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh, inputs=args.inputs)
     try:
-        with Progress(sys.stderr) as progress:
-            found = compare(program, chosen, folder, settings, progress.trial)
+        with ProgressPrinter(sys.stderr) as progress:
+            found = compare(program, chosen, folder, settings, progress.on_trial)
     except DynadiagError:
         _discard(folder)
         raise
     _report(found, program, args)
-    common.say_where(folder)
+    common.print_path(folder)
     if found.interrupted:
         return 130
     return 0 if any(row.rounds for row in found.rows) else 1
 
 
-def _function_of(args: argparse.Namespace) -> Program:
-    program = program_of(args)
+def _parse_function(args: argparse.Namespace) -> Program:
+    program = parse_program(args)
     if program.name is None:
         raise TargetError(
             f"{program.text}: compare times one function. Give FILE.py:NAME or pkg.mod:NAME, NAME a function without "
@@ -120,7 +124,7 @@ def _function_of(args: argparse.Namespace) -> Program:
     return program
 
 
-def _folder(output: Path | None, program: Program, chosen: tuple[Variant, ...], *, force: bool) -> Path:
+def _recordings_folder(output: Path | None, program: Program, chosen: tuple[Variant, ...], *, force: bool) -> Path:
     """Create the folder for the recordings. Raises `DynadiagError` if that fails or the folder is not empty."""
     stem = f"compare-{Path(program.target).stem}-{program.name}-{time.strftime('%Y%m%d-%H%M%S')}-{len(chosen)}"
     folder = (output or common.state_folder() / stem).absolute()
@@ -163,7 +167,7 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _choice(known: Collection[str], what: str) -> Callable[[str], tuple[str, ...]]:
+def _choices(known: Collection[str], what: str) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         names = _names(text)
         unknown = [name for name in names if name not in known]

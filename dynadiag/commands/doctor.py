@@ -17,11 +17,11 @@ from dynadiag import __version__
 from dynadiag.commands import common
 from dynadiag.render import encode
 
-_SUPPORTED = ((2, 11), (2, 15))  # the versions of torch that our tests have run on
+_TESTED_VERSIONS = ((2, 11), (2, 15))  # the versions of torch that our tests have run on
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Requirement:
     """One thing that a command may need, and whether it is here."""
 
     name: str
@@ -37,7 +37,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    findings = [_python(), _torch(), _hook(), _triton(), _compiler(), _gpu(), _graphviz(), _dot(), _state()]
+    findings = [
+        _python(),
+        _torch(),
+        _recorder_hook(),
+        _triton(),
+        _compiler(),
+        _gpu(),
+        _graphviz(),
+        _graphviz_dot(),
+        _state_folder(),
+    ]
     torch = next(finding.found for finding in findings if finding.name == "torch")
     document = {"schema": 1, "dynadiag": __version__, "torch": torch, "findings": [asdict(one) for one in findings]}
     common.write_json(args.json, encode(document))
@@ -46,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: Requirement) -> str:
     style = common.style_for(sys.stdout)
     if finding.found is not None or not finding.cure:
         found = finding.found or "none"
@@ -62,56 +72,58 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _python() -> Finding:
-    return Finding("Python", sys.version.split()[0], "everything", "")
+def _python() -> Requirement:
+    return Requirement("Python", sys.version.split()[0], "everything", "")
 
 
-def _torch() -> Finding:
+def _torch() -> Requirement:
     version = _version("torch")
     if version is not None:
         numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
-        low, high = _SUPPORTED
+        low, high = _TESTED_VERSIONS
         if not low <= numbers <= high:
             version += f" (tested with {low[0]}.{low[1]} to {high[0]}.{high[1]}: some things may not be seen)"
-    return Finding("torch", version, "every command that runs a program", "pip install torch")
+    return Requirement("torch", version, "every command that runs a program", "pip install torch")
 
 
-def _hook() -> Finding:
+def _recorder_hook() -> Requirement:
     names = [entry.name for entry in importlib.metadata.entry_points(group="torch.backends")]
     found = "installed" if "dynadiag" in names else None
     if found and os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         found = None
     cure = "install dynadiag with pip into this environment, and do not set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
-    return Finding("recorder", found, "explain", cure)
+    return Requirement("recorder", found, "explain", cure)
 
 
-def _triton() -> Finding:
+def _triton() -> Requirement:
     version = _version("triton") or _version("pytorch-triton") or _version("triton-windows")
-    return Finding("Triton", version, "the triton rung of bisect, kernels on a GPU", "pip install triton")
+    return Requirement("Triton", version, "the triton rung of bisect, kernels on a GPU", "pip install triton")
 
 
-def _compiler() -> Finding:
+def _compiler() -> Requirement:
     names = [os.environ.get("CXX"), "g++", "clang++", "c++"]
     found = next((path for name in names if name and (path := shutil.which(name))), None)
-    return Finding("C++ compiler", found, "Inductor on a CPU", "install g++ (Debian: apt-get install g++)")
+    return Requirement("C++ compiler", found, "Inductor on a CPU", "install g++ (Debian: apt-get install g++)")
 
 
-def _gpu() -> Finding:
+def _gpu() -> Requirement:
     cards = sorted(Path("/proc/driver/nvidia/gpus").glob("*")) if Path("/proc/driver/nvidia/gpus").is_dir() else []
     amd = Path("/dev/kfd").exists()
     found = f"{len(cards)} NVIDIA" if cards else "AMD" if amd else "none: Triton kernels run in its interpreter"
-    return Finding("GPU", found, "nothing", "")
+    return Requirement("GPU", found, "nothing", "")
 
 
-def _graphviz() -> Finding:
-    return Finding("graphviz", _version("graphviz"), "graph", "pip install 'dynadiag[graph]'")
+def _graphviz() -> Requirement:
+    return Requirement("graphviz", _version("graphviz"), "graph", "pip install 'dynadiag[graph]'")
 
 
-def _dot() -> Finding:
-    return Finding("Graphviz dot", shutil.which("dot"), "graph -o FILE.svg", "apt-get install graphviz")
+def _graphviz_dot() -> Requirement:
+    return Requirement("Graphviz dot", shutil.which("dot"), "graph -o FILE.svg", "apt-get install graphviz")
 
 
-def _state() -> Finding:
+def _state_folder() -> Requirement:
     folder = common.state_folder()
     writable = os.access(next(path for path in (folder, *folder.parents) if path.exists()), os.W_OK)
-    return Finding("recordings", str(folder) if writable else None, "every command without -o", "set XDG_STATE_HOME")
+    return Requirement(
+        "recordings", str(folder) if writable else None, "every command without -o", "set XDG_STATE_HOME"
+    )

@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynadiag.commands import common
-from dynadiag.commands.program import add_program, add_recorder, program_of, run_recorded
+from dynadiag.commands.target_options import add_recorder_options, add_target, parse_program, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.explain import Registry
-from dynadiag.kernels.linked import fold_in_place, open_any
-from dynadiag.recording.opening import SUFFIX, beginning, recordings_in
-from dynadiag.recording.transfer import import_log
+from dynadiag.kernels.link_digest import fold_with_links, open_with_links
+from dynadiag.recording.import_export import import_log
+from dynadiag.recording.opening import SUFFIX, list_recordings, read_head
 from dynadiag.render import document, encode, explanation_text
 from dynadiag.render.report import Report, report
 
@@ -36,30 +36,30 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_output(parser, "the recording to write")
     parser.add_argument("--all", action="store_true", help="show everything, not only the worst ten")
-    add_recorder(parser)
-    add_program(parser)
+    add_recorder_options(parser)
+    add_target(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if not args.target:
         raise DynadiagError("explain: name a program, a recording, a log, or the id of a graph break")
-    common.check_json(args.json)
+    common.check_json_path(args.json)
     if not args.module and _BREAK_ID.fullmatch(args.target):
         return _explain_id(args)
-    readable = None if args.module else _readable(args)
+    readable = None if args.module else _existing_recordings(args)
     if readable is not None:
         return _report(readable, args)
     return _run_program(args)
 
 
 def _run_program(args: argparse.Namespace) -> int:
-    program = program_of(args)
+    program = parse_program(args)
     recording = common.new_recording(args.output, program.text, force=args.force)
     ended = run_recorded(program, recording, args)
-    fold_in_place(recording)
-    code = _report((recording, *ended.others), args)
-    common.say_where(recording)
+    fold_with_links(recording)
+    code = _report((recording, *ended.other_journals), args)
+    common.print_path(recording)
     return 130 if ended.interrupted else code
 
 
@@ -73,12 +73,12 @@ def _explain_id(args: argparse.Namespace) -> int:
     return 0
 
 
-def _readable(args: argparse.Namespace) -> tuple[Path, ...] | None:
+def _existing_recordings(args: argparse.Namespace) -> tuple[Path, ...] | None:
     """Return the recordings that TARGET names, or ``None`` if it is a program."""
     path = Path(args.target)
     try:
         if path.is_dir():
-            return recordings_in(path) if any(path.glob(f"*{SUFFIX}")) else _imported(path, args)
+            return list_recordings(path) if any(path.glob(f"*{SUFFIX}")) else _import_log(path, args)
         if path.suffix == ".py":
             return None
         if not path.exists():
@@ -87,16 +87,16 @@ def _readable(args: argparse.Namespace) -> tuple[Path, ...] | None:
             return None
     except OSError as error:
         raise UnreadableInput(f"{args.target[:200]}: {error.strerror}") from error
-    if path.suffix == SUFFIX or beginning(path, len(_SQLITE)) == _SQLITE:
+    if path.suffix == SUFFIX or read_head(path, len(_SQLITE)) == _SQLITE:
         return (path,)
-    return _imported(path, args)
+    return _import_log(path, args)
 
 
-def _imported(log: Path, args: argparse.Namespace) -> tuple[Path, ...]:
+def _import_log(log: Path, args: argparse.Namespace) -> tuple[Path, ...]:
     """Convert a log to recordings."""
     output = common.new_recording(args.output, log.name, force=args.force)
     made = import_log(log, output, force=args.force).recordings
-    common.say_where(made[0])
+    common.print_path(made[0])
     return made
 
 
@@ -115,7 +115,7 @@ def _report(paths: Sequence[Path], args: argparse.Namespace) -> int:
 
 
 def _explanation(path: Path) -> Report:
-    with open_any(path) as recording:
+    with open_with_links(path) as recording:
         return report(recording)
 
 

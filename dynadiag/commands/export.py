@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.linked import open_any
-from dynadiag.recording.transfer import export_log
+from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.recording.import_export import export_log
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +24,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if args.output is None:
         raise DynadiagError("export: name the log file with -o FILE")
-    with open_any(args.recording):  # fold it first if it is a journal
+    with open_with_links(args.recording):  # fold it first if it is a journal
         pass
     export_log(args.recording, args.output, force=args.force)
-    common.say_where(args.output)
+    common.print_path(args.output)
     return 0

@@ -15,7 +15,7 @@ import networkx as nx
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
 from dynadiag.explain import explain
-from dynadiag.kernels.linked import open_any
+from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.recording.reader import Recording
 from dynadiag.render.dot import node_graph, overview_graph, rendered
 
@@ -29,14 +29,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    with open_any(args.recording) as recording:
+    with open_with_links(args.recording) as recording:
         graph = overview_graph(explain(recording)) if args.nodes is None else _nodes(recording, args.nodes)
     if args.output is None:
         sys.stdout.write(rendered(graph, "dot").decode())
         return 0
     drawn = rendered(graph, args.output.suffix.removeprefix(".") or "dot")
     common.write_file(args.output, drawn, force=args.force)
-    common.say_where(args.output)
+    common.print_path(args.output)
     return 0
 
 

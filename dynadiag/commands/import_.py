@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import UnreadableInput
-from dynadiag.kernels.linked import import_log as import_with_links
-from dynadiag.recording.transfer import import_log
+from dynadiag.kernels.link_digest import import_with_links as import_with_links
+from dynadiag.recording.import_export import import_log
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -35,5 +35,5 @@ def run(args: argparse.Namespace) -> int:
     output = common.new_recording(args.output, args.log.name, force=args.force)
     make = import_with_links if args.links else import_log
     for path in make(args.log, output, force=args.force).recordings:
-        common.say_where(path)
+        common.print_path(path)
     return 0

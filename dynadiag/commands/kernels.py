@@ -18,26 +18,26 @@ from typing import Any
 
 from dynadiag import __version__
 from dynadiag.commands import common
-from dynadiag.commands.progress import Progress
+from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels import (
-    Change,
+    CompiledStages,
     KernelCall,
-    Stages,
+    KernelChange,
+    change_diff,
     compare_kernels,
     kernel_calls,
     make_stages,
-    source_diff,
 )
-from dynadiag.kernels.linked import open_any
-from dynadiag.kernels.stages import check_stage, is_ours
-from dynadiag.kernels.timing import Scale, Timing, kept_timing, measure
+from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.kernels.stages import check_stage, is_in_own_cache
+from dynadiag.kernels.timing import KernelTimes, Roofline, measure_times, saved_times
 from dynadiag.recording.reader import Recording
 from dynadiag.render import encode
 from dynadiag.render.clean import clean
-from dynadiag.render.kernelchanges import changes_text
+from dynadiag.render.formatting import count
+from dynadiag.render.kernel_changes import changes_text
 from dynadiag.render.kernels import kernel_text, listing_text, stage_text
-from dynadiag.render.words import count
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -70,10 +70,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if args.diff:
-        return _compare(args)
+        return _diff_recordings(args)
     if args.stage is not None and args.name is None:
         raise DynadiagError("--stage needs the NAME of a kernel; without it `dynadiag kernels` lists them")
-    with open_any(args.recording) as recording:
+    with open_with_links(args.recording) as recording:
         calls = kernel_calls(recording)
         chosen = [call for call in calls if args.name in (None, call.name)]
         if args.name is not None and not chosen:
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
                 f"{args.recording}: no kernel {args.name!r}; `dynadiag kernels {args.recording}` lists them"
             )
         scale = _scale(args, recording, calls)
-        chosen = sorted(chosen, key=lambda call: _weight(call, scale), reverse=True)
+        chosen = sorted(chosen, key=lambda call: _sort_key(call, scale), reverse=True)
         stages = _stages(args, recording, chosen[0]) if args.stage else None
         common.write_json(args.json, encode(_document(recording, chosen, scale, stages, whole=args.name is not None)))
         if args.json != "-":
@@ -89,34 +89,34 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _scale(args: argparse.Namespace, recording: Recording, calls: Sequence[KernelCall]) -> Scale:
+def _scale(args: argparse.Namespace, recording: Recording, calls: Sequence[KernelCall]) -> Roofline:
     """Return the balance and the times: measured now or before.
 
     All calls are measured, because times are kept together.
     """
     modules = {call.event: call for call in calls}
     if not args.measure:
-        timing = kept_timing(recording)
-    elif args.trust or all(is_ours(recording, call) for call in modules.values()):
-        with Progress(sys.stderr) as progress:
-            progress.say(f"running {count(len(modules), 'generated module')} on random inputs")
-            timing = measure(recording, calls)
+        timing = saved_times(recording)
+    elif args.trust or all(is_in_own_cache(recording, call) for call in modules.values()):
+        with ProgressPrinter(sys.stderr) as progress:
+            progress.message(f"running {count(len(modules), 'generated module')} on random inputs")
+            timing = measure_times(recording, calls)
     else:
         raise DynadiagError("--measure runs code from the recording: add --trust if you trust whoever made it")
-    return Scale(args.balance, timing)
+    return Roofline(args.balance, timing)
 
 
-def _weight(call: KernelCall, scale: Scale) -> tuple[float, int]:
+def _sort_key(call: KernelCall, scale: Roofline) -> tuple[float, int]:
     """Return the sort key of a call: its time if measured, otherwise the bytes that it moves."""
-    time = scale.time(call)
-    return (time.seconds if time else -1.0), (-1 if call.cost.moved is None else call.cost.moved)
+    time = scale.time_of(call)
+    return (time.seconds if time else -1.0), (-1 if call.cost.bytes_moved is None else call.cost.bytes_moved)
 
 
-def _stages(args: argparse.Namespace, recording: Recording, call: KernelCall) -> Stages | None:
+def _stages(args: argparse.Namespace, recording: Recording, call: KernelCall) -> CompiledStages | None:
     check_stage(call, args.stage)
     if args.stage == "source":
         return None
-    trusted = args.trust or is_ours(recording, call)
+    trusted = args.trust or is_in_own_cache(recording, call)
     stages = make_stages(recording, call, args.target, trusted=trusted)
     if args.stage not in stages.stages:
         said = f" ({'; '.join(stages.notes)})" if stages.notes else ""
@@ -130,8 +130,8 @@ def _text(
     args: argparse.Namespace,
     recording: Recording,
     chosen: Sequence[KernelCall],
-    scale: Scale,
-    stages: Stages | None,
+    scale: Roofline,
+    stages: CompiledStages | None,
 ) -> str:
     if args.name is None:
         return listing_text(chosen, scale)
@@ -144,15 +144,15 @@ def _text(
 
 
 def _document(
-    recording: Recording, calls: Sequence[KernelCall], scale: Scale, stages: Stages | None, *, whole: bool
+    recording: Recording, calls: Sequence[KernelCall], scale: Roofline, stages: CompiledStages | None, *, whole: bool
 ) -> dict[str, Any]:
     listed = [_entry(call, scale, whole=whole) for call in calls]
-    document: dict[str, Any] = {**_heading(recording), "kernels": listed}
-    if scale.timing is not None:
-        document["measured"] = _measured(scale.timing)
+    document: dict[str, Any] = {**_document_header(recording), "kernels": listed}
+    if scale.times is not None:
+        document["measured"] = _measured(scale.times)
     if stages is not None:
         document["target"] = stages.target
-        document["facts"] = stages.facts
+        document["facts"] = stages.properties
         document["notes"] = list(stages.notes)
         document["stages"] = {
             name: {"text": stage.text, "lines": [list(pair) for pair in stage.lines]}
@@ -161,45 +161,45 @@ def _document(
     return document
 
 
-def _heading(recording: Recording) -> dict[str, Any]:
+def _document_header(recording: Recording) -> dict[str, Any]:
     return {"schema": 1, "dynadiag": __version__, "torch": recording.run.torch}
 
 
-def _measured(timing: Timing) -> dict[str, Any]:
+def _measured(timing: KernelTimes) -> dict[str, Any]:
     """Return where the times were measured, and the peaks of that device."""
     peaks = timing.peaks
     return {
         "device": timing.device,
         "torch": timing.torch,
-        "bytes_per_second": peaks.moved,
-        "flops_per_second": {**peaks.products, "vector": peaks.vector},
+        "bytes_per_second": peaks.bytes_per_second,
+        "flops_per_second": {**peaks.product_flops, "vector": peaks.vector_flops},
         "errors": [{"event": event, "error": why} for event, why in timing.errors.items()],
     }
 
 
-def _entry(call: KernelCall, scale: Scale, *, whole: bool) -> dict[str, Any]:
-    time, built = scale.time(call), call.built
+def _entry(call: KernelCall, scale: Roofline, *, whole: bool) -> dict[str, Any]:
+    time, built = scale.time_of(call), call.artifact
     entry: dict[str, Any] = {
         "compile_id": call.compile_id,
         "name": call.name,
         "language": call.language,
         "graph": call.stage,
-        "call": call.number,
+        "call": call.call_number,
         "ops": list(call.ops),
         "nodes": list(call.nodes),
         "views": list(call.views),
-        "dynamo_nodes": list(call.dynamo),
-        "lines": [{"file": place.file, "line": place.line} for place in call.places or call.view_places],
-        "mapping": call.how,
-        "around": list(call.around),
+        "dynamo_nodes": list(call.dynamo_nodes),
+        "lines": [{"file": place.file, "line": place.line} for place in call.source_lines or call.view_lines],
+        "mapping": call.evidence,
+        "around": list(call.enclosing_nodes),
         "grid": call.grid,
-        "bytes_read": call.cost.read,
-        "bytes_written": call.cost.written,
+        "bytes_read": call.cost.bytes_read,
+        "bytes_written": call.cost.bytes_written,
         "flops": call.cost.flops,
-        "bound": scale.bound(call),
+        "bound": scale.bound_of(call),
         "seconds": time.seconds if time else None,
-        "device_kernels": list(time.kernels) if time else [],
-        "peak_share": scale.share(call),
+        "device_kernels": list(time.device_kernels) if time else [],
+        "peak_share": scale.peak_share(call),
         "registers": built.registers if built else None,
         "spills": built.spills if built else None,
         "shared_memory": built.shared if built else None,
@@ -215,23 +215,27 @@ def _entry(call: KernelCall, scale: Scale, *, whole: bool) -> dict[str, Any]:
     return entry
 
 
-def _compare(args: argparse.Namespace) -> int:
+def _diff_recordings(args: argparse.Namespace) -> int:
     if args.name is None:
         raise DynadiagError("--diff needs two recordings: dynadiag kernels --diff BEFORE AFTER")
-    with open_any(args.recording) as before, open_any(Path(args.name)) as after:
+    with open_with_links(args.recording) as before, open_with_links(Path(args.name)) as after:
         changes = compare_kernels(kernel_calls(before), kernel_calls(after))
-        document = {**_heading(after), "changes": [_changed(change) for change in changes]}
+        document = {**_document_header(after), "changes": [_change_entry(change) for change in changes]}
         common.write_json(args.json, encode(document))
         if args.json != "-":
             sys.stdout.write(changes_text(changes, common.style_for(sys.stdout)))
     return 0
 
 
-def _changed(change: Change) -> dict[str, Any]:
+def _change_entry(change: KernelChange) -> dict[str, Any]:
     different = change.kind != "same" and bool(change.before) and bool(change.after)
     return {
         "kind": change.kind,
-        "before": [{"compile_id": call.compile_id, "name": call.name, "call": call.number} for call in change.before],
-        "after": [{"compile_id": call.compile_id, "name": call.name, "call": call.number} for call in change.after],
-        "diff": source_diff(change) if different else None,
+        "before": [
+            {"compile_id": call.compile_id, "name": call.name, "call": call.call_number} for call in change.before
+        ],
+        "after": [
+            {"compile_id": call.compile_id, "name": call.name, "call": call.call_number} for call in change.after
+        ],
+        "diff": change_diff(change) if different else None,
     }

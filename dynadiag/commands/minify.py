@@ -17,16 +17,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from dynadiag.bisect.rows import Rows
-from dynadiag.bisect.search import Search
+from dynadiag.bisect.trial_log import TrialLog
+from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.commands import common
-from dynadiag.commands.bisect import add_search, asked_of, options_of
-from dynadiag.commands.program import add_program, program_of
-from dynadiag.commands.progress import Progress
+from dynadiag.commands.bisect import add_search_options, bisect_options, search_options
+from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
-from dynadiag.minify.issue import issue
-from dynadiag.minify.minimizer import HOOKS, Interrupted, Request, minify
-from dynadiag.minify.result import Result, result_json, result_text
+from dynadiag.minify.issue import issue_text
+from dynadiag.minify.minify_result import MinifyResult, result_json, result_text
+from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
@@ -37,29 +37,29 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_output(parser, "the repro to write")
     parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
-    add_search(parser)
+    add_search_options(parser)
     parser.add_argument(
         "--budget", type=float, metavar="S", help="seconds for the reduction; then write the smallest graph so far"
     )
     parser.add_argument(
         "--issue", type=Path, metavar="FILE", help="also write a bug report with the repro, as Markdown"
     )
-    add_program(parser)
+    add_target(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    program = program_of(args)
+    program = parse_program(args)
     output = _output(args, program)
     recording = _recording(args, program)
-    asked = asked_of("minify", args)
-    rows = Rows(recording, program.text, [program.target, *program.arguments], args.resume, asked, args.force)
+    asked = search_options("minify", args)
+    rows = TrialLog(recording, program.text, [program.target, *program.arguments], args.resume, asked, args.force)
     runner = Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
     code: int | None = None
-    with Progress(sys.stderr) as progress, runner:
-        search = Search(runner, rows, progress.trial, progress.say, args.repeat)
+    with ProgressPrinter(sys.stderr) as progress, runner:
+        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat)
         try:
-            result = minify(search, Request(options_of(args), output, args.budget))
+            result = minify(search, MinifyRequest(bisect_options(args), output, args.budget))
             code = result.exit_code
         except DynadiagError:
             rows.discard()
@@ -68,13 +68,13 @@ def run(args: argparse.Namespace) -> int:
             rows.finish(None, force=True)
             return _interrupted(interrupt, output, recording, progress, args)
     named = replace(result, repro=str(output.absolute())) if result.text else result
-    rows.tell(result_json(named, program.text).decode(), {named.repro: result.text} if named.repro else None)
+    rows.add_verdict(result_json(named, program.text).decode(), {named.repro: result.text} if named.repro else None)
     rows.finish(code, force=True)
     result = _written(result, output)
     if args.issue is not None and result.text:
-        common.write_file(args.issue, issue(result).encode(), force=True)
+        common.write_file(args.issue, issue_text(result).encode(), force=True)
     _report(result, program, args)
-    common.say_where(recording)
+    common.print_path(recording)
     return result.exit_code
 
 
@@ -98,7 +98,7 @@ def _recording(args: argparse.Namespace, program: Program) -> Path:
     return common.new_recording(args.recording, program.text, force=args.force)
 
 
-def _written(result: Result, output: Path) -> Result:
+def _written(result: MinifyResult, output: Path) -> MinifyResult:
     if not result.text:
         return result
     common.write_file(output, result.text.encode(), force=True)
@@ -106,21 +106,21 @@ def _written(result: Result, output: Path) -> Result:
 
 
 def _interrupted(
-    interrupt: KeyboardInterrupt, output: Path, recording: Path, progress: Progress, args: argparse.Namespace
+    interrupt: KeyboardInterrupt, output: Path, recording: Path, progress: ProgressPrinter, args: argparse.Namespace
 ) -> int:
     if isinstance(interrupt, Interrupted):
         result = _written(interrupt.result, output)
         common.write_json(args.json, result_json(result, str(args.target)))
         if result.text:
             proved = "proved" if result.proved else "not proved"
-            progress.say(
+            progress.message(
                 f"interrupted: the best so far, {result.nodes_after} operations, is in {output}; it is {proved}"
             )
-    progress.say(f"resume with --resume {recording}")
+    progress.message(f"resume with --resume {recording}")
     return 130
 
 
-def _report(result: Result, program: Program, args: argparse.Namespace) -> None:
+def _report(result: MinifyResult, program: Program, args: argparse.Namespace) -> None:
     common.write_json(args.json, result_json(result, program.text))
     if args.json != "-":
         sys.stdout.write(result_text(result, common.style_for(sys.stdout)))

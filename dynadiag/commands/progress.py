@@ -8,10 +8,10 @@ from typing import TextIO
 
 from dynadiag.render.clean import clean_line
 
-__all__ = ["Progress"]
+__all__ = ["ProgressPrinter"]
 
 
-class Progress:
+class ProgressPrinter:
     """Prints progress. As a context manager it clears the changing line before the report is printed."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -19,7 +19,7 @@ class Progress:
         self._live = stream.isatty()
         self._start = time.monotonic()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressPrinter:
         return self
 
     def __exit__(
@@ -27,7 +27,7 @@ class Progress:
     ) -> None:
         self._clear()
 
-    def trial(self, number: int, label: str, status: str, seconds: float) -> None:
+    def on_trial(self, number: int, label: str, status: str, seconds: float) -> None:
         """Report a finished trial."""
         text = clean_line(f"trial {number}: {label}: {status} ({seconds:.1f} s)")
         if self._live:
@@ -37,7 +37,7 @@ class Progress:
             self._stream.write(text + "\n")
         self._stream.flush()
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print a message on a line of its own."""
         self._clear()
         self._stream.write(clean_line(text) + "\n")

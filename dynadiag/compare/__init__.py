@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dynadiag.compare.comparison import Comparison, Settings, compare
-from dynadiag.compare.row import Row, Standing, standing
+from dynadiag.compare.comparison import Comparison, ComparisonOptions, compare
 from dynadiag.compare.variant import AMP, DYNAMIC, MODES, STEPS, Variant, variants
+from dynadiag.compare.variant_result import RelativeSpeed, VariantResult, relative_speed
 
 __all__ = [
     "AMP",
@@ -12,11 +12,11 @@ __all__ = [
     "MODES",
     "STEPS",
     "Comparison",
-    "Row",
-    "Settings",
-    "Standing",
+    "ComparisonOptions",
+    "RelativeSpeed",
     "Variant",
+    "VariantResult",
     "compare",
-    "standing",
+    "relative_speed",
     "variants",
 ]

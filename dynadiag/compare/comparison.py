@@ -14,24 +14,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynadiag.compare.compiled import read
-from dynadiag.compare.row import Gpu, Peak, Row
-from dynadiag.compare.subject import Subject, VariantFailed
+from dynadiag.compare.compile_summary import read_summary
 from dynadiag.compare.variant import Variant
-from dynadiag.explain.warm import WARM
+from dynadiag.compare.variant_process import VariantFailedError, VariantProcess
+from dynadiag.compare.variant_result import Gpu, Peak, VariantResult
+from dynadiag.explain.runtime_cost import WARM
 from dynadiag.trial.program import Program
+from dynadiag.trial.sandbox import Sandboxes, cache_variables, trial_environment
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
-from dynadiag.trial.workplace import Workplaces, environment_of, own_caches
 
-__all__ = ["Comparison", "Settings", "compare"]
+__all__ = ["Comparison", "ComparisonOptions", "compare"]
 
-Tell = Callable[[int, str, str, float], None]
+OnTrial = Callable[[int, str, str, float], None]
 _NOT_RUN = Signature("interrupted", "interrupted", "not measured: the comparison was interrupted")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ComparisonOptions:
     """Options of a comparison.
 
     ``seconds`` is the measuring time of one variant in one round. ``limits`` holds for the first calls together, and
@@ -50,16 +50,18 @@ class Settings:
 class Comparison:
     """The results in the order of the variants. ``interrupted``: not all rounds ran."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[VariantResult, ...]
     interrupted: bool
 
-    def eager(self, variant: Variant) -> Row | None:
+    def eager(self, variant: Variant) -> VariantResult | None:
         """The uncompiled result that a variant is compared with: the one with the same autocast dtype."""
         found = (row for row in self.rows if row.variant.is_eager and row.variant.amp == variant.amp)
         return next(found, None)
 
 
-def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings: Settings, tell: Tell) -> Comparison:
+def compare(
+    program: Program, chosen: Sequence[Variant], folder: Path, options: ComparisonOptions, on_trial: OnTrial
+) -> Comparison:
     """Measure the variants of a target. Their recordings go to ``folder``.
 
     Calls ``tell(number, label, status, seconds)`` after each step. On Ctrl-C it returns what was measured so far; a
@@ -67,12 +69,12 @@ def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings:
 
     Raises `TargetError` if the target provides no call.
     """
-    with _Race(program, folder, settings, tell) as race:
+    with MeasurementSession(program, folder, options, on_trial) as race:
         try:
             for variant in chosen:
                 race.start(variant)
             race.first()
-            for number in range(settings.rounds):
+            for number in range(options.rounds):
                 race.round(number)
             race.inputs()
             race.count()
@@ -81,34 +83,34 @@ def compare(program: Program, chosen: Sequence[Variant], folder: Path, settings:
             race.interrupted = True
             with suppress(KeyboardInterrupt):  # a second Ctrl-C: stop at once, keep what there is
                 race.finish()
-    rows = (_read(race.rows.get(variant, Row(variant, _NOT_RUN))) for variant in chosen)
-    return Comparison(tuple(_cut_short(row) for row in rows), race.interrupted)
+    rows = (_with_summary(race.rows.get(variant, VariantResult(variant, _NOT_RUN))) for variant in chosen)
+    return Comparison(tuple(_mark_unmeasured(row) for row in rows), race.interrupted)
 
 
-def _read(row: Row) -> Row:
+def _with_summary(row: VariantResult) -> VariantResult:
     """The result with the summary of its recording. Without one if the process ended before it recorded anything."""
     if row.recording is None or not row.recording.exists():
         return replace(row, recording=None)
-    return replace(row, compiled=read(row.recording))
+    return replace(row, compiled=read_summary(row.recording))
 
 
-def _cut_short(row: Row) -> Row:
+def _mark_unmeasured(row: VariantResult) -> VariantResult:
     """Mark a variant that has no round as not measured."""
     return replace(row, failure=_NOT_RUN) if row.failure is None and not row.rounds else row
 
 
-class _Race:
+class MeasurementSession:
     """The processes of the variants that have not failed, and the results so far."""
 
-    def __init__(self, program: Program, folder: Path, settings: Settings, tell: Tell) -> None:
-        self.rows: dict[Variant, Row] = {}
-        self._program, self._folder, self._settings, self._tell = program, folder, settings, tell
-        self._running: dict[Variant, Subject] = {}
-        self._places = Workplaces(own_headers=settings.fresh)
-        self._told = 0
+    def __init__(self, program: Program, folder: Path, settings: ComparisonOptions, tell: OnTrial) -> None:
+        self.rows: dict[Variant, VariantResult] = {}
+        self._program, self._folder, self._settings, self._on_trial = program, folder, settings, tell
+        self._running: dict[Variant, VariantProcess] = {}
+        self._sandboxes = Sandboxes(own_headers=settings.fresh)
+        self._reports = 0
         self.interrupted = False
 
-    def __enter__(self) -> _Race:
+    def __enter__(self) -> MeasurementSession:
         return self
 
     def __exit__(
@@ -116,21 +118,21 @@ class _Race:
     ) -> None:
         for subject in self._running.values():
             subject.kill() if self.interrupted or kind else subject.end()
-        self._places.remove()
+        self._sandboxes.remove()
 
     def start(self, variant: Variant) -> None:
         """Start the variant's process and load the function. A wrong name is found before anything is compiled."""
         place = self._folder / f"{len(self.rows):02}-{_file_name(variant)}.dynadiag"
-        self.rows[variant] = Row(variant, recording=place)
+        self.rows[variant] = VariantResult(variant, recording=place)
         program = replace(self._program, name=variant.name)
         limits, variables = self._settings.limits, self._environment(variant)
-        self._running[variant] = Subject(program, variant, place, limits, variables)
-        self._ask(variant, "load")
+        self._running[variant] = VariantProcess(program, variant, place, limits, variables)
+        self._request(variant, "load")
 
     def first(self) -> None:
         """Make the first calls, one variant after the other."""
         for variant in list(self._running):
-            answer = self._ask(variant, "first")
+            answer = self._request(variant, "first")
             if answer is not None:
                 first = tuple(answer["seconds"])
                 self.rows[variant] = replace(
@@ -141,7 +143,7 @@ class _Race:
                     threads=answer["threads"],
                     device=answer["device"],
                 )
-                self._said(f"{variant.name}: {variant.label}", "first call", first[0])
+                self._report(f"{variant.name}: {variant.label}", "first call", first[0])
 
     def round(self, number: int) -> None:
         """Measure each variant once. Odd rounds run in reverse order."""
@@ -149,10 +151,10 @@ class _Race:
         order = list(self._running)
         for variant in order if number % 2 == 0 else reversed(order):
             self._measure(variant)
-        self._said(f"round {number + 1} of {self._settings.rounds}", "measured", time.monotonic() - began)
+        self._report(f"round {number + 1} of {self._settings.rounds}", "measured", time.monotonic() - began)
 
     def _measure(self, variant: Variant) -> None:
-        answer = self._ask(variant, "round", seconds=self._settings.seconds)
+        answer = self._request(variant, "round", seconds=self._settings.seconds)
         if answer is not None:
             row = self.rows[variant]
             rounds = (*row.rounds, tuple(answer["times"]))
@@ -167,14 +169,14 @@ class _Race:
     def inputs(self) -> None:
         """Call each variant with other arguments. This comes after the timing: new shapes may cause slower code."""
         for variant in list(self._running) if self._settings.inputs else ():
-            answer = self._ask(variant, "inputs", name=self._settings.inputs)
+            answer = self._request(variant, "inputs", name=self._settings.inputs)
             if answer is not None:
                 self.rows[variant] = replace(self.rows[variant], inputs=tuple(answer["seconds"]))
 
     def count(self) -> None:
         """Count what one call runs on a GPU."""
         for variant in list(self._running):
-            answer = self._ask(variant, "count")
+            answer = self._request(variant, "count")
             if answer is not None and "gpu" in answer:
                 self.rows[variant] = replace(self.rows[variant], gpu=Gpu(**answer["gpu"]))
 
@@ -182,36 +184,38 @@ class _Race:
         """Profile warm calls, and add to each recording which compiled code they run."""
         for variant in [one for one in self._running if not one.is_eager]:
             subject = self._running[variant]
-            answer = self._ask(variant, "warm", seconds=self._settings.seconds)
+            answer = self._request(variant, "warm", seconds=self._settings.seconds)
             if answer is not None:
-                subject.note(WARM, answer["warm"])
+                subject.add_event(WARM, answer["warm"])
 
-    def _ask(self, variant: Variant, what: str, **how: Any) -> dict[str, Any] | None:
+    def _request(self, variant: Variant, what: str, **how: Any) -> dict[str, Any] | None:
         """The reply of a variant's process; None if the variant failed. The failure is then in its result."""
         began = time.monotonic()
         try:
-            return self._running[variant].ask(what, **how)
-        except VariantFailed as failed:
+            return self._running[variant].request(what, **how)
+        except VariantFailedError as failed:
             del self._running[variant]
             self.rows[variant] = replace(self.rows[variant], failure=failed.signature)
-            self._said(f"{variant.name}: {variant.label}", f"failed: {failed.signature.type}", time.monotonic() - began)
+            self._report(
+                f"{variant.name}: {variant.label}", f"failed: {failed.signature.type}", time.monotonic() - began
+            )
             return None
         except KeyboardInterrupt:  # `ask` killed the process
             del self._running[variant]
             raise
 
-    def _said(self, label: str, status: str, seconds: float) -> None:
-        self._told += 1
-        self._tell(self._told, label, status, seconds)
+    def _report(self, label: str, status: str, seconds: float) -> None:
+        self._reports += 1
+        self._on_trial(self._reports, label, status, seconds)
 
     def _environment(self, variant: Variant) -> Mapping[str, str]:
         """The environment of a trial. For eager it also disables Dynamo, so that nested torch.compile is off too."""
-        scratch = self._places.scratch()
-        environment = environment_of(scratch, {})
+        scratch = self._sandboxes.make_scratch()
+        environment = trial_environment(scratch, {})
         if variant.is_eager:
             environment["TORCHDYNAMO_DISABLE"] = "1"
         if self._settings.fresh:
-            environment |= own_caches(Path(scratch))
+            environment |= cache_variables(Path(scratch))
         return environment
 
 

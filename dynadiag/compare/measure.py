@@ -16,18 +16,21 @@ import torch
 from torch.autograd import DeviceType
 from torch.utils import benchmark
 
-from dynadiag.compare import gpu
-from dynadiag.compare.spans import CALL, GRAPH, Span, ran, warm_calls
+from dynadiag.compare import gpu_profile
+from dynadiag.compare.profile_spans import CALL, GRAPH, ProfileSpan, compile_ids_run, warm_calls
 from dynadiag.compare.variant import Variant
-from dynadiag.torch_private.warm import mark, marked_graphs
+from dynadiag.torch_private.profiler_marks import mark_graphs, profiler_mark
 
-__all__ = ["WARM_UP", "Measurer"]
+__all__ = ["WARM_UP_CALLS", "Measurer"]
 
 _WITHOUT_CUDA_GRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
 # Calls before a variant is warm. With CUDA graphs the first call compiles and runs, the second records the graph, and
 # the third replays it.
-WARM_UP = 3
-FEWEST, MOST = 5, 50  # calls in a profile: a median needs five, and the events of more than 50 take long to read
+WARM_UP_CALLS = 3
+MIN_PROFILED_CALLS, MAX_PROFILED_CALLS = (
+    5,
+    50,
+)  # calls in a profile: a median needs five, and the events of more than 50 take long to read
 
 
 class Measurer:
@@ -38,53 +41,53 @@ class Measurer:
         self._variant = variant
         self._compiled = _compiled(self._fn, variant)
         self._step = self._step_of(args)
-        self._seen = self._step_of(args, marked=True)
-        self._others: list[Callable[[], Any]] = []
+        self._marked_step = self._step_of(args, marked=True)
+        self._other_steps: list[Callable[[], Any]] = []
         self._before_warm: int | None = None
 
     def first(self) -> dict[str, Any]:
         """Make the first calls: the seconds of each, their peak memory (bytes), the torch version and the device."""
-        before = _status("VmRSS")
+        before = _memory_status("VmRSS")
         if _on_gpu():
             torch.cuda.reset_peak_memory_stats()
-        seconds = [_once(self._step) for _ in range(WARM_UP)]
-        peaks = {"host": _status("VmHWM") - before, "device": _device_peak()}
-        self._settle()
-        return {"seconds": seconds, "memory": peaks, **_facts()}
+        seconds = [_timed_call(self._step) for _ in range(WARM_UP_CALLS)]
+        peaks = {"host": _memory_status("VmHWM") - before, "device": _device_peak()}
+        self._reset_peaks()
+        return {"seconds": seconds, "memory": peaks, **_run_info()}
 
     def round(self, seconds: float) -> dict[str, Any]:
         """Time warm calls for about ``seconds``: seconds per call of each block, and the peak memory so far (bytes)."""
         timer = benchmark.Timer("step()", globals={"step": self._step}, num_threads=torch.get_num_threads())
         times = timer.blocked_autorange(min_run_time=seconds).times
-        host = None if self._before_warm is None else _status("VmHWM") - self._before_warm
+        host = None if self._before_warm is None else _memory_status("VmHWM") - self._before_warm
         return {"times": times, "memory": {"host": host, "device": _device_peak()}}
 
     def count(self) -> dict[str, Any]:
         """Profile one warm call on a GPU. Empty if the variant uses no GPU."""
-        return {"gpu": gpu.measure(self._step)} if _on_gpu() else {}
+        return {"gpu": gpu_profile.profile_call(self._step)} if _on_gpu() else {}
 
     def inputs(self, each: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         """Call once with each of the other arguments: the seconds of each call, in order."""
-        self._others = [self._step_of(args, marked=True) for args in each]
-        return {"seconds": [_once(self._step_of(args)) for args in each]}
+        self._other_steps = [self._step_of(args, marked=True) for args in each]
+        return {"seconds": [_timed_call(self._step_of(args)) for args in each]}
 
     def warm(self, seconds: float) -> dict[str, Any]:
         """Profile warm calls for about ``seconds``, then one call with each other input: which compiled code they run.
 
         Only the call of the function is marked, not the rest of the step, such as its backward pass.
         """
-        with marked_graphs(GRAPH):
+        with mark_graphs(GRAPH):
             spans = _profiled(self._repeated(seconds))
-            others = ran(_profiled(self._others))
+            others = compile_ids_run(_profiled(self._other_steps))
         return {"warm": warm_calls(spans, others).to_json()}
 
     def _repeated(self, seconds: float) -> Iterator[Callable[[], Any]]:
-        """Repeat the step for ``seconds``, at least `FEWEST` and at most `MOST` times."""
+        """Repeat the step for ``seconds``, at least `MIN_PROFILED_CALLS` and at most `MAX_PROFILED_CALLS` times."""
         end = benchmark.timer() + seconds
-        for number in range(MOST):
-            if number >= FEWEST and benchmark.timer() > end:
+        for number in range(MAX_PROFILED_CALLS):
+            if number >= MIN_PROFILED_CALLS and benchmark.timer() > end:
                 return
-            yield self._seen
+            yield self._marked_step
 
     def _step_of(self, args: tuple[Any, ...], *, marked: bool = False) -> Callable[[], Any]:
         """The step that is timed: the call as the variant makes it, and its backward pass under ``--train``.
@@ -99,7 +102,7 @@ class Measurer:
             step = partial(_train, step, tuple(_leaves(self._fn, args, self._kwargs)))
         return _marked(step, self._variant)
 
-    def _settle(self) -> None:
+    def _reset_peaks(self) -> None:
         """Reset the memory peaks. Writing 5 resets VmHWM to the resident size (proc_pid_clear_refs(5))."""
         if _on_gpu():
             torch.cuda.reset_peak_memory_stats()
@@ -108,16 +111,16 @@ class Measurer:
         except OSError:  # this Linux kernel cannot reset it: there is no peak of warm calls
             self._before_warm = None
         else:
-            self._before_warm = _status("VmRSS")
+            self._before_warm = _memory_status("VmRSS")
 
 
 def _called(call: Callable[[], Any]) -> Any:
     """Make the call under a profiler mark."""
-    with mark(CALL):
+    with profiler_mark(CALL):
         return call()
 
 
-def _profiled(steps: Iterable[Callable[[], Any]]) -> list[Span]:
+def _profiled(steps: Iterable[Callable[[], Any]]) -> list[ProfileSpan]:
     """Profile the steps: the spans (seconds) of the thread that makes the calls."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         for step in steps:
@@ -125,13 +128,13 @@ def _profiled(steps: Iterable[Callable[[], Any]]) -> list[Span]:
     events = profile.events()
     threads = {event.thread for event in events if event.name == CALL}
     return [
-        Span(event.name, event.time_range.start * 1e-6, event.time_range.end * 1e-6)
+        ProfileSpan(event.name, event.time_range.start * 1e-6, event.time_range.end * 1e-6)
         for event in events
         if event.thread in threads and event.device_type == DeviceType.CPU
     ]
 
 
-def _once(step: Callable[[], Any]) -> float:
+def _timed_call(step: Callable[[], Any]) -> float:
     start = benchmark.timer()
     step()
     return float(benchmark.timer() - start)
@@ -215,7 +218,7 @@ def _on_gpu() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.max_memory_reserved() > 0
 
 
-def _facts() -> dict[str, Any]:
+def _run_info() -> dict[str, Any]:
     device = torch.cuda.get_device_name() if _on_gpu() else "cpu"
     return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "device": device}
 
@@ -224,7 +227,7 @@ def _device_peak() -> int | None:
     return torch.cuda.max_memory_allocated() if _on_gpu() else None
 
 
-def _status(name: str) -> int:
+def _memory_status(name: str) -> int:
     """A memory size of this process in bytes. /proc/self/status has it in KiB. Raises OSError if it is missing."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):

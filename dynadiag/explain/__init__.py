@@ -9,20 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynadiag.explain.causes import group
+    from dynadiag.explain.causes import group_breaks
     from dynadiag.explain.explanation import Explanation, explain
-    from dynadiag.explain.registry import Entry, Registry
-    from dynadiag.explain.source import Readable
+    from dynadiag.explain.registry import BreakEntry, Registry
+    from dynadiag.explain.source import ExplainedRecording
 
-__all__ = ["Entry", "Explanation", "Readable", "Registry", "explain", "group"]
+__all__ = ["BreakEntry", "ExplainedRecording", "Explanation", "Registry", "explain", "group_breaks"]
 
 _WHERE = {
-    "Entry": "dynadiag.explain.registry",
+    "BreakEntry": "dynadiag.explain.registry",
     "Explanation": "dynadiag.explain.explanation",
-    "Readable": "dynadiag.explain.source",
+    "ExplainedRecording": "dynadiag.explain.source",
     "Registry": "dynadiag.explain.registry",
     "explain": "dynadiag.explain.explanation",
-    "group": "dynadiag.explain.causes",
+    "group_breaks": "dynadiag.explain.causes",
 }
 
 

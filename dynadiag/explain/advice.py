@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from dynadiag.explain import advice_tensors, advice_values
-from dynadiag.explain.changes import nearest, of_their_own
-from dynadiag.explain.guards import Reading, read
-from dynadiag.explain.naming import names
+from dynadiag.explain.changes import nearest_entry_failures, without_consequences
+from dynadiag.explain.guard_sources import joined_sources
+from dynadiag.explain.guards import ParsedGuard, parse_guard
 from dynadiag.recording.records import GuardFailure, Recompile
 
 __all__ = ["NO_REASON", "advise"]
@@ -63,8 +63,8 @@ def advise(recompile: Recompile) -> tuple[str, ...]:
         return (*limit, NO_REASON)
     if any(map(_is_another_callable, recompile.reasons)):
         return (*limit, _SHARED)
-    kinds: dict[str, list[Reading]] = {}
-    for reading in map(read, of_their_own(nearest(recompile.reasons))):
+    kinds: dict[str, list[ParsedGuard]] = {}
+    for reading in map(parse_guard, without_consequences(nearest_entry_failures(recompile.reasons))):
         kinds.setdefault(reading.kind, []).append(reading)
     advice = [text for kind, found in _causes(kinds).items() for text in _ADVICE.get(kind, _other)(found)]
     return tuple(dict.fromkeys((*limit, *advice)))
@@ -73,11 +73,11 @@ def advise(recompile: Recompile) -> tuple[str, ...]:
 def _is_another_callable(reason: GuardFailure) -> bool:
     """Whether the guard is on what torch's own wrapper (``wrap_inline``, external_utils.py) was put around."""
     of_wrapper = reason.file is not None and reason.file.endswith("/torch/_dynamo/external_utils.py")
-    reading = read(reason)
+    reading = parse_guard(reason)
     return of_wrapper and reading.kind in ("type", "identity") and (reading.subject or "").startswith("L['fn']")
 
 
-def _causes(kinds: dict[str, list[Reading]]) -> dict[str, list[Reading]]:
+def _causes(kinds: dict[str, list[ParsedGuard]]) -> dict[str, list[ParsedGuard]]:
     """The kinds without what only follows from others.
 
     What a tensor dispatches to follows from the global state, a dtype from the default one; items of a container, from
@@ -101,19 +101,21 @@ def _causes(kinds: dict[str, list[Reading]]) -> dict[str, list[Reading]]:
     return {kind: found for kind, found in kept.items() if found}
 
 
-def _is_told(size: Reading, shapes: Sequence[Reading]) -> bool:
+def _is_told(size: ParsedGuard, shapes: Sequence[ParsedGuard]) -> bool:
     return any(f"{size.subject}.size()[{size.index}]" in (shape.index or "") for shape in shapes)
 
 
-def _global_state(found: Sequence[Reading]) -> list[str]:
+def _global_state(found: Sequence[ParsedGuard]) -> list[str]:
     return [_SETTINGS.get((item.index or item.subject or "").split("(")[0], _SETTING_OTHER) for item in found]
 
 
-def _other(found: Sequence[Reading]) -> list[str]:
-    return [f"{names(found)} changed: keep it the same for every call, or pass what depends on it as a tensor."]
+def _other(found: Sequence[ParsedGuard]) -> list[str]:
+    return [
+        f"{joined_sources(found)} changed: keep it the same for every call, or pass what depends on it as a tensor."
+    ]
 
 
-_ADVICE: dict[str, Callable[[Sequence[Reading]], list[str]]] = {
+_ADVICE: dict[str, Callable[[Sequence[ParsedGuard]], list[str]]] = {
     "size": advice_tensors.size,
     "shape": advice_tensors.shape,
     "rank": advice_tensors.rank,

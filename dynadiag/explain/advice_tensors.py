@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dynadiag.explain.guards import Reading
-from dynadiag.explain.naming import called, names, shown, sizes_in
+from dynadiag.explain.guard_sources import argument_description, joined_sources, sizes_in, source_text
+from dynadiag.explain.guards import ParsedGuard
 
 __all__ = [
     "alias",
@@ -34,7 +34,7 @@ _BY_ITSELF = (
 )
 
 
-def size(found: Sequence[Reading]) -> list[str]:
+def size(found: Sequence[ParsedGuard]) -> list[str]:
     if any("_parameters[" in (item.subject or "") for item in found):
         return [
             "A parameter has another shape: torch treats shapes of parameters as constants. Expect one compile "
@@ -51,16 +51,16 @@ def size(found: Sequence[Reading]) -> list[str]:
 def _zero_or_one(tensor: str | None, dimension: str | None) -> str:
     return (
         "torch always compiles sizes 0 and 1 apart from all others: avoid them (drop the last short batch, "
-        f"pad), or `torch._dynamo.decorators.mark_unbacked({shown(tensor)}, {dimension})`."
+        f"pad), or `torch._dynamo.decorators.mark_unbacked({source_text(tensor)}, {dimension})`."
     )
 
 
-def is_special(item: Reading) -> bool:
+def is_special(item: ParsedGuard) -> bool:
     return item.now in _SPECIAL_SIZES or item.was in _SPECIAL_SIZES
 
 
-def _changed_size(found: Sequence[Reading]) -> str:
-    dims = list(dict.fromkeys((shown(item.subject), item.index) for item in found))
+def _changed_size(found: Sequence[ParsedGuard]) -> str:
+    dims = list(dict.fromkeys((source_text(item.subject), item.index) for item in found))
     if len({(item.subject, item.index, item.was) for item in found}) > len(dims):
         return (
             "The size changed before, and the code was still made for one size only: the program was compiled with "
@@ -78,14 +78,14 @@ def _changed_size(found: Sequence[Reading]) -> str:
     )
 
 
-def _who(found: Sequence[Reading]) -> str:
+def _who(found: Sequence[ParsedGuard]) -> str:
     """What the names stand for that no program has: those of a wrapper's ``*args, **kwargs``."""
-    each = dict.fromkeys((shown(item.subject), called(item.subject)) for item in found)
+    each = dict.fromkeys((source_text(item.subject), argument_description(item.subject)) for item in found)
     told = [f"`{name}` is {what}" for name, what in each if what]
     return f" ({', '.join(told)})" if told else ""
 
 
-def shape(found: Sequence[Reading]) -> list[str]:
+def shape(found: Sequence[ParsedGuard]) -> list[str]:
     """One advice for the guards on the same sizes: the first that failed is what torch went by."""
     small = [match for item in found if (match := _NOT_SMALL.fullmatch(item.index or ""))]
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -99,14 +99,14 @@ def shape(found: Sequence[Reading]) -> list[str]:
     first = list(groups.items())[:_MOST_GROUPS]
     left = sum(len(expressions) for expressions in groups.values()) - sum(len(each) for _, each in first)
     advice = [_zero_or_one(match["tensor"] or match["the"], match["dim"] or match["d"]) for match in small[:1]]
-    advice += [_shape_of(shown(each[0]), len(each) - 1, sizes) for sizes, each in first]
+    advice += [_shape_of(source_text(each[0]), len(each) - 1, sizes) for sizes, each in first]
     return [*advice, f"And {left} more guards on sizes failed."] if left else advice
 
 
 def _shape_of(expression: str, others: int, sizes: Sequence[str]) -> str:
     made = f"The code is dynamic, but made for `{expression}`"
     if others:
-        on = ", ".join(f"`{shown(size)}`" for size in sizes)
+        on = ", ".join(f"`{source_text(size)}`" for size in sizes)
         made += f" (and {others} more {'guard' if others == 1 else 'guards'} on {on})"
     if re.search(r"== \d+$", expression):
         return (
@@ -125,43 +125,47 @@ def _shape_of(expression: str, others: int, sizes: Sequence[str]) -> str:
     )
 
 
-def rank(found: Sequence[Reading]) -> list[str]:
+def rank(found: Sequence[ParsedGuard]) -> list[str]:
     return [
-        f"{names(found)} came with another number of dimensions: that always needs code of its own. Reshape to one "
-        "(`unsqueeze`, `view`) before the call."
+        f"{joined_sources(found)} came with another number of dimensions: that always needs code of its own. Reshape "
+        "to one (`unsqueeze`, `view`) before the call."
     ]
 
 
-def dtype(found: Sequence[Reading]) -> list[str]:
+def dtype(found: Sequence[ParsedGuard]) -> list[str]:
     return [
-        f"{names(found)} came in another dtype: code is made for each dtype. Convert before the call, or expect one "
+        f"{joined_sources(found)} came in another dtype: code is made for each dtype. Convert before the call, or "
+        "expect one "
         "compile for each and call each once to warm up. Under autocast, check that every call is inside it."
     ]
 
 
-def stride(found: Sequence[Reading]) -> list[str]:
-    return [f"{names(found)} came with another memory layout: call `.contiguous()` on it before the compiled call."]
-
-
-def device(found: Sequence[Reading]) -> list[str]:
-    return [f"{names(found)} came on another device: code is made for each device. Move it before the call."]
-
-
-def requires_grad(found: Sequence[Reading]) -> list[str]:
+def stride(found: Sequence[ParsedGuard]) -> list[str]:
     return [
-        f"{names(found)} came with another `requires_grad`: with and without gradients is different code. Expect one "
+        f"{joined_sources(found)} came with another memory layout: call `.contiguous()` on it before the compiled call."
+    ]
+
+
+def device(found: Sequence[ParsedGuard]) -> list[str]:
+    return [f"{joined_sources(found)} came on another device: code is made for each device. Move it before the call."]
+
+
+def requires_grad(found: Sequence[ParsedGuard]) -> list[str]:
+    return [
+        f"{joined_sources(found)} came with another `requires_grad`: with and without gradients is different code. "
+        "Expect one "
         "compile for each, or `detach()` before the call where no gradient is wanted."
     ]
 
 
-def dispatch_keys(found: Sequence[Reading]) -> list[str]:
+def dispatch_keys(found: Sequence[ParsedGuard]) -> list[str]:
     return [
-        f"{names(found)} is another kind of tensor (made under inference mode, a subclass, a view for `vmap`, "
+        f"{joined_sources(found)} is another kind of tensor (made under inference mode, a subclass, a view for `vmap`, "
         "...): make it the same way for every call."
     ]
 
 
-def alias(_found: Sequence[Reading]) -> list[str]:
+def alias(_found: Sequence[ParsedGuard]) -> list[str]:
     return [
         "Two arguments were the same tensor (or shared memory) in one call and not in the other: `clone()` one "
         "of them, or always pass them alike."

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dynadiag.explain.guards import Reading
-from dynadiag.explain.naming import is_global, names, shown
+from dynadiag.explain.guard_sources import is_global, joined_sources, source_text
+from dynadiag.explain.guards import ParsedGuard
 
 __all__ = [
     "freed",
@@ -32,16 +32,16 @@ _CELL = re.compile(r"\.__closure__\[\d+\]\.cell_contents$")
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
 
 
-def value(found: Sequence[Reading]) -> list[str]:
+def value(found: Sequence[ParsedGuard]) -> list[str]:
     seen: dict[str | None, set[str | None]] = {}
     for item in found:
         seen.setdefault(item.subject, set()).add(item.was)
     return [text for item in found for text in _value_of(item, len(seen[item.subject]) > 1)]
 
 
-def _value_of(item: Reading, again: bool) -> list[str]:
+def _value_of(item: ParsedGuard, again: bool) -> list[str]:
     subject, was = item.subject or "", item.was or ""
-    name = f"`{shown(subject)}`"
+    name = f"`{source_text(subject)}`"
     if item.now is not None and _sort(item.now) != _sort(was):
         return type_([item])
     if subject.endswith(".training"):
@@ -50,7 +50,7 @@ def _value_of(item: Reading, again: bool) -> list[str]:
             "both are kept. Warm up both; do not switch inside a loop."
         ]
     if _CELL.search(subject):
-        return [_closed_over(f"`{shown(_CELL.sub('', subject))}`", was, again)]
+        return [_closed_over(f"`{source_text(_CELL.sub('', subject))}`", was, again)]
     if _is_attribute(subject):
         return [_attribute(name, was, again)]
     if is_global(subject):
@@ -137,38 +137,42 @@ def _float(what: str, again: bool) -> str:
     )
 
 
-def length(found: Sequence[Reading]) -> list[str]:
+def length(found: Sequence[ParsedGuard]) -> list[str]:
     return [
-        f"{names(found)} has another number of items: a loop over it is unrolled, so each number is code of "
+        f"{joined_sources(found)} has another number of items: a loop over it is unrolled, so each number is code of "
         "its own. Stack the items into one tensor, pad to one length, or loop outside and compile what is done "
         "to one item."
     ]
 
 
-def keys(found: Sequence[Reading]) -> list[str]:
-    return [f"{names(found)} has other keys, or in another order: use the same keys for every call, in the same order."]
-
-
-def membership(found: Sequence[Reading]) -> list[str]:
+def keys(found: Sequence[ParsedGuard]) -> list[str]:
     return [
-        f"What {names(found)} contains changed, and the code asked: look it up before the call and pass the answer."
+        f"{joined_sources(found)} has other keys, or in another order: use the same keys for every call, in "
+        "the same order."
     ]
 
 
-def identity(found: Sequence[Reading]) -> list[str]:
+def membership(found: Sequence[ParsedGuard]) -> list[str]:
+    return [
+        f"What {joined_sources(found)} contains changed, and the code asked: look it up before the call and "
+        "pass the answer."
+    ]
+
+
+def identity(found: Sequence[ParsedGuard]) -> list[str]:
     code = any((item.subject or "").endswith("__code__") for item in found)
     if code or any("function" in (item.index or item.was or "") for item in found):
         return [
-            f"{names(found)} is another function than before: each is compiled apart. Do not make functions "
+            f"{joined_sources(found)} is another function than before: each is compiled apart. Do not make functions "
             "or lambdas anew for each call; for a few fixed ones, expect one compile each."
         ]
     return [
-        f"{names(found)} is another object than before, and the code is bound to the object. Pass the same "
+        f"{joined_sources(found)} is another object than before, and the code is bound to the object. Pass the same "
         "one, or pass the tensors and numbers in it instead."
     ]
 
 
-def freed(_found: Sequence[Reading]) -> list[str]:
+def freed(_found: Sequence[ParsedGuard]) -> list[str]:
     return [
         "The object that the code was made for (an optimizer, a module, ...) is gone, and each new one is compiled "
         "anew. Make it once and use it again: start an optimizer over with `load_state_dict`, a module with "
@@ -176,23 +180,28 @@ def freed(_found: Sequence[Reading]) -> list[str]:
     ]
 
 
-def type_(found: Sequence[Reading]) -> list[str]:
-    return [f"{names(found)} is of another type than before: code is made for each type. Pass one type always."]
-
-
-def none(found: Sequence[Reading]) -> list[str]:
+def type_(found: Sequence[ParsedGuard]) -> list[str]:
     return [
-        f"{names(found)} was None in one call and not in the other: with and without it is different code. Expect one "
+        f"{joined_sources(found)} is of another type than before: code is made for each type. Pass one type always."
+    ]
+
+
+def none(found: Sequence[ParsedGuard]) -> list[str]:
+    return [
+        f"{joined_sources(found)} was None in one call and not in the other: with and without it is different code. "
+        "Expect one "
         "compile for each and warm up both, or always pass something (a default, an empty tensor)."
     ]
 
 
-def left_over(_found: Sequence[Reading]) -> list[str]:
+def left_over(_found: Sequence[ParsedGuard]) -> list[str]:
     return [
         "What was computed at a graph break is handed to the rest of the function, which was compiled for its "
         "value: end that break, and this recompile ends too."
     ]
 
 
-def presence(found: Sequence[Reading]) -> list[str]:
-    return [f"{names(found)} was there in one call and not in the other: define it from the start (in `__init__`)."]
+def presence(found: Sequence[ParsedGuard]) -> list[str]:
+    return [
+        f"{joined_sources(found)} was there in one call and not in the other: define it from the start (in `__init__`)."
+    ]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynadiag.recording.names import original_name
 from dynadiag.recording.records import Break, Span
+from dynadiag.recording.torch_names import original_name
 
-__all__ = ["group", "roots"]
+__all__ = ["group_breaks", "roots"]
 
 
-def group(breaks: Sequence[Break]) -> tuple[Break, ...]:
+def group_breaks(breaks: Sequence[Break]) -> tuple[Break, ...]:
     """The breaks in their order, each `cause` ``None`` for a root or the index of its root.
 
     A cause that the recording already knows is kept, and led on to the root of the one it names. Functions

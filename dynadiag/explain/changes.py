@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
-from dynadiag.explain.guards import Reading, read
-from dynadiag.explain.naming import is_condition
+from dynadiag.explain.guard_sources import is_condition
+from dynadiag.explain.guards import ParsedGuard, parse_guard
 from dynadiag.recording.records import GuardFailure
 
-__all__ = ["Change", "changes", "fingerprint", "nearest", "of_their_own"]
+__all__ = ["GuardChange", "changes", "fingerprint", "nearest_entry_failures", "without_consequences"]
 
 _MOST_SIZES = 8  # of one tensor that are tried as factors of a stride: 255 products
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class GuardChange:
     """One thing that changed, and every cached entry that it kept from being used, the newest first."""
 
-    reading: Reading
+    reading: ParsedGuard
     guard: str
     source: str | None
     was: tuple[str, ...]  # each value once
@@ -34,7 +34,7 @@ class Change:
     line: int | None
 
 
-def changes(reasons: Sequence[GuardFailure]) -> tuple[Change, ...]:
+def changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
     """Each change said once, whatever the number of entries that it failed."""
     found: dict[tuple[object, ...], list[GuardFailure]] = {}
     for reason in reasons:
@@ -48,26 +48,26 @@ def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
 
     True and False are too common for that: of those the last part of the name counts (``training``).
     """
-    each = changes(of_their_own(nearest(reasons)))
+    each = changes(without_consequences(nearest_entry_failures(reasons)))
     if any(not change.was or change.now is None or is_condition(change.reading) for change in each):
         return frozenset()
     return frozenset((change.reading.kind, _flag(change), *change.was, change.now or "") for change in each)
 
 
-def _flag(change: Change) -> str:
+def _flag(change: GuardChange) -> str:
     return (change.source or "").rpartition(".")[2] if change.now in ("True", "False") else ""
 
 
 def _key(reason: GuardFailure) -> tuple[object, ...]:
-    reading = read(reason)
+    reading = parse_guard(reason)
     named = reason.source is not None and reason.now is not None and not is_condition(reading)
     return (reading.kind, reason.source, reason.now, reason.file, reason.line, None if named else reason.guard)
 
 
-def _joined(same: Sequence[GuardFailure]) -> Change:
+def _joined(same: Sequence[GuardFailure]) -> GuardChange:
     first = same[0]
-    return Change(
-        reading=read(first),
+    return GuardChange(
+        reading=parse_guard(first),
         guard=first.guard,
         source=first.source,
         was=tuple(dict.fromkeys(item.was for item in same if item.was is not None)),
@@ -78,11 +78,11 @@ def _joined(same: Sequence[GuardFailure]) -> Change:
     )
 
 
-def of_their_own(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
+def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
     """The failures without the strides that follow from sizes which changed too: in a tensor without gaps a stride is a
     product of sizes, so it grew as they did."""
     sizes: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
-    readings = [read(reason) for reason in reasons]
+    readings = [parse_guard(reason) for reason in reasons]
     for reason, reading in zip(reasons, readings, strict=True):
         if reading.kind == "size" and (pair := _numbers(reading)):
             sizes.setdefault((reading.subject, reason.against), []).append(pair)
@@ -93,7 +93,7 @@ def of_their_own(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
     )
 
 
-def _follows(stride: Reading, sizes: Sequence[tuple[int, int]]) -> bool:
+def _follows(stride: ParsedGuard, sizes: Sequence[tuple[int, int]]) -> bool:
     """Whether a stride changed by the same factor as some of the sizes together."""
     pair = _numbers(stride)
     if pair is None:
@@ -108,7 +108,7 @@ def _subsets(sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int]
         yield from combinations(few, number)
 
 
-def _numbers(reading: Reading) -> tuple[int, int] | None:
+def _numbers(reading: ParsedGuard) -> tuple[int, int] | None:
     """Old and new value; a size of 0 counts as 1, as torch counts it for strides."""
     if not ((reading.was or "").isdecimal() and (reading.now or "").isdecimal()):
         return None
@@ -116,7 +116,7 @@ def _numbers(reading: Reading) -> tuple[int, int] | None:
     return was, now
 
 
-def nearest(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
+def nearest_entry_failures(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
     """The failures of the entries that came nearest to being used.
 
     Where one entry failed by the size alone and another by the size and the dtype, the dtype is not why anything was
@@ -124,7 +124,7 @@ def nearest(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
     """
     failed: dict[str, set[tuple[object, ...]]] = {}
     for reason in reasons:
-        reading = read(reason)
+        reading = parse_guard(reason)
         failed.setdefault(reason.against, set()).add((reading.kind, reading.subject, reading.index))
     kept = {entry for entry, what in failed.items() if not any(other < what for other in failed.values())}
     return tuple(reason for reason in reasons if reason.against in kept)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from dynadiag.explain.ownership import is_torchs
+from dynadiag.explain.frame_origin import is_torch_file
 from dynadiag.recording.records import Event
 
 __all__ = ["CudaGraph", "read_cuda_graphs"]
@@ -87,7 +87,7 @@ def _skipped(event: Event, data: Mapping[str, Any]) -> CudaGraph:
 def _with_reason(compile_id: str, reason: str, *, backward: bool | None) -> CudaGraph:
     """torch's sentence without its opening, and the user's innermost line of the stack that may follow it."""
     frames = [(match["file"], int(match["line"])) for match in _FRAME.finditer(reason)]
-    frames = [frame for frame in frames if not is_torchs(frame[0])] or frames
+    frames = [frame for frame in frames if not is_torch_file(frame[0])] or frames
     file, line = frames[-1] if frames else (None, None)
     short = _OPENING.sub("", _FOUND.sub("", reason.strip())).strip()
     return CudaGraph(compile_id, "skipped", backward, short or reason.strip(), file, line)

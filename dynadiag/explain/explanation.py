@@ -9,17 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dynadiag.explain.advice import advise
-from dynadiag.explain.causes import group, roots
+from dynadiag.explain.causes import group_breaks, roots
 from dynadiag.explain.cuda_graphs import CudaGraph, read_cuda_graphs
+from dynadiag.explain.frame_origin import method_classes
 from dynadiag.explain.guards import complete
 from dynadiag.explain.impact import Impact, impacts
-from dynadiag.explain.ownership import modules
 from dynadiag.explain.registry import Registry
-from dynadiag.explain.source import Readable
+from dynadiag.explain.runtime_cost import EventLog, WarmCalls, read_warm_calls
+from dynadiag.explain.source import ExplainedRecording
 from dynadiag.explain.timing import Timing, timing
 from dynadiag.explain.verdict import Verdict, verdict
-from dynadiag.explain.warm import Logged, WarmCalls, read_warm
-from dynadiag.recording.names import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
     Break,
@@ -32,6 +31,7 @@ from dynadiag.recording.records import (
     SkippedFrame,
     Symbol,
 )
+from dynadiag.recording.torch_names import original_name
 
 __all__ = ["Explanation", "explain"]
 
@@ -95,10 +95,10 @@ class Explanation:
         return len(self.recompiles)
 
 
-def explain(recording: Readable, registry: Registry | None = None) -> Explanation:
+def explain(recording: ExplainedRecording, registry: Registry | None = None) -> Explanation:
     """Explain a recording. `registry` is torch's list of graph breaks; by itself the installed torch's."""
     known = Registry.installed() if registry is None else registry
-    breaks = group([known.complete(item) for item in recording.breaks()])
+    breaks = group_breaks([known.complete(item) for item in recording.breaks()])
     compiles = tuple(replace(item, function=original_name(item.function)) for item in recording.compiles())
     recompiles = tuple(_recompile(item) for item in recording.recompiles())
     graphs, skipped, guards = recording.graphs(), recording.skipped(), recording.guards()
@@ -110,7 +110,7 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
         recompiles=recompiles,
         graphs=graphs,
         guards=guards,
-        modules=modules(guards),
+        modules=method_classes(guards),
         kernels=recording.kernels(),
         symbols=recording.symbols(),
         advice=tuple(advise(item) for item in recompiles),
@@ -120,7 +120,7 @@ def explain(recording: Readable, registry: Registry | None = None) -> Explanatio
         verdict=verdict(
             recording.run, compiles, graphs, roots(breaks), skipped, recording.counts(), _given_up(recompiles)
         ),
-        warm=read_warm(recording) if isinstance(recording, Logged) else None,
+        warm=read_warm_calls(recording) if isinstance(recording, EventLog) else None,
         cuda_graphs=read_cuda_graphs(recording) if isinstance(recording, Recording) else (),
     )
 
@@ -144,6 +144,6 @@ def _files(breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Ite
     return {file for file in files if file}
 
 
-def _sources(recording: Readable, files: set[str]) -> dict[str, str]:
+def _sources(recording: ExplainedRecording, files: set[str]) -> dict[str, str]:
     texts = {file: recording.source(file) for file in sorted(files)}
     return {file: text for file, text in texts.items() if text is not None}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.recording.records import GuardFailure
 
-__all__ = ["Reading", "complete", "plain", "read"]
+__all__ = ["ParsedGuard", "complete", "guard_expression", "parse_guard"]
 
 _ENTRY = re.compile(r"^\[?!?\d[\d/]*\]?: ")  # "0/1: ", the cached entry that a reason belongs to
 
@@ -76,7 +76,7 @@ _BOOLS = {"0": "False", "1": "True"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedGuard:
     """A failed guard understood. ``kind`` is "other" where it was not.
 
     ``subject`` is the source without the part that changed (``L['x']`` of ``L['x'].size()[0]``). ``index`` is the
@@ -91,72 +91,72 @@ class Reading:
     now: str | None
 
 
-def plain(guard: str) -> str:
+def guard_expression(guard: str) -> str:
     """A guard's own text: without the entry it belongs to, the comment that quotes the user's line, the stack."""
     text = _ENTRY.sub("", guard).split("\nUser stack trace:")[0]
     return re.split(r"\s+# ", text, maxsplit=1)[0].strip() or guard.strip()
 
 
-def read(failure: GuardFailure) -> Reading:
+def parse_guard(failure: GuardFailure) -> ParsedGuard:
     """What failed, by the recorder's fields where it filled them, otherwise by torch's sentence."""
-    text = plain(failure.guard)
+    text = guard_expression(failure.guard)
     if failure.now == _FREED:
-        return Reading("freed", failure.source, None, failure.was, failure.now)
+        return ParsedGuard("freed", failure.source, None, failure.was, failure.now)
     if _SHAPE.fullmatch(text):
-        return Reading("shape", failure.source, text, failure.was, failure.now)
+        return ParsedGuard("shape", failure.source, text, failure.was, failure.now)
     if failure.was and failure.was.startswith("dispatch keys"):
-        return Reading("dispatch_keys", failure.source, None, failure.was, failure.now)
+        return ParsedGuard("dispatch_keys", failure.source, None, failure.was, failure.now)
     reading = _from_source(failure) or _from_sentence(text, failure)
     if reading.kind in ("value", "shape") and _LEFT_OVER.search(text):
         return replace(reading, kind="left_over")
     return replace(reading, kind="none") if reading.kind in ("value", "type") and _is_about_none(reading) else reading
 
 
-def _is_about_none(reading: Reading) -> bool:
+def _is_about_none(reading: ParsedGuard) -> bool:
     """Whether something was None in one of the calls, and not in the other."""
     return (reading.was in _NONE) != (reading.now in _NONE)
 
 
 def complete(failure: GuardFailure) -> GuardFailure:
     """The failure with its plain guard, and the fields that only torch's sentence held."""
-    reading = read(failure)
+    reading = parse_guard(failure)
     return replace(
         failure,
-        guard=plain(failure.guard),
+        guard=guard_expression(failure.guard),
         source=failure.source or _source(reading),
         was=failure.was if failure.was is not None and failure.was != failure.guard else reading.was,
         now=failure.now if failure.now is not None else reading.now,
     )
 
 
-def _from_source(failure: GuardFailure) -> Reading | None:
+def _from_source(failure: GuardFailure) -> ParsedGuard | None:
     """By what the recorder says changed: a part of a tensor, or an expression over symbolic numbers."""
     for pattern, kind in _PARTS:
         if failure.source and (match := pattern.search(failure.source)):
             index = match.groupdict().get("index")
-            return Reading(kind, failure.source[: match.start()], index, failure.was, failure.now)
+            return ParsedGuard(kind, failure.source[: match.start()], index, failure.was, failure.now)
     if failure.was is not None and failure.was == failure.guard:
         if number := _NUMBER.fullmatch(failure.guard):
-            return Reading("value", number["source"], None, number["was"], failure.now)
-        return Reading("shape", failure.source, failure.guard, failure.was, failure.now)
+            return ParsedGuard("value", number["source"], None, number["was"], failure.now)
+        return ParsedGuard("shape", failure.source, failure.guard, failure.was, failure.now)
     return None
 
 
-def _from_sentence(text: str, failure: GuardFailure) -> Reading:
+def _from_sentence(text: str, failure: GuardFailure) -> ParsedGuard:
     for pattern, kind in _TEXTS:
         if match := pattern.fullmatch(text):
             return _from_text(kind, match, failure)
-    return Reading("other", failure.source, None, failure.was, failure.now)
+    return ParsedGuard("other", failure.source, None, failure.was, failure.now)
 
 
-def _from_text(kind: str, match: re.Match[str], failure: GuardFailure) -> Reading:
+def _from_text(kind: str, match: re.Match[str], failure: GuardFailure) -> ParsedGuard:
     found = match.groupdict()
     was = found.get("was")
     if kind == "requires_grad" and was in _BOOLS:
         was = _BOOLS[was]
     now = found.get("now") or _opposite(kind, was)
     exact = kind in ("keys", "length", "membership")  # the recorder names an expression over the container there
-    return Reading(
+    return ParsedGuard(
         kind,
         (found.get("source") if exact else None) or failure.source or found.get("source"),
         found.get("index"),
@@ -172,7 +172,7 @@ def _opposite(kind: str, was: str | None) -> str | None:
     return {"True": "False", "False": "True"}.get(was or "") if kind == "requires_grad" else None
 
 
-def _source(reading: Reading) -> str | None:
+def _source(reading: ParsedGuard) -> str | None:
     """The exact place in the program's data, in torch's notation."""
     if reading.subject is None:
         return reading.index if reading.kind == "global_state" else None

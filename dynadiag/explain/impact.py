@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.explain.causes import roots
-from dynadiag.explain.ownership import is_torchs
-from dynadiag.explain.warm import Cost, WarmCalls, costs
-from dynadiag.recording.names import is_rest
+from dynadiag.explain.frame_origin import is_torch_file
+from dynadiag.explain.runtime_cost import BreakCost, WarmCalls, costs
 from dynadiag.recording.records import Break, Graph, Recompile, SkippedFrame
+from dynadiag.recording.torch_names import is_resume_function
 
 __all__ = ["Impact", "impacts"]
 
@@ -25,7 +25,7 @@ class Impact:
     graphs: int  # graphs that ended at it
     recompiles: tuple[str, ...]  # compile ids of recompiles that met it again
     left: tuple[SkippedFrame, ...] = ()  # what follows it and was not compiled at all
-    cost: Cost | None = None  # in a warm call, where that was measured and meets it
+    cost: BreakCost | None = None  # in a warm call, where that was measured and meets it
 
     @property
     def is_torchs(self) -> bool:
@@ -33,7 +33,7 @@ class Impact:
 
         An exception is not: it ends the program, wherever it was raised.
         """
-        return is_torchs(self.root.span.file) and not self.root.fatal
+        return is_torch_file(self.root.span.file) and not self.root.fatal
 
 
 def impacts(
@@ -48,7 +48,7 @@ def impacts(
     That is: fatal ones, then by what they cost where that was measured, then by graphs ended, then by reports, then in
     order. Those in torch's own code stand last.
     """
-    cut, rests = _dynamo_graphs(graphs), [item for item in skipped if is_rest(item.function)]
+    cut, rests = _dynamo_graphs(graphs), [item for item in skipped if is_resume_function(item.function)]
     again = {item.compile_id for item in recompiles}
     paid = costs(breaks, warm)
     found = [replace(_impact(*each, cut, again, rests), cost=paid.get(each[0].index)) for each in _by_root(breaks)]

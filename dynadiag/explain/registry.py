@@ -21,7 +21,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explain.remedies import Family, family, remedies
 from dynadiag.recording.records import Break
 
-__all__ = ["Entry", "Registry", "telling"]
+__all__ = ["BreakEntry", "Registry", "specific_hints"]
 
 _PLACE = ("_dynamo", "graph_break_registry.json")  # in torch 2.11 to 2.15
 _IDENTIFIER = re.compile(r"\w+(\(.*\))?")
@@ -38,7 +38,7 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BreakEntry:
     """One kind of graph break. The texts may hold ``{placeholders}`` that torch fills in when it reports one."""
 
     gb_id: str
@@ -53,7 +53,7 @@ class Entry:
 class Registry:
     """The kinds of graph break that a version of torch knows, by id."""
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, BreakEntry]
 
     @staticmethod
     def installed() -> Registry:
@@ -73,7 +73,7 @@ class Registry:
                 f"{path}: cannot be read as torch's graph break registry ({error}); reinstall torch"
             ) from error
 
-    def lookup(self, gb_id: str) -> Entry:
+    def lookup(self, gb_id: str) -> BreakEntry:
         """The entry of an id, however it is written (`gb124`, `124`). Raises `DynadiagError` with near matches."""
         wanted = _normal_id(gb_id)
         if wanted in self.entries:
@@ -101,7 +101,7 @@ class Registry:
         return f"; did you mean {', '.join(near)}?" if near else "; ids look like GB0170"
 
 
-def telling(hints: Sequence[str]) -> tuple[str, ...]:
+def specific_hints(hints: Sequence[str]) -> tuple[str, ...]:
     """The hints without the mere request for a bug report, where there is another to follow."""
     found = tuple(hint for hint in hints if not _REPORT.fullmatch(hint.strip()))
     return found or tuple(hints)
@@ -117,14 +117,14 @@ def _installed_path() -> Path | None:
     return None
 
 
-def _entry(gb_id: str, wordings: Sequence[Mapping[str, Any]]) -> Entry:
+def _entry(gb_id: str, wordings: Sequence[Mapping[str, Any]]) -> BreakEntry:
     gb_type = next((w["Gb_type"] for w in wordings if not _is_code(w["Gb_type"])), wordings[0]["Gb_type"])
     readable = (w["Explanation"] for w in wordings if not _is_code(w["Explanation"]))
-    return Entry(
+    return BreakEntry(
         gb_id,
         gb_type,
         wordings[0]["Context"],
-        _plain(next(readable, "")),
+        _plain_text(next(readable, "")),
         next((joined for w in wordings if (joined := join_fragments(w["Hints"]))), ()),
         family(gb_type),
     )
@@ -146,7 +146,7 @@ def join_fragments(hints: Sequence[str]) -> tuple[str, ...]:
     return tuple(" ".join(hint.split()) for hint in joined if hint.strip())
 
 
-def _named_by_id(item: Break, entry: Entry) -> Break:
+def _named_by_id(item: Break, entry: BreakEntry) -> Break:
     """The break under the type that its id stands for.
 
     torch may meet a second break while it handles one (``graph break in loop``) and then names that, beside the id
@@ -163,7 +163,7 @@ def _is_code(text: str) -> bool:
     return _IDENTIFIER.fullmatch(text.strip()) is not None or text.startswith("msg ")
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     """A sentence, also out of a wording that is a sum of Python string literals."""
     if text.lstrip().startswith(('"', 'f"')):
         text = " ".join(re.findall(r'"([^"]*)"', text))

@@ -16,10 +16,10 @@ from dynadiag.recording.records import (
     Symbol,
 )
 
-__all__ = ["Readable"]
+__all__ = ["ExplainedRecording"]
 
 
-class Readable(Protocol):
+class ExplainedRecording(Protocol):
     """A recording, as far as explaining needs one; tests build theirs by hand."""
 
     @property

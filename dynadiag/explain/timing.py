@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dynadiag.explain.guards import read
+from dynadiag.explain.guards import parse_guard
 from dynadiag.recording.records import Compile, GuardFailure, Recompile, Seconds
 
-__all__ = ["PARTS", "Share", "Spent", "Timing", "shares", "timing"]
+__all__ = ["PARTS", "CompileTime", "PhaseShare", "Timing", "shares", "timing"]
 
 
 PARTS = ("dynamo", "aot", "inductor", "codegen", "cached", "other")
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PhaseShare:
     """A part of the compiler and the seconds spent in it alone."""
 
     part: str  # of PARTS
@@ -28,14 +28,14 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """One compile that took time; ``again`` where its frame had been compiled before, ``because`` of what."""
+class CompileTime:
+    """One compile that took time; ``recompiles`` where its frame had been compiled before, ``because`` of what."""
 
     compile: Compile
     again: bool
     because: str | None  # the source or guard that kept most of the cached entries from use
     seconds: float
-    shares: tuple[Share, ...]
+    shares: tuple[PhaseShare, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Timing:
     """Seconds of compiling in all, in first compiles and in later ones, and each compile, the slowest first."""
 
     total: float
-    first: float
-    again: float
-    shares: tuple[Share, ...]
-    spent: tuple[Spent, ...]
+    first_compiles: float
+    recompiles: float
+    shares: tuple[PhaseShare, ...]
+    spent: tuple[CompileTime, ...]
     hits: int  # compiles whose code came from the FX graph cache
 
 
@@ -54,7 +54,7 @@ def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) ->
     """The times of a run; ``None`` where no compile has any."""
     reasons = {(item.compile_id, item.function): item.reasons for item in recompiles}
     spent = [
-        Spent(
+        CompileTime(
             item,
             _is_again(item.compile_id),
             _main(reasons.get((item.compile_id, item.function), ())),
@@ -82,7 +82,7 @@ def _main(reasons: Sequence[GuardFailure]) -> str | None:
 
 def _changed(reason: GuardFailure) -> str:
     what = reason.source or reason.guard
-    return f"{what} freed" if read(reason).kind == "freed" else what
+    return f"{what} freed" if parse_guard(reason).kind == "freed" else what
 
 
 def _is_again(compile_id: str) -> bool:
@@ -92,7 +92,7 @@ def _is_again(compile_id: str) -> bool:
     return own.rpartition("/")[2] not in ("0", own)
 
 
-def shares(seconds: Seconds, *, cached: bool = False) -> tuple[Share, ...]:
+def shares(seconds: Seconds, *, cached: bool = False) -> tuple[PhaseShare, ...]:
     """The nested times of a compile as parts that add up to its total; parts of no length are left out.
 
     A clock that ran unevenly may make an inner time longer than the outer one: its excess is not counted twice.
@@ -104,18 +104,18 @@ def shares(seconds: Seconds, *, cached: bool = False) -> tuple[Share, ...]:
     inductor = min(max(seconds.inductor or 0.0, seconds.codegen or 0.0), aot)
     codegen = min(seconds.codegen or 0.0, inductor)
     parts = (
-        Share("dynamo", dynamo),
-        Share("cached" if cached and not inductor else "aot", aot - inductor),
-        Share("inductor", inductor - codegen),
-        Share("codegen", codegen),
-        Share("other", total - dynamo - aot),
+        PhaseShare("dynamo", dynamo),
+        PhaseShare("cached" if cached and not inductor else "aot", aot - inductor),
+        PhaseShare("inductor", inductor - codegen),
+        PhaseShare("codegen", codegen),
+        PhaseShare("other", total - dynamo - aot),
     )
     return tuple(part for part in parts if part.seconds > 0)
 
 
-def _sum(each: Iterable[tuple[Share, ...]]) -> tuple[Share, ...]:
+def _sum(each: Iterable[tuple[PhaseShare, ...]]) -> tuple[PhaseShare, ...]:
     found: dict[str, float] = {}
     for parts in each:
         for part in parts:
             found[part.part] = found.get(part.part, 0.0) + part.seconds
-    return tuple(Share(part, seconds) for part, seconds in found.items())
+    return tuple(PhaseShare(part, seconds) for part, seconds in found.items())

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.explain.ownership import is_torchs
+from dynadiag.explain.frame_origin import is_torch_file
 from dynadiag.recording.records import Break, Compile, Graph, Run, SkippedFrame
 
 __all__ = ["Verdict", "verdict"]
@@ -80,7 +80,7 @@ def _verdict(
 
 def _breaks(split: Sequence[Break]) -> str:
     """How many breaks, and how many of them nobody but torch could end."""
-    torchs = sum(is_torchs(item.span.file) for item in split)
+    torchs = sum(is_torch_file(item.span.file) for item in split)
     own = len(split) - torchs
     if not own:
         return f"{_count(torchs, 'graph break')} of torch's own"

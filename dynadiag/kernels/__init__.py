@@ -7,37 +7,37 @@ compares the kernels of two recordings.
 
 from __future__ import annotations
 
-from dynadiag.kernels.compare import Change, compare_kernels, source_diff
-from dynadiag.kernels.cost import Cost, bound
-from dynadiag.kernels.linked import LinkingDigest, fold_in_place, import_log, open_any
-from dynadiag.kernels.links import Related, Thread, links_of
-from dynadiag.kernels.printed import Place
+from dynadiag.kernels.cost import Cost, roofline_bound
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, source_lines_of
+from dynadiag.kernels.graph_parser import SourceLine
+from dynadiag.kernels.kernel_diff import KernelChange, change_diff, compare_kernels
+from dynadiag.kernels.link_digest import LinkDigest, fold_with_links, import_with_links, open_with_links
+from dynadiag.kernels.links import Related, Thread, module_links
+from dynadiag.kernels.read_modules import generated_modules, kernel_calls
 from dynadiag.kernels.source import kernel_source
-from dynadiag.kernels.stages import Stage, Stages, make_stages
-from dynadiag.kernels.survey import kernel_calls, units
-from dynadiag.kernels.unit import KernelCall, Unit, places_of
+from dynadiag.kernels.stages import CompiledStages, Stage, make_stages
 
 __all__ = [
-    "Change",
+    "CompiledStages",
     "Cost",
+    "GeneratedModule",
     "KernelCall",
-    "LinkingDigest",
-    "Place",
+    "KernelChange",
+    "LinkDigest",
     "Related",
+    "SourceLine",
     "Stage",
-    "Stages",
     "Thread",
-    "Unit",
-    "bound",
+    "change_diff",
     "compare_kernels",
-    "fold_in_place",
-    "import_log",
+    "fold_with_links",
+    "generated_modules",
+    "import_with_links",
     "kernel_calls",
     "kernel_source",
-    "links_of",
     "make_stages",
-    "open_any",
-    "places_of",
-    "source_diff",
-    "units",
+    "module_links",
+    "open_with_links",
+    "roofline_bound",
+    "source_lines_of",
 ]

@@ -13,28 +13,28 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dynadiag.kernels.printed import PrintedGraph, PrintedNode
-from dynadiag.kernels.spelling import REDUCTIONS, is_plain, leaves_no_trace, spelled
-from dynadiag.kernels.statements import Statement, statements
+from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode
+from dynadiag.kernels.op_patterns import REDUCTIONS, is_often_elided, is_single_statement, matches_operator
+from dynadiag.kernels.statements import Statement, parse_statements
 
-__all__ = ["Buffers", "Line", "align", "producer"]
+__all__ = ["AlignedStatement", "KernelBuffers", "align_statements", "producer"]
 
-_NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?![\w.])")
 
 
-_FEW = 12  # nodes shown for one line: a reader cannot use more
+_MAX_CANDIDATES = 12  # nodes shown for one line: a reader cannot use more
 
 
 @dataclass(frozen=True, slots=True)
-class Buffers:
+class KernelBuffers:
     """The nodes whose values a kernel's parameters hold at its start (`loaded`) and at its end (`stored`)."""
 
-    holds: Mapping[str, frozenset[str]]
-    gets: Mapping[str, frozenset[str]]
+    loaded: Mapping[str, frozenset[str]]
+    stored: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AlignedStatement:
     """A statement: its line (0-based in the kernel's source), its kind, and the nodes that it is part of."""
 
     line: int
@@ -47,14 +47,16 @@ class _Value:
     """What a variable holds: its nodes, all their ancestors, the statements still without a node, and the constants."""
 
     nodes: frozenset[str] = frozenset()
-    seen: frozenset[str] = frozenset()
-    waiting: frozenset[int] = frozenset()
-    numbers: frozenset[float] = frozenset()
+    ancestors: frozenset[str] = frozenset()
+    pending: frozenset[int] = frozenset()
+    constants: frozenset[float] = frozenset()
 
 
-def align(source: str, buffers: Buffers, graph: PrintedGraph, nodes: Sequence[str]) -> tuple[Line, ...]:
+def align_statements(
+    source: str, buffers: KernelBuffers, graph: PrintedGraph, nodes: Sequence[str]
+) -> tuple[AlignedStatement, ...]:
     """Return each statement of a kernel with the nodes that it computes. `nodes` are the nodes of the whole kernel."""
-    found = statements(source)
+    found = parse_statements(source)
     return _Alignment(found, buffers, graph, nodes).run() if found and nodes else ()
 
 
@@ -72,48 +74,50 @@ def producer(graph: PrintedGraph, name: str) -> str:
 class _Alignment:
     """The state of one alignment."""
 
-    def __init__(self, found: Sequence[Statement], buffers: Buffers, graph: PrintedGraph, nodes: Sequence[str]) -> None:
+    def __init__(
+        self, found: Sequence[Statement], buffers: KernelBuffers, graph: PrintedGraph, nodes: Sequence[str]
+    ) -> None:
         self._statements, self._buffers, self._graph = found, buffers, graph
-        self._inside = [name for name in nodes if name in graph.nodes and graph.nodes[name].computes]
-        self._parents = {name: self._parents_of(graph.nodes[name]) for name in self._inside}
+        self._names = [name for name in nodes if name in graph.nodes and graph.nodes[name].computes]
+        self._parents = {name: self._parents_of(graph.nodes[name]) for name in self._names}
         self._children: dict[str, set[str]] = {}
         for name, parents in self._parents.items():
             for parent in parents:
                 self._children.setdefault(parent, set()).add(name)
-        self._held = {name for held in buffers.holds.values() for name in held}
-        self._loose = {
-            name for name, parents in self._parents.items() if not self._held.union(self._parents) >= parents
+        self._buffer_nodes = {name for held in buffers.loaded.values() for name in held}
+        self._detached = {
+            name for name, parents in self._parents.items() if not self._buffer_nodes.union(self._parents) >= parents
         }
-        self._constants = {name: _numbers(graph.nodes[name].text) for name in self._inside}
-        self._makers = _makers(found)
-        self._ends = _ends(found, self._makers)
+        self._constants = {name: _constants_in(graph.nodes[name].text) for name in self._names}
+        self._sources = _operand_sources(found)
+        self._stores = _reached_stores(found, self._sources)
         self._slices: dict[frozenset[str], frozenset[str]] = {}
         self._values: dict[str, _Value] = {}
-        self._memory = dict(buffers.holds)
-        self._moving: set[int] = set()  # statements whose value depends on what was loaded
+        self._memory = dict(buffers.loaded)
+        self._data_dependent: set[int] = set()  # statements whose value depends on what was loaded
         self._nodes: dict[int, set[str]] = {place: set() for place in range(len(found))}
 
     def _parents_of(self, node: PrintedNode) -> frozenset[str]:
         return frozenset(producer(self._graph, name) for name in node.inputs)
 
-    def run(self) -> tuple[Line, ...]:
+    def run(self) -> tuple[AlignedStatement, ...]:
         for place, statement in enumerate(self._statements):
             self._step(place, statement)
-        for place, makers in enumerate(self._makers):
+        for place, makers in enumerate(self._sources):
             self._nodes[place] = self._nodes[place] or {name for one in makers for name in self._nodes[one]}
         return tuple(
-            Line(one.line, one.kind, self._ordered(self._nodes[place] or self._vague(place)))
+            AlignedStatement(one.line, one.kind, self._ordered(self._nodes[place] or self._few_candidates(place)))
             for place, one in enumerate(self._statements)
         )
 
-    def _vague(self, place: int) -> frozenset[str]:
+    def _few_candidates(self, place: int) -> frozenset[str]:
         """The candidates of a statement that fits no node, or nothing when there are too many to be useful."""
-        found = self._possible(place)
-        return found if len(found) <= _FEW else frozenset()
+        found = self._candidates(place)
+        return found if len(found) <= _MAX_CANDIDATES else frozenset()
 
     def _ordered(self, names: Iterable[str]) -> tuple[str, ...]:
         chosen = set(names)
-        return tuple(name for name in self._inside if name in chosen)
+        return tuple(name for name in self._names if name in chosen)
 
     def _step(self, place: int, statement: Statement) -> None:
         operands = [self._values[name] for name in statement.reads if name in self._values]
@@ -122,74 +126,76 @@ class _Alignment:
             return
         if statement.kind == "constant":
             numbers = frozenset() if statement.number is None else frozenset([statement.number])
-            value = _Value(waiting=frozenset([place]), numbers=numbers)
+            value = _Value(pending=frozenset([place]), constants=numbers)
         elif statement.kind == "load":
             held = frozenset(name for one in statement.pointers for name in self._memory.get(one, ()))
-            value = self._loaded(place, _joined([*operands, _Value(held, held)], place), indexed=bool(operands))
+            value = self._load(place, _merge([*operands, _Value(held, held)], place), indexed=bool(operands))
         else:
-            value = self._computed(place, statement, operands)
+            value = self._compute(place, statement, operands)
         for target in statement.targets:
             self._values[target] = value
 
-    def _loaded(self, place: int, whole: _Value, *, indexed: bool) -> _Value:
+    def _load(self, place: int, whole: _Value, *, indexed: bool) -> _Value:
         """A load. One at a computed index can be a node by itself, such as an embedding."""
-        fitting = self._unspelled(one for one in self._possible(place) if self._parents[one] <= whole.nodes)
+        fitting = self._multi_statement(one for one in self._candidates(place) if self._parents[one] <= whole.nodes)
         if not indexed or not fitting:
             return whole
-        self._belongs(whole, place, fitting)
-        return _Value(frozenset(fitting), whole.seen | fitting)
+        self._assign(whole, place, fitting)
+        return _Value(frozenset(fitting), whole.ancestors | fitting)
 
-    def _computed(self, place: int, statement: Statement, operands: list[_Value]) -> _Value:
-        whole = _joined(operands, place)
-        if whole.seen:
-            self._moving.add(place)
-        names = self._fitting(place, statement, operands, whole)
+    def _compute(self, place: int, statement: Statement, operands: list[_Value]) -> _Value:
+        whole = _merge(operands, place)
+        if whole.ancestors:
+            self._data_dependent.add(place)
+        names = self._matching_nodes(place, statement, operands, whole)
         if not names:
             return whole
-        self._belongs(whole, place, names)
-        return _Value(frozenset(names), whole.seen | set(names))
+        self._assign(whole, place, names)
+        return _Value(frozenset(names), whole.ancestors | set(names))
 
-    def _belongs(self, whole: _Value, place: int, names: set[str]) -> None:
+    def _assign(self, whole: _Value, place: int, names: set[str]) -> None:
         """Assign `names` to a statement. Its pending operands get the nodes in between, or the same nodes."""
         self._nodes[place] |= names
-        between = self._between(whole, names)
-        for one in whole.waiting - {place}:
-            self._nodes[one] |= (between or names) if one in self._moving else names
+        between = self._nodes_between(whole, names)
+        for one in whole.pending - {place}:
+            self._nodes[one] |= (between or names) if one in self._data_dependent else names
 
-    def _between(self, whole: _Value, names: set[str]) -> set[str]:
+    def _nodes_between(self, whole: _Value, names: set[str]) -> set[str]:
         """The ancestors of `names` that no statement has computed so far."""
         found: set[str] = set()
         queue = [parent for name in names for parent in self._parents[name]]
         while queue:
             name = queue.pop()
-            if name in self._parents and name not in whole.seen and name not in found:
+            if name in self._parents and name not in whole.ancestors and name not in found:
                 found.add(name)
                 queue += self._parents[name]
         return found
 
-    def _fitting(self, place: int, statement: Statement, operands: list[_Value], whole: _Value) -> set[str]:
+    def _matching_nodes(self, place: int, statement: Statement, operands: list[_Value], whole: _Value) -> set[str]:
         """The nodes that a statement computes. There are several when the generator merged equal nodes."""
         if statement.reduces and (going := {one for one in whole.nodes if self._is_reduction(one)}):
             return going  # the next step of the same sum
         scored = {
             name: score
-            for name in self._near(whole) & self._possible(place)
+            for name in self._next_nodes(whole) & self._candidates(place)
             if (self._is_reduction(name) or not statement.accumulates)
-            and spelled(self._graph.nodes[name].operator, self._text(statement))
+            and matches_operator(self._graph.nodes[name].operator, self._text(statement))
             and (score := self._score(name, operands, whole)) is not None
         }
         best = max(scored.values(), default=None)
         return {name for name, score in scored.items() if score == best}
 
-    def _near(self, whole: _Value) -> set[str]:
+    def _next_nodes(self, whole: _Value) -> set[str]:
         """The nodes that may be computed next: users of known values, also through nodes that have no statement."""
         found: set[str] = set()
-        queue = [*whole.nodes, *whole.seen]
+        queue = [*whole.nodes, *whole.ancestors]
         while queue:
             new = self._children.get(queue.pop(), set()) - found
             found |= new
-            queue += self._unspelled(new) | {name for name in new if leaves_no_trace(self._graph.nodes[name].operator)}
-        return found | self._loose
+            queue += self._multi_statement(new) | {
+                name for name in new if is_often_elided(self._graph.nodes[name].operator)
+            }
+        return found | self._detached
 
     def _text(self, statement: Statement) -> str:
         return f"{' '.join(statement.targets)} ={statement.text}"
@@ -201,65 +207,75 @@ class _Alignment:
         """How well the operands fit a node, or None when they cannot be its inputs. Higher is better."""
         parents = self._parents[name]
         missing = parents - whole.nodes
-        if any(not self._silent(one, whole) for one in missing):
+        if any(not self._may_have_no_statement(one, whole) for one in missing):
             return None
         behind = parents.union(*(self._parents.get(one, frozenset()) for one in missing))
         for operand in operands:
-            if operand.nodes and not (operand.nodes & parents or (missing and operand.seen & behind)):
+            if operand.nodes and not (operand.nodes & parents or (missing and operand.ancestors & behind)):
                 return None
         mine = self._constants[name]
-        agreement = len(mine & whole.numbers) - len(whole.numbers - mine) if whole.numbers else -len(mine)
+        agreement = len(mine & whole.constants) - len(whole.constants - mine) if whole.constants else -len(mine)
         return -len(missing), agreement
 
-    def _silent(self, name: str, whole: _Value, depth: int = 4) -> bool:
+    def _may_have_no_statement(self, name: str, whole: _Value, depth: int = 4) -> bool:
         """Whether a node may have been computed without a statement of its own."""
         if name in whole.nodes:
             return True
         if name not in self._parents:  # loaded from a buffer whose node is not known
-            return name not in self._held
+            return name not in self._buffer_nodes
         operator = self._graph.nodes[name].operator
-        if depth == 0 or (is_plain(operator) and not leaves_no_trace(operator)):
+        if depth == 0 or (is_single_statement(operator) and not is_often_elided(operator)):
             return False
-        return all(one in whole.seen or self._silent(one, whole, depth - 1) for one in self._parents[name])
+        return all(
+            one in whole.ancestors or self._may_have_no_statement(one, whole, depth - 1) for one in self._parents[name]
+        )
 
     def _store(self, place: int, statement: Statement, operands: list[_Value]) -> None:
-        whole = _joined(operands, place)
-        sinks = {name for one in statement.pointers for name in self._buffers.gets.get(one, ())}
-        mine = {name for name in whole.nodes if name in self._parents} or sinks & set(self._inside)
-        late = self._late(whole, sinks)
+        whole = _merge(operands, place)
+        sinks = {name for one in statement.pointers for name in self._buffers.stored.get(one, ())}
+        mine = {name for name in whole.nodes if name in self._parents} or sinks & set(self._names)
+        late = self._nodes_before_store(whole, sinks)
         self._nodes[place] |= late or mine
-        for one in whole.waiting - {place}:
+        for one in whole.pending - {place}:
             self._nodes[one] |= late or mine
         left = frozenset(sinks if sinks <= late or sinks <= whole.nodes else late or whole.nodes)
         self._memory.update(dict.fromkeys(statement.pointers, left))
-        self._held |= left
+        self._buffer_nodes |= left
 
-    def _late(self, whole: _Value, sinks: set[str]) -> set[str]:
+    def _nodes_before_store(self, whole: _Value, sinks: set[str]) -> set[str]:
         """The nodes that only a store accounts for: those between the known values and the nodes of the buffer."""
         if sinks <= whole.nodes:
             return set()
-        mine = sinks & set(self._inside)
-        late = self._between(whole, mine) | (mine - whole.seen)
-        return self._unspelled(late) or self._unspelled(one for name in late for one in self._parents[name]) or late
+        mine = sinks & set(self._names)
+        late = self._nodes_between(whole, mine) | (mine - whole.ancestors)
+        return (
+            self._multi_statement(late)
+            or self._multi_statement(one for name in late for one in self._parents[name])
+            or late
+        )
 
-    def _unspelled(self, names: Iterable[str]) -> set[str]:
+    def _multi_statement(self, names: Iterable[str]) -> set[str]:
         """The nodes among `names` that take several statements, whose text says nothing about the operator."""
-        found = {name for name in names if name in self._parents and not is_plain(self._graph.nodes[name].operator)}
-        return {name for name in found if not leaves_no_trace(self._graph.nodes[name].operator)} or found
+        found = {
+            name
+            for name in names
+            if name in self._parents and not is_single_statement(self._graph.nodes[name].operator)
+        }
+        return {name for name in found if not is_often_elided(self._graph.nodes[name].operator)} or found
 
-    def _possible(self, place: int) -> frozenset[str]:
+    def _candidates(self, place: int) -> frozenset[str]:
         """The nodes that lead to the buffers that the statement's value is stored to.
 
         All nodes when those are unknown.
         """
-        pointers = {pointer for end in self._ends.get(place, ()) for pointer in self._statements[end].pointers}
-        known = pointers <= self._buffers.gets.keys()
-        sinks = frozenset(name for one in pointers for name in self._buffers.gets[one]) if known else frozenset()
+        pointers = {pointer for end in self._stores.get(place, ()) for pointer in self._statements[end].pointers}
+        known = pointers <= self._buffers.stored.keys()
+        sinks = frozenset(name for one in pointers for name in self._buffers.stored[one]) if known else frozenset()
         if sinks not in self._slices:
-            self._slices[sinks] = frozenset(self._leading(sinks)) or frozenset(self._inside)
+            self._slices[sinks] = frozenset(self._nodes_leading_to(sinks)) or frozenset(self._names)
         return self._slices[sinks]
 
-    def _leading(self, sinks: frozenset[str]) -> set[str]:
+    def _nodes_leading_to(self, sinks: frozenset[str]) -> set[str]:
         found: set[str] = set()
         queue = list(sinks)
         while queue:
@@ -270,17 +286,17 @@ class _Alignment:
         return found
 
 
-def _joined(operands: Iterable[_Value], place: int) -> _Value:
+def _merge(operands: Iterable[_Value], place: int) -> _Value:
     given = list(operands)
     return _Value(
         frozenset().union(*(one.nodes for one in given)),
-        frozenset().union(*(one.seen for one in given)),
-        frozenset([place]).union(*(one.waiting for one in given)),
-        frozenset().union(*(one.numbers for one in given)),
+        frozenset().union(*(one.ancestors for one in given)),
+        frozenset([place]).union(*(one.pending for one in given)),
+        frozenset().union(*(one.constants for one in given)),
     )
 
 
-def _makers(found: Sequence[Statement]) -> list[list[int]]:
+def _operand_sources(found: Sequence[Statement]) -> list[list[int]]:
     """For each statement, the indexes of the statements that its operands come from."""
     last: dict[str, list[int]] = {}
     makers: list[list[int]] = []
@@ -292,7 +308,7 @@ def _makers(found: Sequence[Statement]) -> list[list[int]]:
     return makers
 
 
-def _ends(found: Sequence[Statement], makers: Sequence[Sequence[int]]) -> dict[int, set[int]]:
+def _reached_stores(found: Sequence[Statement], makers: Sequence[Sequence[int]]) -> dict[int, set[int]]:
     """For each statement, the stores that its value reaches."""
     ends: dict[int, set[int]] = {}
     for place in reversed(range(len(found))):
@@ -303,6 +319,6 @@ def _ends(found: Sequence[Statement], makers: Sequence[Sequence[int]]) -> dict[i
     return ends
 
 
-def _numbers(text: str) -> frozenset[float]:
+def _constants_in(text: str) -> frozenset[float]:
     """The numeric constants among a node's arguments."""
-    return frozenset(float(one) for one in _NUMBERS.findall(text.partition("(")[2]))
+    return frozenset(float(one) for one in _NUMBER.findall(text.partition("(")[2]))

@@ -16,13 +16,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["Comment", "Comments"]
+__all__ = ["Comment", "CommentReader"]
 
 _SOURCES = re.compile(
     r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[([^\]]*)\], Original ATen: \[([^\]]*)\]"
 )
-_MAPPED = re.compile(r"^\s*#   (\w+) => (.*)$")
-_FRAGMENT = re.compile(r"^\s*#   %(\w+) :.*? = (\w+)\[target=")
+_MAPPED_NODE = re.compile(r"^\s*#   (\w+) => (.*)$")
+_FRAGMENT_NODE = re.compile(r"^\s*#   %(\w+) :.*? = (\w+)\[target=")
 _RETURN = re.compile(r"^\s*#   return (.*)$")
 
 
@@ -33,41 +33,41 @@ class Comment:
     line: int
     sources: tuple[str, ...]
     aten: tuple[str, ...]
-    made: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    aten_by_source: dict[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     returns: list[str] = field(default_factory=list)
 
 
-class Comments:
+class CommentReader:
     """Collects the comment above the next statement."""
 
     def __init__(self) -> None:
         self._comment: Comment | None = None
 
-    def take(self, line: str, number: int) -> bool:
+    def feed(self, line: str, number: int) -> bool:
         """Take one line. Returns whether it is a comment."""
         if not line.lstrip().startswith("#"):
             return False
         if found := _SOURCES.match(line):
-            self._comment = Comment(number, _list(found[1]), _list(found[2]))
+            self._comment = Comment(number, _split(found[1]), _split(found[2]))
         elif self._comment is not None:
-            self._detail(self._comment, line)
+            self._add_detail(self._comment, line)
         return True
 
-    def _detail(self, comment: Comment, line: str) -> None:
-        if found := _MAPPED.match(line):
-            comment.made[found[1]] = _list(found[2])
-        elif found := _FRAGMENT.match(line):
+    def _add_detail(self, comment: Comment, line: str) -> None:
+        if found := _MAPPED_NODE.match(line):
+            comment.aten_by_source[found[1]] = _split(found[2])
+        elif found := _FRAGMENT_NODE.match(line):
             (comment.reads if found[2] == "PlaceHolder" else comment.nodes).append(found[1])
         elif found := _RETURN.match(line):
-            comment.returns.extend(one.lstrip("%") for one in _list(found[1]))
+            comment.returns.extend(one.lstrip("%") for one in _split(found[1]))
 
-    def end(self) -> Comment | None:
+    def pop(self) -> Comment | None:
         """Return the comment above the current statement and forget it."""
         comment, self._comment = self._comment, None
         return comment
 
 
-def _list(text: str) -> tuple[str, ...]:
+def _split(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())

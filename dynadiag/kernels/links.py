@@ -11,37 +11,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dynadiag.kernels.printed import Place, PrintedNode
-from dynadiag.kernels.unit import KernelCall, Unit, sources_of, told_sources
+from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, dynamo_nodes_of, reported_dynamo_nodes
+from dynadiag.kernels.graph_parser import PrintedNode, SourceLine
 from dynadiag.recording.records import Link
 
-__all__ = ["DOCUMENTS", "Related", "Thread", "links_of"]
+__all__ = ["DOCUMENTS", "Related", "Thread", "module_links"]
 
 DOCUMENTS = ("source", "dynamo", "graph", "module")
 
-End = tuple[str, int | None, int, str | None]  # document, event, line, name
+LinkEnd = tuple[str, int | None, int, str | None]  # document, event, line, name
 
 
-def links_of(unit: Unit) -> tuple[Link, ...]:
+def module_links(unit: GeneratedModule) -> tuple[Link, ...]:
     """Return the link rows of a generated module, each once."""
-    return tuple(dict.fromkeys(_Rows(unit).all()))
+    return tuple(dict.fromkeys(_LinkRows(unit).all()))
 
 
-class _Rows:
+class _LinkRows:
     """Makes the rows of one module."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: GeneratedModule) -> None:
         self._unit = unit
 
     def all(self) -> Iterator[Link]:
         for call in self._unit.calls:
-            yield from self._call(call)
+            yield from self._call_links(call)
         if self._unit.graph_event is not None:
-            yield from self._graph(self._unit.graph_event)
+            yield from self._graph_links(self._unit.graph_event)
         if self._unit.dynamo_event is not None:
-            yield from self._dynamo(self._unit.dynamo_event)
+            yield from self._dynamo_links(self._unit.dynamo_event)
 
-    def _link(self, start: End, role: str, document: str, end: End | None, how: str) -> Link:
+    def _link(self, start: LinkEnd, role: str, document: str, end: LinkEnd | None, how: str) -> Link:
         _, event, line, name = start
         _, to_event, to_line, to_name = end or ("", None, None, None)
         return Link(
@@ -59,47 +59,51 @@ class _Rows:
             how=how if end is not None else "none",
         )
 
-    def _call(self, call: KernelCall) -> Iterator[Link]:
-        yield from self._lines(call, call.line, "call", dict.fromkeys(call.nodes + call.around), call.how)
-        for line in call.lines:
-            yield from self._lines(call, line.line, line.kind, line.nodes, "aligned")
+    def _call_links(self, call: KernelCall) -> Iterator[Link]:
+        yield from self._line_links(
+            call, call.line, "call", dict.fromkeys(call.nodes + call.enclosing_nodes), call.evidence
+        )
+        for line in call.statements:
+            yield from self._line_links(call, line.line, line.kind, line.nodes, "aligned")
 
-    def _lines(self, call: KernelCall, line: int, role: str, nodes: Iterable[str], how: str) -> Iterator[Link]:
+    def _line_links(self, call: KernelCall, line: int, role: str, nodes: Iterable[str], how: str) -> Iterator[Link]:
         start = ("module", call.event, line, call.name)
-        found: list[End | None] = [self._node("graph", self._unit.graph.nodes[name]) for name in nodes]
+        found: list[LinkEnd | None] = [self._node_end("graph", self._unit.graph.nodes[name]) for name in nodes]
         yield from (self._link(start, role, "graph", end, how) for end in found or [None])
 
-    def _node(self, document: str, node: PrintedNode) -> End:
+    def _node_end(self, document: str, node: PrintedNode) -> LinkEnd:
         event = self._unit.graph_event if document == "graph" else self._unit.dynamo_event
         return document, event, node.line, node.name
 
-    def _graph(self, event: int) -> Iterator[Link]:
+    def _graph_links(self, event: int) -> Iterator[Link]:
         unit = self._unit
-        called = {name for call in unit.calls for name in call.nodes + call.views + call.around}
+        called = {name for call in unit.calls for name in call.nodes + call.views + call.enclosing_nodes}
         for node in unit.graph.nodes.values():
             if not node.target:
                 continue
             start = ("graph", event, node.line, node.name)
-            sources = [unit.dynamo.nodes[name] for name in sources_of(unit, node)]
-            yield from self._of_node(start, node.place or next((one.place for one in sources if one.place), None))
-            told = [self._node("dynamo", unit.dynamo.nodes[name]) for name in told_sources(unit, node)]
+            sources = [unit.dynamo.nodes[name] for name in dynamo_nodes_of(unit, node)]
+            yield from self._source_link(
+                start, node.source_line or next((one.source_line for one in sources if one.source_line), None)
+            )
+            told = [self._node_end("dynamo", unit.dynamo.nodes[name]) for name in reported_dynamo_nodes(unit, node)]
             yield from (self._link(start, "node", "dynamo", end, "graph") for end in told)
             if not sources:
                 yield self._link(start, "node", "dynamo", None, "none")
             if node.computes and node.name not in called:
                 yield self._link(start, "node", "module", None, "none")
 
-    def _dynamo(self, event: int) -> Iterator[Link]:
+    def _dynamo_links(self, event: int) -> Iterator[Link]:
         unit = self._unit
-        made = {name for node in unit.graph.nodes.values() for name in sources_of(unit, node)}
+        made = {name for node in unit.graph.nodes.values() for name in dynamo_nodes_of(unit, node)}
         for node in unit.dynamo.nodes.values():
             if node.target:
                 start = ("dynamo", event, node.line, node.name)
-                yield from self._of_node(start, node.place)
+                yield from self._source_link(start, node.source_line)
                 if node.name not in made:
                     yield self._link(start, "node", "graph", None, "none")
 
-    def _of_node(self, start: End, place: Place | None) -> Iterator[Link]:
+    def _source_link(self, start: LinkEnd, place: SourceLine | None) -> Iterator[Link]:
         end = None if place is None else ("source", None, place.line, place.file)
         yield self._link(start, "node", "source", end, "graph")
 
@@ -112,7 +116,7 @@ class Related:
     from the texts and not by Inductor (see `KernelCall.how`).
     """
 
-    places: frozenset[Place] = frozenset()
+    places: frozenset[SourceLine] = frozenset()
     dynamo: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     lines: frozenset[int] = frozenset()
@@ -136,8 +140,8 @@ class Thread:
         self._called: set[int] = set()
         self._sources: dict[str, set[str]] = {}
         self._made: dict[str, set[str]] = {}
-        self._places: dict[tuple[str, str], Place] = {}
-        self._from: dict[Place, set[tuple[str, str]]] = {}
+        self._places: dict[tuple[str, str], SourceLine] = {}
+        self._from: dict[SourceLine, set[tuple[str, str]]] = {}
         for link in links:
             self._add(link)
 
@@ -153,7 +157,7 @@ class Thread:
             self._sources.setdefault(link.name, set()).add(link.to_name)
             self._made.setdefault(link.to_name, set()).add(link.name)
         elif link.to_document == "source":
-            place = Place(link.to_name, link.to_line)
+            place = SourceLine(link.to_name, link.to_line)
             self._places[link.document, link.name] = place
             self._from.setdefault(place, set()).add((link.document, link.name))
 
@@ -168,7 +172,7 @@ class Thread:
     def related(self, document: str, line: int, file: str | None = None) -> Related:
         """What belongs to a line (from 1) of a document; `file` names the one of the user's that is meant."""
         if document == "source":
-            return self._of_place(Place(file or "", line))
+            return self._of_place(SourceLine(file or "", line))
         if document == "dynamo":
             names = self._at["dynamo"].get(line, set())
             return self._answer(self._made_of(names), names)
@@ -184,7 +188,7 @@ class Thread:
         names = related.dynamo if document == "dynamo" else related.nodes
         return tuple(sorted({known[name] for name in names if name in known}))
 
-    def _of_place(self, place: Place) -> Related:
+    def _of_place(self, place: SourceLine) -> Related:
         found = self._from.get(place, set())
         dynamo = {name for document, name in found if document == "dynamo"}
         nodes = {name for document, name in found if document == "graph"}
@@ -204,7 +208,9 @@ class Thread:
         place = self._places.get((document, name))
         return {one for owner, one in self._from.get(place, ()) if owner == other} if place else set()
 
-    def _answer(self, nodes: set[str], dynamo: set[str] | None = None, places: set[Place] | None = None) -> Related:
+    def _answer(
+        self, nodes: set[str], dynamo: set[str] | None = None, places: set[SourceLine] | None = None
+    ) -> Related:
         if dynamo is None:
             dynamo = {source for name in nodes for source in self._sources_of(name)}
         if places is None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 __all__ = ["occupancy"]
 
-WARP = 32  # threads
+_WARP = 32  # threads
 _REGISTER_UNIT = 256  # registers are allocated to a warp in this unit
 _SHARED_UNIT = 128  # bytes; shared memory is allocated to a block in this unit
-_RESERVED = 1024  # bytes of shared memory that the system takes per block, since compute capability 8.0
+_RESERVED_SHARED = 1024  # bytes of shared memory that the system takes per block, since compute capability 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ def occupancy(capability: int, warps: int, registers: int, shared: int) -> float
     limits = _LIMITS.get(capability)
     if limits is None or warps <= 0:
         return None
-    by_registers = limits.registers // _up(max(registers, 1) * WARP, _REGISTER_UNIT) // warps
-    by_shared = limits.shared // _up(shared + _RESERVED, _SHARED_UNIT)
+    by_registers = limits.registers // _round_up(max(registers, 1) * _WARP, _REGISTER_UNIT) // warps
+    by_shared = limits.shared // _round_up(shared + _RESERVED_SHARED, _SHARED_UNIT)
     return min(limits.blocks, limits.warps // warps, by_registers, by_shared) * warps / limits.warps
 
 
-def _up(value: int, unit: int) -> int:
+def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.built import Built, cubin_of, stages_of
-from dynadiag.kernels.jobs import run_job
-from dynadiag.kernels.unit import KernelCall
-from dynadiag.recording.made import keep
+from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.isolated_job import run_isolated
+from dynadiag.kernels.triton_artifacts import TritonArtifact, read_cubin, read_stages
+from dynadiag.recording.derived_cache import save_derived
 from dynadiag.recording.reader import Recording
 
-__all__ = ["STAGES", "Stage", "Stages", "check_stage", "is_ours", "make_stages"]
+__all__ = ["STAGES", "CompiledStages", "Stage", "check_stage", "is_in_own_cache", "make_stages"]
 
 STAGES = {
     "triton": ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn"),
@@ -43,7 +43,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class CompiledStages:
     """The stages of a kernel for one target.
 
     `properties`: registers, shared memory, the configuration, the compiler.
@@ -51,7 +51,7 @@ class Stages:
 
     target: str
     stages: dict[str, Stage]
-    facts: dict[str, str | int] = field(default_factory=dict)
+    properties: dict[str, str | int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -66,22 +66,22 @@ def check_stage(call: KernelCall, stage: str) -> None:
         raise DynadiagError(f"a {call.language} kernel has no stage {stage!r}: it has {', '.join(known)}")
 
 
-def make_stages(recording: Recording, call: KernelCall, target: str | None = None, *, trusted: bool) -> Stages:
+def make_stages(recording: Recording, call: KernelCall, target: str | None = None, *, trusted: bool) -> CompiledStages:
     """Return every stage of a kernel for a target, as the recorded run built it or compiled now.
 
     What is compiled is saved in the recording. The default target is the one that the run built for if that is known,
     else `DEFAULT_TARGET`. Raises `DynadiagError` if the source is not `trusted`, a tool is missing, or the source does
     not compile.
     """
-    if call.built is not None and target in (None, call.built.target):
-        return _as_built(recording, call, call.built, trusted=trusted)
+    if call.artifact is not None and target in (None, call.artifact.target):
+        return _stages_of_run(recording, call, call.artifact, trusted=trusted)
     if call.definition is None or not call.definition.source:
         raise DynadiagError(f"the source of {call.name} is not in the recording")
     target = target or DEFAULT_TARGET[call.language]
     if call.language == "cpp" and target != "native":
         raise DynadiagError(f"a C++ kernel is compiled for the machine it runs on: no target {target!r}, leave it out")
     job = {"language": call.language, "name": call.name, "source": call.definition.source, "target": target}
-    made = _made(recording, job, trusted=trusted)
+    made = _get_or_compile(recording, job, trusted=trusted)
     if made is None:
         raise DynadiagError(
             f"{call.name}: its stages are made by compiling source from the recording, and that runs code"
@@ -90,15 +90,15 @@ def make_stages(recording: Recording, call: KernelCall, target: str | None = Non
         )
     if "error" in made:
         raise DynadiagError(f"{call.name} for {target}: {made['error']}")
-    return _stages(target, made)
+    return _compiled_stages(target, made)
 
 
-def _as_built(recording: Recording, call: KernelCall, built: Built, *, trusted: bool) -> Stages:
+def _stages_of_run(recording: Recording, call: KernelCall, built: TritonArtifact, *, trusted: bool) -> CompiledStages:
     """The stages that the run itself built: texts from the recording, and its machine code disassembled."""
-    stages, notes = stages_of(recording, built), ["as the recorded run built it"]
-    if (code := cubin_of(recording, built)) is not None:
+    stages, notes = read_stages(recording, built), ["as the recorded run built it"]
+    if (code := read_cubin(recording, built)) is not None:
         job = {"language": "cubin", "name": call.name, "source": code, "target": built.source}
-        made = _made(recording, job, trusted=trusted)
+        made = _get_or_compile(recording, job, trusted=trusted)
         if made is None:
             notes.append("no SASS: it comes from a binary in the recording; give --trust if you know who made that")
         elif "error" in made:
@@ -106,10 +106,12 @@ def _as_built(recording: Recording, call: KernelCall, built: Built, *, trusted: 
         else:
             stages |= made["stages"]
             notes += made["notes"]
-    return _stages(built.target or "?", {"stages": stages, "facts": _facts(built), "notes": notes})
+    return _compiled_stages(
+        built.target or "?", {"stages": stages, "facts": _artifact_properties(built), "notes": notes}
+    )
 
 
-def _facts(built: Built) -> dict[str, str | int]:
+def _artifact_properties(built: TritonArtifact) -> dict[str, str | int]:
     facts = {
         "configuration": ", ".join(f"{name}: {value}" for name, value in built.configuration.items()),
         "registers": built.registers,
@@ -121,20 +123,20 @@ def _facts(built: Built) -> dict[str, str | int]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _made(recording: Recording, job: dict[str, str], *, trusted: bool) -> dict[str, Any] | None:
+def _get_or_compile(recording: Recording, job: dict[str, str], *, trusted: bool) -> dict[str, Any] | None:
     """The result of a job: saved in the recording, or made now and saved. None when it may not be made."""
     key = _key(*job.values())
-    if _is_sound(known := recording.made(key)):
+    if _is_valid(known := recording.derived(key)):
         return dict(known)
     if not trusted:
         return None
-    made: dict[str, Any] = run_job("dynadiag.trial.stages", job, f"{job['name']} for {job['target']}")
+    made: dict[str, Any] = run_isolated("dynadiag.trial.stages", job, f"{job['name']} for {job['target']}")
     if "error" not in made:
-        keep(recording.path, key, made)
+        save_derived(recording.path, key, made)
     return made
 
 
-def _is_sound(known: Any) -> bool:
+def _is_valid(known: Any) -> bool:
     """Whether saved data has the form that a job writes. A stranger may have made the file."""
     try:
         texts = [stage["text"] for stage in known["stages"].values()]
@@ -150,7 +152,7 @@ def _is_sound(known: Any) -> bool:
     )
 
 
-def is_ours(recording: Recording, call: KernelCall) -> bool:
+def is_in_own_cache(recording: Recording, call: KernelCall) -> bool:
     """Whether the kernel's module is, word for word, in this user's own compiler cache on this machine.
 
     Then this machine compiled and ran it, whoever made the recording. The file path comes from the recording, so it
@@ -187,9 +189,9 @@ def _version(name: str) -> str:
         return "none"
 
 
-def _stages(target: str, made: dict[str, Any]) -> Stages:
+def _compiled_stages(target: str, made: dict[str, Any]) -> CompiledStages:
     stages = {
         name: Stage(name, stage["text"], tuple((shown, source) for shown, source in stage["lines"]))
         for name, stage in made["stages"].items()
     }
-    return Stages(target, stages, made.get("facts", {}), tuple(made.get("notes", ())))
+    return CompiledStages(target, stages, made.get("facts", {}), tuple(made.get("notes", ())))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Statement", "statements"]
+__all__ = ["Statement", "parse_statements"]
 
 _HELPER = "def _triton_helper"  # a helper of a scan, which holds none of the kernel's values
 _TARGET = re.compile(r"_?(?:masked_)?tmp\w*")
@@ -52,14 +52,14 @@ class Statement:
         return any("tmp_acc" in one or one.startswith("_tmp") for one in self.targets + self.reads)
 
 
-def statements(source: str) -> tuple[Statement, ...]:
+def parse_statements(source: str) -> tuple[Statement, ...]:
     """Parse the statements of a kernel, in order. A kernel that Inductor did not write has none."""
-    found = tuple(_read(source.splitlines()))
+    found = tuple(_parse_lines(source.splitlines()))
     read = {name for one in found for name in one.reads}
     return tuple(one for one in found if one.kind != "constant" or not read.isdisjoint(one.targets))
 
 
-def _read(lines: Sequence[str]) -> Iterator[Statement]:
+def _parse_lines(lines: Sequence[str]) -> Iterator[Statement]:
     aliases: dict[str, str] = {}
     lambdas: list[tuple[int, tuple[str, ...]]] = []
     helper = False
@@ -71,13 +71,13 @@ def _read(lines: Sequence[str]) -> Iterator[Statement]:
             aliases[found[1]] = aliases.get(found[2], found[2])
         elif (found := _RETURNED.match(line)) and lambdas:
             opened, targets = lambdas.pop()
-            yield _statement(number, targets, found[1], aliases)
-            yield _statement(opened, targets, found[1], aliases)
+            yield _parse_statement(number, targets, found[1], aliases)
+            yield _parse_statement(opened, targets, found[1], aliases)
         elif targets := _targets(line):
             if _LAMBDA.search(line):
                 lambdas.append((number, targets))
             else:
-                yield _statement(number, targets, line.partition(" =")[2], aliases)
+                yield _parse_statement(number, targets, line.partition(" =")[2], aliases)
         elif (found := _TRANSPOSED.match(line)) and (pointers := _pointers(line, aliases)):
             into = line.find(pointers[0]) > found.start(1)
             yield (
@@ -88,7 +88,7 @@ def _read(lines: Sequence[str]) -> Iterator[Statement]:
         elif found := _COPIED.match(line):
             yield Statement(number, "compute", line, (found[2],), (found[1],), ())
         elif _STORED.search(line) and _POINTER.search(line):
-            yield _store(number, line, aliases)
+            yield _parse_store(number, line, aliases)
 
 
 def _targets(line: str) -> tuple[str, ...]:
@@ -100,20 +100,20 @@ def _targets(line: str) -> tuple[str, ...]:
     return tuple(names) if any(_TARGET.fullmatch(name) for name in names) else ()
 
 
-def _statement(number: int, targets: tuple[str, ...], text: str, aliases: dict[str, str]) -> Statement:
+def _parse_statement(number: int, targets: tuple[str, ...], text: str, aliases: dict[str, str]) -> Statement:
     reads, pointers = _variables(text), _pointers(text, aliases)
     constant = _NUMBER.search(text) if not reads and not pointers else None
     kind = "load" if pointers else "constant" if not reads else "compute"
-    return Statement(number, kind, text, targets, reads, pointers, _value(constant[1]) if constant else None)
+    return Statement(number, kind, text, targets, reads, pointers, _parse_number(constant[1]) if constant else None)
 
 
-def _store(number: int, line: str, aliases: dict[str, str]) -> Statement:
+def _parse_store(number: int, line: str, aliases: dict[str, str]) -> Statement:
     value = line.partition("] = ")[2] or line
     reads = _variables(_INDEX.sub("", value))
     return Statement(number, "store", line, (), reads, _pointers(line, aliases)[:1])
 
 
-def _value(text: str) -> float:
+def _parse_number(text: str) -> float:
     return float(text.casefold() == "true") if text.isalpha() else float(text)
 
 

@@ -1,8 +1,8 @@
 """Watches the compiled graphs of a program in the process of a trial: which is compiled or called when it fails.
 
-A plan that records `CALLS` has each begin and end told, and what was raised instead, also where the program catches it.
-A plan with a task has the program run up to one call of one graph; there the reduction begins, and the program goes no
-further.
+A plan that records `GRAPH_CALLS` has each begin and end told, and what was raised instead, also where the program
+catches it. A plan with a task has the program run up to one call of one graph; there the reduction begins, and the
+program goes no further.
 """
 
 from __future__ import annotations
@@ -17,31 +17,37 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from dynadiag.minify.reducer import reduce_here
-from dynadiag.minify.settings import Snapshot
-from dynadiag.minify.signs import BEGUN, CALLS, COMPARED_CALLS, ORIGINS, OWN_NUMBERS
-from dynadiag.minify.task import Capture, Task
+from dynadiag.minify.event_kinds import (
+    COMPARED_GRAPH_CALLS,
+    FAILED_LOWERING,
+    GRAPH_CALLS,
+    INDUCTOR_RANDOM,
+    LOWERING_STARTED,
+)
+from dynadiag.minify.reducer import reduce_and_exit
+from dynadiag.minify.reduction_task import CapturedCall, ReductionTask
+from dynadiag.minify.torch_settings import TorchSnapshot
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import trial as trial_private
-from dynadiag.torch_private.generated import names_in_graph
-from dynadiag.torch_private.patterns import note_patterns
-from dynadiag.trial.accuracy import compared_call
-from dynadiag.trial.failure import of_exception
-from dynadiag.trial.runtime import TRIAL
+from dynadiag.torch_private.kernel_codegen import labelled_names
+from dynadiag.torch_private.pattern_registrations import track_patterns
+from dynadiag.trial.accuracy import call_and_compare
+from dynadiag.trial.context import TRIAL
+from dynadiag.trial.failure import signature_of
 
 __all__ = ["install"]
 
-_TOLD = 2000  # begins and ends; a failure after more calls than that is taken for one of the program's own
+_MAX_REPORTS = 2000  # begins and ends; a failure after more calls than that is taken for one of the program's own
 
 
 @dataclass(slots=True)
 class _State:
     graphs: int = 0
-    told: int = 0
+    reports: int = 0
     comparing: str | None = None  # the call, by graph and number, that is compared just now
-    differentiated: list[_Told] = field(default_factory=list)  # the calls whose backward pass has begun
-    task: Task | None = None
-    before: Snapshot | None = None
+    open_backwards: list[_CallReport] = field(default_factory=list)  # the calls whose backward pass has begun
+    task: ReductionTask | None = None
+    snapshot: TorchSnapshot | None = None
 
 
 _state = _State()
@@ -51,39 +57,39 @@ def install() -> None:
     """Puts the hooks into torch, once a process."""
     torch_private.wrap_call_user_compiler(_call_user_compiler)
     torch_private.wrap_run_backward(_run_backward)
-    torch_private.wrap_run_node(_begun, _not_lowered)
-    torch_private.note_libraries()
-    note_patterns()
+    torch_private.wrap_run_node(_report_lowering, _report_failed_lowering)
+    torch_private.track_libraries()
+    track_patterns()
     TRIAL.on_start(_start)
 
 
-def _begun(node: Any) -> None:
+def _report_lowering(node: Any) -> None:
     """In a trial of the whole graph, each operator before it is lowered: what kills its process tells of none."""
-    if BEGUN in TRIAL.plan.record:
-        TRIAL.send("point", group=BEGUN, key=node.name, name=" ".join(names_in_graph(node)))
+    if LOWERING_STARTED in TRIAL.plan.record:
+        TRIAL.send("point", group=LOWERING_STARTED, key=node.name, name=" ".join(labelled_names(node)))
 
 
-def _not_lowered(node: Any) -> None:
+def _report_failed_lowering(node: Any) -> None:
     """In a trial of a graph by itself, the nodes of it that the failing operator came from."""
-    for name in names_in_graph(node) if ORIGINS in TRIAL.plan.record else ():
-        TRIAL.send("point", group=ORIGINS, key=name, name=name)
+    for name in labelled_names(node) if FAILED_LOWERING in TRIAL.plan.record else ():
+        TRIAL.send("point", group=FAILED_LOWERING, key=name, name=name)
 
 
 def _start() -> None:
     _state.graphs = 0
-    _state.task = Task.from_json(json.loads(TRIAL.plan.task)) if TRIAL.plan.task else None
-    if COMPARED_CALLS in TRIAL.plan.record and OWN_NUMBERS not in TRIAL.plan.record:
-        trial_private.same_random_numbers()
+    _state.task = ReductionTask.from_json(json.loads(TRIAL.plan.task)) if TRIAL.plan.task else None
+    if COMPARED_GRAPH_CALLS in TRIAL.plan.record and INDUCTOR_RANDOM not in TRIAL.plan.record:
+        trial_private.use_eager_random_numbers()
     if _state.task is not None:
-        _state.before = Snapshot.take()
-        _stay_with_one_thread(_state.task)
+        _state.snapshot = TorchSnapshot.take()
+        _keep_one_thread(_state.task)
 
 
-def _stay_with_one_thread(task: Task) -> None:
+def _keep_one_thread(task: ReductionTask) -> None:
     """The program's own wish is kept for the trials: a process that ran a parallel region cannot be forked safely."""
 
     def note(count: int) -> None:
-        task.threads, task.threads_asked = count, True
+        task.threads, task.threads_set = count, True
 
     torch.set_num_threads(1)
     task.set_threads = torch.set_num_threads
@@ -94,18 +100,18 @@ def _stay_with_one_thread(task: Task) -> None:
 def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
     number, task = _state.graphs, _state.task
     _state.graphs += 1
-    if task is None and not _watched():
+    if task is None and not _reports_calls():
         return inner(output_graph, gm, *args, **kwargs)
-    backend, before = output_graph.compiler_fn, torch_private.plain_copy(gm)
-    with _told("compile", number, 0):
+    backend, before = output_graph.compiler_fn, torch_private.copy_graph_module(gm)
+    with _report_call("compile", number, 0):
         try:
             compiled = inner(output_graph, gm, *args, **kwargs)
         except Exception as error:
-            if not torch_private.is_failure(error):
+            if not torch_private.reaches_program(error):
                 _state.graphs = number  # Dynamo starts anew, as it does not where the graphs are run uncompiled
             raise
     graph = _Graph(number, before, compiled, backend, torch_private.is_full_graph(output_graph))
-    return functools.partial(_called, graph)
+    return functools.partial(_call_compiled, graph)
 
 
 @dataclass(slots=True)
@@ -118,38 +124,40 @@ class _Graph:
     calls: itertools.count[int] = field(default_factory=itertools.count)
 
 
-def _called(graph: _Graph, *args: Any) -> Any:
+def _call_compiled(graph: _Graph, *args: Any) -> Any:
     call = next(graph.calls)
     task = _state.task
     if task is not None and (task.graph, task.call) == (graph.number, call):
         _state.task = None
-        assert _state.before is not None
-        reduce_here(Capture(graph.module, args, graph.backend, _state.before, graph.full), task)
-    with _told("run", graph.number, call):
-        result = _compared(graph, call, args) if COMPARED_CALLS in TRIAL.plan.record else graph.compiled(*args)
-    if _watched():
+        assert _state.snapshot is not None
+        reduce_and_exit(CapturedCall(graph.module, args, graph.backend, _state.snapshot, graph.full), task)
+    with _report_call("run", graph.number, call):
+        result = (
+            _compare_call(graph, call, args) if COMPARED_GRAPH_CALLS in TRIAL.plan.record else graph.compiled(*args)
+        )
+    if _reports_calls():
         _watch_backward(graph.number, call, result)
     return result
 
 
-def _compared(graph: _Graph, call: int, args: tuple[Any, ...]) -> Any:
+def _compare_call(graph: _Graph, call: int, args: tuple[Any, ...]) -> Any:
     _state.comparing = f"{graph.number} {call}"
     try:
-        return compared_call(graph.compiled, graph.module, args, {}, values=OWN_NUMBERS not in TRIAL.plan.record)
+        return call_and_compare(graph.compiled, graph.module, args, {}, values=INDUCTOR_RANDOM not in TRIAL.plan.record)
     finally:
         _state.comparing = None
 
 
 def _watch_backward(number: int, call: int, result: Any) -> None:
-    told = _told("backward", number, call)
+    told = _report_call("backward", number, call)
 
     def begin(_: Any) -> None:
-        _state.differentiated.append(told)
+        _state.open_backwards.append(told)
         told.__enter__()
 
     def end(*_: Any) -> None:
-        if told in _state.differentiated:
-            _state.differentiated.remove(told)
+        if told in _state.open_backwards:
+            _state.open_backwards.remove(told)
             told.__exit__()
 
     for node in torch_private.backward_nodes(pytree.tree_leaves(result)):
@@ -159,22 +167,22 @@ def _watch_backward(number: int, call: int, result: Any) -> None:
 
 def _run_backward(inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A backward pass of the program's, or of a comparison. Its nodes tell that they began, not what they raised."""
-    before = len(_state.differentiated)
+    before = len(_state.open_backwards)
     try:
         return inner(*args, **kwargs)
     except Exception as error:
         if _state.comparing is not None:
-            _Told(f"backward {_state.comparing}").__enter__()
-        while len(_state.differentiated) > before:
-            _state.differentiated.pop().__exit__(type(error), error)
+            _CallReport(f"backward {_state.comparing}").__enter__()
+        while len(_state.open_backwards) > before:
+            _state.open_backwards.pop().__exit__(type(error), error)
         raise
 
 
-def _watched() -> bool:
-    return CALLS in TRIAL.plan.record or COMPARED_CALLS in TRIAL.plan.record
+def _reports_calls() -> bool:
+    return GRAPH_CALLS in TRIAL.plan.record or COMPARED_GRAPH_CALLS in TRIAL.plan.record
 
 
-class _Told:
+class _CallReport:
     """Tells the begin, and the end, or what was raised instead."""
 
     def __init__(self, name: str) -> None:
@@ -187,17 +195,17 @@ class _Told:
         if error is None:
             self._send("end")
         else:
-            self._send("raise" if torch_private.is_failure(error) else "break", json.dumps(_signature(error)))
+            self._send("raise" if torch_private.reaches_program(error) else "break", json.dumps(_signature(error)))
 
     def _send(self, mark: str, signature: str | None = None) -> None:
-        if _watched() and _state.told < _TOLD:
-            _state.told += 1
-            TRIAL.send("point", group=CALLS, key=f"{mark} {self._name}", name=self._name, target=signature)
+        if _reports_calls() and _state.reports < _MAX_REPORTS:
+            _state.reports += 1
+            TRIAL.send("point", group=GRAPH_CALLS, key=f"{mark} {self._name}", name=self._name, target=signature)
 
 
 def _signature(error: BaseException) -> dict[str, Any]:
-    return of_exception(error, TRIAL.plan.rung).to_json()
+    return signature_of(error, TRIAL.plan.rung).to_json()
 
 
-def _told(phase: str, number: int, call: int) -> _Told:
-    return _Told(f"{phase} {number} {call}")
+def _report_call(phase: str, number: int, call: int) -> _CallReport:
+    return _CallReport(f"{phase} {number} {call}")

@@ -5,24 +5,24 @@ from __future__ import annotations
 import platform
 
 from dynadiag import __version__
-from dynadiag.minify.repro import without_paths
-from dynadiag.minify.result import Result, named
+from dynadiag.minify.minify_result import MinifyResult, culprit_names
+from dynadiag.minify.repro_text import strip_directories
 from dynadiag.render.clean import clean
 
-__all__ = ["issue"]
+__all__ = ["issue_text"]
 
-_SHOWN = 60  # lines of what the repro prints; the end is what names the failure
+_MAX_OUTPUT_LINES = 60  # lines of what the repro prints; the end is what names the failure
 
 
-def issue(result: Result) -> str:
+def issue_text(result: MinifyResult) -> str:
     """Markdown, with no path of this machine in it."""
     failure = result.reduced or result.failure
     assert failure is not None
     message = next((line for line in failure.message.splitlines() if line.strip()), failure.kind)
-    printed = "\n".join(clean(without_paths(result.printed)).splitlines()[-_SHOWN:])
+    printed = "\n".join(clean(strip_directories(result.printed)).splitlines()[-_MAX_OUTPUT_LINES:])
     proof = "\n".join(f"- {line}" for line in result.proof)
     return (
-        f"# torch.compile: {failure.type}: {without_paths(message)[:120]}\n\n"
+        f"# torch.compile: {failure.type}: {strip_directories(message)[:120]}\n\n"
         f"It fails at rung `{result.rung}` and passes uncompiled. The program below is reduced from one with "
         f"{result.nodes_before} operations in the failing graph to {result.nodes_after}.{_bisected(result)}\n\n"
         f"```python\n{result.text.rstrip()}\n```\n\n"
@@ -33,10 +33,10 @@ def issue(result: Result) -> str:
     )
 
 
-def _bisected(result: Result) -> str:
-    if result.bisected is None:
+def _bisected(result: MinifyResult) -> str:
+    if result.bisect_verdict is None:
         return ""
-    return f" Bisected to {'; '.join([named(result.bisected), *result.bisected.confirmed])}."
+    return f" Bisected to {'; '.join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])}."
 
 
 def _fenced(text: str) -> str:

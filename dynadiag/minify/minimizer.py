@@ -11,76 +11,78 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.bisect.bisector import HOOKS as BISECT_HOOKS
-from dynadiag.bisect.bisector import Located, Options, locate
-from dynadiag.bisect.rows import outcome_from_json, outcome_to_json
-from dynadiag.bisect.search import Search
-from dynadiag.minify.bisected import bisected
-from dynadiag.minify.place import OWN, Place, find_place
+from dynadiag.bisect.bisector import BisectOptions, FailingRung, find_failing_rung
+from dynadiag.bisect.trial_log import outcome_from_json, outcome_to_json
+from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.minify.bisect_repro import bisect_repro
+from dynadiag.minify.event_kinds import GRAPH_CALLS
+from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
+from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.minify.proof import prove
-from dynadiag.minify.result import Result
-from dynadiag.minify.rows import ReproRows
-from dynadiag.minify.signs import CALLS
+from dynadiag.minify.repro_trial_log import ReproTrialLog
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
+from dynadiag.trial.remote_task import TaskResult, run_task
 from dynadiag.trial.signature import Signature, normalise
-from dynadiag.trial.task import TaskEnd, run_task
 
-__all__ = ["HOOKS", "Interrupted", "Request", "minify"]
+__all__ = ["HOOKS", "Interrupted", "MinifyRequest", "minify"]
 
 HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
-_SEEDS = 3  # what shows with none of so many random numbers is rare: it has shown in two or three runs before
-_GRAPH = "graph "  # leads the candidate of a trial of a graph by itself, in a search's rows
+_MAX_SEEDS = 3  # what shows with none of so many random numbers is rare: it has shown in two or three runs before
+_GRAPH_PREFIX = "graph "  # leads the candidate of a trial of a graph by itself, in a search's rows
 
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C. ``result`` holds the best so far, where there is any."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: MinifyResult) -> None:
         super().__init__()
         self.result = result
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class MinifyRequest:
     """What the user asked for. ``budget`` is seconds for the reduction."""
 
-    options: Options
+    options: BisectOptions
     output: Path
     budget: float | None = None
 
 
-def minify(search: Search, request: Request) -> Result:
+def minify(search: TrialSearch, request: MinifyRequest) -> MinifyResult:
     """Everything but writing the file. Raises `TargetError` where the target gives no program, and `Interrupted`."""
     began = time.monotonic()
     result = _Minimizer(search, request).run()
-    cached = result.cached + search.rows.replayed
-    return replace(result, seconds=time.monotonic() - began, trials=search.rows.count, cached=cached)
+    cached = result.cached + search.log.replayed
+    return replace(result, seconds=time.monotonic() - began, trials=search.log.count, cached=cached)
 
 
 @dataclass(slots=True)
 class _Minimizer:
-    search: Search
-    request: Request
+    search: TrialSearch
+    request: MinifyRequest
     notes: list[str] = field(default_factory=list)
 
-    def run(self) -> Result:
-        located = locate(self.search, replace(self.request.options, record=(CALLS,)))
+    def run(self) -> MinifyResult:
+        located = find_failing_rung(self.search, replace(self.request.options, record=(GRAPH_CALLS,)))
         self.notes += located.notes
-        result = self._after(located)
+        result = self._after_ladder(located)
         facts = located.first.facts or {}
         notes = dict.fromkeys([*self.notes, *result.notes, *self.search.runner.notes])
-        return replace(result, torch=facts.get("torch"), notes=tuple(notes), side_finds=tuple(self.search.side_finds))
+        return replace(
+            result, torch=facts.get("torch"), notes=tuple(notes), side_finds=tuple(self.search.other_failures)
+        )
 
-    def _after(self, located: Located) -> Result:
+    def _after_ladder(self, located: FailingRung) -> MinifyResult:
         if located.verdict is not None:
             verdict = located.verdict
-            return Result(verdict.verdict, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
-        assert located.climb is not None
-        assert located.climb.first is not None
-        assert located.climb.outcome is not None
-        rung, failure = located.climb.first, located.climb.outcome.signature
+            return MinifyResult(verdict.verdict, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
+        assert located.ladder is not None
+        assert located.ladder.first is not None
+        assert located.ladder.outcome is not None
+        rung, failure = located.ladder.first, located.ladder.outcome.signature
         self.search.reference = failure
-        base = Result("reduced", rung=rung, failure=located.first.signature)
+        base = MinifyResult("reduced", rung=rung, failure=located.first.signature)
         if located.cached:
             return replace(base, verdict="cached")
         if rung == "eager":
@@ -88,15 +90,15 @@ class _Minimizer:
         if rung == "triton" and self.search.runner.interpret:
             return replace(base, verdict="interpreted")
         assert failure is not None
-        place = find_place(self.search, self.request.options, rung, failure, self.notes)
+        place = find_failing_call(self.search, self.request.options, rung, failure, self.notes)
         if place is None:
-            return replace(base, verdict="no_difference" if failure.kind in OWN else "no_call")
+            return replace(base, verdict="no_difference" if failure.kind in COMPARISON_FAILURES else "no_call")
         if place.accuracy or place.caught:
             base = replace(base, failure=place.signature)
-        return self._reduced(base, place, located)
+        return self._reduce(base, place, located)
 
-    def _reduced(self, base: Result, place: Place, located: Located) -> Result:
-        end, interrupted, listener = self._shown(base, place, located)
+    def _reduce(self, base: MinifyResult, place: FailingCall, located: FailingRung) -> MinifyResult:
+        end, interrupted, listener = self._reduce_with_seeds(base, place, located)
         if interrupted:
             raise Interrupted(self._result(base, listener))
         printed = end.printed
@@ -108,38 +110,40 @@ class _Minimizer:
             last = "".join(printed.strip().splitlines()[-1:])
             self.notes.append(f"the process that reduces the graph ended before it was done ({last})")
         result = self._result(base, listener)
-        assert located.climb is not None
-        return self._proved(result, located.climb.rungs) if result.text else result
+        assert located.ladder is not None
+        return self._prove(result, located.ladder.rungs) if result.text else result
 
-    def _shown(self, base: Result, place: Place, located: Located) -> tuple[TaskEnd, bool, _Listener]:
+    def _reduce_with_seeds(
+        self, base: MinifyResult, place: FailingCall, located: FailingRung
+    ) -> tuple[TaskResult, bool, _ReductionListener]:
         """How the reduction ended: at the first random numbers with which the graph fails outside the program.
 
         A program that seeds nothing has others in each run, and its failure may not show with any. One that seeds
         gives the same inputs again, and that is the end of it.
         """
-        met: set[str | None] = set()
-        for seed in range(_SEEDS):
-            listener = _Listener(self.search)
-            end, interrupted = self._run(self._task(base, place, located, listener), listener, seed)
-            if interrupted or not listener.passed or listener.inputs in met:
+        seen_inputs: set[str | None] = set()
+        for seed in range(_MAX_SEEDS):
+            listener = _ReductionListener(self.search)
+            end, interrupted = self._run_task(self._task(base, place, located, listener), listener, seed)
+            if interrupted or not listener.passed_standalone or listener.inputs in seen_inputs:
                 break
-            met.add(listener.inputs)
+            seen_inputs.add(listener.inputs)
         return end, interrupted, listener
 
-    def _proved(self, result: Result, rungs: Mapping[str, str]) -> Result:
+    def _prove(self, result: MinifyResult, rungs: Mapping[str, str]) -> MinifyResult:
         """The result with what running its text shows, from a scratch folder: the output is written in the end."""
         with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
             output = self.request.output
             file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
             file.write_text(result.text)
-            program, rows = Program(str(file)), ReproRows(self.search.rows, result.text)
+            program, rows = Program(str(file)), ReproTrialLog(self.search.log, result.text)
             try:
                 result = prove(self.search, program, rows, result, rungs)
-                return bisected(self.search, program, rows.again(), result) if result.proved else result
+                return bisect_repro(self.search, program, rows.for_next_search(), result) if result.proved else result
             except KeyboardInterrupt:
                 raise Interrupted(result) from None
 
-    def _run(self, task: dict[str, Any], listener: _Listener, seed: int) -> tuple[TaskEnd, bool]:
+    def _run_task(self, task: dict[str, Any], listener: _ReductionListener, seed: int) -> tuple[TaskResult, bool]:
         """The task to its end, and whether it was interrupted.
 
         A process that uses a GPU cannot be forked: it ends as the trial that it could not make, and is started again
@@ -152,28 +156,30 @@ class _Minimizer:
         while True:
             file.write_text(json.dumps(answers))
             budget = None if task["budget"] is None else task["budget"] - (time.monotonic() - began)
-            told = json.dumps({**task, "answers": str(file), "stop": interrupted, "budget": budget})
-            end = run_task(self.search.runner, Plan(rung="eager", task=told), listener.hear, seed)
+            request = json.dumps({**task, "answers": str(file), "stop": interrupted, "budget": budget})
+            end = run_task(self.search.runner, Plan(rung="eager", task=request), listener.on_event, seed)
             interrupted = interrupted or end.interrupted
             if end.outcome is None:
                 return end, interrupted
             answers.append(json.loads(outcome_to_json(end.outcome, "answer")))
             listener.begin_again()
 
-    def _task(self, base: Result, place: Place, located: Located, listener: _Listener) -> dict[str, Any]:
+    def _task(
+        self, base: MinifyResult, place: FailingCall, located: FailingRung, listener: _ReductionListener
+    ) -> dict[str, Any]:
         limits = self.search.runner.limits
         memo = listener.memo()
         file = self.search.runner.scratch / "memo.json"
         file.write_text(json.dumps(memo))
         threads = (located.first.facts or {}).get("threads")
-        assert located.climb is not None
+        assert located.ladder is not None
         return {
             "graph": place.graph,
             "call": place.call,
             "phase": place.phase,
             "rung": base.rung,
             "accuracy": place.accuracy,
-            "own_numbers": place.own_numbers,
+            "own_numbers": place.inductor_random,
             "threads": threads or self.search.runner.threads,
             "seconds": limits.seconds,
             "memory": limits.memory,
@@ -182,10 +188,10 @@ class _Minimizer:
             "budget": self.request.budget,
             "repeat": self.request.options.repeat,
             "memo": str(file),
-            "passes": [rung for rung, status in located.climb.rungs.items() if status == "pass"],
+            "passes": [rung for rung, status in located.ladder.rungs.items() if status == "pass"],
         }
 
-    def _result(self, base: Result, listener: _Listener) -> Result:
+    def _result(self, base: MinifyResult, listener: _ReductionListener) -> MinifyResult:
         if listener.repro is None:
             self.notes += listener.notes
             return replace(base, verdict="refused" if listener.refused else "not_shown")
@@ -205,10 +211,10 @@ class _Minimizer:
         )
 
 
-class _Listener:
+class _ReductionListener:
     """What the process that reduces tells: rows of the search, and the repro in the end."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: TrialSearch) -> None:
         self._search = search
         self.captured = False
         self.ended = False
@@ -217,25 +223,25 @@ class _Listener:
         self.repro: dict[str, Any] | None = None
         self.notes: list[str] = []
         self.cached = 0
-        self._heard = 0  # candidates in this run of the task
-        self._known = 0  # of them, those that an earlier run told of
-        self._met: set[str] = set()
+        self._candidates = 0  # candidates in this run of the task
+        self._known_candidates = 0  # of them, those that an earlier run told of
+        self._reported_failures: set[str] = set()
 
     @property
-    def passed(self) -> bool:
+    def passed_standalone(self) -> bool:
         """Whether the graph was tried outside the program, and did not fail."""
         return self.ended and self.repro is None and not self.refused
 
     def memo(self) -> dict[str, Any]:
         """Answers of an earlier search, which this one goes on with."""
-        rows = self._search.rows.earlier(_GRAPH)
-        return {candidate.removeprefix(_GRAPH): json.loads(outcome) for candidate, outcome in rows.items()}
+        rows = self._search.log.recorded_with_prefix(_GRAPH_PREFIX)
+        return {candidate.removeprefix(_GRAPH_PREFIX): json.loads(outcome) for candidate, outcome in rows.items()}
 
     def begin_again(self) -> None:
         """The task starts over, and tells once more what it has told."""
-        self._known, self._heard = max(self._known, self._heard), 0
+        self._known_candidates, self._candidates = max(self._known_candidates, self._candidates), 0
 
-    def hear(self, event: dict[str, Any]) -> None:
+    def on_event(self, event: dict[str, Any]) -> None:
         handler = getattr(self, f"_{event['event']}", None)
         if handler is not None:
             handler(event)
@@ -244,30 +250,30 @@ class _Listener:
         if self.captured:
             return
         self.captured = True
-        self._search.announce(f"the failing graph has {event['nodes']} operations; reducing it")
+        self._search.on_message(f"the failing graph has {event['nodes']} operations; reducing it")
 
     def _given(self, event: dict[str, Any]) -> None:
         self.inputs = str(event["inputs"])
 
     def _candidate(self, event: dict[str, Any]) -> None:
-        self._heard += 1
-        if self._heard <= self._known:
+        self._candidates += 1
+        if self._candidates <= self._known_candidates:
             return
         outcome = outcome_from_json(json.dumps(event["outcome"]))
         self.cached = int(event.get("cached") or self.cached)
         label = self._label(event)
-        self._search.rows.add(_GRAPH + str(event["key"]), outcome, str(event["status"]), label)
+        self._search.log.add(_GRAPH_PREFIX + str(event["key"]), outcome, str(event["status"]), label)
         if event["status"] == "different" and outcome.signature is not None:
             self._side_find(outcome.signature)
-        self._search.tell(self._search.rows.count, label, str(event["status"]), outcome.seconds)
+        self._search.on_trial(self._search.log.count, label, str(event["status"]), outcome.seconds)
 
     def _side_find(self, signature: Signature) -> None:
         """Another failure, once however many candidates show it; its candidates are rows of the recording."""
         key = f"{signature.type} {normalise(signature.message)}"
-        if key not in self._met:
-            self._met.add(key)
+        if key not in self._reported_failures:
+            self._reported_failures.add(key)
             first = "".join(signature.message.splitlines()[:1])
-            self._search.side_finds[f"a part of the graph: {signature.type}: {first[:200]}"] = None
+            self._search.other_failures[f"a part of the graph: {signature.type}: {first[:200]}"] = None
 
     def _label(self, event: dict[str, Any]) -> str:
         unit = "lines" if str(event["stage"]).startswith("text") else "operations"

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.bisect.bisector import HOOKS
-from dynadiag.bisect.search import Search
-from dynadiag.minify.likeness import shows
-from dynadiag.minify.result import Result
-from dynadiag.minify.rows import ReproRows, telling
+from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.minify.failure_match import reproduces
+from dynadiag.minify.minify_result import MinifyResult
+from dynadiag.minify.repro_trial_log import ReproTrialLog, repro_reporter
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, RUNGS, Plan
 from dynadiag.trial.program import Program
@@ -20,69 +20,73 @@ from dynadiag.trial.runner import Runner
 __all__ = ["prove"]
 
 
-_START = 180.0  # seconds for a fresh process with empty caches; 75 were the most seen, on a busy machine
+_FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; 75 were the most seen, on a busy machine
 # What a hang is held against. With empty caches it took 53 to 134 s on a machine that was three times overbooked, where
 # a forward and a backward of a layer took 85 to 98; uncompiled these took 9 to 20, from which nothing follows.
-_CONTROL = "import torch\n\ntorch.compile(torch.sin)(torch.ones(2))\n"
+_CONTROL_PROGRAM = "import torch\n\ntorch.compile(torch.sin)(torch.ones(2))\n"
 _HANG_SLACK, _HANG_FACTOR = 30.0, 2.0
 
 
-def prove(search: Search, program: Program, rows: ReproRows, result: Result, rungs: Mapping[str, str]) -> Result:
+def prove(
+    search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult, rungs: Mapping[str, str]
+) -> MinifyResult:
     """The result with what running its text showed: ``program`` is that text, ``rows`` are its trials.
 
     ``rungs`` is how the user's program ends at each: below, the text has to pass wherever that may.
     """
-    sought = result.reduced or result.failure
-    assert sought is not None
-    with _fresh_runner(search, program) as fresh, search.runner.on(program) as forks:
-        apart, forked = (Search(runner, rows, telling(search)) for runner in (fresh, forks))
-        control = _control(search, program) if sought.kind == "hang" else None
+    expected = result.reduced or result.failure
+    assert expected is not None
+    with _fresh_runner(search, program) as fresh, search.runner.for_program(program) as forks:
+        fresh_search, fork_search = (TrialSearch(runner, rows, repro_reporter(search)) for runner in (fresh, forks))
+        control = _control(search, program) if expected.kind == "hang" else None
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
-        outcome = apart.fresh(AS_WRITTEN, "in a fresh process")
-        proved, printed = shows(outcome.signature, sought), outcome.tail
-        how = _alike(outcome, control) if proved else _ended(outcome)
+        outcome = fresh_search.run_fresh(AS_WRITTEN, "in a fresh process")
+        proved, printed = reproduces(outcome.signature, expected), outcome.tail
+        how = _how_it_reproduces(outcome, control) if proved else _how_it_ends(outcome)
         words = [f"in a fresh process with fresh caches it {how}"]
-        for rung in _below(result.rung) if proved else ():
+        for rung in _rungs_below(result.rung) if proved else ():
             plan = Plan(rung=rung, caches=False)
-            at = apart.fresh(plan, rung) if rung == "uncompiled" else forked.trial(plan, f"at {rung}")
-            too = rungs.get(rung) == "different" and not shows(at.signature, sought)
-            proved = proved and (at.passed or too)
-            as_well = ", as the program fails there otherwise" if too and not at.passed else ""
-            words.append(f"{rung}: {_ended(at)}{as_well}")
+            at = fresh_search.run_fresh(plan, rung) if rung == "uncompiled" else fork_search.run(plan, f"at {rung}")
+            fails_otherwise = rungs.get(rung) == "different" and not reproduces(at.signature, expected)
+            proved = proved and (at.passed or fails_otherwise)
+            as_well = ", as the program fails there otherwise" if fails_otherwise and not at.passed else ""
+            words.append(f"{rung}: {_how_it_ends(at)}{as_well}")
     return replace(result, proved=proved, proof=tuple(words), printed=printed)
 
 
-def _below(rung: str | None) -> Iterator[str]:
+def _rungs_below(rung: str | None) -> Iterator[str]:
     """The rungs under the failing one, nothing compiled first. `custom` is above all."""
     yield from (r for r in RUNGS[: RUNGS.index(rung or "inductor")] if r not in ("triton", "inductor"))
 
 
 @contextmanager
-def _fresh_runner(search: Search, program: Program) -> Iterator[Runner]:
+def _fresh_runner(search: TrialSearch, program: Program) -> Iterator[Runner]:
     """Fresh interpreters with a cache folder of their own beside the program, under the search's limits."""
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(Path(program.target).with_suffix(".cache"))}
-    limits = replace(search.runner.limits, seconds=max(search.runner.limits.seconds, _START))
+    limits = replace(search.runner.limits, seconds=max(search.runner.limits.seconds, _FRESH_TIMEOUT))
     with Runner(program, HOOKS, limits, fresh_caches=True, environment=environment) as runner:
         yield runner
 
 
-def _control(search: Search, program: Program) -> Outcome:
+def _control(search: TrialSearch, program: Program) -> Outcome:
     """How long a compile takes that passes, in the same way and on the machine as it is now."""
     file = Path(program.target).with_name("control.py")
-    file.write_text(_CONTROL)
+    file.write_text(_CONTROL_PROGRAM)
     with _fresh_runner(search, Program(str(file))) as runner:
-        rows = ReproRows(search.rows, _CONTROL)
-        return Search(runner, rows, telling(search)).fresh(AS_WRITTEN, "beside it, a compile that passes")
+        rows = ReproTrialLog(search.log, _CONTROL_PROGRAM)
+        return TrialSearch(runner, rows, repro_reporter(search)).run_fresh(
+            AS_WRITTEN, "beside it, a compile that passes"
+        )
 
 
-def _alike(outcome: Outcome, control: Outcome | None) -> str:
+def _how_it_reproduces(outcome: Outcome, control: Outcome | None) -> str:
     if control is None:
         return "fails the same way"
     return f"hangs too: stopped after {outcome.seconds:.0f} s, where a compile that passes takes {control.seconds:.0f}"
 
 
-def _ended(outcome: Outcome) -> str:
+def _how_it_ends(outcome: Outcome) -> str:
     if outcome.passed:
         return "passes"
     found = outcome.signature

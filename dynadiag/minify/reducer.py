@@ -19,37 +19,42 @@ from typing import Any, NoReturn
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.bisect.rows import outcome_from_json
-from dynadiag.minify.candidates import Surroundings, Trials
-from dynadiag.minify.likeness import akin, corrupted, same, shows
-from dynadiag.minify.raising import reduce_raising
-from dynadiag.minify.settings import ASSUME_STATIC, changed
-from dynadiag.minify.signs import BEGUN, ORIGINS
-from dynadiag.minify.task import Capture, Task
-from dynadiag.minify.writing import Given, Written, write
+from dynadiag.bisect.trial_log import outcome_from_json
+from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings
+from dynadiag.minify.event_kinds import FAILED_LOWERING, LOWERING_STARTED
+from dynadiag.minify.failure_match import (
+    matches_memory_corruption,
+    reproduces,
+    same_failure_in_part,
+    same_failure_standalone,
+)
+from dynadiag.minify.missing_eager_error import reduce_missing_eager_error
+from dynadiag.minify.reduction_task import CapturedCall, ReductionTask
+from dynadiag.minify.torch_settings import ASSUME_STATIC, changed_settings
+from dynadiag.minify.write_repro import WriterInput, WrittenRepro, write_repro
 from dynadiag.torch_private import minify as torch_private
+from dynadiag.trial.context import TRIAL
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan
-from dynadiag.trial.runtime import TRIAL
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["reduce_here"]
+__all__ = ["reduce_and_exit"]
 
-_FEW = 3  # nodes that are tried one by one
+_MAX_SINGLE_SUSPECTS = 3  # nodes that are tried one by one
 _SLACK, _FACTOR = 60.0, 10.0  # of the time limit of a part of a graph; a busy machine slows a compile tenfold
-_ROOT = Path(__file__).parent.parent.parent
+_PACKAGES_ROOT = Path(__file__).parent.parent.parent
 
 
-Likeness = Callable[[Signature | None, Signature], bool]
+Matches = Callable[[Signature | None, Signature], bool]
 
 
-def reduce_here(capture: Capture, task: Task) -> NoReturn:
+def reduce_and_exit(capture: CapturedCall, task: ReductionTask) -> NoReturn:
     """Reduces, tells what it finds, and ends the process."""
     sys.setrecursionlimit(10_000)
     code = 0
     try:
-        _Reducer(capture, task, _our_minifier()).run()
+        _Reducer(capture, task, _import_minifier()).run()
     except Exception:  # noqa: BLE001 - the program must not catch it: it would go on where it is to stop
         traceback.print_exc()
         code = 1
@@ -59,120 +64,122 @@ def reduce_here(capture: Capture, task: Task) -> NoReturn:
     os._exit(code)
 
 
-def _our_minifier() -> ModuleType:
+def _import_minifier() -> ModuleType:
     """The minifier package, whatever the program may have under that name: the program goes no further."""
     for name in [n for n in sys.modules if n == "minifier" or n.startswith("minifier.")]:
         del sys.modules[name]
-    sys.path.insert(0, str(_ROOT))
+    sys.path.insert(0, str(_PACKAGES_ROOT))
     return importlib.import_module("minifier")
 
 
 class _Reducer:
-    def __init__(self, capture: Capture, task: Task, minifier: ModuleType) -> None:
+    def __init__(self, capture: CapturedCall, task: ReductionTask, minifier: ModuleType) -> None:
         self._capture = capture
         self._task = task
         self._minifier = minifier
         self._stopped = task.stop
-        threads = task.threads if task.threads_asked or task.reference.kind == "signal" else None
-        settings = tuple(changed(capture.before, threads))
+        threads = task.threads if task.threads_set or task.reference.kind == "signal" else None
+        settings = tuple(changed_settings(capture.snapshot, threads))
         self._settings = tuple(s for s in settings if s.name != ASSUME_STATIC)
         self._dynamic = len(self._settings) < len(settings)  # by torch.compile(dynamic=True), which says so there
         custom = task.rung == "custom"
-        self._trials = Trials(
-            backend=torch_private.registered_name(capture.backend) if custom else task.rung,
-            plan=Plan(rung=task.rung, tolerance=task.tolerance, record=(ORIGINS,)),
+        self._trials = CandidateTrials(
+            backend=torch_private.backend_name_or_function(capture.backend) if custom else task.rung,
+            plan=Plan(rung=task.rung, tolerance=task.tolerance, record=(FAILED_LOWERING,)),
             limits=Limits(task.seconds, task.memory),
             all_settings=settings,
             use_threads=lambda: task.set_threads(task.threads),
-            default_threads=len(os.sched_getaffinity(0)) if task.threads_asked else task.threads,
+            default_threads=len(os.sched_getaffinity(0)) if task.threads_set else task.threads,
             accuracy=task.accuracy,
             backward=task.phase == "backward",
             answers=_answers(task) if torch.cuda.is_initialized() else None,
         )
-        self._around = Surroundings((), {})
+        self._compile_settings = CompileSettings((), {})
         self._reference = task.reference
-        self._corrupts = task.accuracy and task.reference.kind == "signal"  # memory: a part may only be wrong
-        self._last: Outcome | None = None
+        self._memory_corruption = task.accuracy and task.reference.kind == "signal"  # memory: a part may only be wrong
+        self._last_outcome: Outcome | None = None
         self._replayed = 0  # answers from an earlier search, and the search's own
         earlier = json.loads(Path(task.memo).read_text()) if task.memo else {}
         self._memo: dict[str, bool] = {key: told["status"] == "same" for key, told in earlier.items()}
-        self._known: dict[str, dict[str, Any]] = earlier
+        self._known_outcomes: dict[str, dict[str, Any]] = earlier
 
     def run(self) -> None:
         signal.signal(signal.SIGINT, self._stop)
-        self._tell("captured", nodes=_operations(self._capture.module), settings=[s.name for s in self._settings])
+        self._send("captured", nodes=_count_operations(self._capture.module), settings=[s.name for s in self._settings])
         try:
             importlib.import_module("minifier.tensors").check_inputs(self._capture.inputs)
         except self._minifier.ReductionError as error:
-            self._tell("refused", text=str(error))
+            self._send("refused", text=str(error))
             return
-        self._tell("given", inputs=self._canonical(self._capture.module, list(self._capture.inputs)))
+        self._send("given", inputs=self._key(self._capture.module, list(self._capture.inputs)))
         found = self._reduced(list(self._capture.inputs))
         if found is None:
             return
         module, inputs, minimal = found
-        self._fewer_settings(module, inputs)
-        if self._corrupts:
-            self._end_as_it_ends(module, inputs)
-        given = Given(
+        self._drop_settings(module, inputs)
+        if self._memory_corruption:
+            self._match_last_candidate(module, inputs)
+        given = WriterInput(
             self._trials,
-            self._capture.before,
-            self._around,
+            self._capture.snapshot,
+            self._compile_settings,
             self._reference,
-            self._text,
+            self._run_text,
             tuple(self._task.passes),
-            self._task.reference.message if self._corrupts else self._reference.message,
+            self._task.reference.message if self._memory_corruption else self._reference.message,
         )
-        written = write(given, module, inputs)
-        self._tell_result(written, module, inputs, minimal)
+        written = write_repro(given, module, inputs)
+        self._send_result(written, module, inputs, minimal)
 
     def _stop(self, *_: object) -> None:
         """Asked to stop: from here on every candidate counts as passing, so that the search ends with what it has."""
         self._stopped = True
 
-    def _tell(self, event: str, **data: Any) -> None:
+    def _send(self, event: str, **data: Any) -> None:
         TRIAL.send(event, **data)
 
-    def _canonical(self, module: GraphModule, inputs: list[Any]) -> str:
-        graphs = importlib.import_module("minifier.graphs")
+    def _key(self, module: GraphModule, inputs: list[Any]) -> str:
+        graphs = importlib.import_module("minifier.graph_problem")
         return str(graphs.canonical(graphs.Case(module, tuple(inputs))))
 
     def _reduced(self, inputs: list[Any]) -> tuple[GraphModule, list[Any], bool] | None:
         """The first form of the graph that fails by itself and can be taken apart, reduced; or the whole of it."""
         whole: tuple[GraphModule, list[Any], bool] | None = None
-        for module in self._forms(inputs):
-            outcome = self._shown_by_itself(module, inputs)
+        for module in self._graph_forms(inputs):
+            outcome = self._fails_standalone(module, inputs)
             if outcome is None or outcome.signature is None:
                 continue
             self._reference = outcome.signature
-            self._memo[f"whole {self._canonical(module, inputs)}"] = True
+            self._memo[f"whole {self._key(module, inputs)}"] = True
             whole = whole or (module, inputs, False)
             try:
                 return self._search(module, inputs, outcome)
             except self._minifier.ReductionError as error:
                 if self._raises_uncompiled:
-                    return self._raising(module, inputs)
-                self._tell("note", text=f"{_called(module)} could not be reduced: {error}")
+                    return self._reduce_missing_eager_error(module, inputs)
+                self._send("note", text=f"{_form_name(module)} could not be reduced: {error}")
         return whole
 
     @property
     def _raises_uncompiled(self) -> bool:
         return self._task.accuracy and "uncompiled raises" in self._task.reference.message
 
-    def _raising(self, module: GraphModule, inputs: list[Any]) -> tuple[GraphModule, list[Any], bool]:
+    def _reduce_missing_eager_error(
+        self, module: GraphModule, inputs: list[Any]
+    ) -> tuple[GraphModule, list[Any], bool]:
         def fails(candidate: GraphModule, values: list[Any]) -> bool:
-            key = self._canonical(candidate, values)
+            key = self._key(candidate, values)
             if key in self._memo:
                 return self._memo[key]
             self._memo[key] = failed = self._fails(candidate, values)
-            if self._last is not None:
-                self._row(key, "raising", _operations(candidate), self._last, failed)
+            if self._last_outcome is not None:
+                self._send_candidate(key, "raising", _count_operations(candidate), self._last_outcome, failed)
             return failed
 
-        small, values = reduce_raising(module, inputs, fails)
-        return small, values, _operations(small) == 1 and not self._stopped
+        small, values = reduce_missing_eager_error(module, inputs, fails)
+        return small, values, _count_operations(small) == 1 and not self._stopped
 
-    def _forms(self, inputs: list[Any]) -> Iterator[GraphModule]:
+    def _graph_forms(self, inputs: list[Any]) -> Iterator[GraphModule]:
         """The graph as Dynamo made it, and the ATen operators that it calls.
 
         Those come first where it has a vmap or grad of functorch's: that has been worked out in them, where in Dynamo's
@@ -180,82 +187,84 @@ class _Reducer:
         """
         private = importlib.import_module("minifier.torch_private")
         if not any(map(private.opens_transform, self._capture.module.graph.nodes)):
-            yield self._as_made()
-            yield from self._operators(inputs)
+            yield self._dynamo_graph()
+            yield from self._aten_graph(inputs)
         else:
-            yield from self._operators(inputs)
-            yield self._as_made()
+            yield from self._aten_graph(inputs)
+            yield self._dynamo_graph()
 
-    def _as_made(self) -> GraphModule:
-        graphs = importlib.import_module("minifier.graphs")
-        launches = importlib.import_module("minifier.launches")
-        vmaps = importlib.import_module("minifier.vmaps")
+    def _dynamo_graph(self) -> GraphModule:
+        graphs = importlib.import_module("minifier.graph_problem")
+        launches = importlib.import_module("minifier.triton_launches")
+        vmaps = importlib.import_module("minifier.vmap_folding")
         whole = vmaps.with_vmaps(launches.with_launches(self._capture.module))
         copied: GraphModule = graphs.own(graphs.Case(whole, ())).module  # Dynamo skips code that was made while it ran
         return copied
 
-    def _operators(self, inputs: list[Any]) -> Iterator[GraphModule]:
+    def _aten_graph(self, inputs: list[Any]) -> Iterator[GraphModule]:
         if self._raises_uncompiled:
             return
         try:
-            yield torch_private.operators_of(self._capture.module, inputs)
+            yield torch_private.trace_aten_graph(self._capture.module, inputs)
         except Exception as error:  # noqa: BLE001 - any operation of the user's may refuse to be traced
-            self._tell("note", text=f"its operators cannot be traced: {error}")
+            self._send("note", text=f"its operators cannot be traced: {error}")
 
-    def _shown_by_itself(self, module: GraphModule, inputs: list[Any]) -> Outcome | None:
+    def _fails_standalone(self, module: GraphModule, inputs: list[Any]) -> Outcome | None:
         """The trial of the first way to compile it alone in which it fails as the program did. Static shapes first."""
         options = torch_private.inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
-        for dynamic, earlier in self._ways(inputs):
-            around = Surroundings(
+        for dynamic, earlier in self._call_modes(inputs):
+            around = CompileSettings(
                 self._settings,
                 options,
                 dynamic,
                 fallback_random=self._task.accuracy and not self._task.own_numbers,
                 fullgraph=self._capture.fullgraph,
-                earlier=earlier,
+                previous_call=earlier,
             )
-            outcome = self._once(
-                f"whole {dynamic}{' earlier' if earlier else ''} {self._canonical(module, inputs)}",
-                ("whole", _operations(module)),
-                partial(self._trials.graph, module, inputs, around, (INTERMEDIATES, BEGUN)),
-                self._like(akin),
+            outcome = self._cached_trial(
+                f"whole {dynamic}{' earlier' if earlier else ''} {self._key(module, inputs)}",
+                ("whole", _count_operations(module)),
+                partial(self._trials.run_graph, module, inputs, around, (INTERMEDIATES, LOWERING_STARTED)),
+                self._matcher(same_failure_standalone),
             )
-            if self._like(akin)(outcome.signature, self._task.reference):
-                self._around = around
-                self._trials.limits = replace(self._trials.limits, seconds=self._enough(outcome.seconds))
+            if self._matcher(same_failure_standalone)(outcome.signature, self._task.reference):
+                self._compile_settings = around
+                self._trials.limits = replace(self._trials.limits, seconds=self._time_limit(outcome.seconds))
                 return outcome
         found = outcome.signature
         text = f"fails in another way: {found.type}: {found.message[:200]}" if found else "does not fail"
-        self._tell("note", text=f"{_called(module)} by itself {text}")
+        self._send("note", text=f"{_form_name(module)} by itself {text}")
         return None
 
-    def _ways(self, inputs: list[Any]) -> list[tuple[bool | None, bool]]:
+    def _call_modes(self, inputs: list[Any]) -> list[tuple[bool | None, bool]]:
         """(``dynamic``, whether it is called before): at a later call the code is one made for other inputs."""
-        earlier = importlib.import_module("minifier.earlier")
+        earlier = importlib.import_module("minifier.previous_call")
         symbolic = any(isinstance(v, int) for v in inputs)
         first: list[bool | None] = [True] if self._dynamic else [None, True] if symbolic else [None]
         again: list[bool | None] = [True] if symbolic else [None] if earlier.share_memory(inputs) else []
         later = again if self._task.call else []
         return [*((dynamic, False) for dynamic in first), *((dynamic, True) for dynamic in later)]
 
-    def _enough(self, seconds: float) -> float:
+    def _time_limit(self, seconds: float) -> float:
         """A part takes no longer than the whole, but for what the failure cut short: beyond, it hangs."""
         return min(self._task.seconds, _SLACK + _FACTOR * seconds)
 
-    def _once(self, key: str, label: tuple[str, int], run: Callable[[], Outcome], shown: Likeness) -> Outcome:
+    def _cached_trial(self, key: str, label: tuple[str, int], run: Callable[[], Outcome], shown: Matches) -> Outcome:
         """A trial whose outcome is asked for in full: made, or as an earlier search saw it."""
-        if key in self._known:
+        if key in self._known_outcomes:
             self._replayed += 1
-            return outcome_from_json(json.dumps(self._known[key]))
+            return outcome_from_json(json.dumps(self._known_outcomes[key]))
         outcome = run()
-        self._row(key, *label, outcome, shown(outcome.signature, self._reference))
+        self._send_candidate(key, *label, outcome, shown(outcome.signature, self._reference))
         return outcome
 
-    def _text(self, source: str, rung: str | None) -> Outcome:
+    def _run_text(self, source: str, rung: str | None) -> Outcome:
         """A trial of the text of a repro."""
         digest = hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
         label = (f"text {rung or 'as written'}", source.count("\n"))
-        return self._once(f"text {rung} {digest}", label, partial(self._trials.text, source, rung), shows)
+        return self._cached_trial(
+            f"text {rung} {digest}", label, partial(self._trials.run_text, source, rung), reproduces
+        )
 
     def _search(self, module: GraphModule, inputs: list[Any], whole: Outcome) -> tuple[GraphModule, list[Any], bool]:
         reduction = self._minifier.reduce_graph(
@@ -274,76 +283,85 @@ class _Reducer:
     def _fails(self, module: GraphModule, inputs: list[Any]) -> bool:
         if self._stopped:
             return False
-        self._last = self._trials.graph(module, inputs, self._around)
-        return self._same(self._last)
+        self._last_outcome = self._trials.run_graph(module, inputs, self._compile_settings)
+        return self._same(self._last_outcome)
 
     def _same(self, outcome: Outcome) -> bool:
-        return self._like(same)(outcome.signature, self._reference)
+        return self._matcher(same_failure_in_part)(outcome.signature, self._reference)
 
-    def _like(self, likeness: Likeness) -> Likeness:
+    def _matcher(self, likeness: Matches) -> Matches:
         """What is written out of bounds ends one candidate and only falsifies another."""
-        return partial(corrupted, likeness) if self._corrupts else likeness
+        return partial(matches_memory_corruption, likeness) if self._memory_corruption else likeness
 
     def _progress(self, progress: Any) -> None:
-        outcome, self._last = self._last, None
+        outcome, self._last_outcome = self._last_outcome, None
         if outcome is not None:
             extra = {"best": progress.best, "cached": progress.hits, "seconds_left": progress.seconds_left}
-            self._row(progress.key, progress.stage, progress.size, outcome, progress.failed, **extra)
+            self._send_candidate(progress.key, progress.stage, progress.size, outcome, progress.failed, **extra)
 
-    def _row(self, key: str, stage: str, size: int, outcome: Outcome, failed: bool, **extra: Any) -> None:
-        status = "same" if failed else outcome.against(self._reference)
-        self._tell(
-            "candidate", key=key, stage=stage, size=size, status=status, failed=failed, outcome=_kept(outcome), **extra
+    def _send_candidate(self, key: str, stage: str, size: int, outcome: Outcome, failed: bool, **extra: Any) -> None:
+        status = "same" if failed else outcome.status_against(self._reference)
+        self._send(
+            "candidate",
+            key=key,
+            stage=stage,
+            size=size,
+            status=status,
+            failed=failed,
+            outcome=_outcome_to_keep(outcome),
+            **extra,
         )
 
-    def _fewer_settings(self, module: GraphModule, inputs: list[Any]) -> None:
+    def _drop_settings(self, module: GraphModule, inputs: list[Any]) -> None:
         """Leaves out whatever of the program's settings and options the failure does not need: all, then one by one."""
-        if self._take(module, inputs, Surroundings((), {}, None)):
+        if self._try_settings(module, inputs, CompileSettings((), {}, None)):
             return
         for setting in self._settings:
-            kept = tuple(s for s in self._around.settings if s is not setting)
-            self._take(module, inputs, replace(self._around, settings=kept))
-        for option in list(self._around.options):
-            rest = {k: v for k, v in self._around.options.items() if k != option}
-            self._take(module, inputs, replace(self._around, options=rest))
-        self._take(module, inputs, replace(self._around, dynamic=None))
-        self._take(module, inputs, replace(self._around, fallback_random=False))
-        self._take(module, inputs, replace(self._around, fullgraph=False))
-        self._take(module, inputs, replace(self._around, earlier=False))
+            kept = tuple(s for s in self._compile_settings.settings if s is not setting)
+            self._try_settings(module, inputs, replace(self._compile_settings, settings=kept))
+        for option in list(self._compile_settings.options):
+            rest = {k: v for k, v in self._compile_settings.options.items() if k != option}
+            self._try_settings(module, inputs, replace(self._compile_settings, options=rest))
+        self._try_settings(module, inputs, replace(self._compile_settings, dynamic=None))
+        self._try_settings(module, inputs, replace(self._compile_settings, fallback_random=False))
+        self._try_settings(module, inputs, replace(self._compile_settings, fullgraph=False))
+        self._try_settings(module, inputs, replace(self._compile_settings, previous_call=False))
 
-    def _end_as_it_ends(self, module: GraphModule, inputs: list[Any]) -> None:
+    def _match_last_candidate(self, module: GraphModule, inputs: list[Any]) -> None:
         """What is to be shown is what the last candidate does: it may be wrong where the whole was killed."""
-        key = f"last {self._canonical(module, inputs)} {self._around.key()}"
-        run = partial(self._trials.graph, module, inputs, self._around)
-        outcome = self._once(key, ("last", _operations(module)), run, self._like(akin))
+        key = f"last {self._key(module, inputs)} {self._compile_settings.key()}"
+        run = partial(self._trials.run_graph, module, inputs, self._compile_settings)
+        outcome = self._cached_trial(
+            key, ("last", _count_operations(module)), run, self._matcher(same_failure_standalone)
+        )
         if outcome.signature is not None and self._same(outcome):
             self._reference = outcome.signature
 
-    def _take(self, module: GraphModule, inputs: list[Any], around: Surroundings) -> bool:
-        if around == self._around or self._stopped:
+    def _try_settings(self, module: GraphModule, inputs: list[Any], around: CompileSettings) -> bool:
+        if around == self._compile_settings or self._stopped:
             return False
-        key = f"settings {self._canonical(module, inputs)} {around.key()}"
+        key = f"settings {self._key(module, inputs)} {around.key()}"
         failed = self._memo.get(key)
         self._replayed += failed is not None
         if failed is None:
-            graphs = importlib.import_module("minifier.graphs")
+            graphs = importlib.import_module("minifier.graph_problem")
             own = graphs.own(graphs.Case(module, tuple(inputs)))
-            outcome = self._trials.graph(own.module, list(own.inputs), around)
+            outcome = self._trials.run_graph(own.module, list(own.inputs), around)
             failed = self._same(outcome)
-            self._row(key, "settings", _operations(module), outcome, failed)
+            self._send_candidate(key, "settings", _count_operations(module), outcome, failed)
         if failed:
-            self._around = around
+            self._compile_settings = around
         return failed
 
-    def _tell_result(self, written: Written, module: GraphModule, inputs: list[Any], minimal: bool) -> None:
+    def _send_result(self, written: WrittenRepro, module: GraphModule, inputs: list[Any], minimal: bool) -> None:
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
-        self._tell(
+        self._send(
             "repro",
             text=written.text,
-            missing=[*written.missing, *([] if written.shown else self._replaced())],
-            shown=written.shown,
-            before=_operations(self._capture.module),
-            after=_operations(module),
+            missing=[*written.missing, *([] if written.reproduced else self._replaced_functions())],
+            shown=written.reproduced,
+            before=_count_operations(self._capture.module),
+            after=_count_operations(module),
             inputs=len(inputs),
             elements=sum(t.numel() for t in tensors),
             minimal=minimal,
@@ -352,20 +370,22 @@ class _Reducer:
             signature=self._reference.to_json(),
         )
 
-    def _replaced(self) -> list[str]:
+    def _replaced_functions(self) -> list[str]:
         """Functions of torch's that the program put others in the place of: the repro does not have these."""
-        return [f"{place}, which the program replaced," for place in self._capture.before.unknown()]
+        return [
+            f"{place}, which the program replaced," for place in self._capture.snapshot.functions_without_original()
+        ]
 
 
-def _answers(task: Task) -> list[Outcome]:
+def _answers(task: ReductionTask) -> list[Outcome]:
     kept = json.loads(Path(task.answers).read_text()) if task.answers else []
     return [outcome_from_json(json.dumps(told)) for told in kept]
 
 
-def _kept(outcome: Outcome) -> dict[str, Any]:
+def _outcome_to_keep(outcome: Outcome) -> dict[str, Any]:
     """What a row keeps of an outcome: of the points those that name suspects, for a search that is taken up again."""
-    begun = [point for point in outcome.points if point.group == BEGUN]
-    pointing = [*(point for point in outcome.points if point.group == ORIGINS), *begun[-1:]]
+    begun = [point for point in outcome.points if point.group == LOWERING_STARTED]
+    pointing = [*(point for point in outcome.points if point.group == FAILED_LOWERING), *begun[-1:]]
     return {**asdict(outcome), "points": [asdict(point) for point in pointing], "tail": outcome.tail[-1000:]}
 
 
@@ -373,19 +393,19 @@ def _suspects(outcome: Outcome) -> list[list[str]]:
     """Nodes that the failure itself names: by where the failing operator came from, by the kernel that was refused or
     whose values first went astray, by their names in its text. Many are tried together before each.
     """
-    origins = [point.name for point in outcome.points if point.group == ORIGINS]
-    begun = [point.name.split() for point in outcome.points if point.group == BEGUN]
-    if outcome.killed and begun:
+    origins = [point.name for point in outcome.points if point.group == FAILED_LOWERING]
+    begun = [point.name.split() for point in outcome.points if point.group == LOWERING_STARTED]
+    if outcome.was_killed and begun:
         origins += begun[-1]
     named = list(dict.fromkeys([*reversed(origins), *reversed(outcome.diverged_in), *outcome.witness]))
-    together = [named] if len(named) > _FEW else []
+    together = [named] if len(named) > _MAX_SINGLE_SUSPECTS else []
     return [*together, *([name] for name in named)]
 
 
-def _called(module: GraphModule) -> str:
+def _form_name(module: GraphModule) -> str:
     aten = any(isinstance(node.target, torch._ops.OpOverload) for node in module.graph.nodes)
     return "the graph of its ATen operators" if aten else "Dynamo's graph"
 
 
-def _operations(module: GraphModule) -> int:
+def _count_operations(module: GraphModule) -> int:
     return sum(node.op.startswith("call_") for node in module.graph.nodes)

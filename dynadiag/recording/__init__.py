@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dynadiag.recording.reader import Recording
 
-__all__ = ["EventDigest", "Imported", "Journal", "Recording", "export_log", "import_log", "open"]
+__all__ = ["EventDigest", "ImportResult", "Journal", "Recording", "export_log", "import_log", "open"]
 
 _WHERE = {
     "EventDigest": "dynadiag.recording.fold",
-    "Imported": "dynadiag.recording.transfer",
+    "ImportResult": "dynadiag.recording.import_export",
     "Journal": "dynadiag.recording.journal",
     "Recording": "dynadiag.recording.reader",
-    "export_log": "dynadiag.recording.transfer",
-    "import_log": "dynadiag.recording.transfer",
+    "export_log": "dynadiag.recording.import_export",
+    "import_log": "dynadiag.recording.import_export",
 }
 
 

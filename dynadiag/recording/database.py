@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 import zstandard
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.mapping import MAX_VALUE, FieldError
+from dynadiag.recording.record_mapping import MAX_VALUE, FieldError
 from dynadiag.recording.schema import APPLICATION_ID, TABLES, VERSION
 
-__all__ = ["Database", "typed"]
+__all__ = ["Database", "check_type"]
 
 _MAGIC = b"SQLite format 3\0"
 R = TypeVar("R")
@@ -63,7 +63,7 @@ class Database:
         except (sqlite3.Error, zstandard.ZstdError, FieldError, UnicodeError, OverflowError) as error:
             raise UnreadableInput(f"{self.path}: a damaged recording ({_one_line(error)})") from error
 
-    def only(self, found: tuple[R, ...], what: str) -> R:
+    def single_row(self, found: tuple[R, ...], what: str) -> R:
         """The one row that there must be of `what`."""
         if len(found) != 1:
             raise UnreadableInput(f"{self.path}: a damaged recording ({len(found)} rows of {what}, not 1)")
@@ -122,7 +122,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def typed(value: Any, kind: type[R]) -> R:
+def check_type(value: Any, kind: type[R]) -> R:
     """A cell of the type that the column has: SQLite holds no column to it. Raises `FieldError`."""
     if type(value) is not kind:
         raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")

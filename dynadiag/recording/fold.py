@@ -21,19 +21,19 @@ import zstandard
 
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.digest import Digest
-from dynadiag.recording.log import NOISE_KIND, LogParser, Raw, kind_of, metadata_of, payload_text, time_of
-from dynadiag.recording.mapping import FieldError
+from dynadiag.recording.log import NOISE_KIND, LogParser, RawEvent, event_kind, event_time, parse_metadata, payload_text
+from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.records import Event, Run
 from dynadiag.recording.schema import BLOCK_SIZE
-from dynadiag.recording.store import StoreWriter, replacing
+from dynadiag.recording.store import RecordingWriter, atomic_write
 
-__all__ = ["MAX_DIGESTED", "EventDigest", "fold"]
+__all__ = ["MAX_DIGEST_PAYLOAD", "EventDigest", "fold"]
 
-MAX_DIGESTED = 16 << 20  # bytes of one payload that a digest gets to see, so that its memory is bounded
+MAX_DIGEST_PAYLOAD = 16 << 20  # bytes of one payload that a digest gets to see, so that its memory is bounded
 _MAX_KINDS = 1000  # torch has about a hundred: a log with more is not torch's, and counts must stay few
 _MAX_NAME = 1000  # characters of a name in the index; the event has the whole
-_LEVEL = 3  # of zstd: docs/notes/recording-compression.md
-_PENDING = 4  # blocks under compression at once
+_ZSTD_LEVEL = 3  # of zstd: docs/notes/recording-compression.md
+_MAX_PENDING = 4  # blocks under compression at once
 
 Row = tuple[int, str, str | None, str, int | None, str | None, int, int, int]
 
@@ -42,7 +42,7 @@ class EventDigest(Protocol):
     """What makes typed records of events; it sees them in the order of the log, noise left out."""
 
     def event(self, event: Event, metadata: dict[str, Any], payload: Callable[[], str]) -> Iterable[object]:
-        """The records that this event completes. `payload` reads at most `MAX_DIGESTED` bytes."""
+        """The records that this event completes. `payload` reads at most `MAX_DIGEST_PAYLOAD` bytes."""
         ...
 
     def finish(self) -> Iterable[object]:
@@ -56,11 +56,11 @@ def fold(log: Path, recording: Path, digest: EventDigest | None = None, *, force
     Raises `UnreadableInput` where `log` holds no event, `DynadiagError` where `recording` exists (without `force`)
     or cannot be written.
     """
-    with _opened(log) as source, replacing(recording, force) as scratch, StoreWriter(scratch) as store:
+    with _open_log(log) as source, atomic_write(recording, force) as scratch, RecordingWriter(scratch) as store:
         _Fold(log, source, store, digest or Digest()).run()
 
 
-class _Source:
+class _LogFile:
     """The log as it is now: what is appended while it is read is left for another time."""
 
     def __init__(self, path: Path) -> None:
@@ -69,7 +69,7 @@ class _Source:
         self.size = status.st_size
         self.regular = stat.S_ISREG(status.st_mode)
 
-    def __enter__(self) -> _Source:
+    def __enter__(self) -> _LogFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -91,9 +91,9 @@ class _Source:
             yield piece
 
 
-def _opened(log: Path) -> _Source:
+def _open_log(log: Path) -> _LogFile:
     try:
-        source = _Source(log)
+        source = _LogFile(log)
     except OSError as error:
         raise UnreadableInput(f"{log}: {error.strerror}") from error
     if not source.regular:
@@ -105,70 +105,74 @@ def _opened(log: Path) -> _Source:
 class _Fold:
     """One run of `fold`: the state between the pieces."""
 
-    def __init__(self, log: Path, source: _Source, store: StoreWriter, digest: EventDigest) -> None:
+    def __init__(self, log: Path, source: _LogFile, store: RecordingWriter, digest: EventDigest) -> None:
         self._log, self._source, self._store, self._digest = log, source, store, digest
         self._index = 0  # of the next event
-        self._noise = 0  # lines that are no event
+        self._noise_lines = 0  # lines that are no event
         self._counts: Counter[str] = Counter()
         self._run: Run | None = None
-        self._lost = 0  # records that could not be kept
-        self._loss = ""  # and why, for the first of them
+        self._lost_records = 0  # records that could not be kept
+        self._first_loss = ""  # and why, for the first of them
 
     def run(self) -> None:
         parser, size = LogParser(), 0
-        for piece in self._compressed():
+        for piece in self._compress_blocks():
             size += len(piece)
-            self._events(parser.feed(piece))
-        self._events(parser.finish())
+            self._store_events(parser.feed(piece))
+        self._store_events(parser.finish())
         if self._index == self._counts[NOISE_KIND]:
             raise UnreadableInput(f"{self._log}: not a TORCH_TRACE log: none of its lines is an event")
-        self._records(self._digest.finish())
-        self._store.log(self._log.name, size, BLOCK_SIZE, self._index, self._noise)
+        self._store_records(self._digest.finish())
+        self._store.log(self._log.name, size, BLOCK_SIZE, self._index, self._noise_lines)
         self._store.counts(self._counts)
         self._store.add(self._final_run())
 
-    def _compressed(self) -> Iterator[bytes]:
+    def _compress_blocks(self) -> Iterator[bytes]:
         """The pieces of the log, while a thread compresses them for the store."""
-        compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True, write_content_size=True)
+        compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True, write_content_size=True)
         pending: deque[Future[bytes]] = deque()
         stored = 0
         with ThreadPoolExecutor(1) as pool:
             for piece in self._source.blocks():
                 pending.append(pool.submit(compressor.compress, piece))
                 yield piece
-                while pending and (len(pending) >= _PENDING or pending[0].done()):
+                while pending and (len(pending) >= _MAX_PENDING or pending[0].done()):
                     self._store.block(stored, pending.popleft().result())
                     stored += 1
             for block in pending:
                 self._store.block(stored, block.result())
                 stored += 1
 
-    def _events(self, raws: list[Raw]) -> None:
-        self._store.events([self._event(raw) for raw in raws])
+    def _store_events(self, raws: list[RawEvent]) -> None:
+        self._store.events([self._event_row(raw) for raw in raws])
 
-    def _event(self, raw: Raw) -> Row:
+    def _event_row(self, raw: RawEvent) -> Row:
         """The row of one event, which is handed to the digest on the way."""
         index, self._index = self._index, self._index + 1
-        metadata = None if raw.header is None else metadata_of(raw.header)
+        metadata = None if raw.header is None else parse_metadata(raw.header)
         if raw.header is None or metadata is None:
-            return self._unparsed(index, raw)
-        kind = kind_of(metadata)
-        name = _name(metadata.get(kind))
-        kind = self._counted(kind)
-        compile_id, attempt, time = _compile_id(metadata), _small(metadata.get("attempt")), time_of(raw.header)
+            return self._noise_row(index, raw)
+        kind = event_kind(metadata)
+        name = _event_name(metadata.get(kind))
+        kind = self._count_kind(kind)
+        compile_id, attempt, time = (
+            _compile_id(metadata),
+            _counter_or_none(metadata.get("attempt")),
+            event_time(raw.header),
+        )
         header_size = min(len(raw.header) + 1, raw.size)
         payload_size = raw.size - header_size
         event = Event(index, kind, name, compile_id, attempt, payload_size, time)
         payload = partial(self._payload, raw.start + header_size, payload_size)
-        self._records(self._digest.event(event, metadata, payload))
+        self._store_records(self._digest.event(event, metadata, payload))
         return index, kind, name, compile_id, attempt, time, raw.start, header_size, payload_size
 
-    def _unparsed(self, index: int, raw: Raw) -> Row:
-        self._noise += max(raw.lines, 1)
+    def _noise_row(self, index: int, raw: RawEvent) -> Row:
+        self._noise_lines += max(raw.lines, 1)
         self._counts[NOISE_KIND] += 1
         return index, NOISE_KIND, None, "-", None, None, raw.start, 0, raw.size
 
-    def _counted(self, kind: str) -> str:
+    def _count_kind(self, kind: str) -> str:
         kind = kind[:_MAX_NAME]
         if kind not in self._counts and len(self._counts) >= _MAX_KINDS:
             kind = "unknown"
@@ -176,9 +180,9 @@ class _Fold:
         return kind
 
     def _payload(self, start: int, size: int) -> str:
-        return payload_text(self._source.read(start, min(size, MAX_DIGESTED)))
+        return payload_text(self._source.read(start, min(size, MAX_DIGEST_PAYLOAD)))
 
-    def _records(self, records: Iterable[object]) -> None:
+    def _store_records(self, records: Iterable[object]) -> None:
         """Keep what the digest made."""
         for record in records:
             if isinstance(record, Run):
@@ -187,19 +191,19 @@ class _Fold:
             try:
                 self._store.add(record)
             except FieldError as error:
-                self._lost, self._loss = self._lost + 1, self._loss or str(error)
+                self._lost_records, self._first_loss = self._lost_records + 1, self._first_loss or str(error)
 
     def _final_run(self) -> Run:
         run = self._run or _unknown_run(self._log)
         return replace(run, notes=run.notes + tuple(self._notes()))
 
     def _notes(self) -> Iterator[str]:
-        if self._noise:
-            lines = "1 line" if self._noise == 1 else f"{self._noise:,} lines"
+        if self._noise_lines:
+            lines = "1 line" if self._noise_lines == 1 else f"{self._noise_lines:,} lines"
             yield f"{lines} of {self._log.name} could not be read as events (kept as they are)."
-        if self._lost:
-            what = "1 thing" if self._lost == 1 else f"{self._lost:,} things"
-            yield f"{what} in the log had unexpected values and could not be kept: {self._loss}."
+        if self._lost_records:
+            what = "1 thing" if self._lost_records == 1 else f"{self._lost_records:,} things"
+            yield f"{what} in the log had unexpected values and could not be kept: {self._first_loss}."
 
 
 def _unknown_run(log: Path) -> Run:
@@ -222,7 +226,7 @@ def _unknown_run(log: Path) -> Run:
     )
 
 
-def _name(body: object) -> str | None:
+def _event_name(body: object) -> str | None:
     """The name in an event's own metadata."""
     name = body.get("name") if type(body) is dict else None
     return name[:_MAX_NAME] if type(name) is str else None
@@ -230,14 +234,14 @@ def _name(body: object) -> str | None:
 
 def _compile_id(metadata: dict[str, Any]) -> str:
     """torch's text of a compile id (``CompileId.__str__``)."""
-    frame, number = _small(metadata.get("frame_id")), _small(metadata.get("frame_compile_id"))
-    autograd = _small(metadata.get("compiled_autograd_id"))
+    frame, number = _counter_or_none(metadata.get("frame_id")), _counter_or_none(metadata.get("frame_compile_id"))
+    autograd = _counter_or_none(metadata.get("compiled_autograd_id"))
     framed = frame is not None and number is not None
     if autograd is not None:
         return f"!{autograd}/{frame}/{number}" if framed else f"!{autograd}"
     return f"{frame}/{number}" if framed else "-"
 
 
-def _small(value: object) -> int | None:
+def _counter_or_none(value: object) -> int | None:
     """A counter of torch's, whatever else a log may hold in its place."""
     return value if type(value) is int and 0 <= value < 1 << 31 else None

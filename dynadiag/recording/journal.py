@@ -30,7 +30,7 @@ _HIGH_DESCRIPTOR = 500  # above what programs count on, below the usual soft lim
 class Journal:
     """An open journal. One `append` is one event; any thread may call it.
 
-    A forked child never writes into its parent's file: `mine` is false there, `append` returns False, and the
+    A forked child never writes into its parent's file: `is_owner` is false there, `append` returns False, and the
     inherited descriptor is closed on the first call. The child opens a journal of its own if it wants one.
     """
 
@@ -59,7 +59,7 @@ class Journal:
             raise DynadiagError(f"{path} exists already: give another name, or remove it") from None
         except OSError as error:
             raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
-        return cls(path, _out_of_the_way(descriptor), limit)
+        return cls(path, _move_to_high_descriptor(descriptor), limit)
 
     @classmethod
     def reopen(cls, path: Path, limit: int | None = None) -> Journal:
@@ -69,7 +69,7 @@ class Journal:
         Raises `DynadiagError` where it cannot be opened for writing.
         """
         try:
-            descriptor = _out_of_the_way(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC))
+            descriptor = _move_to_high_descriptor(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC))
         except OSError as error:
             raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
         journal = cls(path, descriptor, limit)
@@ -79,7 +79,7 @@ class Journal:
         return journal
 
     @property
-    def mine(self) -> bool:
+    def is_owner(self) -> bool:
         """Whether this process made the journal: false in a forked child."""
         return self._pid == os.getpid()
 
@@ -114,11 +114,11 @@ class Journal:
         epoch (now, where it is not given), `severity` the letter of the glog line. `past_limit` is for the few small
         events that must not be lost, such as the end of the run. Never raises: see `failure` and `full`.
         """
-        if not self.mine:
-            self._leave()
+        if not self.is_owner:
+            self._detach()
             return False
         moment = time.time() if created is None else created
-        prefix = f"{severity}{_stamp(moment)} {self._pid} {_relative(pathname)}:{lineno}]"
+        prefix = f"{severity}{_timestamp(moment)} {self._pid} {_relative_path(pathname)}:{lineno}]"
         data = _event(prefix, metadata, payload)
         with self._lock:
             if self.limit is not None and self._size + len(data) > self.limit and not past_limit:
@@ -128,11 +128,11 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; later events are left out. Closing twice is harmless."""
-        if not self.mine:
-            self._leave()
+        if not self.is_owner:
+            self._detach()
             return
         with self._lock:
-            self._leave()
+            self._detach()
 
     def _mark_full(self, prefix: str) -> None:
         if not self.full:
@@ -151,7 +151,7 @@ class Journal:
                 return False
             if not status.st_nlink:
                 self.failure = "the file was removed"
-                self._leave()
+                self._detach()
                 return False
             written = os.write(descriptor, data)
             self._size += written
@@ -164,7 +164,7 @@ class Journal:
             return False
         return True
 
-    def _leave(self) -> None:
+    def _detach(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             _close(descriptor, self._identity)
@@ -186,14 +186,14 @@ def _json(metadata: Mapping[str, object]) -> str:
     try:
         return _ENCODER.encode(metadata)
     except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles, endless nesting
-        return json.dumps({_text(key): _flat(value) for key, value in metadata.items()})
+        return json.dumps({_key_text(key): _json_or_repr(value) for key, value in metadata.items()})
 
 
-def _text(key: object) -> str:
+def _key_text(key: object) -> str:
     return key if isinstance(key, str) else _repr(key)
 
 
-def _flat(value: object) -> object:
+def _json_or_repr(value: object) -> object:
     """`value` if JSON can hold it, or else its ``repr``."""
     try:
         json.dumps(value)
@@ -210,24 +210,24 @@ def _repr(value: object) -> str:
 
 
 _ENCODER = json.JSONEncoder(default=_repr)  # json.dumps makes one for every call that has a default
-_stamped: tuple[int, str] = (-1, "")
+_last_timestamp: tuple[int, str] = (-1, "")
 
 
-def _stamp(created: float) -> str:
+def _timestamp(created: float) -> str:
     """``MMDD HH:MM:SS.micros`` in local time. The second is formatted once: strftime costs more than the rest."""
-    global _stamped
+    global _last_timestamp
     second = int(created)
-    known, text = _stamped
+    known, text = _last_timestamp
     if known != second:
         text = time.strftime("%m%d %H:%M:%S", time.localtime(second))
-        _stamped = (second, text)
+        _last_timestamp = (second, text)
     return f"{text}.{int((created - second) * 1_000_000):06d}"
 
 
 _relative_paths: dict[str, str] = {}
 
 
-def _relative(pathname: str) -> str:
+def _relative_path(pathname: str) -> str:
     """A path relative to the first entry of ``sys.path`` that holds it, as torch writes the emitting line."""
     known = _relative_paths.get(pathname)
     if known is None:
@@ -261,7 +261,7 @@ def _close(descriptor: int, identity: tuple[int, int]) -> None:
         return
 
 
-def _out_of_the_way(descriptor: int) -> int:
+def _move_to_high_descriptor(descriptor: int) -> int:
     """The same file under a high number, so that the program's own files get the numbers they always got."""
     try:
         high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)

@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 
 import orjson
 
-__all__ = ["MAX_HEADER", "NOISE_KIND", "LogParser", "Raw", "kind_of", "metadata_of", "payload_text", "time_of"]
+__all__ = [
+    "MAX_HEADER",
+    "NOISE_KIND",
+    "LogParser",
+    "RawEvent",
+    "event_kind",
+    "event_time",
+    "parse_metadata",
+    "payload_text",
+]
 
 NOISE_KIND = "dynadiag_unparsed"
 MAX_HEADER = 4 << 20  # bytes; torch asks that metadata stay under 1 MB
@@ -30,7 +39,7 @@ _COMPILE = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
 _CONTEXT = frozenset((*_RESERVED, *_COMPILE, "has_payload", "stack"))
 
 
-class Raw(NamedTuple):
+class RawEvent(NamedTuple):
     """One event as it lies in the log: bytes ``start`` to ``start + size``, the header line first."""
 
     start: int
@@ -51,43 +60,43 @@ class LogParser:
         self._lines = 0
         self._open = False
 
-    def feed(self, piece: bytes) -> list[Raw]:
+    def feed(self, piece: bytes) -> list[RawEvent]:
         """The events that are known to end within what was fed so far."""
         data = self._carry + piece if self._carry else piece
         base = self._read - len(self._carry)
         self._read += len(piece)
-        done: list[Raw] = []
-        for start in self._starts(data):
+        done: list[RawEvent] = []
+        for start in self._line_starts(data):
             end = data.find(b"\n", start)
             if end < 0:
                 if len(data) - start <= MAX_HEADER:
                     self._carry = data[start:]
                     return done
-                self._line(base + start, None, done)
+                self._add_line(base + start, None, done)
             else:
-                self._line(base + start, data[start:end], done)
+                self._add_line(base + start, data[start:end], done)
         self._carry = b""
         if data:
             self._line_start = data.endswith(b"\n")
         return done
 
-    def finish(self) -> list[Raw]:
+    def finish(self) -> list[RawEvent]:
         """The events that the end of the file closes."""
-        done: list[Raw] = []
+        done: list[RawEvent] = []
         if self._carry:
-            self._line(self._read - len(self._carry), self._carry, done)
+            self._add_line(self._read - len(self._carry), self._carry, done)
             self._carry = b""
         self._close(self._read, done)
         return done
 
-    def _starts(self, data: bytes) -> list[int]:
+    def _line_starts(self, data: bytes) -> list[int]:
         """Where the lines begin that no tab leads."""
         starts = [match.end() for match in _RECORD.finditer(data)]
         if data and (self._carry or (self._line_start and not data.startswith(b"\t"))):
             starts.insert(0, 0)
         return starts
 
-    def _line(self, start: int, line: bytes | None, done: list[Raw]) -> None:
+    def _add_line(self, start: int, line: bytes | None, done: list[RawEvent]) -> None:
         """Open an event at `start`; a line that is no header goes on with the noise before it."""
         if line is not None and _GLOG.match(line) is None:
             line = None
@@ -97,16 +106,16 @@ class LogParser:
         self._close(start, done)
         self._open, self._start, self._header, self._lines = True, start, line, int(line is None)
 
-    def _close(self, end: int, done: list[Raw]) -> None:
+    def _close(self, end: int, done: list[RawEvent]) -> None:
         if not self._open and end > self._start:  # a log that begins with payload lines
             self._lines = 1
             self._open = True
         if self._open:
-            done.append(Raw(self._start, end - self._start, self._header, self._lines))
+            done.append(RawEvent(self._start, end - self._start, self._header, self._lines))
             self._open = False
 
 
-def metadata_of(header: bytes) -> dict[str, Any] | None:
+def parse_metadata(header: bytes) -> dict[str, Any] | None:
     """The JSON object of a header line, or ``None`` where it holds none that can be read.
 
     orjson is strict; what Python's own writer makes beyond the standard (``NaN``, lone surrogates, numbers of any
@@ -122,22 +131,22 @@ def metadata_of(header: bytes) -> dict[str, Any] | None:
 
 def _python_json(text: bytes) -> object:
     try:
-        return _clean(json.loads(text))
+        return _valid_text(json.loads(text))
     except (ValueError, RecursionError):  # not JSON; nested without end
         return None
 
 
-def _clean(value: Any) -> Any:
+def _valid_text(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
-        return [_clean(item) for item in value]
+        return [_valid_text(item) for item in value]
     if isinstance(value, dict):
-        return {_clean(key): _clean(item) for key, item in value.items()}
+        return {_valid_text(key): _valid_text(item) for key, item in value.items()}
     return value
 
 
-def kind_of(metadata: dict[str, Any]) -> str:
+def event_kind(metadata: dict[str, Any]) -> str:
     """The kind of an event: its first key that is not context; ``"unknown"`` where there is none."""
     for key in metadata:
         if key not in _CONTEXT:
@@ -145,7 +154,7 @@ def kind_of(metadata: dict[str, Any]) -> str:
     return "unknown"
 
 
-def time_of(header: bytes) -> str:
+def event_time(header: bytes) -> str:
     """The time of a glog line as it stands there: ``"1120 06:38:46.123456"`` (no year, local time)."""
     return header[_TIME].decode("ascii")
 

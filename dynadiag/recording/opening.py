@@ -23,22 +23,22 @@ from dynadiag.recording.reader import Recording
 
 __all__ = [
     "SUFFIX",
-    "beginning",
     "fold_in_place",
     "is_journal",
     "is_running",
     "journal_header",
-    "open_any",
-    "recordings_in",
+    "list_recordings",
+    "open_recording",
+    "read_head",
 ]
 
 SUFFIX = ".dynadiag"  # of recordings, and of journals that become recordings
 _SQLITE = b"SQLite format 3\x00"
 _HEADER = b'{"dynadiag_run": '
-_LOOK = 1 << 16  # bytes of a file's beginning that are looked at
+_HEAD_BYTES = 1 << 16  # bytes of a file's beginning that are looked at
 
 
-def open_any(path: Path, digest: Callable[[], EventDigest] = Digest) -> Recording:
+def open_recording(path: Path, digest: Callable[[], EventDigest] = Digest) -> Recording:
     """Open a recording, or fold a journal with a `digest` and open that. Raises `UnreadableInput`.
 
     The journal of a process that still runs is folded into a scratch file, and stays as it is. So does a file that is
@@ -51,7 +51,7 @@ def open_any(path: Path, digest: Callable[[], EventDigest] = Digest) -> Recordin
     return Recording(path)
 
 
-def recordings_in(folder: Path) -> tuple[Path, ...]:
+def list_recordings(folder: Path) -> tuple[Path, ...]:
     """The recordings of a folder that processes recorded themselves into, rank by rank."""
     found = tuple(sorted(folder.glob("*.dynadiag")))
     if not found:
@@ -61,11 +61,11 @@ def recordings_in(folder: Path) -> tuple[Path, ...]:
 
 def is_journal(path: Path) -> bool:
     """Whether a file is a journal of ours that has not been folded. Raises `UnreadableInput` for what is no file."""
-    start = beginning(path, _LOOK)
+    start = read_head(path, _HEAD_BYTES)
     return not start.startswith(_SQLITE) and _HEADER in start.split(b"\n", 1)[0]
 
 
-def beginning(path: Path, size: int) -> bytes:
+def read_head(path: Path, size: int) -> bytes:
     """The first bytes of a file. Raises `UnreadableInput` for what is no file: a pipe would be waited for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -87,7 +87,7 @@ def fold_in_place(path: Path, digest: Callable[[], EventDigest] = Digest) -> Non
 
 def journal_header(path: Path) -> dict[str, Any] | None:
     """What a journal says of the process that writes it; None where the file is no journal."""
-    line = beginning(path, _LOOK).split(b"\n", 1)[0]
+    line = read_head(path, _HEAD_BYTES).split(b"\n", 1)[0]
     start = line.find(_HEADER)
     if start < 0:
         return None
@@ -102,10 +102,10 @@ def is_running(path: Path) -> bool:
     """Whether the process that writes this journal is alive on this machine."""
     header = journal_header(path) or {}
     pid = header.get("pid")
-    return header.get("host") == socket.gethostname() and isinstance(pid, int) and pid > 0 and _alive(pid)
+    return header.get("host") == socket.gethostname() and isinstance(pid, int) and pid > 0 and _is_alive(pid)
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

@@ -16,20 +16,20 @@ from typing import Any, TypeVar
 import zstandard
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.database import Database, typed
-from dynadiag.recording.log import metadata_of, payload_text
-from dynadiag.recording.made import MADE, unpacked
-from dynadiag.recording.mapping import FieldError
+from dynadiag.recording.database import Database, check_type
+from dynadiag.recording.derived_cache import DERIVED_TABLE, load_derived
+from dynadiag.recording.log import parse_metadata, payload_text
+from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.records import (
     Break,
     Compile,
     Event,
     Graph,
+    GraphNode,
     Guard,
     Kernel,
     Link,
     Node,
-    NodeOf,
     Recompile,
     Run,
     SkippedFrame,
@@ -37,9 +37,9 @@ from dynadiag.recording.records import (
     Symbol,
     Trial,
 )
-from dynadiag.recording.schema import RECORD_TABLES, mapping
+from dynadiag.recording.schema import RECORD_TABLES, mapping_of
 
-__all__ = ["MAX_PAYLOAD", "Located", "Recording"]
+__all__ = ["MAX_PAYLOAD", "EventSpan", "Recording"]
 
 MAX_PAYLOAD = 256 << 20  # bytes; the largest payload met so far is a tenth of it
 _MAX_BLOCK = 8 << 20  # bytes of log in a block, whatever the file claims
@@ -51,7 +51,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class EventSpan:
     """An event with the bytes of the log that it takes: its header line, and then its payload."""
 
     event: Event
@@ -59,14 +59,14 @@ class Located:
     header_size: int
 
     @property
-    def payload(self) -> int:
+    def payload_start(self) -> int:
         """Where its payload begins."""
         return self.start + self.header_size
 
     @property
     def end(self) -> int:
         """The byte after it."""
-        return self.payload + self.event.payload_size
+        return self.payload_start + self.event.payload_size
 
 
 class Recording:
@@ -85,8 +85,8 @@ class Recording:
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._database = Database(path)
         try:
-            self._size, self._block_size, self.unparsed_lines = self._log()
-            self.run = self._database.only(self._records(Run), "run")
+            self._size, self._block_size, self.unparsed_lines = self._read_log_row()
+            self.run = self._database.single_row(self._records(Run), "run")
         except BaseException:
             self._database.close()
             raise
@@ -153,7 +153,7 @@ class Recording:
     def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> tuple[Node, ...]:
         """Nodes of a graph that was kept as data, from position `start`; empty where it was not."""
         rest = "WHERE graph = ? AND position >= ? ORDER BY position LIMIT ?"
-        found = self._records(NodeOf, rest, graph, start, -1 if limit is None else limit)
+        found = self._records(GraphNode, rest, graph, start, -1 if limit is None else limit)
         return tuple(row.node for row in found)
 
     def page(self, record: type[R], start: int, limit: int) -> tuple[R, ...]:
@@ -167,19 +167,21 @@ class Recording:
         """Bytes of the log that the recording was made from: what `raw` yields in all."""
         return self._size
 
-    def located(self, offset: int, limit: int) -> list[Located]:
+    def event_spans(self, offset: int, limit: int) -> list[EventSpan]:
         """Up to `limit` events, the first of them the one that takes the byte at `offset` of the log."""
-        first, last = 0, self._one("SELECT COALESCE(MAX(id), 0) FROM event")
+        first, last = 0, self._single_integer("SELECT COALESCE(MAX(id), 0) FROM event")
         while first < last:  # the order of the ids is that of the bytes, so no index on the bytes is needed
             middle = (first + last + 1) // 2
-            if self._one("SELECT start FROM event WHERE id >= ? ORDER BY id LIMIT 1", middle) <= offset:
+            if self._single_integer("SELECT start FROM event WHERE id >= ? ORDER BY id LIMIT 1", middle) <= offset:
                 first = middle
             else:
                 last = middle - 1
         query = _EVENT.replace(" FROM", ", start, header_size FROM") + " WHERE id >= ? ORDER BY id LIMIT ?"
         with self._database.reading():
             rows = self._database.execute(query, (first, limit)).fetchall()
-            return [Located(_event(row[:-2]), typed(row[-2], int), typed(row[-1], int)) for row in rows]
+            return [
+                EventSpan(_event_of_row(row[:-2]), check_type(row[-2], int), check_type(row[-1], int)) for row in rows
+            ]
 
     def events(
         self,
@@ -194,24 +196,24 @@ class Recording:
         query = f"{_EVENT} {where} ORDER BY id LIMIT ? OFFSET ?"
         with self._database.reading():
             cursor = self._database.execute(query, (*values, -1 if limit is None else limit, start))
-        while rows := self._fetch(cursor):
+        while rows := self._fetch_events(cursor):
             yield from rows
 
     def event(self, index: int) -> Event:
         """The event with this index. Raises `UnreadableInput` where there is none."""
         with self._database.reading():
             rows = self._database.execute(f"{_EVENT} WHERE id = ?", (index,)).fetchall()
-            return _event(self._database.only(tuple(rows), f"event {index}"))
+            return _event_of_row(self._database.single_row(tuple(rows), f"event {index}"))
 
     def metadata(self, event: int) -> dict[str, Any]:
         """The JSON object of an event's header; empty for noise."""
-        start, header, _ = self._place(event)
-        return (metadata_of(self._bytes(start, header)) or {}) if header else {}
+        start, header, _ = self._event_location(event)
+        return (parse_metadata(self._read_bytes(start, header)) or {}) if header else {}
 
     def payload(self, event: int) -> str:
         """The text of an event's payload; empty where it has none."""
-        start, header, payload = self._place(event)
-        return payload_text(self._bytes(start + header, payload))
+        start, header, payload = self._event_location(event)
+        return payload_text(self._read_bytes(start + header, payload))
 
     def source(self, file: str) -> str | None:
         """The user's source as it was when recorded; ``None`` where it was not kept."""
@@ -222,67 +224,71 @@ class Recording:
         """How many events there are of each kind."""
         with self._database.reading():
             rows = self._database.execute("SELECT kind, events FROM count ORDER BY kind").fetchall()
-            return {typed(kind, str): typed(events, int) for kind, events in rows}
+            return {check_type(kind, str): check_type(events, int) for kind, events in rows}
 
     def totals(self) -> dict[str, int]:
         """How many records there are in each table, tables without any left out."""
         with self._database.reading():
             rows = self._database.execute("SELECT name, records FROM total ORDER BY name").fetchall()
-            return {typed(name, str): typed(records, int) for name, records in rows}
+            return {check_type(name, str): check_type(records, int) for name, records in rows}
 
     def raw(self) -> Iterator[bytes]:
         """The log that the recording was made from, byte for byte, in pieces."""
         for index in range(-(-self._size // self._block_size)):
             yield self._block(index)
 
-    def made(self, key: str) -> Any:
+    def derived(self, key: str) -> Any:
         """What was made of the recording afterwards and kept under `key` (see `made.keep`), or None."""
-        if self._database.version < MADE.since:
+        if self._database.version < DERIVED_TABLE.since:
             return None
         with self._database.reading():
-            rows = self._database.execute(MADE.select("WHERE key = ?"), (key,)).fetchall()
-            return unpacked(typed(rows[0][1], bytes)) if rows else None
+            rows = self._database.execute(DERIVED_TABLE.select("WHERE key = ?"), (key,)).fetchall()
+            return load_derived(check_type(rows[0][1], bytes)) if rows else None
 
     # How it is done
 
     def _records(self, record: type[R], rest: str = "", *values: object) -> tuple[R, ...]:
         with self._database.reading():
             rows = self._database.execute(RECORD_TABLES[record].select(rest), values)
-            read = mapping(record).read
+            read = mapping_of(record).read
             return tuple([read(row) for row in rows])
 
-    def _one(self, query: str, *values: object) -> int:
+    def _single_integer(self, query: str, *values: object) -> int:
         with self._database.reading():
-            return typed(self._database.only(tuple(self._database.execute(query, values).fetchall()), "event")[0], int)
+            return check_type(
+                self._database.single_row(tuple(self._database.execute(query, values).fetchall()), "event")[0], int
+            )
 
     def _of_compile(self, record: type[R], compile_id: str | None) -> tuple[R, ...]:
         if compile_id is None:
             return self._records(record, "ORDER BY id")
         return self._records(record, "WHERE compile_id = ? ORDER BY id", compile_id)
 
-    def _fetch(self, cursor: sqlite3.Cursor) -> list[Event]:
+    def _fetch_events(self, cursor: sqlite3.Cursor) -> list[Event]:
         with self._database.reading():
-            return [_event(row) for row in cursor.fetchmany(_PAGE)]
+            return [_event_of_row(row) for row in cursor.fetchmany(_PAGE)]
 
-    def _log(self) -> tuple[int, int, int]:
+    def _read_log_row(self) -> tuple[int, int, int]:
         with self._database.reading():
             rows = self._database.execute("SELECT size, block_size, unparsed_lines FROM log").fetchall()
-            size, block, lines = (typed(cell, int) for cell in self._database.only(tuple(rows), "log"))
+            size, block, lines = (check_type(cell, int) for cell in self._database.single_row(tuple(rows), "log"))
         if not (0 < block <= _MAX_BLOCK and size >= 0):
             raise UnreadableInput(f"{self.path}: a damaged recording (a log of {size} bytes in blocks of {block})")
         return size, block, lines
 
-    def _place(self, event: int) -> tuple[int, int, int]:
+    def _event_location(self, event: int) -> tuple[int, int, int]:
         """Where an event lies: start, bytes of the header, bytes of the payload."""
         query = "SELECT start, header_size, payload_size FROM event WHERE id = ?"
         with self._database.reading():
             rows = self._database.execute(query, (event,)).fetchall()
-            start, header, payload = (typed(cell, int) for cell in self._database.only(tuple(rows), f"event {event}"))
+            start, header, payload = (
+                check_type(cell, int) for cell in self._database.single_row(tuple(rows), f"event {event}")
+            )
         if min(start, header, payload) < 0 or start + header + payload > self._size:
             raise UnreadableInput(f"{self.path}: a damaged recording (event {event} lies outside the log)")
         return start, header, payload
 
-    def _bytes(self, start: int, size: int) -> bytes:
+    def _read_bytes(self, start: int, size: int) -> bytes:
         if size > MAX_PAYLOAD:
             raise UnreadableInput(f"{self.path}: a payload of {size} bytes is more than can be shown; export the log")
         first, last = start // self._block_size, (start + max(size, 1) - 1) // self._block_size
@@ -296,17 +302,17 @@ class Recording:
         with self._database.reading():
             known = self._blocks.get(index)
             if known is None:
-                known = self._blocks[index] = self._decompressed(index)
+                known = self._blocks[index] = self._decompress(index)
                 if len(self._blocks) > _MAX_BLOCKS_KEPT:
                     self._blocks.popitem(last=False)
             return known
 
-    def _decompressed(self, index: int) -> bytes:
+    def _decompress(self, index: int) -> bytes:
         """A block of the log. What it will decompress to is known, so a bomb is refused before it goes off."""
         rows = self._database.execute("SELECT data FROM block WHERE id = ?", (index,)).fetchall()
-        (data,) = self._database.only(tuple(rows), f"block {index}")
+        (data,) = self._database.single_row(tuple(rows), f"block {index}")
         size = min(self._block_size, self._size - index * self._block_size)
-        if zstandard.frame_content_size(typed(data, bytes)) != size:
+        if zstandard.frame_content_size(check_type(data, bytes)) != size:
             raise FieldError(f"block {index} does not hold {size} bytes")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=size, allow_extra_data=False)
 
@@ -321,14 +327,14 @@ def _filter(**columns: str | None) -> tuple[str, list[str]]:
     return ("WHERE " + " AND ".join(terms) if terms else ""), [value for _, value in given]
 
 
-def _event(row: tuple[Any, ...]) -> Event:
+def _event_of_row(row: tuple[Any, ...]) -> Event:
     index, kind, name, compile_id, attempt, size, time = row
     return Event(
-        typed(index, int),
-        typed(kind, str),
-        None if name is None else typed(name, str),
-        typed(compile_id, str),
-        None if attempt is None else typed(attempt, int),
-        typed(size, int),
-        None if time is None else typed(time, str),
+        check_type(index, int),
+        check_type(kind, str),
+        None if name is None else check_type(name, str),
+        check_type(compile_id, str),
+        None if attempt is None else check_type(attempt, int),
+        check_type(size, int),
+        None if time is None else check_type(time, str),
     )

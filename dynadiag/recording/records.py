@@ -57,7 +57,7 @@ class Run:
     notes: tuple[str, ...]
 
     @property
-    def foreign(self) -> bool:
+    def is_foreign(self) -> bool:
         """Whether it is of a log made elsewhere, which has no word on how the program ended."""
         return self.python is None and self.exit_code is None and not self.complete
 
@@ -134,7 +134,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeOf:
+class GraphNode:
     """A node with the graph that it belongs to: what the digest hands to the store."""
 
     graph: int

@@ -10,9 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.recording import records
-from dynadiag.recording.mapping import Mapping
+from dynadiag.recording.record_mapping import RecordMapping
 
-__all__ = ["APPLICATION_ID", "BLOCK_SIZE", "RECORD_TABLES", "TABLES", "VERSION", "Column", "Table", "mapping", "page"]
+__all__ = [
+    "APPLICATION_ID",
+    "BLOCK_SIZE",
+    "RECORD_TABLES",
+    "TABLES",
+    "VERSION",
+    "Column",
+    "Table",
+    "mapping_of",
+    "markdown_page",
+]
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's own tools show it
 VERSION = 3  # a reader refuses what is newer; 2 has links, 3 what was made afterwards
@@ -25,28 +35,28 @@ class Column:
 
     name: str
     sql: str
-    meaning: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. `record` is the type of its rows where they are typed records; `after` is made once it is full.
+    """One table. `record` is the type of its rows where they are typed records; `indexes` is made once it is full.
 
     Recordings of a version before `since` have no such table.
     """
 
     name: str
-    meaning: str
+    description: str
     columns: tuple[Column, ...]
     record: type | None = None
-    suffix: str = ""
-    after: tuple[str, ...] = ()
+    options: str = ""
+    indexes: tuple[str, ...] = ()
     since: int = 1
 
     def ddl(self) -> str:
         """The statement that makes the table."""
         columns = ", ".join(f'"{column.name}" {column.sql}' for column in self.columns)
-        return f'CREATE TABLE "{self.name}" ({columns}){self.suffix}'
+        return f'CREATE TABLE "{self.name}" ({columns}){self.options}'
 
     def insert(self, verb: str = "INSERT") -> str:
         """The statement that adds a row."""
@@ -59,10 +69,10 @@ class Table:
         return f'SELECT {columns} FROM "{self.name}" {rest}'
 
 
-_MAPPINGS: dict[type, Mapping[Any]] = {}  # filled with the tables
+_MAPPINGS: dict[type, RecordMapping[Any]] = {}  # filled with the tables
 
 
-def _typed(
+def _record_table(
     record: type,
     name: str,
     meaning: str,
@@ -73,7 +83,7 @@ def _typed(
 ) -> Table:
     """The table of a record: its columns follow from the annotations, their meanings from `columns`."""
     made = []
-    _MAPPINGS[record] = Mapping(record, name)
+    _MAPPINGS[record] = RecordMapping(record, name)
     for column, kind, optional in _MAPPINGS[record].columns:
         rule = " PRIMARY KEY" if column == "id" else "" if optional else " NOT NULL"
         made.append(Column(column, kind + rule, columns.pop(column)))
@@ -91,9 +101,9 @@ _SPAN = {
     "span_end_line": "the line where it ends",
     "span_end_column": "the column after its end",
 }
-_PLACE = {"file": "the source file", "line": "the line in it, from 1"}
+_SOURCE_LINE = {"file": "the source file", "line": "the line in it, from 1"}
 
-_STORE = (
+_STORAGE_TABLES = (
     Table(
         "log",
         "One row: the log that the recording was made from.",
@@ -127,7 +137,7 @@ _STORE = (
             Column("header_size", "INTEGER NOT NULL", "bytes of the header line with its newline"),
             Column("payload_size", "INTEGER NOT NULL", "bytes of the payload as it stands in the log"),
         ),
-        after=(
+        indexes=(
             "CREATE INDEX event_kind ON event (kind)",
             "CREATE INDEX event_name ON event (name) WHERE name IS NOT NULL",
             "CREATE INDEX event_compile ON event (compile_id)",
@@ -140,7 +150,7 @@ _STORE = (
             Column("kind", "TEXT PRIMARY KEY NOT NULL", "as in `event`"),
             Column("events", "INTEGER NOT NULL", "how many"),
         ),
-        suffix=" WITHOUT ROWID",
+        options=" WITHOUT ROWID",
     ),
     Table(
         "total",
@@ -149,7 +159,7 @@ _STORE = (
             Column("name", "TEXT PRIMARY KEY NOT NULL", "of the table"),
             Column("records", "INTEGER NOT NULL", "how many"),
         ),
-        suffix=" WITHOUT ROWID",
+        options=" WITHOUT ROWID",
     ),
     Table(
         "made",
@@ -162,8 +172,8 @@ _STORE = (
     ),
 )
 
-_TYPED = (
-    _typed(
+_TYPED_TABLES = (
+    _record_table(
         records.Run,
         "run",
         "One row: the process that was recorded.",
@@ -184,14 +194,14 @@ _TYPED = (
             "notes": "what could not be seen, in sentences: JSON list",
         },
     ),
-    _typed(
+    _record_table(
         records.Compile,
         "compile",
         "One compile of one frame, all its attempts together.",
         {
             "id": "from 0, in the order in which they began",
             "compile_id": _COMPILE_ID,
-            **_PLACE,
+            **_SOURCE_LINE,
             "function": "the function that was compiled",
             "user_stack": _STACK,
             "outcome": '"ok", "break", "error" or "skipped"',
@@ -207,7 +217,7 @@ _TYPED = (
             "cache": '"hit", "miss" or "bypass" of the FX graph cache',
         },
     ),
-    _typed(
+    _record_table(
         records.Graph,
         "graph",
         "A graph at one stage of the pipeline.",
@@ -221,8 +231,8 @@ _TYPED = (
         },
         after=("CREATE INDEX graph_compile ON graph (compile_id)",),
     ),
-    _typed(
-        records.NodeOf,
+    _record_table(
+        records.GraphNode,
         "node",
         "The nodes of the graphs that were kept as data.",
         {
@@ -240,7 +250,7 @@ _TYPED = (
         },
         after=("CREATE UNIQUE INDEX node_place ON node (graph, position)",),
     ),
-    _typed(
+    _record_table(
         records.Break,
         "break",
         "A graph break.",
@@ -259,13 +269,13 @@ _TYPED = (
             "fatal": "1 where torch raised instead of splitting the graph",
         },
     ),
-    _typed(
+    _record_table(
         records.SkippedFrame,
         "skipped_frame",
         "A frame that Dynamo left to Python.",
-        {**_PLACE, "function": "the frame's function", "reason": "why"},
+        {**_SOURCE_LINE, "function": "the frame's function", "reason": "why"},
     ),
-    _typed(
+    _record_table(
         records.Guard,
         "guard",
         "A condition under which compiled code is used again.",
@@ -275,24 +285,24 @@ _TYPED = (
             "kind": 'torch\'s name, such as "TENSOR_MATCH"',
             "source": "what it looks at, such as L['x']",
             "expression": "what is checked",
-            **_PLACE,
+            **_SOURCE_LINE,
         },
         after=("CREATE INDEX guard_compile ON guard (compile_id)",),
     ),
-    _typed(
+    _record_table(
         records.Recompile,
         "recompile",
         "A frame compiled again.",
         {
             "id": "from 0",
             "compile_id": _COMPILE_ID,
-            **_PLACE,
+            **_SOURCE_LINE,
             "function": "the function that was compiled again",
             "reasons": 'the guards that failed: JSON, [{"guard", "source", "was", "now", "against", "file", "line"}]',
             "limit_reached": "1 where torch gave up compiling the frame",
         },
     ),
-    _typed(
+    _record_table(
         records.Symbol,
         "symbol",
         "A size that torch made symbolic, or a guard or specialization on one.",
@@ -306,7 +316,7 @@ _TYPED = (
             "user_stack": _STACK,
         },
     ),
-    _typed(
+    _record_table(
         records.Kernel,
         "kernel",
         "A generated or called kernel.",
@@ -319,7 +329,7 @@ _TYPED = (
         },
         after=("CREATE INDEX kernel_compile ON kernel (compile_id)",),
     ),
-    _typed(
+    _record_table(
         records.Link,
         "link",
         "A line of one document of a generated module and a line of another that belong together, either way round. "
@@ -347,7 +357,7 @@ _TYPED = (
         ),
         since=2,
     ),
-    _typed(
+    _record_table(
         records.Trial,
         "trial",
         "One trial of a search.",
@@ -359,7 +369,7 @@ _TYPED = (
             "seconds": "how long it took",
         },
     ),
-    _typed(
+    _record_table(
         records.SourceFile,
         "source",
         "The user's source as it was when recorded.",
@@ -368,16 +378,16 @@ _TYPED = (
     ),
 )
 
-TABLES = _STORE + _TYPED
-RECORD_TABLES: dict[type, Table] = {table.record: table for table in _TYPED if table.record is not None}
+TABLES = _STORAGE_TABLES + _TYPED_TABLES
+RECORD_TABLES: dict[type, Table] = {table.record: table for table in _TYPED_TABLES if table.record is not None}
 
 
-def mapping(record: type) -> Mapping[Any]:
+def mapping_of(record: type) -> RecordMapping[Any]:
     """How the records of this type are written and read."""
     return _MAPPINGS[record]
 
 
-def page() -> str:
+def markdown_page() -> str:
     """The page of documentation, in Markdown."""
     parts = [
         "# The schema of a recording",
@@ -387,11 +397,11 @@ def page() -> str:
         "Lines are counted from 1, columns from 0, ends are exclusive, NULL is what torch did not say.",
     ]
     for table in TABLES:
-        parts.append(f"## {table.name}\n\n{table.meaning}")
-        rows = "\n".join(f"| `{column.name}` | {column.sql} | {column.meaning} |" for column in table.columns)
+        parts.append(f"## {table.name}\n\n{table.description}")
+        rows = "\n".join(f"| `{column.name}` | {column.sql} | {column.description} |" for column in table.columns)
         parts.append(f"| column | type | meaning |\n|---|---|---|\n{rows}")
     return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(markdown_page())

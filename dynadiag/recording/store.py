@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VERSION, mapping
+from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VERSION, mapping_of
 
-__all__ = ["StoreWriter", "replacing"]
+__all__ = ["RecordingWriter", "atomic_write"]
 
 _TABLE = {table.name: table for table in TABLES}
-_PREPARE = (
+_PRAGMAS = (
     "PRAGMA page_size = 8192",
     "PRAGMA journal_mode = OFF",  # nobody reads the file before it is whole; a failure removes it
-    "PRAGMA synchronous = OFF",  # `replacing` flushes it once, at the end
+    "PRAGMA synchronous = OFF",  # `atomic_write` flushes it once, at the end
     "PRAGMA locking_mode = EXCLUSIVE",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
@@ -28,7 +28,7 @@ _PREPARE = (
 
 
 @contextmanager
-def replacing(output: Path, force: bool) -> Iterator[Path]:
+def atomic_write(output: Path, force: bool) -> Iterator[Path]:
     """A temporary path beside `output` that becomes `output` at the end, or goes when the body raises.
 
     Raises `DynadiagError` where `output` exists and `force` is false, or where its folder cannot be written.
@@ -59,12 +59,12 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-class StoreWriter:
+class RecordingWriter:
     """An empty recording that is being filled. Use as a context manager: it is whole once the body has ended."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
-        for statement in _PREPARE:
+        for statement in _PRAGMAS:
             self._database.execute(statement)
         self._database.execute("BEGIN")
         for table in TABLES:
@@ -72,7 +72,7 @@ class StoreWriter:
         self._inserts = {table.name: table.insert() for table in TABLES}
         self._totals: Counter[str] = Counter()
 
-    def __enter__(self) -> StoreWriter:
+    def __enter__(self) -> RecordingWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -92,7 +92,7 @@ class StoreWriter:
 
     def add(self, record: object) -> None:
         """Add a typed record. Raises `FieldError` where a field holds what its annotation does not allow."""
-        row = mapping(type(record)).row(record)
+        row = mapping_of(type(record)).row(record)
         name = RECORD_TABLES[type(record)].name
         self._database.execute(self._inserts[name], row)
         self._totals[name] += 1
@@ -109,6 +109,6 @@ class StoreWriter:
         """Make the indexes and end the transaction: an index made over full tables costs a third."""
         self._database.executemany(self._inserts["total"], self._totals.items())
         for table in TABLES:
-            for statement in table.after:
+            for statement in table.indexes:
                 self._database.execute(statement)
         self._database.execute("COMMIT")

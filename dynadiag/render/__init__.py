@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynadiag.render.json import document, encode, explanation_json
+    from dynadiag.render.json_document import document, encode, explanation_json
     from dynadiag.render.style import Style
     from dynadiag.render.text import explanation_text
 
@@ -17,9 +17,9 @@ __all__ = ["Style", "document", "encode", "explanation_json", "explanation_text"
 
 _WHERE = {
     "Style": "dynadiag.render.style",
-    "document": "dynadiag.render.json",
-    "encode": "dynadiag.render.json",
-    "explanation_json": "dynadiag.render.json",
+    "document": "dynadiag.render.json_document",
+    "encode": "dynadiag.render.json_document",
+    "explanation_json": "dynadiag.render.json_document",
     "explanation_text": "dynadiag.render.text",
 }
 

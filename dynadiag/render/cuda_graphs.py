@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dynadiag.explain.cuda_graphs import CudaGraph
 from dynadiag.explain.explanation import Explanation
 from dynadiag.render.clean import clean_line
-from dynadiag.render.paths import place
-from dynadiag.render.pieces import help_, labelled
+from dynadiag.render.components import help_lines, labelled_lines
+from dynadiag.render.formatting import count
+from dynadiag.render.paths import source_location
 from dynadiag.render.style import Style
-from dynadiag.render.words import count
-from dynadiag.render.wrap import hanging
+from dynadiag.render.wrap import wrap_indented
 
 __all__ = ["cuda_graphs_section"]
 
@@ -30,14 +30,14 @@ def cuda_graphs_section(explanation: Explanation, style: Style, all_: bool) -> l
     if not found:
         return []
     again = Counter((item.compile_id, item.backward) for item in found if item.what == "re-recorded")
-    lines = labelled("cuda graphs", "strong", _sum(found), style)
+    lines = labelled_lines("cuda graphs", "strong", _sum(found), style)
     told = [_skipped(item, explanation.run.cwd) for item in found if item.what == "skipped"]
     told += [f"{_code(*code)} recorded {count(times + 1, 'time')}" for code, times in again.items()]
     for text in told if all_ else told[:_SHOWN]:
-        lines += hanging("    ", text, style.columns)
+        lines += wrap_indented("    ", text, style.columns)
     if not all_ and len(told) > _SHOWN:
         lines.append(style.paint(f"    ... and {len(told) - _SHOWN} more; --all shows them", "dim"))
-    return [*lines, *(help_(_AGAIN, style) if again else ()), ""]
+    return [*lines, *(help_lines(_AGAIN, style) if again else ()), ""]
 
 
 def _sum(found: Sequence[CudaGraph]) -> str:
@@ -51,7 +51,7 @@ def _sum(found: Sequence[CudaGraph]) -> str:
 
 def _skipped(item: CudaGraph, cwd: str | None) -> str:
     """``0/0 backward skipped: mutated inputs (1 instances), at prog.py:7``."""
-    at = f", at {place(item.file, item.line, None, cwd)}" if item.file else ""
+    at = f", at {source_location(item.file, item.line, None, cwd)}" if item.file else ""
     return f"{_code(item.compile_id, item.backward)} skipped: {clean_line((item.reason or '')[:_LONGEST])}{at}"
 
 

@@ -16,9 +16,9 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explain.explanation import Explanation
 from dynadiag.recording.records import Break, Compile, Node
 from dynadiag.render.clean import clean_line
-from dynadiag.render.paths import place
-from dynadiag.render.words import count
-from dynadiag.render.wrap import cut
+from dynadiag.render.formatting import count
+from dynadiag.render.paths import source_location
+from dynadiag.render.wrap import truncate_middle
 
 try:
     import graphviz
@@ -111,7 +111,7 @@ def rendered(graph: nx.DiGraph, format_: str) -> bytes:
 
 def _add_frames(made: nx.DiGraph, explanation: Explanation) -> None:
     for item in explanation.compiles:
-        at = place(item.file, item.line, None, explanation.run.cwd)
+        at = source_location(item.file, item.line, None, explanation.run.cwd)
         label = _label(f"{item.function} [{item.compile_id}]", at, "" if item.outcome == "ok" else item.outcome)
         made.add_node(_frame(item.compile_id), kind="frame", label=label)
 
@@ -131,7 +131,7 @@ def _add_graphs(made: nx.DiGraph, explanation: Explanation) -> None:
 def _add_breaks(made: nx.DiGraph, explanation: Explanation) -> None:
     """Each root cause once, with an edge from every graph it ended and one to what was compiled after it."""
     for root in explanation.roots:
-        at = place(root.span.file, root.span.line, None, explanation.run.cwd)
+        at = source_location(root.span.file, root.span.line, None, explanation.run.cwd)
         label = _label(root.gb_id or "graph break", root.gb_type, at)
         made.add_node(f"break {root.index}", kind="break", label=label, gb_id=root.gb_id)
     ended = {item.compile_id: f"graph {item.index}" for item in explanation.graphs if item.stage == "dynamo"}
@@ -172,7 +172,7 @@ def _node_label(node: Node) -> str:
 
 
 def _label(*lines: str) -> str:
-    return "\n".join(cut(clean_line(line), _LABEL) for line in lines if line)
+    return "\n".join(truncate_middle(clean_line(line), _LABEL) for line in lines if line)
 
 
 def _escaped(label: str) -> Any:  # a str of graphviz's own, which keeps "<b>" from being read as HTML

@@ -7,18 +7,18 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from dynadiag import __version__
-from dynadiag.explain.registry import Entry
-from dynadiag.render.json import SCHEMA, encode
+from dynadiag.explain.registry import BreakEntry
+from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
-from dynadiag.render.wrap import hanging
+from dynadiag.render.wrap import wrap_indented
 
 __all__ = ["entry_json", "entry_text"]
 
 
-def entry_text(entry: Entry, style: Style | None = None) -> str:
+def entry_text(entry: BreakEntry, style: Style | None = None) -> str:
     """What the break means, what torch says of it, and what to do; with a line end."""
     style = style or Style()
-    first, *rest = hanging(f"{entry.gb_id}: ", entry.gb_type, style.columns)
+    first, *rest = wrap_indented(f"{entry.gb_id}: ", entry.gb_type, style.columns)
     head = style.paint(first[: len(entry.gb_id)], "break") + style.paint(first[len(entry.gb_id) :], "strong")
     lines = [head, *(style.paint(line, "strong") for line in rest), ""]
     lines += _block("What it means", [entry.family.meaning], style)
@@ -29,7 +29,7 @@ def entry_text(entry: Entry, style: Style | None = None) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def entry_json(entry: Entry) -> bytes:
+def entry_json(entry: BreakEntry) -> bytes:
     """The same as a document."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
@@ -58,5 +58,5 @@ def _block(title: str, texts: Sequence[str], style: Style) -> list[str]:
     if not texts:
         return []
     mark = "- " if len(texts) > 1 else ""
-    lines = [line for text in texts for line in hanging(f"  {mark}", text, style.columns)]
+    lines = [line for text in texts for line in wrap_indented(f"  {mark}", text, style.columns)]
     return [style.paint(f"{title}:", "help"), *lines, ""]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from dynadiag.kernels import KernelCall, Place, Stage, Stages
-from dynadiag.kernels.timing import Scale, Timing
+from dynadiag.kernels import CompiledStages, KernelCall, SourceLine, Stage
+from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.words import some
+from dynadiag.render.formatting import list_some
 
-__all__ = ["kernel_text", "lines_of", "listing_text", "short", "stage_text"]
+__all__ = ["kernel_text", "listing_text", "si_number", "stage_text", "user_lines"]
 
 _HEADS = ("compile", "graph", "language", "kernel", "computes", "lines", "bytes", "flops", "bound")
 _BUILT = ("regs", "spills", "shared", "full")
@@ -20,14 +20,14 @@ _MARKS = {"cpp": "//"}
 _UNITS = ("", "k", "M", "G", "T", "P")
 
 
-def listing_text(calls: Sequence[KernelCall], scale: Scale) -> str:
+def listing_text(calls: Sequence[KernelCall], scale: Roofline) -> str:
     """A table in the order of `calls`; what was measured, and what the run built, only where some of them have it."""
     if not calls:
         return "No kernel was generated: nothing was compiled by Inductor.\n"
-    built = any(call.built for call in calls)
-    heads = (*(_TIMED if scale.timing else ()), *_HEADS, *(_BUILT if built else ()))
+    built = any(call.artifact for call in calls)
+    heads = (*(_TIMED if scale.times else ()), *_HEADS, *(_BUILT if built else ()))
     rows = [
-        (*(_timed(call, scale) if scale.timing else ()), *_row(call, scale), *(_as_built(call) if built else ()))
+        (*(_timed(call, scale) if scale.times else ()), *_row(call, scale), *(_as_built(call) if built else ()))
         for call in calls
     ]
     widths = [max(len(row[place]) for row in [heads, *rows]) for place in range(len(heads))]
@@ -38,11 +38,11 @@ def listing_text(calls: Sequence[KernelCall], scale: Scale) -> str:
         ).rstrip()
         for row in [heads, *rows]
     ]
-    return "\n".join(lines) + "\n" + _remarks(calls) + (_peaks(scale.timing) if scale.timing else "")
+    return "\n".join(lines) + "\n" + _remarks(calls) + (_peaks(scale.times) if scale.times else "")
 
 
-def _timed(call: KernelCall, scale: Scale) -> tuple[str, str]:
-    time, share = scale.time(call), scale.share(call)
+def _timed(call: KernelCall, scale: Roofline) -> tuple[str, str]:
+    time, share = scale.time_of(call), scale.peak_share(call)
     return (_microseconds(time.seconds) if time else "?"), ("?" if share is None else f"{share:.0%}")
 
 
@@ -53,48 +53,49 @@ def _microseconds(seconds: float) -> str:
 
 
 def _as_built(call: KernelCall) -> tuple[str, ...]:
-    built = call.built
+    built = call.artifact
     if built is None:
         return ("",) * len(_BUILT)
     counts = ("?" if value is None else str(value) for value in (built.registers, built.spills, built.shared))
     return (*counts, "?" if built.occupancy is None else f"{built.occupancy:.0%}")
 
 
-def _peaks(timing: Timing) -> str:
+def _peaks(timing: KernelTimes) -> str:
     """What the shares are of, and what could not be run."""
-    products = ", ".join(f"{clean_line(dtype)} {short(most)}" for dtype, most in timing.peaks.products.items())
-    vector = "" if timing.peaks.vector is None else f", else {short(timing.peaks.vector)}"
+    products = ", ".join(f"{clean_line(dtype)} {si_number(most)}" for dtype, most in timing.peaks.product_flops.items())
+    vector = "" if timing.peaks.vector_flops is None else f", else {si_number(timing.peaks.vector_flops)}"
     said = [
         f"measured on {clean_line(timing.device)}, torch {clean_line(timing.torch)}: "
-        f"it moves {short(timing.peaks.moved)}B/s; operations a second in matrix products: {products}{vector}",
+        f"it moves {si_number(timing.peaks.bytes_per_second)}B/s; operations a second in matrix products: "
+        f"{products}{vector}",
         "a share above 100% is of what came out of a cache",
         *(f"a module could not be run: {clean_line(why)}" for why in timing.errors.values()),
     ]
     return "".join(f"\n{line}" for line in said) + "\n"
 
 
-def _row(call: KernelCall, scale: Scale) -> tuple[str, ...]:
-    number = f" #{call.number}" if call.number > 1 else ""
+def _row(call: KernelCall, scale: Roofline) -> tuple[str, ...]:
+    number = f" #{call.call_number}" if call.call_number > 1 else ""
     return (
         clean_line(call.compile_id),
         call.stage or "?",
         clean_line(call.language),
         clean_line(call.name) + number,
-        clean_line(some(call.ops)) or "no mapping",
+        clean_line(list_some(call.ops)) or "no mapping",
         _lines(call),
-        short(call.cost.moved),
-        short(call.cost.flops),
-        scale.bound(call) or "?",
+        si_number(call.cost.bytes_moved),
+        si_number(call.cost.flops),
+        scale.bound_of(call) or "?",
     )
 
 
 def _lines(call: KernelCall) -> str:
     """``block.py:18, 19``; with a question mark where it was inferred from the texts."""
-    shown = lines_of(call.places or call.view_places)
-    return (shown + ("?" if call.how == "dataflow" else "")) or "no mapping"
+    shown = user_lines(call.source_lines or call.view_lines)
+    return (shown + ("?" if call.evidence == "dataflow" else "")) or "no mapping"
 
 
-def lines_of(places: Iterable[Place]) -> str:
+def user_lines(places: Iterable[SourceLine]) -> str:
     """``block.py:18, 19; net.py:4``, each line once."""
     files: dict[str, set[int]] = {}
     for place in places:
@@ -103,7 +104,7 @@ def lines_of(places: Iterable[Place]) -> str:
     return clean_line("; ".join(parts))
 
 
-def short(value: float | None) -> str:
+def si_number(value: float | None) -> str:
     """``16.4k``: three digits and a unit of a thousand."""
     if value is None:
         return "?"
@@ -119,14 +120,14 @@ def _remarks(calls: Sequence[KernelCall]) -> str:
     for call in calls:
         if call.fallback:
             said[f"{call.name} is a fallback: {call.fallback}."] = None
-    if any(call.how == "dataflow" for call in calls):
+    if any(call.evidence == "dataflow" for call in calls):
         said[
             "? after lines: inferred from the generated code; the recording does not say (a cache hit, another's log)."
         ] = None
     return "".join(f"\n{clean_line(line)}" for line in said) + ("\n" if said else "")
 
 
-def kernel_text(calls: Sequence[KernelCall], scale: Scale) -> str:
+def kernel_text(calls: Sequence[KernelCall], scale: Roofline) -> str:
     """The source of a kernel, below what is known of it: comments of its language, so that it stays source."""
     call = calls[0]
     mark = _MARKS.get(call.language, "#")
@@ -137,37 +138,40 @@ def kernel_text(calls: Sequence[KernelCall], scale: Scale) -> str:
     return head + clean(call.definition.source)
 
 
-def _facts(call: KernelCall, scale: Scale) -> list[str]:
+def _facts(call: KernelCall, scale: Roofline) -> list[str]:
     cache = f", FX graph cache {call.cache}" if call.cache else ""
-    facts = [f"{call.name}: compile {call.compile_id}, {call.stage or 'graph unknown'}, call {call.number}{cache}"]
+    facts = [f"{call.name}: compile {call.compile_id}, {call.stage or 'graph unknown'}, call {call.call_number}{cache}"]
     facts.append(f"  called in line {call.line} of the generated module: {call.text}")
     if call.grid:
         facts.append(f"  launch grid from {call.grid}")
     if call.partition:
         facts.append(f"  in CUDA graph {call.partition}")
-    facts.append(f"  lines: {', '.join(map(_place, call.places or call.view_places)) or 'no mapping'}{_how(call)}")
+    facts.append(
+        f"  lines: {', '.join(map(_place, call.source_lines or call.view_lines)) or 'no mapping'}{_evidence(call)}"
+    )
     facts.append(f"  nodes: {', '.join(call.nodes) or 'no mapping'}")
-    if call.around:
-        facts.append(f"  in a branch or loop of: {', '.join(call.around)}")
-    if call.dynamo:
-        facts.append(f"  made from Dynamo's: {', '.join(call.dynamo)}")
+    if call.enclosing_nodes:
+        facts.append(f"  in a branch or loop of: {', '.join(call.enclosing_nodes)}")
+    if call.dynamo_nodes:
+        facts.append(f"  made from Dynamo's: {', '.join(call.dynamo_nodes)}")
     if call.fallback:
         facts.append(f"  a fallback: {call.fallback}")
-    moved = f"reads {short(call.cost.read)}B, writes {short(call.cost.written)}B, {short(call.cost.flops)} operations"
-    facts.append(f"  {moved}; bound by {scale.bound(call) or 'what is not known'}")
-    if time := scale.time(call):
-        share = scale.share(call)
+    moved = f"reads {si_number(call.cost.bytes_read)}B, writes {si_number(call.cost.bytes_written)}B"
+    bound = scale.bound_of(call) or "what is not known"
+    facts.append(f"  {moved}, {si_number(call.cost.flops)} operations; bound by {bound}")
+    if time := scale.time_of(call):
+        share = scale.peak_share(call)
         of_peak = "" if share is None else f", {share:.0%} of the device's peak"
-        ran = f": {', '.join(time.kernels)}" if time.kernels else ""
+        ran = f": {', '.join(time.device_kernels)}" if time.device_kernels else ""
         facts.append(f"  takes {_microseconds(time.seconds)}{of_peak}{ran}")
-    elif scale.timing and call.around and call.event not in scale.timing.errors:
+    elif scale.times and call.enclosing_nodes and call.event not in scale.times.errors:
         facts.append("  not timed: the random inputs lead past its branch or loop")
     return facts + _built_facts(call)
 
 
 def _built_facts(call: KernelCall) -> list[str]:
     """What the recorded run made of it."""
-    if (built := call.built) is None:
+    if (built := call.artifact) is None:
         return []
     regs, spills, shared, full = _as_built(call)
     chosen = ", ".join(f"{name}={value}" for name, value in built.configuration.items())
@@ -177,18 +181,18 @@ def _built_facts(call: KernelCall) -> list[str]:
     ]
 
 
-def _place(place: Place) -> str:
+def _place(place: SourceLine) -> str:
     return f"{place.file}:{place.line}"
 
 
-def _how(call: KernelCall) -> str:
+def _evidence(call: KernelCall) -> str:
     said = {"comment": " (the generated code says so)", "around": " (of the branch or loop around it)"}
-    return {**said, "scheduler": "", "none": ""}.get(call.how, " (inferred from the generated code)")
+    return {**said, "scheduler": "", "none": ""}.get(call.evidence, " (inferred from the generated code)")
 
 
-def stage_text(stage: Stage, stages: Stages) -> str:
+def stage_text(stage: Stage, stages: CompiledStages) -> str:
     """A stage with the line of the kernel's source before each of its lines, below what the compiler said of it."""
-    facts = [f"{stage.name} for {stages.target}", *(f"{name}: {value}" for name, value in stages.facts.items())]
+    facts = [f"{stage.name} for {stages.target}", *(f"{name}: {value}" for name, value in stages.properties.items())]
     head = "".join(f"; {clean_line(line)}\n" for line in [*facts, *stages.notes])
     sources: dict[int, list[int]] = {}
     for line, source in stage.lines:

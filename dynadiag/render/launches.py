@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from dynadiag.explain.explanation import Explanation
 from dynadiag.render.clean import clean_line
-from dynadiag.render.paths import fit, place
-from dynadiag.render.pieces import labelled
+from dynadiag.render.components import labelled_lines
+from dynadiag.render.formatting import count, list_some
+from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.style import Style
-from dynadiag.render.words import count, some
-from dynadiag.render.wrap import end_cut
+from dynadiag.render.wrap import truncate_end
 
 if TYPE_CHECKING:
     from dynadiag.kernels import KernelCall
@@ -27,9 +27,9 @@ def launches_section(explanation: Explanation, calls: Sequence[KernelCall], styl
     """The calls, that which moves the most bytes first, with their nodes and the lines these are from."""
     if not calls:
         return []
-    ranked = sorted(calls, key=lambda call: -(call.cost.moved or 0))
+    ranked = sorted(calls, key=lambda call: -(call.cost.bytes_moved or 0))
     shown = ranked if all_ else ranked[:_CALLS]
-    lines = labelled("kernels", "strong", _sum(explanation, calls), style)
+    lines = labelled_lines("kernels", "strong", _sum(explanation, calls), style)
     for call in shown:
         lines += _call(call, explanation.run.cwd, style)
     hidden = len(ranked) - len(shown)
@@ -54,10 +54,10 @@ def _sum(explanation: Explanation, calls: Sequence[KernelCall]) -> str:
 def _call(call: KernelCall, cwd: str | None, style: Style) -> list[str]:
     what = ", ".join(call.nodes) or "no mapping to nodes"
     head = f"{call.compile_id} {call.stage or 'graph unknown'} {call.name}: {what}"
-    places = [place(item.file, item.line, None, cwd) for item in (call.places or call.view_places)]
-    inferred = ", inferred from the code" if call.how == "dataflow" and places else ""
-    at = f"{some(places[:_PLACES])}{' ...' if len(places) > _PLACES else ''}{inferred}"
+    places = [source_location(item.file, item.line, None, cwd) for item in (call.source_lines or call.view_lines)]
+    inferred = ", inferred from the code" if call.evidence == "dataflow" and places else ""
+    at = f"{list_some(places[:_PLACES])}{' ...' if len(places) > _PLACES else ''}{inferred}"
     return [
-        f"    {end_cut(clean_line(head[:_LONGEST]), style.columns - 4)}",
-        *([f"        at {fit(at, style.columns - 11)}"] if places else []),
+        f"    {truncate_end(clean_line(head[:_LONGEST]), style.columns - 4)}",
+        *([f"        at {fit_path(at, style.columns - 11)}"] if places else []),
     ]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dynadiag.explain.changes import Change, changes, fingerprint, of_their_own
+from dynadiag.explain.changes import GuardChange, changes, fingerprint, without_consequences
 from dynadiag.explain.explanation import Explanation
 from dynadiag.recording.records import Frame, Recompile
-from dynadiag.render.changes import in_words, sizes_at
 from dynadiag.render.clean import clean_line
-from dynadiag.render.paths import fit, place
-from dynadiag.render.pieces import fact, help_, lead_of, where
+from dynadiag.render.components import fact_lines, help_lines, lead_of, location_line
+from dynadiag.render.formatting import count, list_some
+from dynadiag.render.guard_changes import describe_change, sizes_at
+from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.snippet import source_lines
 from dynadiag.render.style import Style
-from dynadiag.render.words import count, some
-from dynadiag.render.wrap import cut, end_cut, width
+from dynadiag.render.wrap import truncate_end, truncate_middle, width
 
 __all__ = ["FIRST", "recompiles_sections"]
 
@@ -29,9 +29,9 @@ class _Group:
     """A recompile, and the later ones of the same function for the same reason."""
 
     first: Recompile
-    changes: tuple[Change, ...]
+    changes: tuple[GuardChange, ...]
     advice: tuple[str, ...]
-    later: tuple[tuple[Recompile, tuple[Change, ...]], ...] = ()
+    later: tuple[tuple[Recompile, tuple[GuardChange, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _groups(explanation: Explanation, all_: bool) -> list[_Group]:
     """The recompiles in order; those of one function for one and the same change together, unless all are asked for."""
     found: dict[tuple[object, ...], _Group] = {}
     for item, advice in zip(explanation.recompiles, explanation.advice, strict=True):
-        own = changes(item.reasons if all_ else of_their_own(item.reasons))
+        own = changes(item.reasons if all_ else without_consequences(item.reasons))
         what = frozenset((change.reading.kind, change.source, change.file, change.line) for change in own)
         alike = (item.file, item.line, item.function, item.limit_reached, advice, what)
         key = alike if len(own) == 1 and not all_ else (item.index, len(found))
@@ -110,15 +110,15 @@ def _advice(group: _Group, given: _Given, stack: tuple[Frame, ...], style: Style
     what, label = fingerprint(item.reasons), f"{_word(item)}[{item.compile_id}], {item.function}"
     before = None if item.limit_reached or not stack else given.for_the_same(stack, what)
     if before is not None:
-        return help_(f"as for {before}: it is the same change", style)
+        return help_lines(f"as for {before}: it is the same change", style)
     if stack and not item.limit_reached:
         given.changes.append((stack, what, label))
     texts = given.texts
-    lines = [line for text in group.advice if text not in texts for line in help_(text, style)]
+    lines = [line for text in group.advice if text not in texts for line in help_lines(text, style)]
     again = sorted({texts[text] for text in group.advice if text in texts})
     for text in group.advice:
         texts.setdefault(text, label)
-    return [*lines, *(line for earlier in again for line in help_(f"as for {earlier}", style))]
+    return [*lines, *(line for earlier in again for line in help_lines(f"as for {earlier}", style))]
 
 
 def _word(item: Recompile) -> str:
@@ -129,23 +129,25 @@ def _word(item: Recompile) -> str:
 def _recompile(group: _Group, explanation: Explanation, style: Style, all_: bool) -> list[str]:
     item = group.first
     role = "error" if item.limit_reached else "recompile"
-    label = f"{_word(item)}[{cut(clean_line(item.compile_id), _ID)}]"
+    label = f"{_word(item)}[{truncate_middle(clean_line(item.compile_id), _ID)}]"
     function = explanation.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
-    name = cut(clean_line(function), style.columns - width(label) - 2)
+    name = truncate_middle(clean_line(function), style.columns - width(label) - 2)
     lines = [
         style.paint(label, role) + style.paint(f": {name}", "strong"),
-        where(place(item.file, item.line, None, explanation.run.cwd), style),
+        location_line(source_location(item.file, item.line, None, explanation.run.cwd), style),
     ]
     kept = group.changes if all_ else _first_of_each(group.changes)[:_GUARDS]
     for at, texts in _by_place(kept, item, explanation).items():
-        lines += [line for text in texts for line in fact("guard", text, style)]
+        lines += [line for text in texts for line in fact_lines("guard", text, style)]
         lines += _line(*at, explanation, style)
     if len(kept) < len(group.changes):
-        lines += fact("and", f"{count(len(group.changes) - len(kept), 'more failing guard')}; --all shows them", style)
+        lines += fact_lines(
+            "and", f"{count(len(group.changes) - len(kept), 'more failing guard')}; --all shows them", style
+        )
     return [*lines, *_later(group, style)]
 
 
-def _first_of_each(each: Sequence[Change]) -> list[Change]:
+def _first_of_each(each: Sequence[GuardChange]) -> list[GuardChange]:
     """The changes, of conditions on the same sizes only the first: it is the one that torch went by."""
     met: set[tuple[str, ...]] = set()
     kept = []
@@ -158,11 +160,11 @@ def _first_of_each(each: Sequence[Change]) -> list[Change]:
 
 
 def _by_place(
-    each: Sequence[Change], item: Recompile, explanation: Explanation
+    each: Sequence[GuardChange], item: Recompile, explanation: Explanation
 ) -> dict[tuple[str | None, int | None], list[str]]:
     places: dict[tuple[str | None, int | None], list[str]] = {}
     for change in each:
-        text = in_words(change, item.compile_id, explanation.symbols)
+        text = describe_change(change, item.compile_id, explanation.symbols)
         places.setdefault((change.file, change.line), []).append(text)
     return places
 
@@ -171,21 +173,21 @@ def _later(group: _Group, style: Style) -> list[str]:
     """The further recompiles of the same kind, and the values that they were for."""
     if not group.later:
         return []
-    text = f"in {some([item.compile_id for item, _ in group.later])}, for the same reason"
+    text = f"in {list_some([item.compile_id for item, _ in group.later])}, for the same reason"
     values = [own[0].now for _, own in group.later if own[0].now is not None]
     if len(set(values)) > 1:
-        text += f" (then {some(values)})"
-    return fact("again", f"{text}; --all shows them", style)
+        text += f" (then {list_some(values)})"
+    return fact_lines("again", f"{text}; --all shows them", style)
 
 
 def _line(file: str | None, number: int | None, explanation: Explanation, style: Style) -> list[str]:
     """Where the program made the guard, with the line itself where it was kept."""
     if file is None or number is None:
         return []
-    at = place(file, number, None, explanation.run.cwd)
+    at = source_location(file, number, None, explanation.run.cwd)
     source = source_lines(explanation.sources.get(file, ""))
     code = clean_line(source[number - 1]) if 1 <= number <= len(source) else ""
     lead = " " * len(lead_of("guard"))
     room = style.columns - width(lead)
-    lines = [f"{lead}{fit(f'at {at}', room)}"]
-    return [*lines, f"{lead}{style.paint(end_cut(code, room), 'dim')}"] if code else lines
+    lines = [f"{lead}{fit_path(f'at {at}', room)}"]
+    return [*lines, f"{lead}{style.paint(truncate_end(code, room), 'dim')}"] if code else lines

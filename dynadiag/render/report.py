@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from dynadiag.explain.explanation import Explanation, explain
-from dynadiag.explain.source import Readable
+from dynadiag.explain.source import ExplainedRecording
 from dynadiag.kernels import KernelCall, kernel_calls
 from dynadiag.recording.reader import Recording
-from dynadiag.render.json import explanation_json
+from dynadiag.render.json_document import explanation_json
 from dynadiag.render.text import explanation_text
 
 __all__ = ["Report", "report"]
@@ -29,7 +29,7 @@ class Report(Explanation):
         return explanation_json(self, self.calls).decode("utf-8")
 
 
-def report(recording: Readable) -> Report:
+def report(recording: ExplainedRecording) -> Report:
     """Explain a recording, its kernels too where it is a file that holds their code."""
     made = explain(recording)
     calls = kernel_calls(recording) if isinstance(recording, Recording) else ()

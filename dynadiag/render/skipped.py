@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dynadiag.explain.explanation import Explanation
-from dynadiag.recording.names import is_rest, original_name
 from dynadiag.recording.records import SkippedFrame
+from dynadiag.recording.torch_names import is_resume_function, original_name
 from dynadiag.render.clean import clean_line
-from dynadiag.render.paths import fit, place
+from dynadiag.render.formatting import count
+from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.style import Style
-from dynadiag.render.words import count
-from dynadiag.render.wrap import cut, hanging, width
+from dynadiag.render.wrap import truncate_middle, width, wrap_indented
 
 __all__ = ["skipped_section"]
 
@@ -27,7 +27,7 @@ def skipped_section(explanation: Explanation, style: Style, all_: bool) -> list[
     told = _told(explanation)
     shown = frames if all_ else frames[:_FRAMES]
     head = f"skipped {count(len(frames), 'frame')}, left to Python"
-    lines = [style.paint(line, "strong") for line in hanging("", head, style.columns)]
+    lines = [style.paint(line, "strong") for line in wrap_indented("", head, style.columns)]
     for frame in shown:
         lines += _frame(frame, told.get(_key(frame.file, frame.line, frame.function)), explanation.run.cwd, style, all_)
     if len(shown) < len(frames):
@@ -58,15 +58,15 @@ def _told(explanation: Explanation) -> Mapping[tuple[str | None, int | None, str
 
 def _frame(frame: SkippedFrame, told: str | None, cwd: str | None, style: Style, all_: bool) -> list[str]:
     """``    prog.py:37 in train: see break GB0008 at line 43``."""
-    at = f"{place(frame.file, frame.line, None, cwd)} in {clean_line(original_name(frame.function))}"
+    at = f"{source_location(frame.file, frame.line, None, cwd)} in {clean_line(original_name(frame.function))}"
     reason = clean_line(frame.reason or "no reason was recorded")
-    if is_rest(frame.function):
+    if is_resume_function(frame.function):
         reason = f"what follows here, {reason}"
-    why = f"see {cut(clean_line(told), _REASON)}" if told else _type(reason)
-    lines = [f"    {fit(at, style.columns - width(why) - 6)}: {why}"]
-    return [*lines, *hanging("        ", reason, style.columns)] if all_ else lines
+    why = f"see {truncate_middle(clean_line(told), _REASON)}" if told else _type(reason)
+    lines = [f"    {fit_path(at, style.columns - width(why) - 6)}: {why}"]
+    return [*lines, *wrap_indented("        ", reason, style.columns)] if all_ else lines
 
 
 def _type(reason: str) -> str:
     """The type of a break out of torch's sentence, which goes on with an explanation."""
-    return cut(reason.split(": ")[0].split(". ")[0], _REASON)
+    return truncate_middle(reason.split(": ")[0].split(". ")[0], _REASON)

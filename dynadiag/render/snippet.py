@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean
-from dynadiag.render.pieces import GUTTER
+from dynadiag.render.components import GUTTER
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import width
 

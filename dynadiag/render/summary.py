@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dynadiag import __version__
 from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.naming import shown
-from dynadiag.explain.timing import Share, Spent, Timing
+from dynadiag.explain.guard_sources import source_text
+from dynadiag.explain.timing import CompileTime, PhaseShare, Timing
 from dynadiag.recording.records import Run
 from dynadiag.render.clean import clean_line
-from dynadiag.render.pieces import labelled
+from dynadiag.render.components import labelled_lines
+from dynadiag.render.formatting import count, duration
 from dynadiag.render.style import Style
-from dynadiag.render.words import count, duration
-from dynadiag.render.wrap import cut, hanging, width
+from dynadiag.render.wrap import truncate_middle, width, wrap_indented
 
 __all__ = ["summary_section"]
 
@@ -32,7 +32,7 @@ def summary_section(explanation: Explanation, style: Style) -> list[str]:
     lines = [*_head(explanation.run, style), *_counts(explanation, style), *_verdict(explanation, style)]
     lines += _ending(explanation.run, style)
     for note in explanation.notes:
-        lines += labelled("note", "strong", note, style)
+        lines += labelled_lines("note", "strong", note, style)
     if explanation.timing is not None:
         lines += ["", *_time(explanation.timing, style)]
     return lines
@@ -42,8 +42,8 @@ def _head(run: Run, style: Style) -> list[str]:
     parts = [f"dynadiag {__version__}", f"torch {run.torch}" if run.torch else "torch unknown", run.device or ""]
     if run.rank is not None:
         parts.append(f"rank {run.rank}")
-    lead = ", ".join(cut(clean_line(part), _PART) for part in parts if part)
-    target = cut(clean_line(run.target), style.columns - width(lead) - 2)
+    lead = ", ".join(truncate_middle(clean_line(part), _PART) for part in parts if part)
+    target = truncate_middle(clean_line(run.target), style.columns - width(lead) - 2)
     return [f"{lead}: {style.paint(target, 'strong')}"]
 
 
@@ -56,21 +56,21 @@ def _counts(explanation: Explanation, style: Style) -> list[str]:
         f"{count(explanation.graph_count, 'graph')}, {breaks}, {count(explanation.recompile_count, 'recompile')}, "
         f"{count(len(explanation.compiles), 'compile')}, {count(len(explanation.kernels), 'kernel')}"
     )
-    return hanging("", text, style.columns)
+    return wrap_indented("", text, style.columns)
 
 
 def _verdict(explanation: Explanation, style: Style) -> list[str]:
     verdict = explanation.verdict
     role = "good" if verdict.kind in ("one_graph", "whole") else "break"
-    lines = [style.paint(line, role) for line in hanging("", verdict.sentence, style.columns)]
+    lines = [style.paint(line, role) for line in wrap_indented("", verdict.sentence, style.columns)]
     for why in verdict.why:
-        lines += labelled("why", "strong", why, style)
+        lines += labelled_lines("why", "strong", why, style)
     return lines
 
 
 def _ending(run: Run, style: Style) -> list[str]:
     """How the program ended, where that was not well."""
-    if run.exit_code == 0 or run.foreign:
+    if run.exit_code == 0 or run.is_foreign:
         return []
     if run.exit_code is None:
         text = "nobody saw it end" if run.complete else "the run was cut short; this is what was recorded until then"
@@ -80,18 +80,18 @@ def _ending(run: Run, style: Style) -> list[str]:
             return []
     else:
         text = f"the program ended with exit code {run.exit_code}"
-    return labelled("note", "strong", text, style)
+    return labelled_lines("note", "strong", text, style)
 
 
 def _time(timing: Timing, style: Style) -> list[str]:
     text = f"{duration(timing.total)} compiling: {_shares(timing.shares, timing.total)}"
-    lines = labelled("time", "strong", text, style)
-    if timing.again:
-        again = f"{duration(timing.first)} in first compiles, {duration(timing.again)} in compiling again"
-        lines += hanging("      ", again, style.columns)
+    lines = labelled_lines("time", "strong", text, style)
+    if timing.recompiles:
+        again = f"{duration(timing.first_compiles)} in first compiles, {duration(timing.recompiles)} in compiling again"
+        lines += wrap_indented("      ", again, style.columns)
     if timing.hits:
         hits = f"the code of {count(timing.hits, 'compile')} came from the FX graph cache"
-        lines += hanging("      ", hits, style.columns)
+        lines += wrap_indented("      ", hits, style.columns)
     slowest = timing.spent[:_SLOWEST]
     if len(timing.spent) > 1:
         lines += [_spent(item, style) for item in slowest]
@@ -101,22 +101,24 @@ def _time(timing: Timing, style: Style) -> list[str]:
     return lines
 
 
-def _spent(item: Spent, style: Style) -> str:
+def _spent(item: CompileTime, style: Style) -> str:
     """One slow compile on one line: seconds, id, function, why, and where there is room the part that took most."""
     compile_ = item.compile
     most = max(item.shares, key=lambda share: share.seconds, default=None)
     part = f" ({_PARTS[most.part]})" if most and most.seconds > item.seconds / 2 else ""
-    lead = f"      {duration(item.seconds):>8}  {cut(clean_line(compile_.compile_id), _PART):<6} "
-    kind = f"recompile: {cut(clean_line(shown(item.because)), _PART)}" if item.because else "recompile"
+    lead = f"      {duration(item.seconds):>8}  {truncate_middle(clean_line(compile_.compile_id), _PART):<6} "
+    kind = (
+        f"recompile: {truncate_middle(clean_line(source_text(item.because)), _PART)}" if item.because else "recompile"
+    )
     function = clean_line(compile_.function)
     tail = f"  {kind if item.again else 'first compile'}"
     room = style.columns - width(lead) - width(tail)
     if room - width(part) < min(width(function), _PART):
         part = ""
-    return lead + cut(function, max(room - width(part), 10)) + tail + part
+    return lead + truncate_middle(function, max(room - width(part), 10)) + tail + part
 
 
-def _shares(shares: tuple[Share, ...], total: float) -> str:
+def _shares(shares: tuple[PhaseShare, ...], total: float) -> str:
     """The parts in percent, the largest first; what rounds to nothing is left out."""
     ranked = sorted(shares, key=lambda share: -share.seconds)
     named = [f"{_PARTS[share.part]} {share.seconds / total:.0%}" for share in ranked if share.seconds >= total / 200]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dynadiag.render.clean import clean_line
 from dynadiag.render.style import Style
-from dynadiag.render.wrap import cut, width
+from dynadiag.render.wrap import truncate_middle, width
 
 __all__ = ["table"]
 
@@ -18,7 +18,7 @@ Column = tuple[str, Sequence[str]]
 
 def table(names: Sequence[str], columns: Sequence[Column], style: Style, label: int = _LABEL) -> list[str]:
     """A line with the titles, and one for each name; every column has a cell for each. Names come out cleaned."""
-    shown = [cut(clean_line(name), label) for name in names]
+    shown = [truncate_middle(clean_line(name), label) for name in names]
     first = max(map(width, shown))
     laid = [[title, *cells] for title, cells in columns]
     widths = [max(map(width, column)) for column in laid]

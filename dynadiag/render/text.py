@@ -13,11 +13,11 @@ from dynadiag.render.clean import clean_line
 from dynadiag.render.cuda_graphs import cuda_graphs_section
 from dynadiag.render.launches import launches_section
 from dynadiag.render.recompiles import recompiles_sections
+from dynadiag.render.runtime_cost import warm_section
 from dynadiag.render.skipped import skipped_section
 from dynadiag.render.style import Style
 from dynadiag.render.summary import summary_section
-from dynadiag.render.warm import warm_section
-from dynadiag.render.wrap import cut
+from dynadiag.render.wrap import truncate_middle
 
 if TYPE_CHECKING:
     from dynadiag.kernels import KernelCall
@@ -65,5 +65,5 @@ def _next(explanation: Explanation, recording: str | None, style: Style) -> list
     elif explanation.impacts and _BREAK_ID.fullmatch(explanation.impacts[0].root.gb_id or ""):
         command = f"dynadiag explain {explanation.impacts[0].root.gb_id}"
     else:
-        command = f"dynadiag compare {shlex.quote(cut(clean_line(explanation.run.target), _LONGEST))}"
+        command = f"dynadiag compare {shlex.quote(truncate_middle(clean_line(explanation.run.target), _LONGEST))}"
     return [f"{style.paint('next:', 'help')} {clean_line(command)}"]

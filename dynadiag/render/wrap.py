@@ -7,7 +7,7 @@ import unicodedata
 
 from dynadiag.render.clean import clean_line
 
-__all__ = ["char_width", "cut", "end_cut", "hanging", "width", "wrap"]
+__all__ = ["char_width", "truncate_end", "truncate_middle", "width", "wrap", "wrap_indented"]
 
 _ELLIPSIS = "…"
 _PIECE = re.compile(r"(?:`[^`]*`|[^ ])+")
@@ -28,7 +28,7 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else sum(map(char_width, text))
 
 
-def cut(text: str, columns: int) -> str:
+def truncate_middle(text: str, columns: int) -> str:
     """The text in at most `columns`, what does not fit replaced by an ellipsis in the middle: both ends
     tell most.
 
@@ -42,7 +42,7 @@ def cut(text: str, columns: int) -> str:
     return f"{left}{_ELLIPSIS}{right}"
 
 
-def end_cut(text: str, columns: int) -> str:
+def truncate_end(text: str, columns: int) -> str:
     """The text in at most `columns`, its end replaced by an ellipsis: of code the beginning tells most.
 
     >>> end_cut("return self.last(x)", 12)
@@ -54,7 +54,7 @@ def end_cut(text: str, columns: int) -> str:
 def wrap(text: str, columns: int) -> list[str]:
     """The text cleaned, in lines of at most `columns`, broken between words only. What is too long is cut short."""
     lines: list[str] = []
-    for word in _words(clean_line(cut(text, _LONGEST)), columns):
+    for word in _words(clean_line(truncate_middle(text, _LONGEST)), columns):
         if lines and width(lines[-1]) + 1 + width(word) <= columns:
             lines[-1] += f" {word}"
         else:
@@ -62,7 +62,7 @@ def wrap(text: str, columns: int) -> list[str]:
     return lines
 
 
-def hanging(lead: str, text: str, columns: int) -> list[str]:
+def wrap_indented(lead: str, text: str, columns: int) -> list[str]:
     """The text after a lead, its further lines indented to where it began."""
     first, *rest = wrap(text, max(columns - width(lead), 1))
     return [lead + first, *(" " * width(lead) + line for line in rest)]
@@ -72,7 +72,7 @@ def _words(text: str, columns: int) -> list[str]:
     """What may not be broken: words, and code in backquotes as far as it fits on a line."""
     words: list[str] = []
     for piece in _PIECE.findall(text) or [""]:
-        words += [piece] if width(piece) <= columns else [cut(word, columns) for word in piece.split(" ")]
+        words += [piece] if width(piece) <= columns else [truncate_middle(word, columns) for word in piece.split(" ")]
     return words
 
 

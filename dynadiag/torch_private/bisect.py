@@ -23,27 +23,27 @@ from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 from dynadiag.torch_private.trial import lookup_backend, wrap_call_user_compiler
 
 __all__ = [
+    "abbreviate_nested_kernels",
+    "boxed_graph",
     "call_with_backend",
     "code_of",
     "compile_id",
     "copy_of_graph",
     "current_node",
-    "described_pass",
+    "current_subgraph",
+    "describe_pass",
+    "enclosing_nodes",
     "graph_kind",
-    "graph_kind_is",
+    "graph_kind_set",
     "graph_of",
+    "index_among_same_origins",
+    "inner_graph_kind",
     "innermost_function",
-    "kind_of_inner",
-    "name_nested_kernels",
-    "nodes_around",
     "operator_name",
-    "ordinal",
-    "origins",
+    "origin_nodes",
     "pattern_name",
-    "put_back",
-    "subgraph",
-    "traced_lines",
-    "uncompiled_graph",
+    "restore_graph",
+    "traced_user_lines",
     "user_line",
     "wrap_call_user_compiler",
     "wrap_can_fuse",
@@ -58,7 +58,7 @@ __all__ = [
 
 _TORCH = torch.__file__.removesuffix("__init__.py")
 _STACK_ENTRY = re.compile(r'File "([^"]+)", line (\d+)')
-_kind: list[str] = []  # of the graph after AOTAutograd that is being compiled; a stack, since compiles nest
+_graph_kinds: list[str] = []  # of the graph after AOTAutograd that is being compiled; a stack, since compiles nest
 
 
 def compile_id() -> str:
@@ -68,19 +68,19 @@ def compile_id() -> str:
 
 
 def graph_kind() -> str | None:
-    return _kind[-1] if _kind else None
+    return _graph_kinds[-1] if _graph_kinds else None
 
 
 @contextlib.contextmanager
-def graph_kind_is(kind: str) -> Iterator[None]:
-    _kind.append(kind)
+def graph_kind_set(kind: str) -> Iterator[None]:
+    _graph_kinds.append(kind)
     try:
         yield
     finally:
-        _kind.pop()
+        _graph_kinds.pop()
 
 
-def kind_of_inner(kwargs: dict[str, Any]) -> str:
+def inner_graph_kind(kwargs: dict[str, Any]) -> str:
     if kwargs.get("is_backward"):
         return "backward"
     return "inference" if kwargs.get("is_inference") else "forward"
@@ -97,7 +97,7 @@ def _outside_torch(stack: str) -> tuple[str, int] | None:
     return outside[-1] if outside else None
 
 
-def traced_lines() -> list[tuple[str, int]]:
+def traced_user_lines() -> list[tuple[str, int]]:
     """The user's line of the node that is being traced, where FX knows it."""
     line = _outside_torch(str(torch.fx.traceback.get_current_meta().get("stack_trace") or ""))
     return [line] if line else []
@@ -110,14 +110,14 @@ def current_node() -> Node | None:
     return node if isinstance(node, Node) else None
 
 
-def subgraph() -> tuple[str, ...]:
+def current_subgraph() -> tuple[str, ...]:
     """The name of the branch of a conditional, or the body of a loop, that is being lowered; none in a whole graph."""
     from torch._inductor.virtualized import V
 
     return (str(V.graph.name),) if hasattr(V.graph, "parent") else ()
 
 
-def nodes_around() -> Iterator[Node]:
+def enclosing_nodes() -> Iterator[Node]:
     """The conditional, or the loop, in a part of which a node is being lowered, and what is around that, inside out."""
     from torch._inductor.virtualized import V
 
@@ -136,7 +136,7 @@ def operator_name(text: str) -> str:
     return found[3] or f"{found[1].replace('::', '.')}.{found[2]}" if found[1] or found[3] else text
 
 
-def described_pass(name: str, function: Callable[..., Any]) -> tuple[str, list[tuple[str, int]]]:
+def describe_pass(name: str, function: Callable[..., Any]) -> tuple[str, list[tuple[str, int]]]:
     """The name of a pass and where it is defined: of a user's own its qualified name, of torch's torch's own name."""
     target: Any = function
     while isinstance(target, functools.partial):
@@ -162,7 +162,7 @@ def pattern_name(entry: Any) -> str:
     return str(getattr(entry, "pattern_name", None) or getattr(function, "__name__", type(entry).__name__))
 
 
-def origins(scheduler_node: Any) -> list[Node]:
+def origin_nodes(scheduler_node: Any) -> list[Node]:
     """The FX nodes that a kernel computes, in the order of their graph."""
     parts = (part.node for part in scheduler_node.get_nodes())
     found = {node for part in parts if part is not None for node in part.get_origins()}
@@ -193,7 +193,7 @@ def copy_of_graph(graph: Any) -> torch.fx.Graph:
     return kept
 
 
-def put_back(graph: Any, kept: torch.fx.Graph) -> None:
+def restore_graph(graph: Any, kept: torch.fx.Graph) -> None:
     """Have a graph, or that of a module, be again what a copy of it is."""
     inner = graph_of(graph)
     vars(inner).update({name: value for name, value in vars(kept).items() if name != "_owning_module"})
@@ -203,7 +203,7 @@ def put_back(graph: Any, kept: torch.fx.Graph) -> None:
         graph.recompile()
 
 
-def ordinal(scheduler_node: Any) -> int:
+def index_among_same_origins(scheduler_node: Any) -> int:
     """Which of the kernels with the same origins this is: an operator with two outputs is two of them."""
     same = [
         other
@@ -251,7 +251,7 @@ def wrap_inner_compile(hook: Callable[..., Any]) -> None:
     compile_fx._compile_fx_inner = compile_inner
 
 
-def uncompiled_graph(gm: Any) -> Any:
+def boxed_graph(gm: Any) -> Any:
     """The graph as a callable in the boxed calling convention that AOTAutograd expects of a compiler."""
     from functorch.compile import make_boxed_func
 
@@ -264,7 +264,7 @@ def wrap_run_node(hook: Callable[..., Any]) -> None:
     GraphLowering.run_node = _hooked(GraphLowering.run_node, hook)
 
 
-def name_nested_kernels() -> None:
+def abbreviate_nested_kernels() -> None:
     """Have the text of a library's kernel name the kernels that it reads, not spell them out.
 
     Torch puts the arguments of a lowering that raised into its message. Each spells out what it was computed from, all
@@ -308,7 +308,7 @@ def wrap_can_fuse(hook: Callable[..., bool]) -> None:
     Scheduler.can_fuse = can_fuse
 
 
-def wrap_cpp_kernel(on: Callable[..., bool]) -> None:
+def wrap_cpp_kernel(is_enabled: Callable[..., bool]) -> None:
     """Have C++ kernels for which ``on(scheduler nodes)`` is false written without vectors."""
     from torch._inductor.codegen import cpp
 
@@ -318,7 +318,7 @@ def wrap_cpp_kernel(on: Callable[..., bool]) -> None:
 
     @functools.wraps(codegen_nodes)
     def codegen(self: Any, nodes: Any, *args: Any, **kwargs: Any) -> Any:
-        scalar.append(not on(nodes))
+        scalar.append(not is_enabled(nodes))
         try:
             return codegen_nodes(self, nodes, *args, **kwargs)
         finally:
@@ -342,13 +342,13 @@ def call_with_backend(inner: Callable[..., Any], output_graph: Any, backend: str
         output_graph.compiler_fn = own
 
 
-def wrap_frame(on: Callable[..., bool]) -> None:
-    """Have Dynamo skip each frame for whose code ``on`` is false."""
+def wrap_frame(is_enabled: Callable[..., bool]) -> None:
+    """Have Dynamo skip each frame for whose code ``is_enabled`` is false."""
     inner = convert_frame.CatchErrorsWrapper.__call__
 
     @functools.wraps(inner)
     def call(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        if on(frame.f_code):
+        if is_enabled(frame.f_code):
             return inner(self, frame, *args, **kwargs)
         return ConvertFrameReturn()
 

@@ -54,7 +54,7 @@ def emitter_locals(function: str, local: str, start: FrameType | None) -> dict[s
     return None
 
 
-def translators(start: FrameType | None, failure: BaseException | None) -> Iterator[Any]:
+def instruction_translators(start: FrameType | None, failure: BaseException | None) -> Iterator[Any]:
     """Dynamo's interpreters of the user's frames, outermost first: those that run, then those that ``failure`` left."""
     live: list[Any] = []
     frame = start
@@ -63,7 +63,7 @@ def translators(start: FrameType | None, failure: BaseException | None) -> Itera
             live.append(frame.f_locals.get("self"))
         frame = frame.f_back
     seen: set[int] = set()
-    for tx in [*reversed(live), *_left_by(failure)]:
+    for tx in [*reversed(live), *_translators_in_traceback(failure)]:
         if hasattr(tx, "current_instruction") and id(tx) not in seen:
             seen.add(id(tx))
             yield tx
@@ -73,7 +73,7 @@ def _translates(frame: FrameType) -> bool:
     return frame.f_code.co_name in TRANSLATOR_FRAMES and _DYNAMO in frame.f_code.co_filename
 
 
-def _left_by(failure: BaseException | None) -> Iterator[Any]:
+def _translators_in_traceback(failure: BaseException | None) -> Iterator[Any]:
     """The interpreters in the traceback of ``failure``, and of what it was raised from."""
     chain: list[BaseException] = []
     while failure is not None and failure not in chain:
@@ -99,7 +99,7 @@ def current_compile_id() -> str | None:
     return None if found is None else str(found)
 
 
-def is_raised(failure: BaseException, *, one_graph: bool) -> bool:
+def ends_in_exception(failure: BaseException, *, one_graph: bool) -> bool:
     """Whether a failed compile ends in an exception; otherwise torch leaves the frame to Python and goes on.
 
     ``ConvertFrame.__call__`` (convert_frame.py) lets through what is no soft failure, and any where the program asked
@@ -159,14 +159,17 @@ def is_compiled(fn: object) -> bool:
     from torch._dynamo.eval_frame import OptimizedModule
 
     found = vars(fn) if hasattr(fn, "__dict__") else {}
-    return isinstance(fn, OptimizedModule) or any(found.get(name) is not None for name in _MARKS)
+    return isinstance(fn, OptimizedModule) or any(found.get(name) is not None for name in _COMPILED_ATTRIBUTES)
 
 
-_MARKS = ("_torchdynamo_orig_callable", "_compiled_call_impl")  # of a compiled function, of a module after compile()
+_COMPILED_ATTRIBUTES = (
+    "_torchdynamo_orig_callable",
+    "_compiled_call_impl",
+)  # of a compiled function, of a module after compile()
 STANCE_HOOK = "_callback_from_stance"  # of torch._dynamo.eval_frame: asked at the beginning of every compiled call
 
 
-def before_compiled_calls(hook: Callable[[], None]) -> None:
+def call_before_compiled_calls(hook: Callable[[], None]) -> None:
     """Have ``hook`` called when a compiled function is called, before anything of it runs.
 
     It costs every compiled call, and cannot be taken back: it is for programs that are ended early.
@@ -189,7 +192,7 @@ def interned_names() -> dict[str, int]:
     return {} if structured is None else dict(structured.INTERN_TABLE)
 
 
-class _ListenedLogger(logging.Logger):
+class _TraceLogger(logging.Logger):
     """The trace's logger while we listen: events reach us whatever the program's logging configuration says.
 
     ``logging.config.dictConfig`` disables loggers that it does not know or takes their handlers away,
@@ -278,7 +281,7 @@ def _always(_level: int) -> bool:
 def listen(listener: logging.Handler) -> None:
     """Have the trace's logger give every event to ``listener``."""
     logger = logging.getLogger(TRACE_LOGGER)
-    loggers.attach(logger, _ListenedLogger, listener)
+    loggers.attach(logger, _TraceLogger, listener)
     if listener not in logger.handlers:
         logger.handlers.append(listener)
 
@@ -288,7 +291,7 @@ def release(listener: logging.Handler) -> None:
     logger = logging.getLogger(TRACE_LOGGER)
     if listener in logger.handlers:
         logger.handlers.remove(listener)
-    loggers.detach(logger, _ListenedLogger, listener)
+    loggers.detach(logger, _TraceLogger, listener)
 
 
 def lowered_graph(start: FrameType | None) -> Any:
@@ -302,12 +305,12 @@ def lowered_graph(start: FrameType | None) -> Any:
     return None
 
 
-def scheduled(lowered: Any) -> list[list[Any]]:
+def fused_operations(lowered: Any) -> list[list[Any]]:
     """The scheduler's nodes in the order of the generated code, each as the operations that are fused in it."""
     return [list(node.get_nodes()) for node in lowered.scheduler.nodes]
 
 
-def subgraphs(lowered: Any) -> list[Any]:
+def lowered_subgraphs(lowered: Any) -> list[Any]:
     """The lowered graphs of the branches and the loops' bodies in a lowered graph that have code of their own."""
     held = [value for node in lowered.scheduler.nodes for one in node.get_nodes() for value in vars(one.node).values()]
     found = [one for value in held for one in (value if isinstance(value, list | tuple) else [value])]  # a list: 2.15
@@ -315,7 +318,7 @@ def subgraphs(lowered: Any) -> list[Any]:
     return [graph for graph in graphs if getattr(graph, "scheduler", None) is not None]
 
 
-def provenance(node: Any, lowered: Any) -> tuple[list[str], list[str], str | None, list[str]]:
+def operation_provenance(node: Any, lowered: Any) -> tuple[list[str], list[str], str | None, list[str]]:
     """Buffers that an operation of the scheduler writes and reads, the node that it is, the nodes that went into it.
 
     A buffer that is a mutated input has the input's name among the outputs as well. In a subgraph Inductor counts the
@@ -341,7 +344,7 @@ def fallback_reason(node: Any) -> str | None:
     return "Inductor has no lowering of it" if listed else "its lowering calls ATen for these arguments"
 
 
-def dynamo_nodes(node: Any) -> list[str]:
+def dynamo_source_names(node: Any) -> list[str]:
     """The names of the nodes of Dynamo's graph that a node of a later graph was made from (of backward ones too)."""
     found = [source.name for source in node.meta.get("from_node") or ()]
     for key in ("source_fn_stack", "fwd_source_fn_stack"):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["back_from_current"]
+__all__ = ["instructions_backwards"]
 
 
-def back_from_current(translator: Any) -> Iterator[Any]:
+def instructions_backwards(translator: Any) -> Iterator[Any]:
     """The instruction that is being interpreted, then those before it in the code, the nearest first."""
     current = translator.current_instruction
     yield current

@@ -20,39 +20,41 @@ from torch.fx import GraphModule
 from dynadiag.torch_private.trial import backend_name, wrap_call_user_compiler
 
 __all__ = [
-    "Defined",
+    "LibraryOperator",
+    "backend_name_or_function",
     "backward_nodes",
     "config_modules",
-    "fake_of",
+    "copy_graph_module",
+    "custom_op_definition",
+    "fake_function",
+    "find_library_operator",
     "inductor_options",
-    "innermost",
-    "is_failure",
     "is_full_graph",
-    "library_operator",
     "lowering_tables",
-    "note_libraries",
-    "opdef",
-    "operators_of",
-    "plain_copy",
-    "registered_for",
-    "registered_name",
+    "reaches_program",
+    "registered_functions",
+    "trace_aten_graph",
+    "track_libraries",
+    "unwrapped_backend",
     "wrap_call_user_compiler",
     "wrap_run_backward",
     "wrap_run_node",
 ]
 
-_CONFIGS = (
+_CONFIG_MODULES = (
     "torch._inductor.config",
     "torch._dynamo.config",
     "torch._functorch.config",
     "torch.fx.experimental._config",
 )
-_BUFFERS = 7  # the place among the arguments of flex attention from which on are the tensors its functions close over
+_FIRST_BUFFER_ARGUMENT = (
+    7  # the place among the arguments of flex attention from which on are the tensors its functions close over
+)
 
 
 def config_modules() -> Iterator[ModuleType]:
     """torch's configuration modules that are loaded."""
-    yield from (sys.modules[name] for name in _CONFIGS if name in sys.modules)
+    yield from (sys.modules[name] for name in _CONFIG_MODULES if name in sys.modules)
 
 
 def lowering_tables() -> Iterator[tuple[str, dict[Any, Any]]]:
@@ -70,7 +72,7 @@ def lowering_tables() -> Iterator[tuple[str, dict[Any, Any]]]:
             yield f"{module}.{name}", table
 
 
-def innermost(backend: Any) -> Any:
+def unwrapped_backend(backend: Any) -> Any:
     """A backend under torch's wrappers: `_TorchCompileInductorWrapper`, or what the program gave."""
     from torch._dynamo.eval_frame import innermost_backend
 
@@ -78,16 +80,16 @@ def innermost(backend: Any) -> Any:
     return getattr(found, "compiler_fn", found)
 
 
-def registered_name(backend: Any) -> str | Callable[..., Any]:
+def backend_name_or_function(backend: Any) -> str | Callable[..., Any]:
     """The name of a backend that torch itself registers, else the function that the program gave."""
-    name, found = backend_name(backend), innermost(backend)
+    name, found = backend_name(backend), unwrapped_backend(backend)
     home = getattr(found, "__module__", None) or ""
     return name if not name.startswith("<") and home.startswith("torch.") else found
 
 
 def inductor_options(backend: Any) -> dict[str, Any]:
     """The options that a ``torch.compile`` call gave, its mode among them written out."""
-    return dict(getattr(innermost(backend), "config", None) or {})
+    return dict(getattr(unwrapped_backend(backend), "config", None) or {})
 
 
 def backward_nodes(outputs: Any) -> list[Any]:
@@ -125,7 +127,7 @@ def wrap_run_backward(hook: Callable[..., Any]) -> None:
     torch.autograd._engine_run_backward = functools.partial(hook, torch.autograd._engine_run_backward)
 
 
-def is_failure(error: BaseException) -> bool:
+def reaches_program(error: BaseException) -> bool:
     """Whether an exception of a backend reaches the program; of others Dynamo may make a graph break, or start anew."""
     from torch._dynamo.exc import ShortenTraceback, TorchDynamoException
 
@@ -137,7 +139,7 @@ def is_full_graph(output_graph: Any) -> bool:
     return bool(output_graph.root_tx.one_graph)
 
 
-def opdef(name: str) -> Any:
+def custom_op_definition(name: str) -> Any:
     """What ``torch.library.custom_op`` made under this name (``namespace::op``), or None."""
     from torch._library.custom_ops import OPDEFS
 
@@ -145,31 +147,31 @@ def opdef(name: str) -> Any:
 
 
 @dataclass(slots=True)
-class Defined:
+class LibraryOperator:
     """An operator of a `torch.library.Library`: its schema, and what was registered for it by dispatch key."""
 
     schema: str
     kernels: list[tuple[str, Any]] = field(default_factory=list)
 
 
-_DEFINED: dict[str, Defined] = {}
+_LIBRARY_OPERATORS: dict[str, LibraryOperator] = {}
 
 
-def note_libraries() -> None:
+def track_libraries() -> None:
     """Remember from now on what `torch.library.Library` defines: torch keeps nothing of it that could be asked."""
     define, impl = torch.library.Library.define, torch.library.Library.impl
 
     @functools.wraps(define)
     def noted_define(self: Any, schema: str, *args: Any, **kwargs: Any) -> Any:
         result = define(self, schema, *args, **kwargs)
-        _DEFINED[f"{self.ns}::{re.split(r'[.(]', schema.strip())[0]}"] = Defined(schema)
+        _LIBRARY_OPERATORS[f"{self.ns}::{re.split(r'[.(]', schema.strip())[0]}"] = LibraryOperator(schema)
         return result
 
     @functools.wraps(impl)
     def noted_impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", *args: Any, **kwargs: Any) -> Any:
         result = impl(self, op_name, fn, dispatch_key, *args, **kwargs)
         name = op_name if isinstance(op_name, str) else op_name._schema.name
-        known = _DEFINED.get(f"{self.ns}::{name.split('::')[-1].split('.')[0]}")
+        known = _LIBRARY_OPERATORS.get(f"{self.ns}::{name.split('::')[-1].split('.')[0]}")
         if known is not None:
             known.kernels.append((dispatch_key or self.dispatch_key, fn))
         return result
@@ -177,12 +179,12 @@ def note_libraries() -> None:
     torch.library.Library.define, torch.library.Library.impl = noted_define, noted_impl
 
 
-def library_operator(name: str) -> Defined | None:
-    """What was defined as ``namespace::op`` since `note_libraries`."""
-    return _DEFINED.get(name)
+def find_library_operator(name: str) -> LibraryOperator | None:
+    """What was defined as ``namespace::op`` since `track_libraries`."""
+    return _LIBRARY_OPERATORS.get(name)
 
 
-def fake_of(name: str) -> Any:
+def fake_function(name: str) -> Any:
     """The function that was registered with `torch.library.register_fake`, or None."""
     from torch._library.simple_registry import singleton
 
@@ -193,7 +195,7 @@ def fake_of(name: str) -> Any:
     return found
 
 
-def plain_copy(module: GraphModule) -> GraphModule:
+def copy_graph_module(module: GraphModule) -> GraphModule:
     """The same graph over the same parameters, as a module of its own.
 
     A backend may change the one that it is given.
@@ -201,23 +203,25 @@ def plain_copy(module: GraphModule) -> GraphModule:
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     for node in graph.find_nodes(op="call_function", target=torch.ops.higher_order.flex_attention):
-        if not any(node.args[_BUFFERS:]):
-            node.args = node.args[:_BUFFERS]  # Dynamo puts empty tuples there, and does not take them back
+        if not any(node.args[_FIRST_BUFFER_ARGUMENT:]):
+            node.args = node.args[
+                :_FIRST_BUFFER_ARGUMENT
+            ]  # Dynamo puts empty tuples there, and does not take them back
     targets = dict.fromkeys(str(n.target) for n in module.graph.nodes if n.op in ("get_attr", "call_module"))
     held = {target: functools.reduce(getattr, target.split("."), module) for target in targets}
-    copied = GraphModule({k: plain_copy(v) if isinstance(v, GraphModule) else v for k, v in held.items()}, graph)
+    copied = GraphModule({k: copy_graph_module(v) if isinstance(v, GraphModule) else v for k, v in held.items()}, graph)
     copied.train(module.training)
     copied.meta = dict(module.meta)
     return copied
 
 
-def registered_for(definition: Any) -> list[Any]:
+def registered_functions(definition: Any) -> list[Any]:
     """The functions that the user registered for an operator of his: fake kernel, backward, other devices."""
     functions = [definition._abstract_fn, definition._setup_context_fn, definition._backward_fn]
     return [f for f in functions if f is not None]
 
 
-def operators_of(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
+def trace_aten_graph(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
     """The ATen operators that a graph calls on these inputs, as a graph of the same inputs."""
     from torch.fx.experimental.proxy_tensor import make_fx
 

@@ -25,26 +25,26 @@ __all__ = [
     "bypass_caches",
     "caches_bypassed",
     "compile_in_this_process",
+    "exclude_own_frames",
     "failed_compiles",
-    "in_own_eager_run",
     "is_disabled",
+    "is_hop_compile",
     "is_without_storage",
-    "leave_guards_untimed",
     "load_compiler",
-    "load_on_demand",
+    "load_late_imports",
     "lookup_backend",
-    "made_again",
     "reset",
-    "same_random_numbers",
-    "skip_ours_in_dynamo",
+    "rewrap",
+    "skip_guard_timing",
+    "use_eager_random_numbers",
     "wrap_call_user_compiler",
     "wrap_compiled_callables",
 ]
 
-Wrap = Callable[[Callable[..., Any], Callable[..., Any], bool], Callable[..., Any]]
+WrapCompiled = Callable[[Callable[..., Any], Callable[..., Any], bool], Callable[..., Any]]
 
 
-def skip_ours_in_dynamo() -> None:
+def exclude_own_frames() -> None:
     """Have Dynamo treat this package as its own: frames of ours are never compiled, nor traced into.
 
     A program may come to `torch.compile`, and so to us, where it is compiled already (compiled autograd does).
@@ -52,7 +52,7 @@ def skip_ours_in_dynamo() -> None:
     trace_rules.add(__name__.partition(".")[0])
 
 
-def wrap_compiled_callables(wrap: Wrap) -> None:
+def wrap_compiled_callables(wrap: WrapCompiled) -> None:
     """Give ``wrap(compiled, original, fullgraph)`` in place of every callable that `torch.compile` makes.
 
     Modules are covered too: their compiled ``forward`` is made by the same call. What torch compiles for itself, to
@@ -63,7 +63,7 @@ def wrap_compiled_callables(wrap: Wrap) -> None:
     @functools.wraps(inner)
     def call(context: Any, fn: Any) -> Any:
         compiled = inner(context, fn)
-        if in_own_eager_run():
+        if is_hop_compile():
             return compiled
         if isinstance(fn, (torch.nn.Module, type)) or isinstance(compiled, (torch.nn.Module, type)):
             return compiled
@@ -73,7 +73,7 @@ def wrap_compiled_callables(wrap: Wrap) -> None:
     eval_frame.OptimizeContext.__call__ = call
 
 
-def in_own_eager_run() -> bool:
+def is_hop_compile() -> bool:
     """Whether torch compiles for itself: ``cond``, ``scan`` and the like, called uncompiled, run as compiled graphs."""
     return _in_hop_compile()
 
@@ -89,7 +89,7 @@ def wrap_call_user_compiler(hook: Callable[..., Any]) -> None:
     output_graph.OutputGraph.call_user_compiler = call_user_compiler
 
 
-_PLAIN = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")  # functions, which carry no name
+_UNNAMED_BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")  # functions, which carry no name
 
 
 def backend_name(backend: Any) -> str:
@@ -98,7 +98,7 @@ def backend_name(backend: Any) -> str:
     name = getattr(backend, "compiler_name", None)
     wrapped = getattr(backend, "compiler_fn", backend)
     if name is None:
-        name = next((n for n in _PLAIN if _is_registered(n, backend)), None)
+        name = next((n for n in _UNNAMED_BACKENDS if _is_registered(n, backend)), None)
     elif name != "inductor" and not _is_registered(name, wrapped):
         name = None
     return name or f"<{getattr(wrapped, '__qualname__', type(wrapped).__name__)}>"
@@ -122,20 +122,20 @@ def failed_compiles() -> list[str]:
     """The exceptions of backends so far, also those that the program caught, in one line each."""
     from torch._dynamo.utils import get_compilation_metrics
 
-    failed = [m for m in get_compilation_metrics() if m.fail_type in _OF_BACKENDS]
+    failed = [m for m in get_compilation_metrics() if m.fail_type in _BACKEND_FAILURES]
     return [f"{m.fail_type}: {''.join((m.fail_reason or '').splitlines()[:1])[:200]}" for m in failed]
 
 
-_OF_BACKENDS = ("BackendCompilerFailed", "InductorError")
+_BACKEND_FAILURES = ("BackendCompilerFailed", "InductorError")
 
 
 def load_compiler() -> None:
     """Load what a compile for a GPU needs, and use no GPU."""
-    for module in _COMPILER:
+    for module in _COMPILER_MODULES:
         importlib.import_module(module)
 
 
-_COMPILER = (
+_COMPILER_MODULES = (
     "torch._inductor.compile_fx",
     "torch._inductor.async_compile",
     "torch._inductor.codegen.triton",
@@ -148,7 +148,7 @@ _COMPILER = (
 )
 
 
-def load_on_demand() -> None:
+def load_late_imports() -> None:
     """What Inductor loads and hashes at its first product and its first reduction over several dimensions."""
     importlib.import_module("sympy.physics.units")
     importlib.import_module("torch._inductor.codecache").CacheBase.get_system()
@@ -167,12 +167,12 @@ def bypass_caches() -> None:
     import torch._functorch.config as functorch_config  # heavy: only in trials that bypass them
     import torch._inductor.config as inductor_config
 
-    _set_in_every_thread(inductor_config, "fx_graph_cache", False)
-    _set_in_every_thread(inductor_config, "fx_graph_remote_cache", False)
-    _set_in_every_thread(functorch_config, "enable_autograd_cache", False)
+    _set_for_all_threads(inductor_config, "fx_graph_cache", False)
+    _set_for_all_threads(inductor_config, "fx_graph_remote_cache", False)
+    _set_for_all_threads(functorch_config, "enable_autograd_cache", False)
 
 
-def _set_in_every_thread(config: Any, name: str, value: object) -> None:
+def _set_for_all_threads(config: Any, name: str, value: object) -> None:
     """A value that is set is that of the thread that sets it (seen in 2.13); one of the environment is everybody's."""
     setattr(config, name, value)
     config._config[name].env_value_force = value
@@ -198,7 +198,7 @@ def compile_in_this_process() -> None:
     inductor_config.compile_threads = 1
 
 
-def made_again(compiled: Any, wrap: Wrap) -> Any:
+def rewrap(compiled: Any, wrap: WrapCompiled) -> Any:
     """What `torch.compile` or ``Module.compile()`` made before `wrap_compiled_callables`, wrapped as those after it."""
     if isinstance(compiled, eval_frame.OptimizedModule):
         return compiled.dynamo_ctx(compiled._orig_mod)
@@ -213,16 +213,16 @@ def is_without_storage(tensor: torch.Tensor) -> bool:
     return tensor._is_zerotensor()
 
 
-def leave_guards_untimed() -> None:
+def skip_guard_timing() -> None:
     """Have Dynamo not time each new guard for its metrics: it writes 32 MB first, to empty the processor's cache."""
     guards.profile_guard_manager = lambda *_arguments: 0.0
 
 
-def same_random_numbers() -> None:
+def use_eager_random_numbers() -> None:
     """Have Inductor draw from eager's generator, in eager's order: else dropout differs with one seed."""
     import torch._inductor.config as inductor_config
 
-    _set_in_every_thread(inductor_config, "fallback_random", True)
+    _set_for_all_threads(inductor_config, "fallback_random", True)
 
 
 def reset() -> None:

@@ -17,18 +17,18 @@ from typing import Any, NoReturn
 import torch
 
 from dynadiag.trial import failure
-from dynadiag.trial.arms import Arm, Call, run_arm
-from dynadiag.trial.facts import facts
-from dynadiag.trial.referee import Difference, differences
-from dynadiag.trial.runtime import TRIAL
+from dynadiag.trial.context import TRIAL
+from dynadiag.trial.fp64_oracle import Difference, compare_runs
+from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
+from dynadiag.trial.run_info import run_info
 from dynadiag.trial.signature import Signature
 
-__all__ = ["compared_call"]
+__all__ = ["call_and_compare"]
 
-_busy: list[bool] = []  # not empty while a call is compared: a nested compiled call is not compared again
+_active: list[bool] = []  # not empty while a call is compared: a nested compiled call is not compared again
 
 
-def compared_call(
+def call_and_compare(
     compiled: Callable[..., Any],
     original: Callable[..., Any],
     args: tuple[Any, ...],
@@ -41,46 +41,46 @@ def compared_call(
     With ``values=False`` only two things are wrong: the compiled call returns where the uncompiled one raises, and an
     output of another structure or dtype. Nothing more can be said where both draw random numbers of their own.
     """
-    if _busy or torch.compiler.is_compiling():
+    if _active or torch.compiler.is_compiling():
         return compiled(*args, **kwargs)
-    _busy.append(True)
+    _active.append(True)
     try:
-        return _compared(Call(original, args, kwargs), compiled, values)
+        return _compare(ReplayableCall(original, args, kwargs), compiled, values)
     finally:
-        _busy.pop()
+        _active.pop()
 
 
-def _compared(call: Call, compiled: Callable[..., Any], values: bool) -> Any:
-    expected = run_arm(call, call.function, call.copies())
+def _compare(call: ReplayableCall, compiled: Callable[..., Any], values: bool) -> Any:
+    expected = run_call(call, call.function, call.copies())
     if expected.gradients is not None:
         # A call of its own: differentiating the program's call would free its autograd graph.
-        _judge(call, expected, run_arm(call, compiled, call.copies()), values)
+        _check(call, expected, run_call(call, compiled, call.copies()), values)
     call.restore()
-    actual = run_arm(call, compiled, (call.args, call.kwargs), differentiate=False)
-    _judge(call, expected, actual, values)
+    actual = run_call(call, compiled, (call.args, call.kwargs), differentiate=False)
+    _check(call, expected, actual, values)
     if actual.error is not None:
         raise actual.error
     return actual.result
 
 
-def _judge(call: Call, expected: Arm, actual: Arm, values: bool) -> None:
-    raised = actual.error or actual.underivable
+def _check(call: ReplayableCall, expected: RunResult, actual: RunResult, values: bool) -> None:
+    raised = actual.error or actual.backward_error
     if raised is not None and expected.error is None:
-        _end(failure.of_exception(raised, TRIAL.plan.rung), failure.witness_of(raised))
+        _end_trial(failure.signature_of(raised, TRIAL.plan.rung), failure.witness_of(raised))
     if expected.error is not None:
         if actual.error is None:
             kind = type(expected.error).__name__
-            _end(_wrong(call, f"uncompiled raises {kind}: {expected.error}; compiled returns"))
+            _end_trial(_wrong_result(call, f"uncompiled raises {kind}: {expected.error}; compiled returns"))
         return
-    found = differences(call, expected, actual, TRIAL.plan.tolerance, values=values)
+    found = compare_runs(call, expected, actual, TRIAL.plan.tolerance, values=values)
     for difference in found:
         if not difference.rounding:
-            _end(_wrong(call, difference.text, difference))
+            _end_trial(_wrong_result(call, difference.text, difference))
     for difference in found:
         TRIAL.send("note", text=difference.text)
 
 
-def _wrong(call: Call, text: str, difference: Difference | None = None) -> Signature:
+def _wrong_result(call: ReplayableCall, text: str, difference: Difference | None = None) -> Signature:
     kind = difference.kind if difference else "wrong_result"
     message = f"{call.name}: {text}"
     return Signature(kind, kind, message, user=_program_line(), cause=kind, rung=TRIAL.plan.rung)
@@ -95,7 +95,7 @@ def _program_line() -> str | None:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else None
 
 
-def _end(signature: Signature, witness: tuple[str, ...] = ()) -> NoReturn:
+def _end_trial(signature: Signature, witness: tuple[str, ...] = ()) -> NoReturn:
     """Report the failure and end the trial: what the program does with a wrong result is of no interest."""
-    TRIAL.send("wrong", failure=signature.to_json(), witness=witness, facts=facts())
+    TRIAL.send("wrong", failure=signature.to_json(), witness=witness, facts=run_info())
     os._exit(1)

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from dynadiag.trial.signature import Signature
 
-__all__ = ["of_exception", "user_lines", "witness_of"]
+__all__ = ["signature_of", "user_lines", "witness_of"]
 
 _TARGET = re.compile(r"^\s*target: (\S+)", re.M)
 _NODE = re.compile(r"While executing %(\w+)")
@@ -19,16 +19,16 @@ _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MESSAGE_LIMIT = 20_000
 
 
-def of_exception(error: BaseException, rung: str | None) -> Signature:
+def signature_of(error: BaseException, rung: str | None) -> Signature:
     """The signature of an exception that left the program."""
     inner = _innermost(error)
     return Signature(
         kind="exception",
-        type=_qualified(error),
+        type=_type_name(error),
         message=str(error)[:_MESSAGE_LIMIT],
         where=_deepest_torch_frame(inner) or _deepest_torch_frame(error),
         user=_program_line(error.__traceback__),
-        cause=_qualified(inner),
+        cause=_type_name(inner),
         rung=rung,
     )
 
@@ -57,10 +57,10 @@ def _innermost(error: BaseException) -> BaseException:
     inner = getattr(error, "inner_exception", None)
     if isinstance(inner, BaseException) and inner is not error:
         return _innermost(inner)
-    return _on_fake_tensors(error) if type(error).__name__ == "TorchRuntimeError" else error
+    return _cause_behind_fake_tensors(error) if type(error).__name__ == "TorchRuntimeError" else error
 
 
-def _on_fake_tensors(error: BaseException) -> BaseException:
+def _cause_behind_fake_tensors(error: BaseException) -> BaseException:
     """What an operation of the program raised while Dynamo traced it: the first exception of the chain that is not
     Dynamo's.
     """
@@ -70,7 +70,7 @@ def _on_fake_tensors(error: BaseException) -> BaseException:
     return behind or error
 
 
-def _qualified(error: BaseException) -> str:
+def _type_name(error: BaseException) -> str:
     kind = type(error)
     return (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"

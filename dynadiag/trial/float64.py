@@ -16,11 +16,19 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynadiag.trial.arms import Arm, Call, run_arm, tensors_in
+from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call, tensors_in
 
-__all__ = ["default_dtype", "in_float64", "is_operator", "wide", "wide_argument", "with_branches_in", "written"]
+__all__ = [
+    "argument_to_float64",
+    "default_dtype",
+    "is_operator",
+    "run_branches_under",
+    "run_in_float64",
+    "to_float64",
+    "written_tensors",
+]
 
-_WIDE = {
+_WIDER = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
     torch.float32: torch.float64,
@@ -28,27 +36,27 @@ _WIDE = {
     torch.complex32: torch.complex128,
 }
 # Operators that only draw numbers. Dropout is not among them: it draws the same mask for every dtype.
-_DRAWS = re.compile("aten::(rand|normal|bernoulli|uniform|exponential|geometric|cauchy|log_normal|poisson)")
+_RANDOM_OPERATORS = re.compile("aten::(rand|normal|bernoulli|uniform|exponential|geometric|cauchy|log_normal|poisson)")
 
 
-def in_float64(call: Call) -> Arm:
+def run_in_float64(call: ReplayableCall) -> RunResult:
     """Run the uncompiled function in float64."""
-    arguments = pytree.tree_map(_Widener(), call.copies())
+    arguments = pytree.tree_map(_Float64Copier(), call.copies())
     with _float64_state(call):
-        return run_arm(call, _float64(call.function, _precision(call)), arguments)
+        return run_call(call, _under_float64_mode(call.function, _input_precision(call)), arguments)
 
 
-def wide(tensor: torch.Tensor) -> torch.Tensor:
+def to_float64(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as float64, or complex128 where it is complex."""
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
-def wide_argument(value: Any) -> Any:
+def argument_to_float64(value: Any) -> Any:
     """An operator's argument in float64 or complex128; a dtype becomes the wider dtype; anything else stays."""
     if isinstance(value, torch.dtype):
-        return _WIDE.get(value, value)
-    if isinstance(value, torch.Tensor) and value.dtype in _WIDE:
-        return value.to(_WIDE[value.dtype])
+        return _WIDER.get(value, value)
+    if isinstance(value, torch.Tensor) and value.dtype in _WIDER:
+        return value.to(_WIDER[value.dtype])
     return value
 
 
@@ -63,7 +71,7 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def written(func: Any, result: Any, arguments: Any) -> list[Any]:
+def written_tensors(func: Any, result: Any, arguments: Any) -> list[Any]:
     """The tensors that an operator wrote or returned, in an order that is the same for every call of it.
 
     ``arguments`` is ``(args, kwargs)``. For a functional operator these are its results, for a mutating one its written
@@ -85,7 +93,7 @@ def is_operator(func: Any) -> bool:
     return getattr(func, "_schema", None) is not None
 
 
-def with_branches_in(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
+def run_branches_under(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Call a conditional or a loop so that the functions it is given run under ``mode`` too."""
 
     def entering(value: Any) -> Any:
@@ -102,7 +110,7 @@ def with_branches_in(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any)
     return func(*args, **kwargs)
 
 
-class _Widener:
+class _Float64Copier:
     """Copies inputs to float64. Tensors that share storage share it in the copies too, so that writes show through
     views.
     """
@@ -114,62 +122,62 @@ class _Widener:
         if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
             return leaf
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_conj():
-            return _widened(leaf)
-        flat = self._flat(leaf.detach())
+            return _float64_copy(leaf)
+        flat = self._whole_storage(leaf.detach())
         with torch.no_grad():
             copy = torch.empty(0, dtype=flat.dtype, device=flat.device)
             copy.set_(flat.untyped_storage(), leaf.storage_offset(), leaf.size(), leaf.stride())
         return copy.requires_grad_(leaf.requires_grad)
 
-    def _flat(self, leaf: torch.Tensor) -> torch.Tensor:
+    def _whole_storage(self, leaf: torch.Tensor) -> torch.Tensor:
         """The whole storage of a tensor, as one float64 tensor."""
         key = leaf.untyped_storage()._cdata, leaf.dtype
         if key not in self._storages:
             count = leaf.untyped_storage().nbytes() // leaf.element_size()
             whole = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
             whole.set_(leaf.untyped_storage(), 0, (count,), (1,))
-            self._storages[key] = _widened(whole).clone()
+            self._storages[key] = _float64_copy(whole).clone()
         return self._storages[key]
 
 
-def _widened(leaf: torch.Tensor) -> torch.Tensor:
+def _float64_copy(leaf: torch.Tensor) -> torch.Tensor:
     if not (leaf.is_floating_point() or leaf.is_complex()):
         return leaf
-    return wide(leaf.detach()).requires_grad_(leaf.requires_grad)
+    return to_float64(leaf.detach()).requires_grad_(leaf.requires_grad)
 
 
 @contextmanager
-def _float64_state(call: Call) -> Any:
+def _float64_state(call: ReplayableCall) -> Any:
     """Parameters and buffers in float64 inside the context."""
     narrow = [t.data for t in call.state]
-    saved, call._saved = call._saved, [_widened(t).detach() for t in call._saved]
+    saved, call._saved_state = call._saved_state, [_float64_copy(t).detach() for t in call._saved_state]
     try:
-        for tensor, wide in zip(call.state, call._saved, strict=True):
+        for tensor, wide in zip(call.state, call._saved_state, strict=True):
             tensor.data = wide.clone()
         yield
     finally:
-        call._saved = saved
+        call._saved_state = saved
         for tensor, data in zip(call.state, narrow, strict=True):
             tensor.data = data
         call.restore()
 
 
-def _precision(call: Call) -> torch.dtype:
+def _input_precision(call: ReplayableCall) -> torch.dtype:
     """The most precise dtype among the inputs and the state."""
     given = (t.dtype for t in (*tensors_in((call.args, call.kwargs)), *call.state) if t.is_floating_point())
     return min(given, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
 
 
-def _float64(function: Callable[..., Any], precision: torch.dtype) -> Callable[..., Any]:
+def _under_float64_mode(function: Callable[..., Any], precision: torch.dtype) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        mode = _Widen(torch.get_default_dtype(), precision)
+        mode = _Float64Mode(torch.get_default_dtype(), precision)
         with default_dtype(torch.float64), mode:
             return function(*args, **kwargs)
 
     return call
 
 
-class _Widen(TorchDispatchMode):
+class _Float64Mode(TorchDispatchMode):
     """Runs every operator in float64.
 
     ``default`` is the program's default dtype, ``precision`` the dtype in which random numbers are drawn for widened
@@ -180,29 +188,29 @@ class _Widen(TorchDispatchMode):
 
     def __init__(self, own: torch.dtype, precision: torch.dtype) -> None:
         super().__init__()
-        self._own, self._precision = own, precision
+        self._default, self._precision = own, precision
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not is_operator(func):
-            return with_branches_in(self, func, args, kwargs)
-        if _DRAWS.match(func._schema.name):
-            return self._drawn(func, args, kwargs)
-        args, kwargs = pytree.tree_map(wide_argument, (args, kwargs))
+            return run_branches_under(self, func, args, kwargs)
+        if _RANDOM_OPERATORS.match(func._schema.name):
+            return self._draw(func, args, kwargs)
+        args, kwargs = pytree.tree_map(argument_to_float64, (args, kwargs))
         return func(*args, **kwargs)
 
-    def _drawn(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _draw(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Draw random numbers in the program's own types, then widen them."""
-        narrow = pytree.tree_map(self._narrow, (args, kwargs))
-        with default_dtype(self._own):
+        narrow = pytree.tree_map(self._to_program_precision, (args, kwargs))
+        with default_dtype(self._default):
             result = func(*narrow[0], **narrow[1])
         if not func._schema.is_mutable:
-            return pytree.tree_map(wide_argument, result)
-        drawn = zip(written(func, args[0], (args, kwargs)), written(func, result, narrow), strict=True)
+            return pytree.tree_map(argument_to_float64, result)
+        drawn = zip(written_tensors(func, args[0], (args, kwargs)), written_tensors(func, result, narrow), strict=True)
         for target, values in drawn:
             target.copy_(values)
         return args[0]
 
-    def _narrow(self, value: Any) -> Any:
+    def _to_program_precision(self, value: Any) -> Any:
         floating = isinstance(value, torch.Tensor) and value.dtype is torch.float64
         return value.to(self._precision) if floating else value

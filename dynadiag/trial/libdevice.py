@@ -17,31 +17,31 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FUNCTIONS", "UnknownSymbolError", "function"]
+__all__ = ["FUNCTIONS", "UnknownSymbolError", "find_function"]
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Array]
 
-_FAR = 25.0  # from here on the series in 1/x^2 is used: its seventh term is below 1e-16 of the sum
-_TERMS = 7
-_NODES = 256  # of the trapezoid rule: its relative error is I_256(x), below 1e-40 up to x = 710
-_STEPS = 4  # of Halley's method: three reduce the initial error of 2e-3 to the last place
+_ERFCX_SERIES_FROM = 25.0  # from here on the series in 1/x^2 is used: its seventh term is below 1e-16 of the sum
+_ERFCX_TERMS = 7
+_BESSEL_NODES = 256  # of the trapezoid rule: its relative error is I_256(x), below 1e-40 up to x = 710
+_ERFINV_STEPS = 4  # of Halley's method: three reduce the initial error of 2e-3 to the last place
 
 
 class UnknownSymbolError(NotImplementedError):
     """A device function that is not implemented here."""
 
 
-def function(symbol: str) -> Function:
+def find_function(symbol: str) -> Function:
     """The NumPy implementation of a libdevice symbol. Raises `UnknownSymbolError`."""
     name = symbol.removeprefix("__nv_")
-    for candidate in (name, name.removesuffix("f"), name.removesuffix("d"), _RENAMED.get(name, "")):
+    for candidate in (name, name.removesuffix("f"), name.removesuffix("d"), _ALIASES.get(name, "")):
         if candidate in FUNCTIONS:
             return FUNCTIONS[candidate]
     raise UnknownSymbolError(f"{symbol}: this device function cannot be run without a GPU")
 
 
-def _wide(compute: Function) -> Function:
+def _in_float64(compute: Function) -> Function:
     """Compute in float64 and round once to the dtype of the first argument."""
 
     @functools.wraps(compute)
@@ -51,11 +51,11 @@ def _wide(compute: Function) -> Function:
     return rounded
 
 
-def _library(name: str, count: int = 1) -> Function:
+def _from_libc(name: str, count: int = 1) -> Function:
     """A function of the C library, applied to each element in float64. ``count`` is its number of arguments."""
     symbol = getattr(ctypes.CDLL(None), name)
     symbol.restype, symbol.argtypes = ctypes.c_double, [ctypes.c_double] * count
-    return _wide(np.vectorize(symbol, otypes=[np.float64]))
+    return _in_float64(np.vectorize(symbol, otypes=[np.float64]))
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -66,10 +66,10 @@ def _erfcx(x: Array) -> Array:
     """exp(x^2) erfc(x). Where the product would overflow: its asymptotic series (Abramowitz and Stegun 7.1.23)."""
     near = np.exp(np.square(x)) * _erfc(x)
     term = series = np.ones_like(x)
-    for order in range(1, _TERMS):
+    for order in range(1, _ERFCX_TERMS):
         term = term * -(2 * order - 1) / (2 * np.square(x))
         series = series + term
-    return np.where(x < _FAR, near, series / (x * math.sqrt(math.pi)))
+    return np.where(x < _ERFCX_SERIES_FROM, near, series / (x * math.sqrt(math.pi)))
 
 
 def _erfinv(x: Array) -> Array:
@@ -79,7 +79,7 @@ def _erfinv(x: Array) -> Array:
     logarithm = np.log1p(-np.square(inside))
     first = 2 / (math.pi * 0.147) + logarithm / 2
     y = np.sqrt(np.sqrt(np.square(first) - logarithm / 0.147) - first)
-    for _ in range(_STEPS):
+    for _ in range(_ERFINV_STEPS):
         excess = np.where(inside < 0.5, _erf(y) - inside, (1 - inside) - _erfc(y))
         step = excess * math.sqrt(math.pi) / 2 * np.exp(np.square(y))
         y = y - step / (1 + y * step)
@@ -89,7 +89,7 @@ def _erfinv(x: Array) -> Array:
 
 def _bessel_i(order: int, x: Array) -> Array:
     """I0 or I1: the mean of cosh(x cos t) or of sinh(x cos t) cos t over a period. Neither has cancellation."""
-    cosines = np.cos(np.arange(_NODES) * (2 * math.pi / _NODES))
+    cosines = np.cos(np.arange(_BESSEL_NODES) * (2 * math.pi / _BESSEL_NODES))
     argument = x[..., None] * cosines
     integrand = np.cosh(argument) if order == 0 else np.sinh(argument) * cosines
     return np.mean(integrand, axis=-1)
@@ -110,59 +110,59 @@ def _fma(x: Array, y: Array, z: Array) -> Array:
     return np.vectorize(symbol, otypes=[x.dtype])(x, y, z)
 
 
-_RENAMED = {"fmul_rn": "mul_rn", "dmul_rn": "mul_rn", "fabsf": "abs", "fabs": "abs", "llabs": "abs", "powif": "powi"}
+_ALIASES = {"fmul_rn": "mul_rn", "dmul_rn": "mul_rn", "fabsf": "abs", "fabs": "abs", "llabs": "abs", "powif": "powi"}
 
 FUNCTIONS: dict[str, Function] = {
     "abs": np.abs,
-    "acos": _wide(np.arccos),
-    "acosh": _wide(np.arccosh),
-    "asin": _wide(np.arcsin),
-    "asinh": _wide(np.arcsinh),
-    "atan": _wide(np.arctan),
-    "atan2": _wide(np.arctan2),
-    "atanh": _wide(np.arctanh),
+    "acos": _in_float64(np.arccos),
+    "acosh": _in_float64(np.arccosh),
+    "asin": _in_float64(np.arcsin),
+    "asinh": _in_float64(np.arcsinh),
+    "atan": _in_float64(np.arctan),
+    "atan2": _in_float64(np.arctan2),
+    "atanh": _in_float64(np.arctanh),
     "ceil": np.ceil,
     "copysign": np.copysign,
-    "cos": _wide(np.cos),
-    "cosh": _wide(np.cosh),
-    "cyl_bessel_i0": _wide(functools.partial(_bessel_i, 0)),
-    "cyl_bessel_i1": _wide(functools.partial(_bessel_i, 1)),
-    "erf": _wide(_erf),
-    "erfc": _wide(_erfc),
-    "erfcx": _wide(_erfcx),
-    "erfinv": _wide(_erfinv),
-    "exp": _wide(np.exp),
-    "exp2": _wide(np.exp2),
-    "expm1": _wide(np.expm1),
+    "cos": _in_float64(np.cos),
+    "cosh": _in_float64(np.cosh),
+    "cyl_bessel_i0": _in_float64(functools.partial(_bessel_i, 0)),
+    "cyl_bessel_i1": _in_float64(functools.partial(_bessel_i, 1)),
+    "erf": _in_float64(_erf),
+    "erfc": _in_float64(_erfc),
+    "erfcx": _in_float64(_erfcx),
+    "erfinv": _in_float64(_erfinv),
+    "exp": _in_float64(np.exp),
+    "exp2": _in_float64(np.exp2),
+    "expm1": _in_float64(np.expm1),
     "floor": np.floor,
     "fma": _fma,
     "fmod": np.fmod,
-    "hypot": _wide(np.hypot),
+    "hypot": _in_float64(np.hypot),
     "ilogb": _ilogb,
     "isinf": np.isinf,
     "isnan": np.isnan,
-    "j0": _library("j0"),
-    "j1": _library("j1"),
+    "j0": _from_libc("j0"),
+    "j1": _from_libc("j1"),
     "ldexp": np.ldexp,
-    "lgamma": _library("lgamma"),
+    "lgamma": _from_libc("lgamma"),
     "llrint": np.rint,
-    "log": _wide(np.log),
-    "log10": _wide(np.log10),
-    "log1p": _wide(np.log1p),
-    "log2": _wide(np.log2),
+    "log": _in_float64(np.log),
+    "log10": _in_float64(np.log10),
+    "log1p": _in_float64(np.log1p),
+    "log2": _in_float64(np.log2),
     "mul_rn": np.multiply,
     "nearbyint": np.rint,
     "nextafter": np.nextafter,
-    "pow": _wide(np.power),
-    "powi": _wide(np.power),
-    "rsqrt": _wide(lambda x: 1 / np.sqrt(x)),
+    "pow": _in_float64(np.power),
+    "powi": _in_float64(np.power),
+    "rsqrt": _in_float64(lambda x: 1 / np.sqrt(x)),
     "signbit": np.signbit,
-    "sin": _wide(np.sin),
-    "sinh": _wide(np.sinh),
+    "sin": _in_float64(np.sin),
+    "sinh": _in_float64(np.sinh),
     "sqrt": np.sqrt,
-    "tan": _wide(np.tan),
-    "tanh": _wide(np.tanh),
+    "tan": _in_float64(np.tan),
+    "tanh": _in_float64(np.tanh),
     "trunc": np.trunc,
-    "y0": _library("y0"),
-    "y1": _library("y1"),
+    "y0": _from_libc("y0"),
+    "y1": _from_libc("y1"),
 }

@@ -7,11 +7,11 @@ from typing import Any
 
 from dynadiag.trial.signature import Signature
 
-__all__ = ["Outcome", "Point"]
+__all__ = ["Decision", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Decision:
     """One decision of the compiler, which a trial may switch off.
 
     ``group`` is the kind of decision (``lowering``, ``fusion``, ...). ``key`` is the same in every trial: it is made of
@@ -28,7 +28,7 @@ class Point:
     lines: tuple[tuple[str, int], ...] = ()
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Point:
+    def from_json(cls, data: dict[str, Any]) -> Decision:
         """The decision in a record of the trial's events or of a recording."""
         lines = tuple((str(file), int(line)) for file, line in data.get("lines", ()))
         return cls(
@@ -63,7 +63,7 @@ class Outcome:
     diverged: tuple[str, ...] = ()
     diverged_in: tuple[str, ...] = ()
     lines: tuple[tuple[str, int], ...] = ()
-    points: tuple[Point, ...] = ()
+    points: tuple[Decision, ...] = ()
     facts: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     tail: str = ""
@@ -74,16 +74,16 @@ class Outcome:
         return self.signature is None and self.invalid is None
 
     @property
-    def hung(self) -> bool:
+    def is_hang(self) -> bool:
         """Whether the trial was ended because it ran longer than its time limit."""
         return self.signature is not None and self.signature.kind == "hang"
 
     @property
-    def killed(self) -> bool:
+    def was_killed(self) -> bool:
         """Whether the process was ended before it could report the failure itself."""
         return self.signature is not None and self.signature.kind in ("signal", "hang", "memory")
 
-    def against(self, reference: Signature, across_rungs: bool = False) -> str:
+    def status_against(self, reference: Signature, across_rungs: bool = False) -> str:
         """``pass``, ``same``, ``different``, ``timeout`` or ``invalid``, compared with the failure ``reference``.
 
         ``across_rungs`` compares as `Signature.same_across_rungs`.
@@ -93,4 +93,4 @@ class Outcome:
         same = self.signature.same_across_rungs if across_rungs else self.signature.same_as
         if same(reference):
             return "same"
-        return "timeout" if self.hung else "different"
+        return "timeout" if self.is_hang else "different"

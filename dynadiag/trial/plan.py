@@ -7,10 +7,10 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-__all__ = ["AS_WRITTEN", "BELOW", "INTERMEDIATES", "RUNGS", "Plan", "Switch", "bits"]
+__all__ = ["AS_WRITTEN", "INTERMEDIATES", "LOWER_RUNG", "RUNGS", "Plan", "Switch", "hash_bits"]
 
 RUNGS = ("uncompiled", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "triton", "custom")
-BELOW = {
+LOWER_RUNG = {
     "custom": "eager",
     "inductor": "aot_eager_decomp_partition",
     "triton": "aot_eager_decomp_partition",
@@ -22,7 +22,7 @@ INTERMEDIATES = "intermediates"  # in `Plan.record`: report where compiled value
 _IN_INDUCTOR = frozenset({"kernel", "fusion", "lowering", "graph", INTERMEDIATES})  # without effect before Inductor
 
 
-def bits(key: str) -> str:
+def hash_bits(key: str) -> str:
     """The stable hash of a decision's key as 64 binary digits. Each further digit of a suffix halves a set of
     decisions.
     """
@@ -42,9 +42,9 @@ class Switch:
     keep: bool
     suffixes: tuple[str, ...]
 
-    def on(self, key: str) -> bool:
+    def is_on(self, key: str) -> bool:
         """Whether the decision with this key stays on."""
-        return bits(key).endswith(self.suffixes) == self.keep if self.suffixes else not self.keep
+        return hash_bits(key).endswith(self.suffixes) == self.keep if self.suffixes else not self.keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Plan:
         """The switch for one kind of decision, or ``None``."""
         return next((s for s in self.switches if s.group == group), None)
 
-    def before_inductor(self) -> Plan | None:
+    def prefix_before_inductor(self) -> Plan | None:
         """The plan as far as it matters before the first graph reaches Inductor; ``None`` where it matters in other
         ways.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["Program", "TargetError", "call_factory", "load", "main", "run"]
+__all__ = ["Program", "TargetError", "call_factory", "load_call", "main", "run_program"]
 
 
 class TargetError(DynadiagError):
@@ -63,14 +63,14 @@ class Program:
         return cls(data["target"], tuple(data["arguments"]), data["module"], data["name"])
 
 
-def run(program: Program) -> None:
+def run_program(program: Program) -> None:
     """Run the program in this process as ``__main__``. Raises what the program raises.
 
     Raises `TargetError` where a module or a factory cannot be imported, or a factory returns something other than a
     call.
     """
     if program.name is not None:
-        _call(program)
+        _run_call(program)
     elif program.module:
         _run_module(program)
     else:
@@ -147,7 +147,7 @@ def call_factory(program: Program) -> Any:
     return _factory(program)()
 
 
-def load(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def load_call(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """The call (fn, args, kwargs) that the factory returns. Raises what the factory raises.
 
     Raises `TargetError` where the factory cannot be imported or returns something other than a call.
@@ -156,7 +156,7 @@ def load(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[st
     if not _is_call(made):
         raise TargetError(
             f"{program.name}() must return (fn, args) or (fn, args, kwargs), args a tuple and kwargs a dict, "
-            f"not {_shape(made)}."
+            f"not {_type_text(made)}."
         )
     return made[0], tuple(made[1]), made[2] if len(made) == 3 else {}
 
@@ -171,15 +171,15 @@ def _is_call(made: Any) -> bool:
     )
 
 
-def _shape(made: Any) -> str:
+def _type_text(made: Any) -> str:
     """The types of what a factory returned, for a message."""
     if isinstance(made, tuple):
         return f"({', '.join(type(part).__name__ for part in made)})"
     return type(made).__name__
 
 
-def _call(program: Program) -> None:
-    fn, args, kwargs = load(program)
+def _run_call(program: Program) -> None:
+    fn, args, kwargs = load_call(program)
     import torch  # not earlier: the program may set torch's environment variables first
 
     torch.compile(fn)(*args, **kwargs)
@@ -188,7 +188,7 @@ def _call(program: Program) -> None:
 def main(request: str) -> int:
     """Run a program given as JSON, in a process of its own. Returns 0, or 2 where the target cannot be used."""
     try:
-        run(Program.from_json(json.loads(request)))
+        run_program(Program.from_json(json.loads(request)))
     except TargetError as error:
         sys.stderr.write(f"dynadiag: {error}\n")
         return 2

@@ -15,18 +15,18 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynadiag.trial.float64 import default_dtype, is_operator, wide_argument, with_branches_in, written
+from dynadiag.trial.float64 import argument_to_float64, default_dtype, is_operator, run_branches_under, written_tensors
 
-__all__ = ["Rounding"]
+__all__ = ["StochasticRounding"]
 
 # Units in the last place of the type that an operator computes in (float32 for 16-bit types). An elementary function
 # of a vector library has an error of up to two, a sum in another order of a few.
 _POINTWISE_UNITS = 2.0
 _REDUCTION_UNITS = 4.0
-_CASTS = ("aten::_to_copy", "aten::copy_")  # pointwise, but torch does not tag them so
+_CAST_OPERATORS = ("aten::_to_copy", "aten::copy_")  # pointwise, but torch does not tag them so
 
 
-class Rounding(TorchDispatchMode):
+class StochasticRounding(TorchDispatchMode):
     """Makes each operator round at random while it is active. Two runs with different seeds round differently."""
 
     supports_higher_order_operators = True
@@ -38,47 +38,47 @@ class Rounding(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         arguments = args, kwargs or {}
         if not is_operator(func):
-            return with_branches_in(self, func, *arguments)
-        if not _computes(func, arguments):
+            return run_branches_under(self, func, *arguments)
+        if not _computes_values(func, arguments):
             return func(*args, **arguments[1])
-        before = pytree.tree_map(_wide_copy, arguments)
+        before = pytree.tree_map(_float64_copy, arguments)
         result = func(*args, **arguments[1])
-        results = written(func, result, arguments)
-        if any(map(_may_round, results)) and not any(map(_overlaps_itself, results)):
-            self._round_all(func, results, before)
+        results = written_tensors(func, result, arguments)
+        if any(map(_is_roundable, results)) and not any(map(_overlaps_itself, results)):
+            self._round_results(func, results, before)
         return result
 
-    def _round_all(self, func: Any, results: list[Any], before: Any) -> None:
-        pointwise = torch.Tag.pointwise in func.tags or func._schema.name in _CASTS
-        eps = next(_computing_eps(own.dtype) for own in results if _may_round(own))
+    def _round_results(self, func: Any, results: list[Any], before: Any) -> None:
+        pointwise = torch.Tag.pointwise in func.tags or func._schema.name in _CAST_OPERATORS
+        eps = next(_computing_eps(own.dtype) for own in results if _is_roundable(own))
         units = _POINTWISE_UNITS if pointwise else _REDUCTION_UNITS
-        others = None if pointwise else pytree.tree_map(lambda value: self._operand(value, units * eps), before)
+        others = None if pointwise else pytree.tree_map(lambda value: self._perturb(value, units * eps), before)
         true = _in_float64(func, before)
         moved = true if others is None else _in_float64(func, others)
         for own, exact, other in zip(results, true or (), moved or (), strict=False):
-            if _may_round(own) and own.shape == exact.shape:
+            if _is_roundable(own) and own.shape == exact.shape:
                 self._round(own, exact, other, units)
 
-    def _operand(self, value: Any, share: float) -> Any:
+    def _perturb(self, value: Any, share: float) -> Any:
         """An operand moved by a few units: for a sum this has the effect of another order of summation."""
         if not isinstance(value, torch.Tensor) or not _is_number(value):
             return value
-        return value * (1 + self._chance(value, -share, share))
+        return value * (1 + self._uniform(value, -share, share))
 
     def _round(self, own: torch.Tensor, exact: torch.Tensor, other: torch.Tensor, units: float) -> None:
         """Replace a result by one that other rounding might have given."""
         if own.is_complex():
             own, exact, other = map(torch.view_as_real, (own, exact, other))
-        value = other * (1 + self._chance(other, -units, units) * _computing_eps(own.dtype))
-        dithered = value + self._chance(value, -0.5, 0.5) * _unit(value, own.dtype)
-        own.copy_(torch.where(_held(own, exact), exact, dithered))
+        value = other * (1 + self._uniform(other, -units, units) * _computing_eps(own.dtype))
+        dithered = value + self._uniform(value, -0.5, 0.5) * _ulp(value, own.dtype)
+        own.copy_(torch.where(_is_exact(own, exact), exact, dithered))
 
-    def _chance(self, like: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    def _uniform(self, like: torch.Tensor, low: float, high: float) -> torch.Tensor:
         values = torch.empty(like.shape, dtype=torch.float64)
         return values.uniform_(low, high, generator=self._generator).to(like.device)
 
 
-def _computes(func: Any, arguments: Any) -> bool:
+def _computes_values(func: Any, arguments: Any) -> bool:
     """Whether an operator computes new values from tensors: not a view, and not a draw of random numbers."""
     schema = func._schema
     if torch.Tag.nondeterministic_seeded in func.tags:
@@ -87,9 +87,9 @@ def _computes(func: Any, arguments: Any) -> bool:
     return not views and any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(arguments))
 
 
-def _wide_copy(value: Any) -> Any:
+def _float64_copy(value: Any) -> Any:
     """The argument in float64 and in its own memory, since operators may write to their arguments."""
-    wide = wide_argument(value)
+    wide = argument_to_float64(value)
     return wide.clone() if isinstance(wide, torch.Tensor) and wide is value else wide
 
 
@@ -101,7 +101,7 @@ def _in_float64(func: Any, arguments: Any) -> list[Any] | None:
             result = func(*args, **kwargs)
     except (RuntimeError, TypeError, ValueError):  # the operator has no float64 version
         return None
-    return written(func, result, arguments)
+    return written_tensors(func, result, arguments)
 
 
 def _is_number(tensor: torch.Tensor) -> bool:
@@ -120,7 +120,7 @@ def _overlaps_itself(value: Any) -> bool:
     return False
 
 
-def _may_round(value: Any) -> bool:
+def _is_roundable(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and _is_number(value)
 
 
@@ -129,12 +129,12 @@ def _computing_eps(dtype: torch.dtype) -> float:
     return torch.finfo(torch.promote_types(dtype, torch.float32)).eps
 
 
-def _unit(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _ulp(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The distance between neighbouring values of ``dtype`` at each value."""
     exponent = torch.frexp(value).exponent - 1
     return torch.ldexp(torch.full_like(value, torch.finfo(dtype).eps), exponent)
 
 
-def _held(own: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+def _is_exact(own: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     """Where the operator's result is exact. float64 cannot check itself, so there only whole numbers count as exact."""
     return exact == (exact.round() if own.dtype is torch.float64 else own)

@@ -14,14 +14,14 @@ from typing import Any
 
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial import accuracy
+from dynadiag.trial.context import TRIAL
 from dynadiag.trial.plan import RUNGS
-from dynadiag.trial.runtime import TRIAL
-from dynadiag.trial.workplace import own_caches
+from dynadiag.trial.sandbox import cache_variables
 
-__all__ = ["compiled_at_rung", "install", "own_rung"]
+__all__ = ["at_planned_rung", "install", "rung_of_backend"]
 
 
-def own_rung(backend: Any) -> str:
+def rung_of_backend(backend: Any) -> str:
     """The rung of a backend as the program gave it: its name where that is a rung, else ``custom``."""
     name = torch_private.backend_name(backend)
     return name if name in RUNGS else "custom"
@@ -29,33 +29,35 @@ def own_rung(backend: Any) -> str:
 
 def install() -> None:
     """Install the hooks in torch, once per process. They follow the plan that is current when they are called."""
-    torch_private.skip_ours_in_dynamo()
-    torch_private.wrap_compiled_callables(compiled_at_rung)
+    torch_private.exclude_own_frames()
+    torch_private.wrap_compiled_callables(at_planned_rung)
     torch_private.wrap_call_user_compiler(_call_user_compiler)
-    torch_private.leave_guards_untimed()
-    TRIAL.on_start(_prepare)
+    torch_private.skip_guard_timing()
+    TRIAL.on_start(_apply_plan)
 
 
-def _prepare() -> None:
+def _apply_plan() -> None:
     if not TRIAL.plan.caches:
         torch_private.bypass_caches()
     if TRIAL.plan.own_caches:
-        os.environ |= own_caches(Path(os.environ["TMPDIR"]))
+        os.environ |= cache_variables(Path(os.environ["TMPDIR"]))
     if TRIAL.plan.accuracy or TRIAL.plan.fallback_random:
-        torch_private.same_random_numbers()
+        torch_private.use_eager_random_numbers()
 
 
-def compiled_at_rung(compiled: Callable[..., Any], original: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
+def at_planned_rung(compiled: Callable[..., Any], original: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
     """Wrap a compiled callable so that it follows the current plan at each call."""
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
         if TRIAL.at_first_call is not None:
-            TRIAL.reached_compiled_call()
-        if TRIAL.plan.rung == "uncompiled" or (fullgraph and TRIAL.bypass is not None and TRIAL.bypass(original)):
+            TRIAL.before_compiled_call()
+        if TRIAL.plan.rung == "uncompiled" or (
+            fullgraph and TRIAL.skips_compile is not None and TRIAL.skips_compile(original)
+        ):
             return original(*args, **kwargs)
         if TRIAL.plan.accuracy:
-            return accuracy.compared_call(compiled, original, args, kwargs)
+            return accuracy.call_and_compare(compiled, original, args, kwargs)
         return compiled(*args, **kwargs)
 
     # Dynamo recognizes its own wrapper by this id.
@@ -64,10 +66,10 @@ def compiled_at_rung(compiled: Callable[..., Any], original: Callable[..., Any],
 
 
 def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, *args: Any, **kwargs: Any) -> Any:
-    if torch_private.in_own_eager_run():
+    if torch_private.is_hop_compile():
         return inner(output_graph, *args, **kwargs)
     own = output_graph.compiler_fn
-    rung = own_rung(own)
+    rung = rung_of_backend(own)
     TRIAL.send("backend", name=torch_private.backend_name(own), rung=rung)
     wanted = TRIAL.plan.rung
     if wanted is None or RUNGS.index(wanted) >= RUNGS.index(rung):

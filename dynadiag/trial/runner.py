@@ -18,21 +18,21 @@ from types import TracebackType
 from typing import Any
 
 from dynadiag.trial import worker, zygote
-from dynadiag.trial.abreast import abreast, room_for
-from dynadiag.trial.ending import outcome_of
+from dynadiag.trial.build_outcome import build_outcome
+from dynadiag.trial.file_changes import changed_files, snapshot
+from dynadiag.trial.fork_server import ForkServer
 from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.parallel import max_parallel_forks, run_parallel
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
-from dynadiag.trial.server import Server
-from dynadiag.trial.supervise import Limits, kill_session, tail, watch
-from dynadiag.trial.workplace import Workplace, Workplaces, environment_of
-from dynadiag.trial.writes import seen, written
+from dynadiag.trial.sandbox import Sandbox, Sandboxes, trial_environment
+from dynadiag.trial.supervise import Limits, kill_session, read_tail, supervise
 
-__all__ = ["START_LIMIT", "Runner", "Started", "forked_trial"]
+__all__ = ["START_TIMEOUT", "Runner", "RunningProcess", "run_forked_trial"]
 
 # Triton reads the variable when it is imported, so this rung needs processes of its own.
-_INTERPRETED = ("dynadiag.trial.interpreted", {"TRITON_INTERPRET": "1"})
-START_LIMIT = 120.0  # seconds for the zygote to load torch and warm up Inductor; 16 measured at most (empty cache)
+_TRITON_INTERPRETER = ("dynadiag.trial.triton_interpreter", {"TRITON_INTERPRET": "1"})
+START_TIMEOUT = 120.0  # seconds for the zygote to load torch and warm up Inductor; 16 measured at most (empty cache)
 
 
 @dataclass(slots=True)
@@ -48,16 +48,16 @@ class Runner:
     limits: Limits = field(default_factory=lambda: Limits.default(600.0))
     fresh_caches: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)  # added to the program's own
-    alone: bool = False  # two trials at once could collide in the files that the program writes
+    one_at_a_time: bool = False  # two trials at once could collide in the files that the program writes
     interpret: bool = True  # run the triton rung in Triton's interpreter; off where the program uses a GPU
     _threads: int = 1
-    _zygote: Server | None = None
-    _warming: Server | None = None
-    _checkpoint: Server | None = None
-    _graph: tuple[Plan, Server | None] | None = None  # the program stopped before Inductor, and its plan
-    _interpreter: Runner | None = None
-    _gave_up: bool = False  # forks showed another failure, or ended
-    _places: Workplaces = field(default_factory=Workplaces)
+    _zygote: ForkServer | None = None
+    _warming: ForkServer | None = None
+    _checkpoint: ForkServer | None = None
+    _graph_checkpoint: tuple[Plan, ForkServer | None] | None = None  # the program stopped before Inductor, and its plan
+    _triton_runner: Runner | None = None
+    _forks_failed: bool = False  # forks showed another failure, or ended
+    _sandboxes: Sandboxes = field(default_factory=Sandboxes)
     notes: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Runner:
@@ -67,16 +67,16 @@ class Runner:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop_forks()
-        self._places.remove()
+        self._sandboxes.remove()
 
     @property
     def scratch(self) -> Path:
         """A temporary folder, removed with the runner."""
-        return self._places.folder
+        return self._sandboxes.folder
 
     def environment_in(self, scratch: Path) -> dict[str, str]:
         """The environment of a process whose temporary folder is ``scratch``."""
-        return environment_of(scratch, self.environment, fresh_caches=self.fresh_caches)
+        return trial_environment(scratch, self.environment, fresh_caches=self.fresh_caches)
 
     @property
     def threads(self) -> int:
@@ -84,87 +84,93 @@ class Runner:
         return self._threads
 
     @property
-    def forks(self) -> bool:
+    def has_forks(self) -> bool:
         """Whether trials can be forked at present."""
         return self._zygote is not None or self._checkpoint is not None
 
-    def fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
+    def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
         """One trial in a fresh interpreter, as `python FILE.py` would run it."""
-        return _fresh_trial(self._for(plan), plan)
+        return _run_fresh_trial(self._runner_for(plan), plan)
 
     def run(self, plan: Plan) -> Outcome:
         """One trial, in the quickest way that shows the same failure."""
-        if (other := self._forking_for(plan)) is not self:
+        if (other := self._forking_runner_for(plan)) is not self:
             return other.run(plan)
-        server = self._at_graph(plan) or self._checkpoint or self._zygote
+        server = self._graph_server_for(plan) or self._checkpoint or self._zygote
         if server is None:
-            return self.fresh(plan)
-        request = self._request() if server is self._zygote else {}
+            return self.run_fresh(plan)
+        request = self._program_request() if server is self._zygote else {}
         try:
-            return forked_trial(self, server, plan, request)
+            return run_forked_trial(self, server, plan, request)
         except (ConnectionError, EOFError, TimeoutError) as error:
-            if self._graph is not None and server is self._graph[1]:
-                self._graph = (self._graph[0], None)
+            if self._graph_checkpoint is not None and server is self._graph_checkpoint[1]:
+                self._graph_checkpoint = (self._graph_checkpoint[0], None)
                 server.stop()
                 return self.run(plan)
             self.notes.append(
                 f"the fork server of the trials is gone ({error}); later trials run in fresh interpreters"
             )
             self.stop_forks()
-            return self.fresh(plan)
+            return self.run_fresh(plan)
 
-    def together(self, plans: Sequence[Plan]) -> list[Outcome]:
+    def run_many(self, plans: Sequence[Plan]) -> list[Outcome]:
         """The outcomes of several plans, in their order: run in parallel where that is possible, else one after
         another.
         """
-        other = self._forking_for(plans[0])
-        if other is not self and all(self._for(plan) is other for plan in plans):
-            return other.together(plans)
+        other = self._forking_runner_for(plans[0])
+        if other is not self and all(self._runner_for(plan) is other for plan in plans):
+            return other.run_many(plans)
         try:
-            if (room := self._room()) > 1 and (servers := self._side_by_side(plans)):
-                return abreast(lambda server, plan: forked_trial(self, server, plan, {}), plans, servers, room)
+            if (room := self._max_parallel()) > 1 and (servers := self._servers_for(plans)):
+                return run_parallel(lambda server, plan: run_forked_trial(self, server, plan, {}), plans, servers, room)
         except (ConnectionError, EOFError, TimeoutError):
-            pass  # a server is gone: `run` finds out which one, and goes on without it
+            pass  # a server is gone: `run_program` finds out which one, and goes on without it
         return [self.run(plan) for plan in plans]
 
     @property
-    def abreast(self) -> bool:
+    def runs_in_parallel(self) -> bool:
         """Whether `run_many` runs more than one trial at a time."""
-        return self._room() > 1
+        return self._max_parallel() > 1
 
-    def _room(self) -> int:
+    def _max_parallel(self) -> int:
         """How many trials of the stopped program may run at once. None of them uses a GPU: such a program is never
         stopped.
         """
-        return 1 if self.alone or self._checkpoint is None else room_for(self._checkpoint, self.limits.memory)
+        return (
+            1
+            if self.one_at_a_time or self._checkpoint is None
+            else max_parallel_forks(self._checkpoint, self.limits.memory)
+        )
 
-    def _side_by_side(self, plans: Sequence[Plan]) -> list[Server]:
+    def _servers_for(self, plans: Sequence[Plan]) -> list[ForkServer]:
         """The fork server of each plan; none where they cannot all be had at the same time."""
-        graphs = {plan.before_inductor() for plan in plans} - {None}
-        if self._checkpoint is None or len(graphs) > 1 or any(self._for(plan) is not self for plan in plans):
+        graphs = {plan.prefix_before_inductor() for plan in plans} - {None}
+        if self._checkpoint is None or len(graphs) > 1 or any(self._runner_for(plan) is not self for plan in plans):
             return []
-        return [self._at_graph(plan) or self._checkpoint for plan in plans]
+        return [self._graph_server_for(plan) or self._checkpoint for plan in plans]
 
-    def _forking_for(self, plan: Plan) -> Runner:
+    def _forking_runner_for(self, plan: Plan) -> Runner:
         """The runner for a plan. Starts its forks where this runner has forks too."""
-        if (other := self._for(plan)) is not self and not (other.forks or other._gave_up or self._gave_up):
+        if (other := self._runner_for(plan)) is not self and not (
+            other.has_forks or other._forks_failed or self._forks_failed
+        ):
             other.start_forks(self._threads, checkpoint=self._checkpoint is not None)
         return other
 
-    def _for(self, plan: Plan) -> Runner:
+    def _runner_for(self, plan: Plan) -> Runner:
         """The runner whose processes can run this plan: the triton rung needs processes with Triton's interpreter."""
         if plan.rung != "triton" or not self.interpret:
             return self
-        if self._interpreter is None:
-            hook, environment = _INTERPRETED
+        if self._triton_runner is None:
+            hook, environment = _TRITON_INTERPRETER
             other = Runner(self.program, (hook, *self.hooks), self.limits, self.fresh_caches, interpret=False)
             other.environment, other.notes = {**self.environment, **environment}, self.notes
-            self._interpreter = other
-        self._interpreter.limits = self.limits
-        return self._interpreter
+            self._triton_runner = other
+        self._triton_runner.limits = self.limits
+        return self._triton_runner
 
     @contextmanager
-    def on(self, program: Program) -> Iterator[Runner]:
+    def for_program(self, program: Program) -> Iterator[Runner]:
         """A runner for another program, with the same limits and the same zygote."""
         other = Runner(program, self.hooks, self.limits, self.fresh_caches, self.environment)
         other._zygote, other._threads = self._zygote, self._threads
@@ -175,20 +181,20 @@ class Runner:
             other.__exit__(None, None, None)
 
     @contextmanager
-    def started(self, plan: Plan, seed: int = 0) -> Iterator[Started]:
+    def start_process(self, plan: Plan, seed: int = 0) -> Iterator[RunningProcess]:
         """Start the program with this plan and one thread, for a caller that reads its events while it runs.
 
         ``seed`` seeds the random number generators, for a program that does not seed them itself.
         """
-        with self._places.one() as place:
+        with self._sandboxes.create() as place:
             if self._zygote is not None:
-                with _forked_task(self, self._zygote, plan, place, seed) as (pid, ended, wait):
-                    yield Started(pid, ended, place.reading, place.output, wait)
+                with _fork_process(self, self._zygote, plan, place, seed) as (pid, ended, wait):
+                    yield RunningProcess(pid, ended, place.reading, place.output, wait)
             else:
-                process = _interpreter(self, plan, place, dict.fromkeys(zygote.OWN_ENVIRONMENT, "1"))
+                process = _start_interpreter(self, plan, place, dict.fromkeys(zygote.ZYGOTE_VARIABLES, "1"))
                 ended = os.pidfd_open(process.pid)
                 try:
-                    yield Started(process.pid, ended, place.reading, place.output, process.wait)
+                    yield RunningProcess(process.pid, ended, place.reading, place.output, process.wait)
                 finally:
                     os.close(ended)
                     kill_session(process.pid)
@@ -207,7 +213,7 @@ class Runner:
         self._threads = threads
         self.warm_up()
         server, self._warming = self._zygote or self._warming, None
-        if server is None or (server is not self._zygote and not server.wait(START_LIMIT).get("ready")):
+        if server is None or (server is not self._zygote and not server.wait_for_message(START_TIMEOUT).get("ready")):
             if server is not None:
                 server.stop()
             return "the fork server of the trials did not start"
@@ -216,34 +222,34 @@ class Runner:
 
     def stop_forks(self) -> None:
         """End all fork servers. Later trials run in fresh interpreters."""
-        self._stop_at_graph()
+        self._stop_graph_server()
         for server in (self._checkpoint, self._zygote, self._warming):
             if server is not None:
                 server.stop()
         self._checkpoint = self._zygote = self._warming = None
-        self._gave_up = True
-        if self._interpreter is not None:
-            self._interpreter.__exit__(None, None, None)
-            self._interpreter = None
+        self._forks_failed = True
+        if self._triton_runner is not None:
+            self._triton_runner.__exit__(None, None, None)
+            self._triton_runner = None
 
-    def _at_graph(self, plan: Plan) -> Server | None:
+    def _graph_server_for(self, plan: Plan) -> ForkServer | None:
         """The program stopped where its first graph reaches Inductor, for a plan that matters only from there on."""
-        before = plan.before_inductor()
+        before = plan.prefix_before_inductor()
         if self._checkpoint is None or before is None:
             return None
-        if self._graph is None or self._graph[0] != before:
-            self._stop_at_graph()
+        if self._graph_checkpoint is None or self._graph_checkpoint[0] != before:
+            self._stop_graph_server()
             server = self._checkpoint.checkpoint(self.scratch, {}, before)
-            ready = server.wait(self.limits.seconds).get("ready")
+            ready = server.wait_for_message(self.limits.seconds).get("ready")
             if not ready:
                 server.stop()
-            self._graph = (before, server if ready else None)
-        return self._graph[1]
+            self._graph_checkpoint = (before, server if ready else None)
+        return self._graph_checkpoint[1]
 
-    def _stop_at_graph(self) -> None:
-        if self._graph is not None and self._graph[1] is not None:
-            self._graph[1].stop()
-        self._graph = None
+    def _stop_graph_server(self) -> None:
+        if self._graph_checkpoint is not None and self._graph_checkpoint[1] is not None:
+            self._graph_checkpoint[1].stop()
+        self._graph_checkpoint = None
 
     def drop_checkpoint(self) -> bool:
         """Stop forking from the middle of the program, where that shows something else. Returns whether it was done at
@@ -251,18 +257,18 @@ class Runner:
         """
         if self._checkpoint is None:
             return False
-        self._stop_at_graph()
+        self._stop_graph_server()
         self._checkpoint.stop()
         self._checkpoint = None
         return True
 
-    def _request(self) -> dict[str, Any]:
+    def _program_request(self) -> dict[str, Any]:
         return {"program": self.program.to_json(), "cwd": str(Path.cwd()), "threads": self._threads}
 
     def _start_checkpoint(self) -> str | None:
         assert self._zygote is not None
-        server = self._zygote.checkpoint(self.scratch, self._request(), AS_WRITTEN)
-        answer = server.wait(self.limits.seconds)
+        server = self._zygote.checkpoint(self.scratch, self._program_request(), AS_WRITTEN)
+        answer = server.wait_for_message(self.limits.seconds)
         if answer.get("ready"):
             self._checkpoint = server
             return None
@@ -271,7 +277,7 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class RunningProcess:
     """A running process.
 
     ``ended`` is a descriptor that becomes readable when it ends, ``report`` the read end of its events, ``output`` the
@@ -285,10 +291,10 @@ class Started:
     wait: Callable[[], int]
 
 
-def _start_zygote(runner: Runner) -> Server:
+def _start_zygote(runner: Runner) -> ForkServer:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = runner.environment_in(runner.scratch)
-    own = dict.fromkeys(zygote.OWN_ENVIRONMENT, "1")
+    own = dict.fromkeys(zygote.ZYGOTE_VARIABLES, "1")
     before = {name: os.environ.get(name) for name in own}
     settings = {"hooks": list(runner.hooks), "environment": before}
     process = subprocess.Popen(
@@ -301,10 +307,10 @@ def _start_zygote(runner: Runner) -> Server:
         start_new_session=True,
     )
     theirs.close()
-    return Server(ours, process.pid, process)
+    return ForkServer(ours, process.pid, process)
 
 
-def _interpreter(runner: Runner, plan: Plan, place: Workplace, extra: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start_interpreter(runner: Runner, plan: Plan, place: Sandbox, extra: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start a fresh interpreter that runs the program."""
     report = place.writing.fileno()
     request = {"program": runner.program.to_json(), "plan": plan.to_json(), "hooks": list(runner.hooks)}
@@ -321,31 +327,31 @@ def _interpreter(runner: Runner, plan: Plan, place: Workplace, extra: dict[str, 
     return process
 
 
-def _fresh_trial(runner: Runner, plan: Plan) -> Outcome:
-    looked_at = functools.partial(seen, Path.cwd(), runner._places.not_the_programs(runner.environment))
+def _run_fresh_trial(runner: Runner, plan: Plan) -> Outcome:
+    looked_at = functools.partial(snapshot, Path.cwd(), runner._sandboxes.own_folders(runner.environment))
     before = looked_at()
-    with runner._places.one() as place:
-        process = _interpreter(runner, plan, place, {})
+    with runner._sandboxes.create() as place:
+        process = _start_interpreter(runner, plan, place, {})
         ended = os.pidfd_open(process.pid)
         try:
-            watched = watch(process.pid, ended, place.reading, runner.limits, place.output)
+            watched = supervise(process.pid, ended, place.reading, runner.limits, place.output)
         finally:
             os.close(ended)
             kill_session(process.pid)
             code = process.wait()
-        outcome = outcome_of(watched, code, process.pid, plan, tail(place.output))
-    return replace(outcome, facts={**(outcome.facts or {}), "writes": written(before, looked_at())})
+        outcome = build_outcome(watched, code, process.pid, plan, read_tail(place.output))
+    return replace(outcome, facts={**(outcome.facts or {}), "writes": changed_files(before, looked_at())})
 
 
 @contextmanager
-def _forked_task(
-    runner: Runner, server: Server, plan: Plan, place: Workplace, seed: int
+def _fork_process(
+    runner: Runner, server: ForkServer, plan: Plan, place: Sandbox, seed: int
 ) -> Iterator[tuple[int, int, Callable[[], int]]]:
     """(pid, descriptor that becomes readable at its end, function that waits for its exit code) of a fork of the
     zygote.
     """
-    pid = _ask(server, plan, place, {**runner._request(), "threads": 1, "seed": seed})
-    wait = functools.cache(lambda: int(server.expect("ended")))
+    pid = _request_fork(server, plan, place, {**runner._program_request(), "threads": 1, "seed": seed})
+    wait = functools.cache(lambda: int(server.expect_reply("ended")))
     try:
         yield pid, server.channel.fileno(), wait
     finally:
@@ -353,22 +359,22 @@ def _forked_task(
         wait()
 
 
-def forked_trial(runner: Runner, server: Server, plan: Plan, request: dict[str, Any]) -> Outcome:
+def run_forked_trial(runner: Runner, server: ForkServer, plan: Plan, request: dict[str, Any]) -> Outcome:
     """One trial in a fork of ``server``. Raises `OSError` or `EOFError` where the server is gone."""
-    with runner._places.one() as place:
-        pid = _ask(server, plan, place, request)
+    with runner._sandboxes.create() as place:
+        pid = _request_fork(server, plan, place, request)
         try:
-            watched = watch(pid, server.channel.fileno(), place.reading, runner.limits, place.output)
+            watched = supervise(pid, server.channel.fileno(), place.reading, runner.limits, place.output)
         except BaseException:
             kill_session(pid)
             raise
-        code = int(server.expect("ended"))
-        return outcome_of(watched, code, pid, plan, tail(place.output))
+        code = int(server.expect_reply("ended"))
+        return build_outcome(watched, code, pid, plan, read_tail(place.output))
 
 
-def _ask(server: Server, plan: Plan, place: Workplace, request: dict[str, Any]) -> int:
+def _request_fork(server: ForkServer, plan: Plan, place: Sandbox, request: dict[str, Any]) -> int:
     """Ask ``server`` for a fork with this plan. Returns its process id."""
     message = {**request, "plan": plan.to_json(), "scratch": str(place.scratch)}
     zygote.send(server.channel, message, [place.output, place.writing.fileno()])
     place.writing.close()
-    return int(server.expect("pid"))
+    return int(server.expect_reply("pid"))

@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["Signature", "normalise"]
 
 # In this order: a path may hold hexadecimal digits, a hash may hold decimal ones.
-_VARIABLE = (
+_REPLACEMENTS = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"(?<![\w.])(?:/[\w.+@~-]+){2,}"), "<path>"),
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
@@ -31,7 +31,7 @@ _VARIABLE = (
 _MESSAGE_LIMIT = 400  # characters that are compared; what follows are dumps of arguments
 _BACKEND = re.compile(r"backend='[^']*' raised:\s*")
 _DEVICE_ERROR = re.compile(r"(?:\b(?:CUDA|HIP) error|\bTriton Error \[\w+\]): (.+)")
-_TELLING = re.compile(r"\berror:|^\s*target: ")
+_DIAGNOSTIC = re.compile(r"\berror:|^\s*target: ")
 
 
 def normalise(message: str) -> str:
@@ -41,9 +41,9 @@ def normalise(message: str) -> str:
     operator (`target:`).
     """
     lines = [line for line in _BACKEND.sub("", message).splitlines() if line.strip()]
-    telling = [line for line in lines[1:] if _TELLING.search(line)][:1]
+    telling = [line for line in lines[1:] if _DIAGNOSTIC.search(line)][:1]
     text = " | ".join([*lines[:1], *telling])
-    for pattern, replacement in _VARIABLE:
+    for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
     return text.strip()[:_MESSAGE_LIMIT]
 

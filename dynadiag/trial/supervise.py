@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dynadiag.trial.report import lines
+from dynadiag.trial.events import parse_events
 
-__all__ = ["Limits", "Watched", "kill_session", "session_memory", "tail", "watch"]
+__all__ = ["Limits", "ProcessResult", "kill_session", "read_tail", "session_memory", "supervise"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _POLL = 0.1  # seconds between looks at the clock and the output
-_MEMORY_EVERY = 5  # polls between looks at /proc: walking it costs some milliseconds
-_GRACE = 0.5  # seconds between SIGTERM and SIGKILL
+_POLLS_PER_MEMORY_CHECK = 5  # polls between looks at /proc: walking it costs some milliseconds
+_TERM_TIMEOUT = 0.5  # seconds between SIGTERM and SIGKILL
 _OUTPUT_LIMIT = 64 << 20  # bytes of a trial's output, beyond which the file is truncated
 
 
@@ -33,26 +33,26 @@ class Limits:
     @classmethod
     def default(cls, seconds: float) -> Limits:
         """Nine tenths of the free memory, so that a trial that leaks does not take the machine down."""
-        return cls(seconds, int(_available() * 0.9))
+        return cls(seconds, int(_available_memory() * 0.9))
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class ProcessResult:
     """What the supervisor saw. ``stop_reason`` is ``hang`` or ``memory`` where it ended the process itself."""
 
     events: tuple[dict[str, Any], ...]
     seconds: float
-    stopped: str | None
+    stop_reason: str | None
 
 
-def _available() -> int:
+def _available_memory() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 1 << 62
 
 
-def _session(leader: int) -> Iterator[tuple[int, int]]:
+def _session_processes(leader: int) -> Iterator[tuple[int, int]]:
     """(pid, resident bytes) of each live process in the session of ``leader``."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError, IndexError):  # not a process, or it has ended
@@ -66,7 +66,7 @@ def _session(leader: int) -> Iterator[tuple[int, int]]:
 
 def session_memory(leader: int) -> int:
     """Resident bytes of all processes in the session of ``leader``."""
-    return sum(size for _, size in _session(leader))
+    return sum(size for _, size in _session_processes(leader))
 
 
 def kill_session(leader: int) -> None:
@@ -76,14 +76,14 @@ def kill_session(leader: int) -> None:
     be loaded by every later run, also the user's own. Forks of a fork belong to the session unless they started their
     own.
     """
-    found = [pid for pid, _ in _session(leader)]
+    found = [pid for pid, _ in _session_processes(leader)]
     for pid in found:
         _send(pid, signal.SIGKILL if pid == leader else signal.SIGTERM)
     left = [pid for pid in found if pid != leader]
-    deadline = time.monotonic() + _GRACE
+    deadline = time.monotonic() + _TERM_TIMEOUT
     while left and time.monotonic() < deadline:
-        time.sleep(_GRACE / 20)
-        left = [pid for pid, _ in _session(leader) if pid != leader]
+        time.sleep(_TERM_TIMEOUT / 20)
+        left = [pid for pid, _ in _session_processes(leader) if pid != leader]
     for pid in left:
         _send(pid, signal.SIGKILL)
 
@@ -93,7 +93,7 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def watch(leader: int, ended: int, report: int, limits: Limits, output: int) -> Watched:
+def supervise(leader: int, ended: int, report: int, limits: Limits, output: int) -> ProcessResult:
     """Wait until the descriptor ``ended`` becomes readable, enforce the limits, and collect the events of ``report``.
 
     ``leader`` is the process whose session is supervised, ``output`` the file that it prints into. No descriptor is
@@ -109,21 +109,21 @@ def watch(leader: int, ended: int, report: int, limits: Limits, output: int) -> 
         if ended in readable:
             break
         if stopped is None:
-            stopped = _exceeded(leader, limits, time.monotonic() - start, poll)
+            stopped = _exceeded_limit(leader, limits, time.monotonic() - start, poll)
             if stopped:
                 kill_session(leader)
-        if poll % _MEMORY_EVERY == 0:
-            _cap(output)
+        if poll % _POLLS_PER_MEMORY_CHECK == 0:
+            _truncate(output)
     seconds = time.monotonic() - start
     kill_session(leader)
     _drain_rest(report, data)
-    return Watched(tuple(lines(bytes(data))), seconds, stopped)
+    return ProcessResult(tuple(parse_events(bytes(data))), seconds, stopped)
 
 
-def _exceeded(leader: int, limits: Limits, seconds: float, poll: int) -> str | None:
+def _exceeded_limit(leader: int, limits: Limits, seconds: float, poll: int) -> str | None:
     if seconds > limits.seconds:
         return "hang"
-    if poll % _MEMORY_EVERY == 0 and session_memory(leader) > limits.memory:
+    if poll % _POLLS_PER_MEMORY_CHECK == 0 and session_memory(leader) > limits.memory:
         return "memory"
     return None
 
@@ -139,13 +139,13 @@ def _drain_rest(report: int, data: bytearray) -> None:
         continue
 
 
-def _cap(output: int) -> None:
+def _truncate(output: int) -> None:
     """Truncate the output of a program that prints without end; what comes later is kept."""
     if os.fstat(output).st_size > _OUTPUT_LIMIT:
         os.ftruncate(output, 0)
 
 
-def tail(output: int, size: int = 8000) -> str:
+def read_tail(output: int, size: int = 8000) -> str:
     """The last ``size`` bytes of the output, as text."""
     end = os.fstat(output).st_size
     data = os.pread(output, size, max(0, end - size))

@@ -21,14 +21,14 @@ from types import ModuleType, TracebackType
 from typing import NoReturn
 
 from dynadiag.trial import failure, program
-from dynadiag.trial.facts import facts
-from dynadiag.trial.joining import prepare
+from dynadiag.trial.child_processes import install_hooks
+from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import EventWriter
 from dynadiag.trial.plan import AS_WRITTEN, Plan
-from dynadiag.trial.report import Reporter
-from dynadiag.trial.runtime import TRIAL
+from dynadiag.trial.run_info import run_info
 from dynadiag.trial.signature import Signature
 
-__all__ = ["BOOT", "conduct", "die_with_parent", "ended", "flush", "fresh"]
+__all__ = ["BOOT", "die_with_parent", "flush_output", "fresh", "run_and_end_process", "run_and_report"]
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # With -c sys.path[0] is the current folder. It is removed before our modules are imported, since the user may have a
@@ -42,11 +42,11 @@ def fresh(request: str, descriptor: int) -> NoReturn:
     data = json.loads(request)
     plan = Plan.from_json(data["plan"])
     os.set_inheritable(descriptor, False)
-    TRIAL.reporter = Reporter(descriptor)
-    if plan != AS_WRITTEN or _bisection_was_left():
-        _after_torch_import(tuple(data["hooks"]))
+    TRIAL.reporter = EventWriter(descriptor)
+    if plan != AS_WRITTEN or _torch_bisector_state_exists():
+        _install_after_torch_import(tuple(data["hooks"]))
     TRIAL.plan = plan
-    conduct(program.Program.from_json(data["program"]))
+    run_and_end_process(program.Program.from_json(data["program"]))
 
 
 def die_with_parent() -> None:
@@ -54,14 +54,14 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _bisection_was_left() -> bool:
+def _torch_bisector_state_exists() -> bool:
     """Whether torch's own bisector left its state in the cache folder. That would silently change the backend of each
     compile.
     """
     return Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", ""), "bisect", "bisect_status.txt").is_file()
 
 
-class _AfterTorch(importlib.abc.MetaPathFinder):
+class _HooksAfterTorchImport(importlib.abc.MetaPathFinder):
     """Installs the hooks at the end of the program's own ``import torch``, so that what the program sets before still
     counts.
     """
@@ -81,59 +81,59 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
 
             def exec_module(module: ModuleType) -> None:
                 load(module)
-                prepare(self._hooks)
+                install_hooks(self._hooks)
                 TRIAL.start(TRIAL.plan)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # changes this one object only
         return spec
 
 
-def _after_torch_import(hooks: Sequence[str]) -> None:
-    sys.meta_path.insert(0, _AfterTorch(hooks))
+def _install_after_torch_import(hooks: Sequence[str]) -> None:
+    sys.meta_path.insert(0, _HooksAfterTorchImport(hooks))
 
 
-def conduct(target: program.Program) -> NoReturn:
+def run_and_end_process(target: program.Program) -> NoReturn:
     """Run the program, report how it ended, and end the process with its exit code."""
     _default_signals()
-    code = ended(lambda: program.run(target))
+    code = run_and_report(lambda: program.run_program(target))
     threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as Python does at its end
     atexit._run_exitfuncs()
-    flush()
+    flush_output()
     os._exit(code)
 
 
-def ended(action: Callable[[], None]) -> int:
+def run_and_report(action: Callable[[], None]) -> int:
     """Run ``action``, report how it ended, and return its exit code."""
     try:
         action()
     except SystemExit as error:
-        return _exited(error)
+        return _report_exit(error)
     except program.TargetError as error:
         TRIAL.send("unusable", message=str(error))
         return 2
     except BaseException as error:  # noqa: BLE001 - any exception is the outcome of the trial
-        return _failed(error)
-    TRIAL.send("end", failure=None, facts=facts())
+        return _report_exception(error)
+    TRIAL.send("end", failure=None, facts=run_info())
     return 0
 
 
-def _exited(error: SystemExit) -> int:
+def _report_exit(error: SystemExit) -> int:
     code = error.code
     if code is None or code == 0:
-        TRIAL.send("end", failure=None, facts=facts())
+        TRIAL.send("end", failure=None, facts=run_info())
         return 0
     number = (code if isinstance(code, int) else 1) & 0xFF
     message = f"exit code {number}" if isinstance(code, int) else str(code)
     if not isinstance(code, int):
         print(code, file=sys.stderr)  # noqa: T201 - as Python does
-    TRIAL.send("end", failure=Signature("exit", str(number), message).to_json(), facts=facts())
+    TRIAL.send("end", failure=Signature("exit", str(number), message).to_json(), facts=run_info())
     return number
 
 
-def _failed(error: BaseException) -> int:
-    signature = failure.of_exception(error, TRIAL.plan.rung)
+def _report_exception(error: BaseException) -> int:
+    signature = failure.signature_of(error, TRIAL.plan.rung)
     named = failure.witness_of(error), failure.user_lines(error)
-    TRIAL.send("end", failure=signature.to_json(), witness=named[0], lines=named[1], facts=facts())
+    TRIAL.send("end", failure=signature.to_json(), witness=named[0], lines=named[1], facts=run_info())
     _print_traceback(error)
     return 1
 
@@ -155,7 +155,7 @@ def _default_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def flush() -> None:
+def flush_output() -> None:
     """Flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -18,19 +18,19 @@ import weakref
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dynadiag.trial import joining, worker
+from dynadiag.trial import child_processes, worker
+from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import EventWriter
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
-from dynadiag.trial.report import Reporter
-from dynadiag.trial.runtime import TRIAL
 
-__all__ = ["BOOT", "become_trial", "main", "receive", "send", "serve"]
+__all__ = ["BOOT", "become_trial", "main", "receive", "send", "serve_forks"]
 
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
 _MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes has some kilobytes
 # Set for the zygote alone; the program must not see them.
-OWN_ENVIRONMENT = (
+ZYGOTE_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "TORCHINDUCTOR_COMPILE_THREADS",
@@ -55,19 +55,19 @@ def main(descriptor: int, settings: str) -> NoReturn:
     options = json.loads(settings)
     channel = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
-    joining.prepare(options["hooks"])
-    _warm()
+    child_processes.install_hooks(options["hooks"])
+    _warm_up_compiler()
     _restore_environment(options["environment"])
     gc.collect()
     gc.freeze()  # so that a garbage collection in a trial does not copy the pages of torch's objects
-    _need_no_farewell()
+    _disable_finalizers()
     send(channel, {"ready": True})
-    request, descriptors = serve(channel)
+    request, descriptors = serve_forks(channel)
     checkpoint = descriptors.pop() if request.get("checkpoint") else None
     if checkpoint is None:
         _use_threads(int(request["threads"]))  # before the hooks start: one of them notes what the program asks for
     become_trial(request, descriptors)
-    _run(request, checkpoint)
+    _run_program(request, checkpoint)
 
 
 def _restore_environment(environment: dict[str, str | None]) -> None:
@@ -78,7 +78,7 @@ def _restore_environment(environment: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _warm() -> None:
+def _warm_up_compiler() -> None:
     """One tiny compile. The first compile spends seconds on probing the machine, loading Inductor and tracing its
     patterns.
 
@@ -98,11 +98,11 @@ def _warm() -> None:
     with torch_private.caches_bypassed(), contextlib.suppress(Exception):
         loss = torch.nn.L1Loss()  # Dynamo skips our own functions
         torch.compile(loss, backend="inductor")(x, torch.zeros(8))
-    torch_private.load_on_demand()  # otherwise each fork does; a larger compile would cost more than it saves
+    torch_private.load_late_imports()  # otherwise each fork does; a larger compile would cost more than it saves
     torch_private.reset()
 
 
-def _need_no_farewell() -> None:
+def _disable_finalizers() -> None:
     """Do not run the finalizers of what is loaded so far at exit: torch would unregister each operator, which takes 50
     ms.
     """
@@ -110,7 +110,7 @@ def _need_no_farewell() -> None:
         finalizer.atexit = False
 
 
-def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def serve_forks(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Fork a trial for each request. Returns only in the forks, each with its request and its descriptors.
 
     A fork that is to be a replica forks trials too, so that two trials can run at once.
@@ -147,7 +147,7 @@ def become_trial(request: dict[str, Any], descriptors: list[int]) -> None:
     os.close(null)
     os.close(output)
     os.environ["TMPDIR"] = request["scratch"]
-    TRIAL.reporter = Reporter(report)
+    TRIAL.reporter = EventWriter(report)
     TRIAL.start(Plan.from_json(request["plan"]))
 
 
@@ -157,12 +157,12 @@ def _use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def _run(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
+def _run_program(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
     os.chdir(request["cwd"])
     _reseed(request.get("seed"))
     if checkpoint is not None:
         _Checkpoint(socket.socket(fileno=checkpoint), int(request["threads"])).arm()
-    worker.conduct(Program.from_json(request["program"]))
+    worker.run_and_end_process(Program.from_json(request["program"]))
 
 
 def _reseed(seed: int | None = None) -> None:
@@ -189,7 +189,7 @@ class _Checkpoint:
         self._channel = channel
         self._threads = threads
         self._descriptors = _open_descriptors()
-        self._random = random.getstate()
+        self._random_state = random.getstate()
         self._owner = os.getpid()  # a child process of the program may be the first to compile
         self._pool: set[int] = set()  # torch's own threads, which it starts again in a fork
 
@@ -207,11 +207,11 @@ class _Checkpoint:
         self._threads = count
 
     def _serve(self) -> None:
-        self._say_ready()
-        request, descriptors = serve(self._channel)
+        self._reply_ready()
+        request, descriptors = serve_forks(self._channel)
         further = descriptors.pop() if request.get("checkpoint") else None
         become_trial(request, descriptors)
-        self._go_on()
+        self._resume()
         if further is not None:
             self._owner = os.getpid()
             self._channel = socket.socket(fileno=further)
@@ -222,17 +222,17 @@ class _Checkpoint:
         """Runs with the program's own thread count, since Dynamo guards on it. Refused where the threads have run
         already.
         """
-        self._say_ready()
-        become_trial(*serve(self._channel))
-        self._own_random_numbers()
+        self._reply_ready()
+        become_trial(*serve_forks(self._channel))
+        self._reseed_unseeded()
 
-    def _say_ready(self) -> None:
-        reason = self._unsafe()
+    def _reply_ready(self) -> None:
+        reason = self._refusal()
         send(self._channel, {"refused": reason} if reason else {"ready": True})
         if reason:
             os._exit(0)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Continue as a trial, with the program's own thread count."""
         import torch
 
@@ -241,19 +241,19 @@ class _Checkpoint:
         others = _threads()
         torch.set_num_threads(self._threads)
         self._pool = _threads() - others  # caffe2::pthreadpool has a fork handler, OpenMP has none
-        self._own_random_numbers()
+        self._reseed_unseeded()
 
-    def _own_random_numbers(self) -> None:
+    def _reseed_unseeded(self) -> None:
         """Reseed the generators that the program has not seeded, so that each trial has its own numbers."""
         import torch
 
-        if random.getstate() == self._random:
+        if random.getstate() == self._random_state:
             random.seed()
-            self._random = random.getstate()
+            self._random_state = random.getstate()
         if torch.initial_seed() == self._seed:
             self._seed = torch.seed()
 
-    def _unsafe(self) -> str | None:
+    def _refusal(self) -> str | None:
         """Why this process must not be forked, or ``None``."""
         if os.getpid() != self._owner:
             return "the program compiles in a child process"

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from minifier.emit.errors import EmitError
-from minifier.emit.program import CALL, program
+from minifier.emit.program import DEFAULT_CALL, write_program
 
-__all__ = ["CALL", "EmitError", "program"]
+__all__ = ["DEFAULT_CALL", "EmitError", "write_program"]

@@ -16,7 +16,17 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from minifier.emit.errors import EmitError
 
-__all__ = ["ARGUMENT", "INFIX", "PREFIX", "arguments", "index", "literal", "needed_import", "target", "write"]
+__all__ = [
+    "ARGUMENT_SEPARATOR",
+    "INFIX",
+    "PREFIX",
+    "argument_source",
+    "arguments_source",
+    "index_source",
+    "literal_source",
+    "needed_import",
+    "target_source",
+]
 
 INFIX: Mapping[Any, str] = {
     operator.add: "+",
@@ -41,7 +51,7 @@ INFIX: Mapping[Any, str] = {
 }
 PREFIX: Mapping[Any, str] = {operator.neg: "-", operator.invert: "~", operator.pos: "+", operator.not_: "not "}
 # Where to look for a function by its name. It is used only if the object there is the same function.
-_HOMES: tuple[tuple[str, Any], ...] = (
+_NAMESPACES: tuple[tuple[str, Any], ...] = (
     ("torch", torch),
     ("torch.nn.functional", torch.nn.functional),
     ("torch.linalg", torch.linalg),
@@ -56,12 +66,12 @@ _HOMES: tuple[tuple[str, Any], ...] = (
     ("math", math),
     ("operator", operator),
 )
-_LOADED = {home for home, module in _HOMES if module not in (math, operator)}
+_LOADED = {home for home, module in _NAMESPACES if module not in (math, operator)}
 # Separates the arguments of a call, where a line may be broken. No literal contains it.
-ARGUMENT = "\x1f"
+ARGUMENT_SEPARATOR = "\x1f"
 
 
-def literal(value: Any) -> str:
+def literal_source(value: Any) -> str:
     """A constant as source. Floats are exact; strings are quoted, so that they cannot contain code.
 
     Raises `EmitError` for anything else.
@@ -78,7 +88,7 @@ def literal(value: Any) -> str:
         return repr(int(value))
     if isinstance(value, complex):
         finite = math.isfinite(value.real) and math.isfinite(value.imag)
-        return repr(value) if finite else f"complex({literal(value.real)}, {literal(value.imag)})"
+        return repr(value) if finite else f"complex({literal_source(value.real)}, {literal_source(value.imag)})"
     if isinstance(value, str):
         return json.dumps(value)
     return _torch_literal(value)
@@ -92,32 +102,32 @@ def _torch_literal(value: Any) -> str:
     raise EmitError(f"an argument of type {type(value).__name__} cannot be written down")
 
 
-def write(value: Any, name_of: Callable[[fx.Node], str]) -> str:
+def argument_source(value: Any, name_of: Callable[[fx.Node], str]) -> str:
     """An argument as source: a node's name, a constant, or a container of these. Raises `EmitError`."""
     if isinstance(value, fx.Node):
         return name_of(value)
     if isinstance(value, slice):
-        return "slice(" + ", ".join(write(v, name_of) for v in (value.start, value.stop, value.step)) + ")"
+        return "slice(" + ", ".join(argument_source(v, name_of) for v in (value.start, value.stop, value.step)) + ")"
     if isinstance(value, (tuple, list)):
-        inner = ", ".join(write(v, name_of) for v in value)
+        inner = ", ".join(argument_source(v, name_of) for v in value)
         if isinstance(value, list):
             return f"[{inner}]"
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(k)}: {write(v, name_of)}" for k, v in value.items()) + "}"
-    return literal(value)
+        return "{" + ", ".join(f"{literal_source(k)}: {argument_source(v, name_of)}" for k, v in value.items()) + "}"
+    return literal_source(value)
 
 
-def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any], name_of: Callable[[fx.Node], str]) -> str:
-    """The arguments of a call as source, joined by `ARGUMENT`. Raises `EmitError`."""
+def arguments_source(args: tuple[Any, ...], kwargs: Mapping[str, Any], name_of: Callable[[fx.Node], str]) -> str:
+    """The arguments of a call as source, joined by `ARGUMENT_SEPARATOR`. Raises `EmitError`."""
     for name in kwargs:
         if not name.isidentifier():
             raise EmitError(f"an argument name that is not one: {name!r}")
-    named = [f"{name}={write(value, name_of)}" for name, value in kwargs.items()]
-    return ARGUMENT.join([*(write(value, name_of) for value in args), *named])
+    named = [f"{name}={argument_source(value, name_of)}" for name, value in kwargs.items()]
+    return ARGUMENT_SEPARATOR.join([*(argument_source(value, name_of) for value in args), *named])
 
 
-def index(value: Any, name_of: Callable[[fx.Node], str]) -> str:
+def index_source(value: Any, name_of: Callable[[fx.Node], str]) -> str:
     """The index between the brackets of `x[...]`."""
     if isinstance(value, tuple) and len(value) > 1:
         return ", ".join(_one_index(v, name_of) for v in value)
@@ -126,12 +136,14 @@ def index(value: Any, name_of: Callable[[fx.Node], str]) -> str:
 
 def _one_index(value: Any, name_of: Callable[[fx.Node], str]) -> str:
     if not isinstance(value, slice):
-        return write(value, name_of)
-    start, stop, step = ("" if v is None else write(v, name_of) for v in (value.start, value.stop, value.step))
+        return argument_source(value, name_of)
+    start, stop, step = (
+        "" if v is None else argument_source(v, name_of) for v in (value.start, value.stop, value.step)
+    )
     return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
 
 
-def target(function: Any) -> str:
+def target_source(function: Any) -> str:
     """The dotted name of the function that a node calls. Raises `EmitError` for functions that torch does not have."""
     if isinstance(function, OpOverload):
         return f"torch.ops.{function.namespace}.{_op_name(function)}.{function._overloadname}"
@@ -140,7 +152,7 @@ def target(function: Any) -> str:
     if isinstance(function, HigherOrderOperator):
         return f"torch.ops.higher_order.{function.__name__}"
     name = getattr(function, "__name__", "")
-    for home, module in _HOMES:
+    for home, module in _NAMESPACES:
         if name.isidentifier() and getattr(module, name, None) is function:
             return f"{home}.{name}"
     if function in (getattr, setattr):
@@ -155,7 +167,7 @@ def target(function: Any) -> str:
 
 
 def needed_import(function: Any, name: str) -> set[str]:
-    """The modules to import for a `target` that ``import torch`` does not load."""
+    """The modules to import for a `target_source` that ``import torch`` does not load."""
     home = name.rpartition(".")[0]
     known = home in _LOADED or not isinstance(function, FunctionType | BuiltinFunctionType)
     return set() if known or home not in sys.modules else {home}

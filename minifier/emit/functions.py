@@ -12,14 +12,23 @@ import torch
 from torch import fx
 
 from minifier.emit.errors import EmitError
-from minifier.emit.expressions import ARGUMENT, INFIX, PREFIX, arguments, index, needed_import, target, write
+from minifier.emit.expressions import (
+    ARGUMENT_SEPARATOR,
+    INFIX,
+    PREFIX,
+    argument_source,
+    arguments_source,
+    index_source,
+    needed_import,
+    target_source,
+)
 from minifier.emit.hops import HOPS
-from minifier.emit.modules import module_source
-from minifier.emit.names import Names
-from minifier.emit.values import exact
-from minifier.launches import kernel_name, kernel_of
+from minifier.emit.identifiers import NameAllocator
+from minifier.emit.nn_modules import module_source
+from minifier.emit.tensor_literals import exact_expression
+from minifier.triton_launches import kernel_name, launched_kernel
 
-__all__ = ["Function", "function"]
+__all__ = ["FunctionSource", "write_function"]
 
 _SHORT = {
     torch.float64: "f64",
@@ -33,12 +42,12 @@ _SHORT = {
 }
 _INDENT = "    "
 # A constant with more values than this is written before the function.
-_INLINE = 64
-_LINE = 100
+_MAX_INLINE_VALUES = 64
+_MAX_LINE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class FunctionSource:
     """The source of a function. `setup` are lines to run before it; `parameters` are in the order of the inputs."""
 
     name: str
@@ -48,29 +57,31 @@ class Function:
     imports: frozenset[str]
 
 
-def function(
+def write_function(
     module: fx.GraphModule,
     name: str,
-    names: Names,
+    names: NameAllocator,
     shapes: Mapping[fx.Node, Any] | None = None,
     nested: bool = False,
-) -> Function:
+) -> FunctionSource:
     """Write a graph as a function. `shapes` maps nodes to values, for comments. Raises `EmitError`."""
     writer = _Writer(module, names, shapes or {}, nested)
     for node in module.graph.nodes:
         writer.add(node)
     parameters = tuple(writer.parameters)
     lines = (f"def {name}({', '.join(parameters)}):", *(f"{_INDENT}{line}" if line else "" for line in writer.lines))
-    return Function(name, parameters, lines, tuple(writer.setup), frozenset(writer.imports))
+    return FunctionSource(name, parameters, lines, tuple(writer.setup), frozenset(writer.imports))
 
 
 class _Writer:
-    def __init__(self, module: fx.GraphModule, names: Names, shapes: Mapping[fx.Node, Any], nested_in: bool) -> None:
+    def __init__(
+        self, module: fx.GraphModule, names: NameAllocator, shapes: Mapping[fx.Node, Any], nested_in: bool
+    ) -> None:
         self._module = module
         self._nested_in = nested_in
         self._names = names
         self._shapes = shapes
-        self._known = names.of_inputs(module.graph.find_nodes(op="placeholder"))
+        self._known = names.input_names(module.graph.find_nodes(op="placeholder"))
         self._constants: dict[str, str] = {}
         self.parameters: list[str] = []
         self._ended = False
@@ -102,16 +113,16 @@ class _Writer:
         text = self._operand(receiver)
         if not str(node.target).isidentifier():
             raise EmitError(f"a method name that is not one: {node.target!r}")
-        self._assign(node, f"{text}.{node.target}({arguments(tuple(rest), node.kwargs, self._name)})")
+        self._assign(node, f"{text}.{node.target}({arguments_source(tuple(rest), node.kwargs, self._name)})")
 
     def _call_module(self, node: fx.Node) -> None:
         where = str(node.target)
         if where not in self._constants:
             value = reduce(getattr, where.split("."), self._module)
-            name = self._names.of_value(where.replace(".", "_"))
+            name = self._names.value_name(where.replace(".", "_"))
             self.setup.extend(module_source(name, value))
             self._constants[where] = name
-        self._assign(node, f"{self._constants[where]}({arguments(node.args, node.kwargs, self._name)})")
+        self._assign(node, f"{self._constants[where]}({arguments_source(node.args, node.kwargs, self._name)})")
 
     def _output(self, node: fx.Node) -> None:
         """A single value is returned without a tuple, except from a subgraph, whose caller expects a tuple."""
@@ -141,15 +152,15 @@ class _Writer:
             self.lines.extend(call.before)
             self.imports |= call.imports
             return call.expression
-        kernel = kernel_of(node)
+        kernel = launched_kernel(node)
         if kernel is not None:
-            return f"{kernel_name(kernel)}[{self._write(node.args)}]({arguments((), node.kwargs, self._name)})"
-        name = target(function)
+            return f"{kernel_name(kernel)}[{self._write(node.args)}]({arguments_source((), node.kwargs, self._name)})"
+        name = target_source(function)
         self.imports |= needed_import(function, name)
-        return f"{name}({arguments(args, node.kwargs, self._name)})"
+        return f"{name}({arguments_source(args, node.kwargs, self._name)})"
 
     def _subscript(self, node: fx.Node) -> str:
-        return f"{self._operand(node.args[0])}[{index(node.args[1], self._name)}]"
+        return f"{self._operand(node.args[0])}[{index_source(node.args[1], self._name)}]"
 
     def _assign(self, node: fx.Node, expression: str) -> None:
         comment = _comment(self._shapes.get(node))
@@ -157,9 +168,9 @@ class _Writer:
             self._ended = True
             expression = f"return {expression}"
         elif node.users:
-            self._known[node] = self._names.of_value(node.name)
+            self._known[node] = self._names.value_name(node.name)
             expression = f"{self._known[node]} = {expression}"
-        self.lines.extend(_laid_out(expression, comment))
+        self.lines.extend(_wrap_statement(expression, comment))
 
     def _is_result(self, node: fx.Node) -> bool:
         """Whether the next statement only returns this value: then it needs no name."""
@@ -171,22 +182,22 @@ class _Writer:
     def _constant(self, wanted: str, value: Any) -> str:
         if isinstance(value, fx.GraphModule):
             return self._nested(wanted, value)
-        name = self._names.of_value(wanted)
+        name = self._names.value_name(wanted)
         if not isinstance(value, torch.Tensor):
-            self.lines.append(f"{name} = {write(value, self._name)}")
+            self.lines.append(f"{name} = {argument_source(value, self._name)}")
             return name
-        source = exact(value)
+        source = exact_expression(value)
         if isinstance(value, torch.nn.Parameter):
             source = f"torch.nn.Parameter({source}, requires_grad={value.requires_grad})"
-        if value.numel() <= _INLINE and not isinstance(value, torch.nn.Parameter):
+        if value.numel() <= _MAX_INLINE_VALUES and not isinstance(value, torch.nn.Parameter):
             self.lines.extend(f"{name} = {source}".splitlines())
         else:
             self.setup.append(f"{name} = {source}")
         return name
 
     def _nested(self, wanted: str, module: fx.GraphModule) -> str:
-        name = self._names.of_value(wanted)
-        inner = function(module, name, self._names, nested=True)
+        name = self._names.value_name(wanted)
+        inner = write_function(module, name, self._names, nested=True)
         self.setup.extend(inner.setup)
         self.imports |= inner.imports
         if self.lines and self.lines[-1]:
@@ -195,7 +206,7 @@ class _Writer:
         return name
 
     def _write(self, value: Any) -> str:
-        return write(value, self._name)
+        return argument_source(value, self._name)
 
     def _operand(self, value: Any) -> str:
         """An operand of an operator, or a receiver before a dot. A constant gets parentheses if it needs them."""
@@ -206,14 +217,14 @@ class _Writer:
         return self._known[node]
 
 
-def _laid_out(text: str, comment: str) -> list[str]:
+def _wrap_statement(text: str, comment: str) -> list[str]:
     """A statement with its comment: on one line, with the comment above, or with one argument per line."""
-    line = text.replace(ARGUMENT, ", ")
-    if len(line + comment) <= _LINE or not (comment or ARGUMENT in text):
+    line = text.replace(ARGUMENT_SEPARATOR, ", ")
+    if len(line + comment) <= _MAX_LINE or not (comment or ARGUMENT_SEPARATOR in text):
         return [line + comment]
-    if len(line) <= _LINE or ARGUMENT not in text:
+    if len(line) <= _MAX_LINE or ARGUMENT_SEPARATOR not in text:
         return [comment.strip(), line]
-    before, *between = text.split(ARGUMENT)
+    before, *between = text.split(ARGUMENT_SEPARATOR)
     head, first = before.split("(", 1)
     *middle, last = [first, *between]
     return [f"{head}({comment}", *(f"{_INDENT}{part}," for part in middle), f"{_INDENT}{last[:-1]},", last[-1]]

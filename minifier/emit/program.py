@@ -9,24 +9,24 @@ from typing import Any
 
 from torch import fx
 
-from minifier.anatomy import interpret
-from minifier.emit.functions import function
+from minifier.emit.functions import write_function
+from minifier.emit.identifiers import NameAllocator
 from minifier.emit.inputs import input_lines
-from minifier.emit.names import Names
-from minifier.emit.values import uses_packing
+from minifier.emit.tensor_literals import uses_packing
+from minifier.graph_analysis import interpret
 
-__all__ = ["CALL", "program"]
+__all__ = ["DEFAULT_CALL", "write_program"]
 
 # $function is the function's name, $arguments the names of its inputs.
-CALL = "print(torch.compile($function)($arguments))"
+DEFAULT_CALL = "print(torch.compile($function)($arguments))"
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 
-def program(
+def write_program(
     gm: fx.GraphModule,
     inputs: Sequence[Any],
     *,
-    call: str = CALL,
+    call: str = DEFAULT_CALL,
     header: str = "",
     preamble: str = "",
     name: str = "f",
@@ -37,10 +37,10 @@ def program(
     kernel). `header` is the docstring. Nothing from the graph is executed, and its strings are quoted. A graph that
     returns one value becomes a function that returns it without a tuple. Raises `EmitError`.
     """
-    names = Names(_words(call) | _words(preamble) | {name})
+    names = NameAllocator(_names_in(call) | _names_in(preamble) | {name})
     values = _values(gm, inputs)
     shapes = {node: values.get(i) for i, node in enumerate(gm.graph.nodes)}
-    written = function(gm, name, names, shapes)
+    written = write_function(gm, name, names, shapes)
     made = input_lines(inputs, written.parameters, names)
     body = "\n".join([*written.setup, *made])
     imports = {"torch"} | written.imports | ({"base64", "zlib"} if uses_packing(body) else set())
@@ -52,12 +52,12 @@ def program(
         "\n".join(written.setup),
         "\n" + "\n".join(written.lines) + "\n",
         "\n".join(made),
-        _apart(Template(call).substitute(function=name, arguments=arguments).strip("\n")),
+        _blank_lines_before(Template(call).substitute(function=name, arguments=arguments).strip("\n")),
     ]
     return "\n\n".join(part for part in parts if part).replace("\n\n\n\n", "\n\n\n") + "\n"
 
 
-def _apart(text: str) -> str:
+def _blank_lines_before(text: str) -> str:
     """The text with a blank line added before a function definition."""
     return f"\n{text}" if text.startswith("def ") else text
 
@@ -77,6 +77,6 @@ def _docstring(header: str) -> str:
     return f'"""{safe.strip()}\n"""' if "\n" in safe.strip() else f'"""{safe.strip()}"""'
 
 
-def _words(text: str) -> set[str]:
+def _names_in(text: str) -> set[str]:
     """All names in the caller's text, except attributes: generated names must not shadow them."""
     return set(_WORD.findall(text))

@@ -8,22 +8,29 @@ reduce_parts  runs the passes
 
 from __future__ import annotations
 
-from minifier.search.oracle import BudgetSpentError, Ledger, Oracle, voting
-from minifier.search.problem import Budget, Candidate, Oracled, PartsProblem, Progress, ProgressCallback
-from minifier.search.reduction import Outcome, reduce_parts, sweep_parts
+from minifier.search.oracle import BudgetSpentError, Oracle, SearchContext, majority_vote
+from minifier.search.problem import (
+    Budget,
+    PartSelection,
+    PartsProblem,
+    ProgressCallback,
+    ReductionProblem,
+    ReductionProgress,
+)
+from minifier.search.reduce_parts import ReducedParts, reduce_parts, sweep_parts
 
 __all__ = [
     "Budget",
     "BudgetSpentError",
-    "Candidate",
-    "Ledger",
     "Oracle",
-    "Oracled",
-    "Outcome",
+    "PartSelection",
     "PartsProblem",
-    "Progress",
     "ProgressCallback",
+    "ReducedParts",
+    "ReductionProblem",
+    "ReductionProgress",
+    "SearchContext",
+    "majority_vote",
     "reduce_parts",
     "sweep_parts",
-    "voting",
 ]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
-from minifier.search.problem import Budget, Oracled, Progress, ProgressCallback
+from minifier.search.problem import Budget, ProgressCallback, ReductionProblem, ReductionProgress
 
-__all__ = ["BudgetSpentError", "Ledger", "Oracle", "voting"]
+__all__ = ["BudgetSpentError", "Oracle", "SearchContext", "majority_vote"]
 
 CandidateT = TypeVar("CandidateT", bound=Hashable)
 AskedT = TypeVar("AskedT")
@@ -19,7 +19,7 @@ class BudgetSpentError(Exception):
     """Ends a search whose budget is spent. `reduce_parts` catches it and returns the best candidate so far."""
 
 
-class Ledger:
+class SearchContext:
     """Memo, budget and counters, shared by the stages of one search.
 
     `memo` maps the key of a candidate to whether it fails. With the memo of an interrupted search, a new search repeats
@@ -66,7 +66,7 @@ class Ledger:
         if self._progress is None:
             return
         self._progress(
-            Progress(
+            ReductionProgress(
                 stage=self.stage,
                 key=key,
                 failed=failed,
@@ -89,13 +89,13 @@ class Oracle(Generic[CandidateT]):
 
     def __init__(
         self,
-        problem: Oracled[CandidateT],
-        ledger: Ledger | None = None,
+        problem: ReductionProblem[CandidateT],
+        context: SearchContext | None = None,
         executor: Executor | None = None,
         width: int = 1,
     ) -> None:
         self.problem = problem
-        self.ledger = ledger or Ledger()
+        self.context = context or SearchContext()
         self.width = width if executor is not None else 1
         self.best: CandidateT | None = None
         self._best_cost: int | None = None
@@ -103,25 +103,25 @@ class Oracle(Generic[CandidateT]):
 
     def fails(self, candidate: CandidateT) -> bool:
         """Whether the candidate fails. Raises `BudgetSpentError`."""
-        return self.many([candidate])[0]
+        return self.fails_each([candidate])[0]
 
-    def many(self, candidates: Sequence[CandidateT]) -> list[bool]:
+    def fails_each(self, candidates: Sequence[CandidateT]) -> list[bool]:
         """Whether each candidate fails. All of them are tried. Raises `BudgetSpentError`."""
         keys = [self.problem.key(candidate) for candidate in candidates]
-        fresh = {key: c for key, c in zip(keys, candidates, strict=True) if key not in self.ledger.memo}
-        self.ledger.hits += len(keys) - len(fresh)
+        fresh = {key: c for key, c in zip(keys, candidates, strict=True) if key not in self.context.memo}
+        self.context.hits += len(keys) - len(fresh)
         for key, failed in self._ask(fresh).items():
-            self.ledger.memo[key] = failed
-        verdicts = [self.ledger.memo[key] for key in keys]
+            self.context.memo[key] = failed
+        verdicts = [self.context.memo[key] for key in keys]
         for key, candidate, failed in zip(keys, candidates, verdicts, strict=True):
-            self._note(key, candidate, failed)
+            self._report(key, candidate, failed)
         return verdicts
 
-    def first(self, candidates: Sequence[CandidateT]) -> CandidateT | None:
+    def first_failing(self, candidates: Sequence[CandidateT]) -> CandidateT | None:
         """The first candidate that fails, or None. Tries at most `width` - 1 candidates after it."""
         for start in range(0, len(candidates), self.width):
             batch = candidates[start : start + self.width]
-            for candidate, failed in zip(batch, self.many(batch), strict=True):
+            for candidate, failed in zip(batch, self.fails_each(batch), strict=True):
                 if failed:
                     return candidate
         return None
@@ -131,22 +131,22 @@ class Oracle(Generic[CandidateT]):
             return {key: self._ask_here(candidate) for key, candidate in fresh.items()}
         futures = {}
         for key, candidate in fresh.items():
-            self.ledger.spend()
+            self.context.spend()
             futures[key] = self._executor.submit(self.problem.fails, candidate)
         return {key: future.result() for key, future in futures.items()}
 
     def _ask_here(self, candidate: CandidateT) -> bool:
-        self.ledger.spend()
+        self.context.spend()
         return self.problem.fails(candidate)
 
-    def _note(self, key: str, candidate: CandidateT, failed: bool) -> None:
+    def _report(self, key: str, candidate: CandidateT, failed: bool) -> None:
         size = self.problem.cost(candidate)
         if failed and (self._best_cost is None or size < self._best_cost):
             self.best, self._best_cost = candidate, size
-        self.ledger.report(key, failed, size, self._best_cost)
+        self.context.report(key, failed, size, self._best_cost)
 
 
-def voting(fails: Callable[[AskedT], bool], votes: int = 3) -> Callable[[AskedT], bool]:
+def majority_vote(fails: Callable[[AskedT], bool], votes: int = 3) -> Callable[[AskedT], bool]:
     """An oracle that calls `fails` up to `votes` times and returns the majority. It stops when that is certain.
 
     It is for flaky failures. One failure is not enough: a candidate without the culprit may fail by chance, and the

@@ -11,21 +11,32 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from minifier.search.oracle import Oracle
-from minifier.search.problem import Candidate, PartsProblem
+from minifier.search.problem import PartSelection, PartsProblem
 
-__all__ = ["Pass", "State", "WholeOnlyError", "connection", "pairs", "pin", "prefix", "suffix", "sweep", "witnesses"]
+__all__ = [
+    "Pass",
+    "PassState",
+    "WholeOnlyError",
+    "connection",
+    "pairs",
+    "pin",
+    "prefix",
+    "suffix",
+    "sweep",
+    "try_suspects",
+]
 
 # Pairs cost n(n-1)/2 trials: 6 for four parts. For more parts they cost more than they gained in measurements.
-_FEW = 4
+_MAX_PAIR_PARTS = 4
 # The last of several parts is more likely in the upper half. Measured over 20,000 random choices of 5 parts of 1,000:
 # a share of 0.6 (limited to the worst case of halving) takes 56.77 trials on average and more than 60 in 0.3% of the
 # cases; a share of 0.5 takes 57.18, and more than 60 in 2.4%.
-_UPPER = 0.6
+_SPLIT_SHARE = 0.6
 # After several necessary parts close together the next one is probably near: gallop away from the last one.
-_DENSE_PINS = 6
+_MIN_DENSE_PINS = 6
 _DENSE_SHARE = 64
 
-Asking = Oracle[Candidate]
+PartsOracle = Oracle[PartSelection]
 
 
 class WholeOnlyError(Exception):
@@ -33,7 +44,7 @@ class WholeOnlyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PassState:
     """The state between two passes: `pinned` and `free` parts together fail.
 
     `pinned` parts are probably necessary; `free` parts, in order, are undecided.
@@ -41,8 +52,8 @@ class State:
 
     free: tuple[int, ...]
     pinned: frozenset[int] = frozenset()
-    joined: bool = False
-    candidate: Candidate | None = None  # set when no part is undecided
+    bypass: bool = False
+    candidate: PartSelection | None = None  # set when no part is undecided
     gaps: tuple[int, ...] = ()  # the distances between successive pins, in undecided parts
 
     @property
@@ -51,80 +62,82 @@ class State:
         return self.pinned.union(self.free)
 
 
-Pass = Callable[[PartsProblem, Asking, State], State]
+Pass = Callable[[PartsProblem, PartsOracle, PassState], PassState]
 
 
-def witnesses(suggested: tuple[frozenset[int], ...]) -> Pass:
+def try_suspects(suggested: tuple[frozenset[int], ...]) -> Pass:
     """A pass that tries the caller's suspects: one trial may replace the search."""
 
-    def run(_: PartsProblem, oracle: Asking, state: State) -> State:
+    def run(_: PartsProblem, oracle: PartsOracle, state: PassState) -> PassState:
         known = frozenset(state.free)
-        candidates = [Candidate(parts & known, joined=True) for parts in suggested if parts & known]
-        found = oracle.first([c for c in candidates if c.kept != known])
+        candidates = [PartSelection(parts & known, bypass=True) for parts in suggested if parts & known]
+        found = oracle.first_failing([c for c in candidates if c.kept != known])
         if found is None:
             return state
-        return replace(state, free=tuple(p for p in state.free if p in found.kept), joined=True)
+        return replace(state, free=tuple(p for p in state.free if p in found.kept), bypass=True)
 
     return run
 
 
-def prefix(_: PartsProblem, oracle: Asking, state: State) -> State:
+def prefix(_: PartsProblem, oracle: PartsOracle, state: PassState) -> PassState:
     """Find the shortest failing prefix. It comes first as the safest step: a prefix keeps all its dataflow."""
     free = state.free
-    end = _least(oracle, lambda n: Candidate(frozenset(free[:n]), state.joined), 0, len(free))
-    if end == len(free) and not oracle.fails(Candidate(state.kept, state.joined)):
+    end = _bisect_least(oracle, lambda n: PartSelection(frozenset(free[:n]), state.bypass), 0, len(free))
+    if end == len(free) and not oracle.fails(PartSelection(state.kept, state.bypass)):
         raise WholeOnlyError
     state = replace(state, free=free[: end - 1], pinned=frozenset({free[end - 1]}))
-    return _settle(oracle, state)
+    return _finish_if_pinned_fail(oracle, state)
 
 
-def connection(problem: PartsProblem, oracle: Asking, state: State) -> State:
+def connection(problem: PartsProblem, oracle: PartsOracle, state: PassState) -> PassState:
     """Test whether the pinned parts need their producers: one trial without these.
 
     The answer decides whether later passes cut or bypass the parts that they remove.
     """
-    if state.candidate is not None or state.joined:
+    if state.candidate is not None or state.bypass:
         return state
     read = frozenset[int]().union(*(problem.producers(part) for part in state.pinned)).intersection(state.free)
     if not read:
         return state
-    if oracle.fails(Candidate(state.kept - read)):
+    if oracle.fails(PartSelection(state.kept - read)):
         return replace(state, free=tuple(p for p in state.free if p not in read))
-    return _join(oracle, state)
+    return _try_bypass(oracle, state)
 
 
-def suffix(_: PartsProblem, oracle: Asking, state: State) -> State:
+def suffix(_: PartsProblem, oracle: PartsOracle, state: PassState) -> PassState:
     """Find the shortest suffix that fails together with the pinned parts: most failures need only a small window."""
     free = state.free
     if state.candidate is not None or not free:
         return state
-    count = _least(oracle, lambda n: Candidate(state.pinned.union(free[len(free) - n :]), state.joined), 0, len(free))
+    count = _bisect_least(
+        oracle, lambda n: PartSelection(state.pinned.union(free[len(free) - n :]), state.bypass), 0, len(free)
+    )
     start = len(free) - count
     state = replace(state, free=free[start + 1 :], pinned=state.pinned | {free[start]})
-    return _settle(oracle, state)
+    return _finish_if_pinned_fail(oracle, state)
 
 
-def pin(problem: PartsProblem, oracle: Asking, state: State) -> State:
+def pin(problem: PartsProblem, oracle: PartsOracle, state: PassState) -> PassState:
     """Pin the last necessary free part, again and again, until the pinned parts fail alone."""
-    state = state if state.candidate is not None else _settle(oracle, state)
+    state = state if state.candidate is not None else _finish_if_pinned_fail(oracle, state)
     while state.candidate is None:
-        state = _settle(oracle, _pin_last(problem, oracle, state))
+        state = _finish_if_pinned_fail(oracle, _pin_last(problem, oracle, state))
     return state
 
 
-def sweep(problem: PartsProblem, oracle: Asking, state: State) -> State:
+def sweep(problem: PartsProblem, oracle: PartsOracle, state: PassState) -> PassState:
     """Remove single parts until none can be removed: the result is 1-minimal for any oracle.
 
     Bisection alone guarantees this only for monotone failures, and real failures are not monotone.
     """
-    candidate = _verified(oracle, state)
+    candidate = _verify(oracle, state)
     if candidate is None:  # only the graph as it was given fails
         return replace(state, candidate=None)
     blocked = 0
     order = sorted(candidate.kept, reverse=True)
     while blocked < len(order):
         part = order.pop(0)
-        smaller = oracle.first(list(_without(problem, candidate, part)))
+        smaller = oracle.first_failing(list(_without(problem, candidate, part)))
         if smaller is None:
             order.append(part)
             blocked += 1
@@ -133,57 +146,57 @@ def sweep(problem: PartsProblem, oracle: Asking, state: State) -> State:
     return replace(state, free=(), pinned=candidate.kept, candidate=candidate)
 
 
-def pairs(problem: PartsProblem, oracle: Asking, state: State) -> State:
+def pairs(problem: PartsProblem, oracle: PartsOracle, state: PassState) -> PassState:
     """Remove two parts at once, if few are left: an operation and its inverse can only go together."""
     candidate = state.candidate
-    if candidate is None or not 2 < len(candidate.kept) <= _FEW:
+    if candidate is None or not 2 < len(candidate.kept) <= _MAX_PAIR_PARTS:
         return state
     both = [replace(candidate, kept=candidate.kept.difference(two)) for two in combinations(sorted(candidate.kept), 2)]
-    smaller = oracle.first(both)
+    smaller = oracle.first_failing(both)
     if smaller is None:
         return state
     return sweep(problem, oracle, replace(state, pinned=smaller.kept, candidate=smaller))
 
 
-def _verified(oracle: Asking, state: State) -> Candidate | None:
+def _verify(oracle: PartsOracle, state: PassState) -> PartSelection | None:
     """The candidate of the state if it fails, else the best that was tried: switching to bypassing may make it pass."""
-    candidate = state.candidate or Candidate(state.kept, state.joined)
+    candidate = state.candidate or PartSelection(state.kept, state.bypass)
     return candidate if oracle.fails(candidate) else oracle.best
 
 
-def _join(oracle: Asking, state: State) -> State:
+def _try_bypass(oracle: PartsOracle, state: PassState) -> PassState:
     """Switch to bypassing, if the remaining parts fail that way too."""
-    if state.joined or not oracle.fails(Candidate(state.kept, joined=True)):
+    if state.bypass or not oracle.fails(PartSelection(state.kept, bypass=True)):
         return state
-    return replace(state, joined=True)
+    return replace(state, bypass=True)
 
 
-def _settle(oracle: Asking, state: State) -> State:
+def _finish_if_pinned_fail(oracle: PartsOracle, state: PassState) -> PassState:
     """Finish the search for parts if the pinned parts fail alone, or no part is free."""
-    candidate = Candidate(state.pinned, state.joined)
+    candidate = PartSelection(state.pinned, state.bypass)
     if not state.free or (state.pinned and oracle.fails(candidate)):
         return replace(state, free=(), candidate=candidate)
     return state
 
 
-def _pin_last(problem: PartsProblem, oracle: Asking, state: State) -> State:
+def _pin_last(problem: PartsProblem, oracle: PartsOracle, state: PassState) -> PassState:
     """Pin one part. It bisects nested sets: the pinned parts, then their closure with more and more free parts.
 
     With bypassing, one more free part may add several connecting parts; these are bisected too.
     """
     free, whole = state.free, state.kept
-    chain = _Chain(problem, state, whole)
-    place = _least(
+    chain = _NestedSets(problem, state, whole)
+    place = _bisect_least(
         oracle,
-        lambda n: Candidate(chain[n], state.joined),
-        low=-1 if chain.opens else 0,
+        lambda n: PartSelection(chain[n], state.bypass),
+        low=-1 if chain.closure_grows else 0,
         high=len(free),
-        share=_UPPER,
+        share=_SPLIT_SHARE,
         gallop=_dense(state),
     )
     below = chain[place - 1]
     gained = sorted(chain[place] - below)
-    count = _least(oracle, lambda n: Candidate(below.union(gained[:n]), state.joined), 0, len(gained))
+    count = _bisect_least(oracle, lambda n: PartSelection(below.union(gained[:n]), state.bypass), 0, len(gained))
     last = gained[count - 1]
     left = below.union(gained[: count - 1]) - state.pinned
     after = replace(
@@ -192,17 +205,17 @@ def _pin_last(problem: PartsProblem, oracle: Asking, state: State) -> State:
         pinned=state.pinned | {last},
         gaps=(*state.gaps, len(free) - place + 1),
     )
-    return _join(oracle, after) if _touches(problem, last, state.pinned) else after
+    return _try_bypass(oracle, after) if _is_adjacent(problem, last, state.pinned) else after
 
 
-class _Chain:
+class _NestedSets:
     """Nested sets by number: -1 is the pinned parts, 0 their closure, n the closure with the first n free parts."""
 
-    def __init__(self, problem: PartsProblem, state: State, whole: frozenset[int]) -> None:
+    def __init__(self, problem: PartsProblem, state: PassState, whole: frozenset[int]) -> None:
         self._problem, self._state, self._whole = problem, state, whole
 
     @property
-    def opens(self) -> bool:
+    def closure_grows(self) -> bool:
         """Whether the closure of the pinned parts has more parts."""
         return self[0] != self._state.pinned
 
@@ -210,24 +223,24 @@ class _Chain:
         if place < 0:
             return self._state.pinned
         chosen = self._state.pinned.union(self._state.free[:place])
-        if not self._state.joined:
+        if not self._state.bypass:
             return chosen
         return self._problem.closure(chosen) & self._whole
 
 
-def _touches(problem: PartsProblem, part: int, pinned: frozenset[int]) -> bool:
+def _is_adjacent(problem: PartsProblem, part: int, pinned: frozenset[int]) -> bool:
     """Whether a part is adjacent to a pinned one. If so, the connection probably matters, and bypassing is tried."""
     return bool(problem.producers(part) & pinned) or any(part in problem.producers(other) for other in pinned)
 
 
-def _dense(state: State) -> bool:
+def _dense(state: PassState) -> bool:
     recent = state.gaps[-3:]
-    return len(state.gaps) >= _DENSE_PINS and sum(recent) * _DENSE_SHARE < len(state.free) * len(recent) * 2
+    return len(state.gaps) >= _MIN_DENSE_PINS and sum(recent) * _DENSE_SHARE < len(state.free) * len(recent) * 2
 
 
-def _least(
-    oracle: Asking,
-    make: Callable[[int], Candidate],
+def _bisect_least(
+    oracle: PartsOracle,
+    make: Callable[[int], PartSelection],
     low: int,
     high: int,
     share: float = 0.5,
@@ -244,8 +257,8 @@ def _least(
             break
         high, step = high - step, step * 2
     while high - low > 1:
-        probes = _sections(low, high, oracle.width) if oracle.width > 1 else [_split(low, high, share)]
-        for probe, failed in zip(probes, oracle.many([make(n) for n in probes]), strict=True):
+        probes = _probe_points(low, high, oracle.width) if oracle.width > 1 else [_split_point(low, high, share)]
+        for probe, failed in zip(probes, oracle.fails_each([make(n) for n in probes]), strict=True):
             if failed:
                 high = probe
                 break
@@ -253,27 +266,27 @@ def _least(
     return high
 
 
-def _split(low: int, high: int, share: float) -> int:
+def _split_point(low: int, high: int, share: float) -> int:
     """A probe at about `share` of the interval, limited so that neither side needs more trials than with halving."""
     length = high - low
     side = 1 << ((length - 1).bit_length() - 1)
     return low + min(max(round(length * share), length - side, 1), side, length - 1)
 
 
-def _sections(low: int, high: int, width: int) -> list[int]:
+def _probe_points(low: int, high: int, width: int) -> list[int]:
     """Points that divide (low, high) evenly, one for each parallel trial."""
     count = min(width, high - low - 1)
     return sorted({low + (high - low) * (i + 1) // (count + 1) for i in range(count)} - {low, high})
 
 
-def _without(problem: PartsProblem, candidate: Candidate, part: int) -> Iterator[Candidate]:
+def _without(problem: PartsProblem, candidate: PartSelection, part: int) -> Iterator[PartSelection]:
     """Every way to remove one part. The empty candidate is not tried."""
     kept = candidate.kept - {part}
     if not kept:
         return
     yield replace(candidate, kept=kept)
-    if not candidate.joined:
+    if not candidate.bypass:
         return
-    yield replace(candidate, kept=kept, severed=candidate.severed | {part})
+    yield replace(candidate, kept=kept, cut=candidate.cut | {part})
     for route in problem.routes(part):
         yield replace(candidate, kept=kept, routes=candidate.routes | {(part, route)})

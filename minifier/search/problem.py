@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-__all__ = ["Budget", "Candidate", "Oracled", "PartsProblem", "Progress", "ProgressCallback"]
+__all__ = ["Budget", "PartSelection", "PartsProblem", "ProgressCallback", "ReductionProblem", "ReductionProgress"]
 
 CandidateT = TypeVar("CandidateT", bound=Hashable, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PartSelection:
     """A subset of the parts, and how the removed parts are replaced.
 
     A removed part is *cut* or *bypassed*. If it is cut, its users get a new input with its value. If it is bypassed,
@@ -20,12 +20,12 @@ class Candidate:
     """
 
     kept: frozenset[int]
-    joined: bool = False  # removed parts are bypassed, not cut
-    severed: frozenset[int] = field(default=frozenset())  # removed parts that are cut even so
+    bypass: bool = False  # removed parts are bypassed, not cut
+    cut: frozenset[int] = field(default=frozenset())  # removed parts that are cut even so
     routes: frozenset[tuple[int, int]] = field(default=frozenset())  # (part, argument that replaces it in a bypass)
 
 
-class Oracled(Protocol[CandidateT]):
+class ReductionProblem(Protocol[CandidateT]):
     """A failure to reduce: which candidates show it."""
 
     def key(self, candidate: CandidateT) -> str:
@@ -38,7 +38,7 @@ class Oracled(Protocol[CandidateT]):
         """The size of a candidate: the smallest failing one is the best."""
 
 
-class PartsProblem(Oracled[Candidate], Protocol):
+class PartsProblem(ReductionProblem[PartSelection], Protocol):
     """A problem whose candidates are subsets of ordered parts: each part comes after the parts that it reads."""
 
     @property
@@ -70,7 +70,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReductionProgress:
     """The state of a search after a trial.
 
     It serves for a progress line, and for a log: with `key` and `failed` of each trial a search can be resumed.
@@ -88,4 +88,4 @@ class Progress:
     seconds_left: float | None
 
 
-ProgressCallback = Callable[[Progress], None]
+ProgressCallback = Callable[[ReductionProgress], None]

@@ -5,42 +5,42 @@ Each pass yields variants of a case. The first variant that runs uncompiled and 
 
 from __future__ import annotations
 
-from minifier.graphs import Case
-from minifier.launches import kernel_of
+from minifier.graph_problem import Case
 from minifier.search import BudgetSpentError, Oracle
-from minifier.simplify.carries import fewer_carries
-from minifier.simplify.cases import CaseProblem, Simplifier, Variants
-from minifier.simplify.shapes import all_sizes, one_axis, one_dimension, one_size
-from minifier.simplify.structure import (
+from minifier.simplify.loop_carries import fewer_carries
+from minifier.simplify.plain_graphs import (
     fewer_outputs,
     inferred_views,
     inlined_modules,
     lifted_attributes,
     merged_inputs,
-    rounder_scalars,
     static_sizes,
-    unread_values,
+    unit_scalars,
+    without_unread_rewraps,
 )
-from minifier.simplify.subgraphs import fewer_operands, smaller_subgraphs
-from minifier.simplify.values import (
-    KINDS,
+from minifier.simplify.plain_inputs import (
+    FILLS,
     contiguous,
-    fillable,
-    filled,
+    fill_all_inputs,
+    fill_inputs,
+    fillable_inputs,
     in_float32,
-    plain_values,
-    unshared,
+    without_aliasing,
     without_grad,
 )
-from minifier.simplify.vmaps import given_values, single_results
+from minifier.simplify.shapes import shrink_all_sizes, shrink_one_axis, shrink_one_dimension, shrink_one_size
+from minifier.simplify.simplifier import CaseProblem, Simplifier, Variants
+from minifier.simplify.smaller_vmaps import single_results, values_as_operands
+from minifier.simplify.subgraphs import fewer_operands, smaller_subgraphs
+from minifier.triton_launches import launched_kernel
 
 __all__ = ["CaseProblem", "simplify"]
 
 _PASSES: tuple[tuple[str, Variants], ...] = (
     ("outputs", fewer_outputs),
-    ("outputs", unread_values),
+    ("outputs", without_unread_rewraps),
     ("subgraphs", single_results),
-    ("subgraphs", given_values),
+    ("subgraphs", values_as_operands),
     ("subgraphs", smaller_subgraphs),
     ("subgraphs", fewer_operands),
     ("subgraphs", fewer_carries),
@@ -48,47 +48,47 @@ _PASSES: tuple[tuple[str, Variants], ...] = (
     ("constants", lifted_attributes),
     ("sizes", static_sizes),
     ("views", inferred_views),
-    ("storage", unshared),
-    ("shapes", all_sizes),
-    ("shapes", one_size),
-    ("shapes", one_axis),
-    ("shapes", one_dimension),
+    ("storage", without_aliasing),
+    ("shapes", shrink_all_sizes),
+    ("shapes", shrink_one_size),
+    ("shapes", shrink_one_axis),
+    ("shapes", shrink_one_dimension),
     ("dtypes", in_float32),
     ("strides", contiguous),
     ("gradients", without_grad),
-    ("scalars", rounder_scalars),
+    ("scalars", unit_scalars),
     ("inputs", merged_inputs),
 )
 # A Triton kernel takes sizes and strides as plain numbers. If only its tensors change, it accesses memory outside them.
-_BESIDE_KERNELS = ("outputs", "gradients")
+_SAFE_WITH_KERNELS = ("outputs", "gradients")
 
 
 def simplify(oracle: Oracle[Case], case: Case) -> tuple[Case, bool]:
     """Simplify a failing case: the simplest variant found, and whether the budget allowed to try all of them."""
     simplifier = Simplifier(oracle, case)
     passes = _PASSES
-    if any(kernel_of(node) is not None for node in case.module.graph.nodes):
-        passes = tuple(one for one in _PASSES if one[0] in _BESIDE_KERNELS)
+    if any(launched_kernel(node) is not None for node in case.module.graph.nodes):
+        passes = tuple(one for one in _PASSES if one[0] in _SAFE_WITH_KERNELS)
     try:
         for name, variants in passes:
-            oracle.ledger.stage = name
+            oracle.context.stage = name
             simplifier.take_all(variants)
-        oracle.ledger.stage = "values"
-        _fill(simplifier)
+        oracle.context.stage = "values"
+        _simplify_values(simplifier)
     except BudgetSpentError:
         return simplifier.case, False
     return simplifier.case, True
 
 
-def _fill(simplifier: Simplifier) -> None:
+def _simplify_values(simplifier: Simplifier) -> None:
     """Fill all inputs in one way. If that passes, fill each in the simplest way that still fails, if there is one."""
-    if simplifier.take(plain_values):
+    if simplifier.take_first(fill_all_inputs):
         return
     start = simplifier.case
     kinds: dict[int, str] = {}
-    for place in fillable(start):
-        for kind in KINDS:
+    for place in fillable_inputs(start):
+        for kind in FILLS:
             tried = {**kinds, place: kind}
-            if simplifier.offer(filled(start, tried)):
+            if simplifier.try_variant(fill_inputs(start, tried)):
                 kinds = tried
                 break

@@ -10,23 +10,23 @@ from typing import Any
 import torch
 from torch import fx
 
-from minifier.graphs import Case, operation, own
-from minifier.storages import regridded, sharing
+from minifier.aliasing import aliased_groups, shrink_views
+from minifier.graph_problem import Case, copy_case, operation_name
 from minifier.tensors import leaves, map_leaves
-from minifier.torch_private import is_without_storage, zeros_without_storage
+from minifier.torch_private import is_zero_tensor, zero_tensor
 
-__all__ = ["all_sizes", "one_axis", "one_dimension", "one_size"]
+__all__ = ["shrink_all_sizes", "shrink_one_axis", "shrink_one_dimension", "shrink_one_size"]
 
 # The sizes that a person would write. Larger sizes double, which finds a threshold (vector width, block) in few trials.
-_SMALL = (1, 2, 3)
+_FIRST_SIZES = (1, 2, 3)
 # Limits for the start of a view on each axis of a shared storage: next to the others, or where it was.
-_FURTHEST = (1, sys.maxsize)
+_MAX_VIEW_STARTS = (1, sys.maxsize)
 _VIEWS = frozenset(
     {"view", "_unsafe_view", "reshape", "expand", "repeat", "unflatten"}
 )  # operations with size arguments
 
 
-def all_sizes(case: Case) -> Iterator[Case]:
+def shrink_all_sizes(case: Case) -> Iterator[Case]:
     """All sizes as 1, then all larger ones as 2, as 3: often the first trial is enough.
 
     Before 2 come variants that keep one size and set all others to 1: often a single size matters, and sizes that have
@@ -34,20 +34,20 @@ def all_sizes(case: Case) -> Iterator[Case]:
     """
     known = _sizes(case)
     one = [dict.fromkeys(known, 1), *({size: 1 for size in known if size != kept} for kept in sorted(known))]
-    more = [{size: target for size in known if size > target} for target in _SMALL[1:]]
+    more = [{size: target for size in known if size > target} for target in _FIRST_SIZES[1:]]
     for sizes in (*one, *more):
         if sizes:
             yield from _resized(case, sizes)
 
 
-def one_size(case: Case) -> Iterator[Case]:
+def shrink_one_size(case: Case) -> Iterator[Case]:
     """One size smaller, the largest first."""
     for size in sorted(_sizes(case), reverse=True):
         for target in _targets(size):
             yield from _resized(case, {size: target})
 
 
-def one_axis(case: Case) -> Iterator[Case]:
+def shrink_one_axis(case: Case) -> Iterator[Case]:
     """One size smaller on one axis (counted from the last) of every input that has it there.
 
     On another axis the same number may be a different size, above all after sizes have become small.
@@ -57,7 +57,7 @@ def one_axis(case: Case) -> Iterator[Case]:
         for size in sorted({value.shape[-axis] for value in tensors.values() if value.dim() >= axis}, reverse=True):
             for target in _targets(size):
                 shapes = {place: _on_axis(value.shape, axis, size, target) for place, value in tensors.items()}
-                for inputs in _shaped(case.inputs, shapes):
+                for inputs in _with_shapes(case.inputs, shapes):
                     yield Case(case.module, inputs)
 
 
@@ -66,7 +66,7 @@ def _on_axis(shape: Sequence[int], axis: int, size: int, target: int) -> tuple[i
     return tuple(target if changed and i == len(shape) - axis else n for i, n in enumerate(shape))
 
 
-def one_dimension(case: Case) -> Iterator[Case]:
+def shrink_one_dimension(case: Case) -> Iterator[Case]:
     """One dimension of one input smaller, alone: sizes may be equal by chance."""
     for place, value in enumerate(case.inputs):
         if not isinstance(value, torch.Tensor):
@@ -74,20 +74,20 @@ def one_dimension(case: Case) -> Iterator[Case]:
         for dim, size in enumerate(value.shape):
             for target in _targets(size):
                 shape = (*value.shape[:dim], target, *value.shape[dim + 1 :])
-                for inputs in _shaped(case.inputs, {place: shape}):
+                for inputs in _with_shapes(case.inputs, {place: shape}):
                     yield Case(case.module, inputs)
 
 
 def _targets(size: int) -> list[int]:
     doubled = [1 << power for power in range(2, size.bit_length())]
-    return [target for target in (*_SMALL, *doubled) if target < size]
+    return [target for target in (*_FIRST_SIZES, *doubled) if target < size]
 
 
 def _sizes(case: Case) -> set[int]:
     """The sizes of the inputs, and the sizes in the view operations of the graph."""
     given = {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape}
     calls = (node for node in case.module.graph.nodes if node.op in ("call_function", "call_method"))
-    views = [node for node in calls if operation(node) in _VIEWS]
+    views = [node for node in calls if operation_name(node) in _VIEWS]
     named = {leaf for node in views for leaf in leaves(node.args[1:]) if type(leaf) is int}
     return {size for size in given | named if size > 1}
 
@@ -105,49 +105,49 @@ def _resized(case: Case, sizes: Mapping[int, int]) -> Iterator[Case]:
     numbers = tuple(sizes.get(v, v) if type(v) is int else v for v in case.inputs)
     renamed = _renamed(case, sizes)
     largest = min(sizes.values())
-    for inputs in _shaped(numbers, shapes):
+    for inputs in _with_shapes(numbers, shapes):
         for module in (renamed, case.module) if renamed is not None else (case.module,):
             yield Case(module, inputs)
-            fitting = tuple(_below(v, largest) for v in inputs)
+            fitting = tuple(_wrap_indices(v, largest) for v in inputs)
             if any(a is not b for a, b in zip(fitting, inputs, strict=True)):
                 yield Case(module, fitting)
 
 
-def _shaped(inputs: Sequence[Any], shapes: Mapping[int, tuple[int, ...]]) -> Iterator[tuple[Any, ...]]:
+def _with_shapes(inputs: Sequence[Any], shapes: Mapping[int, tuple[int, ...]]) -> Iterator[tuple[Any, ...]]:
     """The inputs with changed shapes; aliased inputs stay aliased. Nothing if no shape changes.
 
     Aliased inputs come twice: moved next to each other, and at their old starts. They are left out if their storage is
     no grid.
     """
     wanted = {i: shape for i, shape in shapes.items() if shape != tuple(inputs[i].shape)}
-    groups = [group for group in sharing(inputs) if any(i in wanted for i in group)]
+    groups = [group for group in aliased_groups(inputs) if any(i in wanted for i in group)]
     inside = {i for group in groups for i in group}
     made = {i: _corner(inputs[i], shape) for i, shape in wanted.items() if i not in inside}
     seen: set[str] = set()
-    for furthest in _FURTHEST if groups else _FURTHEST[-1:]:
-        moved = {**made, **_moved(inputs, groups, wanted, furthest)}
+    for furthest in _MAX_VIEW_STARTS if groups else _MAX_VIEW_STARTS[-1:]:
+        moved = {**made, **_shrink_aliased(inputs, groups, wanted, furthest)}
         places = str([(i, moved[i].storage_offset(), tuple(moved[i].shape)) for i in sorted(moved)])
         if moved and places not in seen:
             seen.add(places)
             yield tuple(moved.get(i, value) for i, value in enumerate(inputs))
 
 
-def _moved(
+def _shrink_aliased(
     inputs: Sequence[Any], groups: Sequence[Sequence[int]], shapes: Mapping[int, tuple[int, ...]], furthest: int
 ) -> dict[int, torch.Tensor]:
     """The aliased inputs on smaller storages, by position."""
     found: dict[int, torch.Tensor] = {}
     for group in groups:
         tensors = [inputs[i] for i in group]
-        smaller = regridded(tensors, [shapes.get(i, tuple(inputs[i].shape)) for i in group], furthest)
+        smaller = shrink_views(tensors, [shapes.get(i, tuple(inputs[i].shape)) for i in group], furthest)
         found.update(zip(group, smaller, strict=True) if smaller is not None else ())
     return found
 
 
 def _corner(value: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """The first values in each dimension, in a new tensor with the same order of strides."""
-    if is_without_storage(value):
-        return zeros_without_storage(shape, value.dtype, value.device)
+    if is_zero_tensor(value):
+        return zero_tensor(shape, value.dtype, value.device)
     corner = value.detach()[tuple(slice(size) for size in shape)]
     strides = _strides(shape, value.stride())
     made = torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
@@ -166,7 +166,7 @@ def _strides(shape: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _below(value: Any, limit: int) -> Any:
+def _wrap_indices(value: Any, limit: int) -> Any:
     """Integer values below `limit`, so that indices fit a smaller tensor."""
     if not isinstance(value, torch.Tensor) or value.dtype not in (torch.int32, torch.int64):
         return value
@@ -176,7 +176,7 @@ def _below(value: Any, limit: int) -> Any:
 def _renamed(case: Case, sizes: Mapping[int, int]) -> fx.GraphModule | None:
     """The graph with sizes, and products of up to three sizes, replaced in its arguments. None if it has none."""
     table = _products(_sizes(case), sizes)
-    copied = own(case).module
+    copied = copy_case(case).module
     changed = False
     for node in copied.graph.nodes:
         if node.op in ("call_function", "call_method"):

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from minifier.graphs import Case, own
-from minifier.simplify.structure import without_unread_inputs
+from minifier.graph_problem import Case, copy_case
+from minifier.simplify.plain_graphs import without_unread_inputs
 from minifier.tensors import same_metadata
-from minifier.vmaps import vmapped
+from minifier.vmap_folding import vmap_call
 
 __all__ = ["fewer_operands", "smaller_subgraphs"]
 
@@ -23,11 +23,11 @@ _KEYS = ("val", "example_value")
 def smaller_subgraphs(case: Case) -> Iterator[Case]:
     """Each subgraph with operations bypassed by one of their arguments: all, then halves, down to single ones."""
     for path in _paths(case.module):
-        names = [node.name for node in _at(case.module, path).graph.nodes if _instead(node) is not None][::-1]
+        names = [node.name for node in _at(case.module, path).graph.nodes if _replacement(node) is not None][::-1]
         size = len(names)
         while size:
             for begin in range(0, len(names), size):
-                yield _bypassed(case, path, names[begin : begin + size])
+                yield _bypass(case, path, names[begin : begin + size])
             size //= 2
 
 
@@ -58,7 +58,7 @@ def _operands(node: fx.Node) -> tuple[Any, ...]:
 
 
 def _subgraphs(module: fx.GraphModule, node: fx.Node) -> list[fx.GraphModule]:
-    if not isinstance(node.target, torch._ops.HigherOrderOperator) and node.target is not vmapped:
+    if not isinstance(node.target, torch._ops.HigherOrderOperator) and node.target is not vmap_call:
         return []
     inner = [_at(module, str(arg.target)) for arg in node.args if isinstance(arg, fx.Node) and arg.op == "get_attr"]
     return [graph for graph in inner if isinstance(graph, fx.GraphModule)]
@@ -75,7 +75,7 @@ def _unread(module: fx.GraphModule, node: fx.Node) -> list[int]:
 
 def _without_operands(case: Case, unwanted: Mapping[str, Sequence[int]]) -> Case:
     """Remove operands. ``unwanted`` maps names of operations to positions of operands, counted from the end."""
-    copied = own(case)
+    copied = copy_case(case)
     for node in [node for node in copied.module.graph.nodes if node.name in unwanted]:
         unread, operands = unwanted[node.name], _operands(node)
         kept = tuple(operand for i, operand in enumerate(operands) if len(operands) - i not in unread)
@@ -111,7 +111,7 @@ def _at(module: torch.nn.Module, path: str) -> Any:
     return reduce(getattr, path.split("."), module)
 
 
-def _instead(node: fx.Node) -> fx.Node | None:
+def _replacement(node: fx.Node) -> fx.Node | None:
     """An argument that can replace a node: one with the same metadata."""
     if not node.op.startswith("call_") or not node.users:
         return None
@@ -122,11 +122,11 @@ def _value(node: fx.Node) -> Any:
     return next((node.meta[key] for key in _KEYS if key in node.meta), None)
 
 
-def _bypassed(case: Case, path: str, names: Sequence[str]) -> Case:
-    copied = own(case)
+def _bypass(case: Case, path: str, names: Sequence[str]) -> Case:
+    copied = copy_case(case)
     inner = _at(copied.module, path)
     for node in [node for node in inner.graph.nodes if node.name in names]:
-        instead = _instead(node)
+        instead = _replacement(node)
         if instead is not None:
             node.replace_all_uses_with(instead)
             inner.graph.erase_node(node)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.bisect.bisector import HOOKS, Options, bisect
-from dynadiag.bisect.rows import Rows
-from dynadiag.bisect.search import Search
+from dynadiag.bisect.bisector import HOOKS, BisectOptions, bisect
+from dynadiag.bisect.trial_log import TrialLog
+from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Verdict
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
@@ -30,14 +30,14 @@ def bisected(tmp_path: Path) -> Bisected:
         path.write_text(source)
         program = Program.parse(str(path))
         log = io.StringIO()
-        rows = Rows(tmp_path / "search.dynadiag", program.text, [program.target], resume)
+        rows = TrialLog(tmp_path / "search.dynadiag", program.text, [program.target], resume)
 
         def tell(number: int, label: str, status: str, seconds: float) -> None:
             log.write(f"{number} {label} {status} {seconds}\n")
 
         with Runner(program, HOOKS, Limits.default(timeout)) as runner:
-            search = Search(runner, rows, tell, repeat=repeat)
-            verdict = bisect(search, Options(repeat=repeat, **options))  # type: ignore[arg-type]
+            search = TrialSearch(runner, rows, tell, repeat=repeat)
+            verdict = bisect(search, BisectOptions(repeat=repeat, **options))  # type: ignore[arg-type]
         rows.finish(verdict.exit_code, force=True)
         print(log.getvalue())  # noqa: T201 - shown where the test fails
         return verdict

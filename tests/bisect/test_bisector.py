@@ -165,7 +165,7 @@ def test_where_torch_wrote_every_line_of_the_graph_the_call_of_it_is_named(bisec
 def test_a_program_that_fails_uncompiled(bisected: Bisected) -> None:
     verdict = bisected("import torch\ntorch.compile(lambda x: x.reshape(7))(torch.ones(4))\n")
     assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)
-    assert not verdict.side_finds
+    assert not verdict.other_failures
 
 
 def test_a_program_that_fails_otherwise_uncompiled_is_told_how(bisected: Bisected) -> None:
@@ -173,7 +173,7 @@ def test_a_program_that_fails_otherwise_uncompiled_is_told_how(bisected: Bisecte
     program += "        raise KeyError('mine')\n    return torch.tanh(x)\n\ntorch.compile(f)(torch.ones(4))\n"
     verdict = bisected(program)
     assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)
-    assert verdict.side_finds == ("uncompiled: KeyError: 'mine'",)
+    assert verdict.other_failures == ("uncompiled: KeyError: 'mine'",)
 
 
 def test_a_program_that_compiles_nothing_passes(bisected: Bisected) -> None:

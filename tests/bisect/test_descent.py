@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dynadiag.bisect.descent import Finding, descend
-from dynadiag.bisect.rows import Rows
-from dynadiag.bisect.search import Search
-from dynadiag.trial.outcome import Outcome, Point
+from dynadiag.bisect.descent import DescentResult, descend
+from dynadiag.bisect.trial_log import TrialLog
+from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan
 from dynadiag.trial.signature import Signature
 
@@ -20,13 +20,13 @@ GRAPHS = (("0/0", "forward"), ("0/0", "backward"), ("1/0", "forward"), ("1/0", "
 OPERATORS = ("sin", "mul", "erf", "erf_1", "add", "exp", "neg", "relu")
 
 
-def _point(group: str, compile_id: str, graph: str, name: str) -> Point:
+def _point(group: str, compile_id: str, graph: str, name: str) -> Decision:
     target = f"aten.{name.split('_')[0]}.default"
-    return Point(group, f"{compile_id}/{graph}/{name}", name, compile_id, graph, target)
+    return Decision(group, f"{compile_id}/{graph}/{name}", name, compile_id, graph, target)
 
 
-def _points() -> list[Point]:
-    inner = [Point("graph", f"{c}/{g}/0", f"{c} {g}", c, g) for c, g in GRAPHS]
+def _points() -> list[Decision]:
+    inner = [Decision("graph", f"{c}/{g}/0", f"{c} {g}", c, g) for c, g in GRAPHS]
     lowerings = [_point("lowering", c, g, name) for c, g in GRAPHS for name in OPERATORS]
     return [*inner, *lowerings, _point("pass", "1/0", "joint", "fold")]
 
@@ -40,12 +40,12 @@ class Compiler:
     other: frozenset[str] = frozenset()  # keys that fail in another way, while no fault is on
     below: Signature | None = None  # the failure of the rung below, and of each trial without a fault
     diverged: tuple[str, ...] = ()  # keys of nodes where values diverge, if only by rounding
-    points: list[Point] = field(default_factory=_points)
+    points: list[Decision] = field(default_factory=_points)
     plans: list[Plan] = field(default_factory=list)
-    abreast: ClassVar[bool] = False  # whether trials run in parallel
+    runs_in_parallel: ClassVar[bool] = False  # whether trials run in parallel
 
-    def together(self, plans: Sequence[Plan]) -> list[Outcome]:
-        assert self.abreast
+    def run_many(self, plans: Sequence[Plan]) -> list[Outcome]:
+        assert self.runs_in_parallel
         return [self.run(plan) for plan in plans]
 
     def run(self, plan: Plan) -> Outcome:
@@ -61,16 +61,16 @@ class Compiler:
             return Outcome(Signature("exception", "KeyError", "another thing"), 0.1, points=told)
         return Outcome(self.below, 0.1, points=told)
 
-    def _on(self, plan: Plan, point: Point) -> bool:
+    def _on(self, plan: Plan, point: Decision) -> bool:
         graphs = plan.switch("graph")
         inner = next(
             (p for p in self.points if p.group == "graph" and p.key.startswith(f"{point.compile_id}/{point.graph}/")),
             None,
         )
-        if point.group == "lowering" and inner is not None and graphs is not None and not graphs.on(inner.key):
+        if point.group == "lowering" and inner is not None and graphs is not None and not graphs.is_on(inner.key):
             return False
         switch = plan.switch(point.group)
-        return switch is None or switch.on(point.key)
+        return switch is None or switch.is_on(point.key)
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["in turn", "side by side"])
@@ -78,15 +78,15 @@ def _side_by_side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Compiler, "abreast", request.param)
 
 
-def _descend(tmp_path: Path, compiler: Compiler, **changes: Any) -> Finding:
-    search = Search(compiler, Rows(tmp_path / "s.dynadiag", "program.py", []), **changes)  # type: ignore[arg-type]  # a stand-in
+def _descend(tmp_path: Path, compiler: Compiler, **changes: Any) -> DescentResult:
+    search = TrialSearch(compiler, TrialLog(tmp_path / "s.dynadiag", "program.py", []), **changes)  # type: ignore[arg-type]  # a stand-in
     plan = Plan(rung="inductor", record=("graph", "lowering", "pass"), caches=False)
-    seen = search.trial(plan, "inductor")
+    seen = search.run(plan, "inductor")
     search.reference = seen.signature
     return descend(search, Plan(rung="inductor", caches=False), "inductor", seen)
 
 
-def _named(finding: Finding) -> set[tuple[str, str, str | None, str | None]]:
+def _named(finding: DescentResult) -> set[tuple[str, str, str | None, str | None]]:
     return {(c.group, c.name, c.compile_id, c.graph) for c in finding.culprits}
 
 

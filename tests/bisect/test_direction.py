@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dynadiag.bisect.directions import joined
+from dynadiag.bisect.split_autograd import split_autograd
 from tests.bisect.conftest import Bisected
 
 # An operator whose formula depends on how it is traced: right in eager and under Dynamo, wrong in AOTAutograd's graph.
@@ -50,7 +50,7 @@ def test_the_direction_of_a_graph_is_named(bisected: Bisected, traced: str, dire
 
 
 def test_results_of_one_and_derivatives_of_the_other() -> None:
-    call = joined(lambda x, n, w: (x * w + n, n, None), lambda x, n, w: (x * w * 10, n, None))
+    call = split_autograd(lambda x, n, w: (x * w + n, n, None), lambda x, n, w: (x * w * 10, n, None))
     x, w = torch.ones(3, requires_grad=True), torch.full((3,), 2.0)
     out, number, nothing = call(x, 5, w)
     assert (out.tolist(), number, nothing) == ([7.0] * 3, 5, None)
@@ -65,7 +65,7 @@ def test_both_draw_the_same_random_numbers_and_write_to_inputs_once() -> None:
         return (torch.nn.functional.dropout(x, 0.5),)
 
     x, count = torch.ones(64, requires_grad=True), torch.zeros(())
-    (out,) = joined(drops, drops)(x, count)
+    (out,) = split_autograd(drops, drops)(x, count)
     out.sum().backward()
     assert x.grad is not None
     assert torch.equal(x.grad, out.detach())
@@ -77,4 +77,4 @@ def test_where_nothing_is_differentiated_only_the_results_are_asked_for() -> Non
         raise AssertionError
 
     with torch.no_grad():
-        assert joined(lambda x: (x + 1,), unasked)(torch.ones((), requires_grad=True))[0] == 2
+        assert split_autograd(lambda x: (x + 1,), unasked)(torch.ones((), requires_grad=True))[0] == 2

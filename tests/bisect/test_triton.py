@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.bisect.ladder import ladder
-from dynadiag.bisect.triton import idle
+from dynadiag.bisect.ladder import rungs_to_try
+from dynadiag.bisect.triton_rung import not_run_reason
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 from tests.bisect.conftest import Bisected
@@ -66,16 +66,18 @@ def _outcome(**facts: object) -> Outcome:
 
 
 def test_a_trial_without_a_launch_says_nothing_of_triton() -> None:
-    assert idle(_outcome(backends=["inductor"], launches=["triton_poi_fused_0"])) is None
-    assert "libraries only" in (idle(_outcome(backends=["inductor"], launches=[])) or "")
-    assert "go to aot_eager" in (idle(_outcome(backends=["aot_eager"], launches=[])) or "")
-    assert "nothing was compiled" in (idle(_outcome(backends=[], launches=[])) or "")
-    assert idle(Outcome(Signature("exit", "1", "exit code 1"), 1.0, facts={})) is None, "a failure needs no launch"
+    assert not_run_reason(_outcome(backends=["inductor"], launches=["triton_poi_fused_0"])) is None
+    assert "libraries only" in (not_run_reason(_outcome(backends=["inductor"], launches=[])) or "")
+    assert "go to aot_eager" in (not_run_reason(_outcome(backends=["aot_eager"], launches=[])) or "")
+    assert "nothing was compiled" in (not_run_reason(_outcome(backends=[], launches=[])) or "")
+    assert not_run_reason(Outcome(Signature("exit", "1", "exit code 1"), 1.0, facts={})) is None, (
+        "a failure needs no launch"
+    )
 
 
 def test_the_ladder_has_the_rung_only_where_it_is_asked_for() -> None:
-    assert "triton" not in ladder("custom", None)
-    assert ladder("inductor", ("uncompiled", "triton")) == ("uncompiled", "triton")
+    assert "triton" not in rungs_to_try("custom", None)
+    assert rungs_to_try("inductor", ("uncompiled", "triton")) == ("uncompiled", "triton")
 
 
 @pytest.mark.slow

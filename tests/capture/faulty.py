@@ -37,7 +37,12 @@ from dynadiag.recording.journal import Journal
 
 MODULES = [
     *(f"dynadiag.capture.{name}" for name in ("breaks", "graphs", "guards", "names", "origins", "skips", "untold")),
-    *("dynadiag.capture.recorder", "dynadiag.capture.spans", "dynadiag.capture.redact", "dynadiag.capture.built"),
+    *(
+        "dynadiag.capture.recorder",
+        "dynadiag.capture.spans",
+        "dynadiag.capture.redact",
+        "dynadiag.capture.compiled_kernels",
+    ),
     *(f"dynadiag.torch_private.{name}" for name in ("capture", "skips", "untold", "instructions", "built")),
     "dynadiag.recording.journal",
 ]
@@ -118,7 +123,7 @@ def recording(folder: Path, *, source: bool = True) -> Iterator[Recorder]:
     try:
         yield recorder
     finally:
-        process._end(recorder, 0.0)
+        process._end_recording(recorder, 0.0)
 
 
 def targets() -> Iterator[Target]:
@@ -237,7 +242,7 @@ def full_disk() -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write(descriptor, data)
 
-    journal_module.os = SimpleNamespace(**vars(os) | {"write": fail_later})  # type: ignore[attr-defined]
+    journal_module.os = SimpleNamespace(**vars(os) | {"write": fail_later})  # type: ignore[attr-defined, assignment]
 
 
 def removed_folder() -> None:

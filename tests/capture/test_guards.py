@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
-from dynadiag.capture.guards import failures
+from dynadiag.capture.guards import failing_guards
 
 
 class Named(torch.Tensor):
@@ -36,7 +36,7 @@ def fresh_dynamo() -> Iterator[None]:
 def failed(function: Callable[..., Any], first: dict[str, Any], then: dict[str, Any]) -> list[tuple[Any, ...]]:
     torch.compile(function, backend="eager")(**first)
     (entry,) = _debug_get_cache_entry_list(function.__code__)
-    return [(each["source"], each["was"], each["now"]) for each in failures(entry, then)]
+    return [(each["source"], each["was"], each["now"]) for each in failing_guards(entry, then)]
 
 
 def test_a_subclass_is_told_by_its_type() -> None:
@@ -59,7 +59,7 @@ def test_the_default_dtype_by_its_name() -> None:
     (entry,) = _debug_get_cache_entry_list(double.__code__)
     x = torch.ones(3)
     torch.set_default_dtype(torch.float64)
-    found = [(each["source"], each["was"], each["now"]) for each in failures(entry, {"x": x})]
+    found = [(each["source"], each["was"], each["now"]) for each in failing_guards(entry, {"x": x})]
     assert found == [("default_dtype", "torch.float32", "torch.float64")]
 
 

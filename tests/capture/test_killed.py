@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from dynadiag.__main__ import main
-from dynadiag.recording import open as open_recording
-from dynadiag.recording.opening import is_journal, open_any
+from dynadiag.recording import open as open_folded
+from dynadiag.recording.opening import is_journal, open_recording
 from tests.capture.runs import DYNADIAG, LIMIT
 
 PROGRAM = """
@@ -60,13 +60,13 @@ def wait_for_group(group: int) -> None:
 def assert_all_is_there(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = path.read_bytes()
     assert is_journal(path)
-    with open_any(path) as recording:
+    with open_recording(path) as recording:
         assert b"".join(recording.raw()) == written
         assert (recording.run.exit_code, recording.run.complete) == (None, False)
         whole = sum(line.startswith(b"V") for line in written.split(b"\n"))
         kinds = recording.counts()
         assert sum(kinds.values()) - kinds.get("dynadiag_unparsed", 0) in (whole, whole - 1)  # the last, cut in two
-    with open_recording(path):  # folded by whoever opened it first
+    with open_folded(path):  # folded by whoever opened it first
         pass
     assert main(["explain", "--json", str(path.with_suffix(".json")), str(path)]) == 0
     assert "cut short" in capsys.readouterr().out

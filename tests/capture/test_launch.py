@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.recording.opening import open_any
+from dynadiag.recording.opening import open_recording
 from tests.capture.runs import DYNADIAG, LIMIT, Bench
 
 LOOP = """
@@ -72,7 +72,7 @@ def test_interrupted_once_it_is_explained(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert out.startswith("saved\n")
     assert "break[GB0025]" in out
-    with open_any(bench.out / "run.dynadiag") as recording:
+    with open_recording(bench.out / "run.dynadiag") as recording:
         assert recording.run.exit_code == -signal.SIGINT
         assert len(recording.breaks()) == 1
 
@@ -119,7 +119,7 @@ def test_processes_that_somebody_else_starts_record_themselves(tmp_path: Path) -
     subprocess.run([sys.executable, *TORCHRUN, "program.py"], cwd=bench.work, env=environment, check=True)
     found = {}
     for path in (bench.out / "records").glob("*.dynadiag"):
-        with open_any(path) as recording:
+        with open_recording(path) as recording:
             if recording.breaks():
                 found[recording.run.rank] = recording.run.complete
     assert found == {0: True, 1: True}
@@ -148,7 +148,7 @@ def test_without_source_nothing_of_it_is_in_the_recording(backend: str, tmp_path
     run = bench.recorded(options=("--no-source",))
     assert run.code == 0, run.err
     assert run.document["breaks"]
-    with open_any(bench.out / "run.dynadiag") as recording:
+    with open_recording(bench.out / "run.dynadiag") as recording:
         raw = b"".join(recording.raw()).decode(errors="replace")
     for line in (bench.work / "program.py").read_text().splitlines():
         text = line.strip()
@@ -164,7 +164,7 @@ def test_a_size_limit_is_kept_and_said(tmp_path: Path) -> None:
     run = bench.recorded(options=("--limit", "0.00002"))
     assert (run.code, run.document["exit_code"]) == (0, 0)
     assert any("size limit" in note for note in run.document["notes"])
-    with open_any(bench.out / "run.dynadiag") as recording:
+    with open_recording(bench.out / "run.dynadiag") as recording:
         assert sum(len(piece) for piece in recording.raw()) < 25_000
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import dynadiag
 from dynadiag.capture import spans
-from dynadiag.capture.spans import Positions
+from dynadiag.capture.spans import BytePositions
 from dynadiag.recording.records import Break, Span
 from tests.capture.runs import Bench
 
@@ -119,8 +119,8 @@ def test_a_value_from_before_the_break_is_found_in_the_source(name: str, tmp_pat
 def test_the_head_of_a_statement_ends_before_its_colon(head: str) -> None:
     source = f"{head}\n    pass\n    '''\n{'x' * 40}'''\n"
     (node,) = ast.parse(source).body
-    whole = Positions(node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
-    found = spans.blamed(source.splitlines(keepends=True), iter([_Instruction(whole)]))
+    whole = BytePositions(node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
+    found = spans.blamed_positions(source.splitlines(keepends=True), iter([_Instruction(whole)]))
     assert found is not None
     assert (
         text_of(
@@ -133,8 +133,8 @@ def test_the_head_of_a_statement_ends_before_its_colon(head: str) -> None:
 
 def test_a_call_of_several_lines_is_no_statement() -> None:
     source = "if match(a,\n  b): pass\n"
-    call = Positions(1, 3, 2, 4)
-    assert spans.blamed(source.splitlines(keepends=True), iter([_Instruction(call)])) == call
+    call = BytePositions(1, 3, 2, 4)
+    assert spans.blamed_positions(source.splitlines(keepends=True), iter([_Instruction(call)])) == call
 
 
 class _Instruction:
@@ -142,7 +142,7 @@ class _Instruction:
 
     opname = "NOP"
 
-    def __init__(self, span: Positions) -> None:
+    def __init__(self, span: BytePositions) -> None:
         self.positions = self
         self.lineno, self.col_offset = span.line, span.column
         self.end_lineno, self.end_col_offset = span.end_line, span.end_column

@@ -11,11 +11,11 @@ import torch
 from torch.utils import benchmark
 
 import dynadiag
-from dynadiag.compare.measure import FEWEST, WARM_UP, Measurer
+from dynadiag.compare.measure import MIN_PROFILED_CALLS, WARM_UP_CALLS, Measurer
 from dynadiag.compare.variant import Variant
-from dynadiag.explain.causes import group
+from dynadiag.explain.causes import group_breaks
 from dynadiag.explain.impact import impacts
-from dynadiag.explain.warm import WarmCalls
+from dynadiag.explain.runtime_cost import WarmCalls
 
 
 def work(x: torch.Tensor) -> torch.Tensor:
@@ -60,7 +60,7 @@ def test_the_calls_of_one_variant_are_counted() -> None:
         calls += 1
 
     subject = measurer(fn)
-    assert len(subject.first()["seconds"]) == WARM_UP == calls
+    assert len(subject.first()["seconds"]) == WARM_UP_CALLS == calls
     times = subject.round(0.01)["times"]
     assert calls > 1000  # an empty function: blocks of very many
     assert sum(times) < 0.01
@@ -163,7 +163,7 @@ def test_breaks_are_ranked_by_the_python_that_was_put_there(tmp_path: Path) -> N
         subject.first()
     profile = WarmCalls.from_json(subject.warm(0.05)["warm"])
     with dynadiag.open(path) as recording:
-        found = impacts(group(recording.breaks()), (), (), profile)
+        found = impacts(group_breaks(recording.breaks()), (), (), profile)
     source = Path(__file__).read_text().splitlines()
     assert [source[(item.root.span.line or 0) - 1].strip() for item in found] == [
         f"python_work({turns})" for turns in ("50_000", "10_000", "2_000")
@@ -188,7 +188,7 @@ def test_operators_between_graphs_are_counted_and_it_is_known_which_code_runs() 
     profile = WarmCalls.from_json(subject.warm(0.0)["warm"])
     first, rest = profile.uses
     assert (first.operators, rest.operators) == (3, 0)
-    assert profile.calls == FEWEST
+    assert profile.calls == MIN_PROFILED_CALLS
     assert (first.compile_id, rest.compile_id) == profile.others == ("0/1", "1/1")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dynadiag.explain.advice import NO_REASON, advise
-from dynadiag.explain.guards import complete, plain, read
+from dynadiag.explain.guards import complete, guard_expression, parse_guard
 from dynadiag.recording.records import GuardFailure
 from tests.explain.build import a_failure, a_recompile
 
@@ -62,7 +62,7 @@ def test_advice_fits_the_sentence(sentence: str, expected: str) -> None:
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_every_sentence_is_understood(sentence: str) -> None:
-    assert read(a_failure(sentence)).kind != "other"
+    assert parse_guard(a_failure(sentence)).kind != "other"
 
 
 def test_an_object_that_is_gone_is_no_value_that_changed() -> None:
@@ -96,7 +96,7 @@ def test_a_guard_on_a_parameter_keeps_its_values() -> None:
         "tensor 'self._parameters['w']' size mismatch at index 0. expected 4, actual 5. Guard failed on a parameter, "
         "consider using torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
     )
-    assert read(a_failure(sentence)).now == "5"
+    assert parse_guard(a_failure(sentence)).now == "5"
     assert "force_parameter_static_shapes" in advise(a_recompile(sentence))[0]
 
 
@@ -158,8 +158,8 @@ def test_the_same_advice_is_given_once() -> None:
 
 def test_plain_takes_off_entry_comment_and_stack() -> None:
     text = "0/0: n == 3    # def f(x, n): return x + n  # g.py:3 in f\nUser stack trace:\n  File g.py"
-    assert plain(text) == "n == 3"
-    assert plain("m == '# a'") == "m == '# a'"
+    assert guard_expression(text) == "n == 3"
+    assert guard_expression("m == '# a'") == "m == '# a'"
 
 
 def test_a_value_left_from_before_a_break_is_blamed_on_the_break() -> None:

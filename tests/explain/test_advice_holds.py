@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from dynadiag.explain.guards import read
+from dynadiag.explain.guards import parse_guard
 from tests.explain.build import a_failure
 
 
@@ -210,4 +210,4 @@ def test_the_sentences_of_this_torch_are_understood(
     compiled = torch.compile(_times, backend="eager")
     compiled(torch.ones(4), 3)
     again(compiled)
-    assert [read(a_failure(text)).kind for text in reasons] == [kind]
+    assert [parse_guard(a_failure(text)).kind for text in reasons] == [kind]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.explain.changes import changes, nearest, of_their_own
+from dynadiag.explain.changes import changes, nearest_entry_failures, without_consequences
 from dynadiag.recording.records import GuardFailure
 from tests.explain.build import a_failure
 
@@ -39,24 +39,24 @@ def test_conditions_are_kept_apart_by_their_text() -> None:
 
 def test_a_stride_that_grew_with_a_size_is_no_change_of_its_own() -> None:
     grown = [size(1, 5, 8), stride(0, 5 * 16, 8 * 16)]
-    assert of_their_own(grown) == (grown[0],)
+    assert without_consequences(grown) == (grown[0],)
     both = [size(1, 2, 3), size(2, 5, 7), stride(0, 10, 21), stride(1, 5, 7)]
-    assert of_their_own(both) == tuple(both[:2])
+    assert without_consequences(both) == tuple(both[:2])
 
 
 def test_a_stride_that_changed_otherwise_is_one() -> None:
     transposed = (size(0, 3, 4), size(1, 4, 3), stride(0, 4, 1), stride(1, 1, 3))
-    assert of_their_own(transposed) == transposed
+    assert without_consequences(transposed) == transposed
     of_another = (size(1, 5, 8, name="L['y']"), stride(0, 5, 8))
-    assert of_their_own(of_another) == of_another
+    assert without_consequences(of_another) == of_another
     in_another_entry = (size(1, 5, 8, "0/1"), stride(0, 5, 8, "0/0"))
-    assert of_their_own(in_another_entry) == in_another_entry
+    assert without_consequences(in_another_entry) == in_another_entry
 
 
 def test_an_entry_that_failed_by_more_than_another_tells_nothing() -> None:
     by_both, by_size = (dtype("0/1"), size(0, 8, 12, "0/1")), (size(0, 8, 12, "0/0"),)
-    assert nearest([*by_both, *by_size]) == by_size
-    assert nearest([dtype("0/1"), *by_size]) == (dtype("0/1"), *by_size)
+    assert nearest_entry_failures([*by_both, *by_size]) == by_size
+    assert nearest_entry_failures([dtype("0/1"), *by_size]) == (dtype("0/1"), *by_size)
 
 
 _failures = st.lists(
@@ -74,11 +74,11 @@ _failures = st.lists(
 
 @given(_failures)
 def test_something_is_left_of_what_failed_and_nothing_new(reasons: list[GuardFailure]) -> None:
-    near = nearest(reasons)
-    own = of_their_own(near)
+    near = nearest_entry_failures(reasons)
+    own = without_consequences(near)
     assert bool(near) == bool(reasons)
-    assert nearest(near) == near
-    assert of_their_own(own) == own
+    assert nearest_entry_failures(near) == near
+    assert without_consequences(own) == own
     assert set(own) <= set(near) <= set(reasons)
 
 

@@ -14,8 +14,8 @@ from torch._inductor import cudagraph_utils
 import dynadiag
 from dynadiag.explain.cuda_graphs import CudaGraph, read_cuda_graphs
 from dynadiag.explain.explanation import explain
-from dynadiag.recording.transfer import import_log
-from dynadiag.render.json import document
+from dynadiag.recording.import_export import import_log
+from dynadiag.render.json_document import document
 from dynadiag.render.text import explanation_text
 from dynadiag.torch_private import capture as torch_private
 

@@ -46,7 +46,7 @@ def test_first_compiles_and_recompiles_are_apart_and_the_slowest_stands_first() 
         ]
     )
     assert found is not None
-    assert (found.total, found.first, found.again) == (8.5, 4.5, 4.0)
+    assert (found.total, found.first_compiles, found.recompiles) == (8.5, 4.5, 4.0)
     assert [(item.compile.compile_id, item.again) for item in found.spent] == [
         ("0/1", True),
         ("0/0", False),

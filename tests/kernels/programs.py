@@ -35,7 +35,7 @@ from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.utils.checkpoint import checkpoint
-from dynadiag.torch_private.interpreter import generate_triton_for_cpu
+from dynadiag.torch_private.interpreter_patches import generate_triton_for_cpu
 
 
 def zeroed(self, *args, **kwargs):

@@ -9,9 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dynadiag.kernels import Unit, units
+from dynadiag.kernels import GeneratedModule, generated_modules
 from dynadiag.recording.fold import fold
-from dynadiag.recording.opening import open_any
+from dynadiag.recording.opening import open_recording
 from tests.kernels.programs import program
 
 DYNADIAG = Path(sys.executable).with_name("dynadiag")
@@ -55,17 +55,17 @@ def _recorded(language: str, changed: bool) -> Path:
 
 
 @functools.cache
-def read(language: str, *, changed: bool = False) -> tuple[Unit, ...]:
+def read(language: str, *, changed: bool = False) -> tuple[GeneratedModule, ...]:
     """Its units."""
-    with open_any(recorded(language, changed=changed)) as recording:
-        return units(recording)
+    with open_recording(recorded(language, changed=changed)) as recording:
+        return generated_modules(recording)
 
 
 @functools.cache
-def foreign(language: str) -> tuple[Unit, ...]:
+def foreign(language: str) -> tuple[GeneratedModule, ...]:
     """The units of the same run as a log would have it that was made without our recorder."""
     log, recording = (Path(_folder().name, f"{language}.{suffix}") for suffix in ("log", "foreign.dynadiag"))
-    with open_any(recorded(language)) as ours:
+    with open_recording(recorded(language)) as ours:
         lines = b"".join(ours.raw()).split(b"\n")
     kept, keeps = [], True
     for line in lines:
@@ -74,5 +74,5 @@ def foreign(language: str) -> tuple[Unit, ...]:
             kept.append(line)
     log.write_bytes(b"\n".join(kept))
     fold(log, recording)
-    with open_any(recording) as theirs:
-        return units(theirs)
+    with open_recording(recording) as theirs:
+        return generated_modules(theirs)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynadiag.kernels.cost import Cost, bound, cost_of
-from dynadiag.kernels.module import parse_module
-from dynadiag.kernels.printed import parse_graph
+from dynadiag.kernels.cost import Cost, estimate_cost, roofline_bound
+from dynadiag.kernels.graph_parser import parse_graph
+from dynadiag.kernels.module_parser import parse_module
 
 SIZE = st.integers(1, 300)
 few = settings(max_examples=25)
@@ -28,7 +28,7 @@ def _cost(
     module = parse_module(
         f"# AOT ID: ['0_inference']\n{code.split('---')[0]}\n    def call():\n{asserts}{code.split('---')[-1]}"
     )
-    return cost_of(module, module.calls[-1], tuple(nodes), graph, hints, products=products)
+    return estimate_cost(module, module.calls[-1], tuple(nodes), graph, hints, products=products)
 
 
 def _kernel(parameters: str, *lines: str) -> str:
@@ -123,7 +123,9 @@ def test_a_reduction_over_a_symbol(m: int, n: int, s0: int) -> None:
     nodes = {"sum_1": (f"f32[{m}]", "torch.ops.aten.sum.dim_IntList(a, [1])")}
     cost = _cost({"a": f"f32[{m}, {n}*s0]"}, nodes, code, s0=s0)
     assert cost == Cost(4 * m * n * s0, 4 * m, m * n * s0)
-    assert _cost({"a": f"f32[{m}, {n}*s0]"}, nodes, code).read is None, "without the symbol's value nothing is known"
+    assert _cost({"a": f"f32[{m}, {n}*s0]"}, nodes, code).bytes_read is None, (
+        "without the symbol's value nothing is known"
+    )
 
 
 @few
@@ -165,7 +167,7 @@ def test_attention_with_one_tensor_for_all_three(heads: int, length: int, width:
     code = "        buf0 = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(q, q, q)\n"
     cost = _cost({"q": kind}, nodes, code)
     assert cost.flops == 4 * heads * length * length * width
-    assert cost.read == 4 * heads * length * width
+    assert cost.bytes_read == 4 * heads * length * width
 
 
 @few
@@ -186,6 +188,6 @@ def test_a_view_moves_and_computes_nothing_by_itself(m: int, n: int) -> None:
 @few
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.floats(0.1, 1000))
 def test_the_bound_is_that_of_the_roofline(moved: int, flops: int, balance: float) -> None:
-    assert bound(Cost(moved, 0, flops), balance) == ("memory" if flops / moved < balance else "compute")
-    assert bound(Cost(moved, 0, None), balance) is None
-    assert bound(Cost(moved, 0, flops), None) is None
+    assert roofline_bound(Cost(moved, 0, flops), balance) == ("memory" if flops / moved < balance else "compute")
+    assert roofline_bound(Cost(moved, 0, None), balance) is None
+    assert roofline_bound(Cost(moved, 0, flops), None) is None

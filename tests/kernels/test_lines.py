@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from dynadiag.kernels import KernelCall, Thread, Unit, links_of
-from dynadiag.kernels.align import Line
-from dynadiag.kernels.printed import PrintedNode
+from dynadiag.kernels import GeneratedModule, KernelCall, Thread, module_links
+from dynadiag.kernels.align import AlignedStatement
+from dynadiag.kernels.graph_parser import PrintedNode
 from tests.kernels.programs import CHANGES
 from tests.kernels.recorded import foreign, read
 from tests.kernels.test_provenance import _function, _marked
@@ -21,11 +21,11 @@ _VALUE = re.compile(r"(?<![\w.])tmp\d+")
 _ASSIGNED = re.compile(r"^\s*(?:auto )?(tmp\d+) = (.*)$")
 
 
-def _units(language: str, function: str, *, changed: bool) -> list[Unit]:
+def _units(language: str, function: str, *, changed: bool) -> list[GeneratedModule]:
     return [unit for unit in read(language, changed=changed) if unit.calls and _function(language, unit) == function]
 
 
-def _pairs(language: str, function: str) -> list[tuple[Unit, KernelCall, Unit, KernelCall]]:
+def _pairs(language: str, function: str) -> list[tuple[GeneratedModule, KernelCall, GeneratedModule, KernelCall]]:
     """The generated kernels of a function, as they are and as they are with a line changed."""
     before, after = (_units(language, function, changed=changed) for changed in (False, True))
     pairs = [(old, new) for old, new in zip(before, after, strict=True)]
@@ -36,18 +36,18 @@ def _pairs(language: str, function: str) -> list[tuple[Unit, KernelCall, Unit, K
     ]
 
 
-def _generated(unit: Unit) -> list[KernelCall]:
+def _generated(unit: GeneratedModule) -> list[KernelCall]:
     return [call for call in unit.calls if call.definition]
 
 
-def _texts(unit: Unit, call: KernelCall) -> list[tuple[Line, str]]:
+def _texts(unit: GeneratedModule, call: KernelCall) -> list[tuple[AlignedStatement, str]]:
     """The computing lines of a kernel, numbers of values left out, constants in the place of their names."""
     assert call.definition
     lines = call.definition.source.splitlines()
     constants: dict[str, str] = {}
     found = []
-    for line in call.lines:
-        text = lines[line.line - call.definition.first]
+    for line in call.statements:
+        text = lines[line.line - call.definition.first_line]
         shown = _VALUE.sub(lambda name: constants.get(name[0], "tmp"), text.strip())
         if assigned := _ASSIGNED.match(text):
             constant = _VALUE.sub(lambda name: constants.get(name[0], "?"), assigned[2])
@@ -60,7 +60,9 @@ def _texts(unit: Unit, call: KernelCall) -> list[tuple[Line, str]]:
     return found
 
 
-def _different(old: list[tuple[Line, str]], new: list[tuple[Line, str]]) -> tuple[set[int], set[int]]:
+def _different(
+    old: list[tuple[AlignedStatement, str]], new: list[tuple[AlignedStatement, str]]
+) -> tuple[set[int], set[int]]:
     matcher = difflib.SequenceMatcher(None, [text for _, text in old], [text for _, text in new], autojunk=False)
     left, right = set[int](), set[int]()
     for kind, a, b, c, d in matcher.get_opcodes():
@@ -75,12 +77,14 @@ def _meaning(node: PrintedNode) -> tuple[str, tuple[str, ...]]:
     return node.target, tuple(_NUMBER.findall(node.text.partition("(")[2]))
 
 
-def _gone(one: Unit, other: Unit, line: int) -> set[str]:
+def _gone(one: GeneratedModule, other: GeneratedModule, line: int) -> set[str]:
     """The nodes of the changed line that are not in the other program."""
-    kept = Counter(_meaning(node) for node in other.graph.nodes.values() if node.place and node.place.line == line)
+    kept = Counter(
+        _meaning(node) for node in other.graph.nodes.values() if node.source_line and node.source_line.line == line
+    )
     gone = set()
     for node in one.graph.nodes.values():
-        if node.place and node.place.line == line and node.computes:
+        if node.source_line and node.source_line.line == line and node.computes:
             kept[_meaning(node)] -= 1
             if kept[_meaning(node)] < 0:
                 gone.add(node.name)
@@ -89,7 +93,7 @@ def _gone(one: Unit, other: Unit, line: int) -> set[str]:
 
 def _linked(call: KernelCall, nodes: set[str]) -> set[int]:
     kinds = ("compute", "constant")
-    return {line.line for line in call.lines if line.kind in kinds and nodes.intersection(line.nodes)}
+    return {line.line for line in call.statements if line.kind in kinds and nodes.intersection(line.nodes)}
 
 
 @pytest.mark.parametrize("function", [change[0] for change in CHANGES])
@@ -101,7 +105,7 @@ def test_exactly_the_lines_of_the_changed_operator_change(language: str, functio
         before, after = _different(_texts(old, one), _texts(new, other))
         linked = _linked(one, _gone(old, new, line)), _linked(other, _gone(new, old, line))
         if one.stage == "backward":  # the rule of differentiation may change with the operator
-            at = {node.name for node in old.graph.nodes.values() if node.place and node.place.line == line}
+            at = {node.name for node in old.graph.nodes.values() if node.source_line and node.source_line.line == line}
             assert before <= _linked(one, at)
         else:
             assert (before, after) == linked
@@ -115,7 +119,7 @@ def test_a_log_without_the_recorder_has_the_same_nodes_for_nearly_all_lines(lang
         (set(ours.nodes), set(theirs.nodes))
         for unit, other in zip(read(language), foreign(language), strict=True)
         for call, same in zip(unit.calls, other.calls, strict=True)
-        for ours, theirs in zip(call.lines, same.lines, strict=True)
+        for ours, theirs in zip(call.statements, same.statements, strict=True)
     ]
     equal = sum(ours == theirs for ours, theirs in lines)
     assert len(lines) > 200
@@ -125,7 +129,9 @@ def test_a_log_without_the_recorder_has_the_same_nodes_for_nearly_all_lines(lang
 @pytest.mark.parametrize("language", _LANGUAGES)
 def test_most_lines_have_one_node(language: str) -> None:
     """A line that leads to everything in its kernel leads nowhere."""
-    lines = [line for unit in read(language) for call in unit.calls for line in call.lines if line.kind == "compute"]
+    lines = [
+        line for unit in read(language) for call in unit.calls for line in call.statements if line.kind == "compute"
+    ]
     sharp = sum(len(line.nodes) == 1 for line in lines)
     assert sharp >= 0.9 * len(lines), f"{sharp} of {len(lines)}"
 
@@ -133,9 +139,9 @@ def test_most_lines_have_one_node(language: str) -> None:
 @pytest.mark.parametrize("language", _LANGUAGES)
 def test_links_of_lines_hold_both_ways(language: str) -> None:
     for unit in read(language):
-        thread = Thread(links_of(unit))
+        thread = Thread(module_links(unit))
         for call in unit.calls:
-            for line in call.lines:
+            for line in call.statements:
                 related = thread.related("module", line.line)
                 assert set(line.nodes) <= related.nodes
                 for name in line.nodes:

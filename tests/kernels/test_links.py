@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.kernels import Thread, import_log, links_of, open_any, units
+from dynadiag.kernels import Thread, generated_modules, import_with_links, module_links, open_with_links
 from dynadiag.recording import export_log
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
@@ -31,20 +31,20 @@ def triton_poi_fused_0(in_ptr0, out_ptr0):
 
 @pytest.mark.parametrize("language", ["cpp", "triton"])
 def test_a_recording_has_the_links_of_each_of_its_modules(language: str) -> None:
-    with open_any(recorded(language)) as recording:
-        found = units(recording)
+    with open_with_links(recorded(language)) as recording:
+        found = generated_modules(recording)
         assert len(found) > 10
         for unit in found:
-            assert recording.links(unit.event) == links_of(unit)
-        assert recording.links() == tuple(link for unit in found for link in links_of(unit))
+            assert recording.links(unit.event) == module_links(unit)
+        assert recording.links() == tuple(link for unit in found for link in module_links(unit))
 
 
 def test_a_log_from_elsewhere_gets_links_where_they_are_asked_for(tmp_path: Path) -> None:
     log, made = tmp_path / "a.log", tmp_path / "a.dynadiag"
     export_log(recorded("cpp"), log)
     log.write_bytes(b"\n".join(line for line in log.read_bytes().split(b"\n") if b'"dynadiag_origins"' not in line))
-    import_log(log, made)
-    with open_any(made) as recording:
+    import_with_links(log, made)
+    with open_with_links(made) as recording:
         links = recording.links()
     assert {link.how for link in links} >= {"dataflow", "aligned", "graph"}
     computing = [link for link in links if link.role in ("compute", "load", "store")]
@@ -56,8 +56,8 @@ def test_that_there_is_no_mapping_is_a_row(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "log")
     journal.append({"inductor_output_code": {}, "frame_id": 0, "frame_compile_id": 0}, _MODULE)
     journal.close()
-    import_log(tmp_path / "log", tmp_path / "a.dynadiag")
-    with open_any(tmp_path / "a.dynadiag") as recording:
+    import_with_links(tmp_path / "log", tmp_path / "a.dynadiag")
+    with open_with_links(tmp_path / "a.dynadiag") as recording:
         (call,) = recording.links()
     assert (call.document, call.role, call.name) == ("module", "call", "triton_poi_fused_0")
     assert (call.to_document, call.to_line, call.how) == ("graph", None, "none")
@@ -70,13 +70,13 @@ def test_the_table_answers_in_both_directions() -> None:
                ON source.module = module.module AND source.document = 'graph' AND source.name = module.to_name
                WHERE module.document = 'module' AND source.to_document = 'source' AND module.role = 'compute'
                AND module.module = ?"""
-    with open_any(recorded("cpp")) as recording:
-        unit = units(recording)[0]
-    thread = Thread(links_of(unit))
+    with open_with_links(recorded("cpp")) as recording:
+        unit = generated_modules(recording)[0]
+    thread = Thread(module_links(unit))
     with closing(sqlite3.connect(recorded("cpp"))) as database:
         rows = database.execute(there, (unit.event,)).fetchall()
     assert rows
-    file = next(call.places[0].file for call in unit.calls if call.places)
+    file = next(call.source_lines[0].file for call in unit.calls if call.source_lines)
     for line, source in rows:
         assert source in {place.line for place in thread.related("module", line).places}
         assert line in thread.related("source", source, file).lines
@@ -87,9 +87,9 @@ def test_a_recording_from_before_links_is_read(tmp_path: Path) -> None:
     with closing(sqlite3.connect(old, isolation_level=None)) as database:
         database.execute("DROP TABLE link")
         database.execute("PRAGMA user_version = 1")
-    with open_any(old) as recording:
+    with open_with_links(old) as recording:
         assert recording.links() == ()
-        assert units(recording)
+        assert generated_modules(recording)
 
 
 def test_a_fold_without_kernels_has_no_links(tmp_path: Path) -> None:
@@ -97,6 +97,6 @@ def test_a_fold_without_kernels_has_no_links(tmp_path: Path) -> None:
     log, made = tmp_path / "a.log", tmp_path / "a.dynadiag"
     export_log(recorded("cpp"), log)
     fold(log, made)
-    with open_any(made) as recording:
+    with open_with_links(made) as recording:
         assert recording.links() == ()
         assert recording.kernels()

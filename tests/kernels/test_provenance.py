@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from dynadiag.kernels import KernelCall, Place, Thread, Unit, links_of
+from dynadiag.kernels import GeneratedModule, KernelCall, SourceLine, Thread, module_links
 from tests.kernels.programs import CHANGES, program
 from tests.kernels.recorded import foreign, read, recorded
 
@@ -26,15 +26,15 @@ def _marked(language: str) -> dict[str, int]:
     return found
 
 
-def _function(language: str, unit: Unit) -> str:
+def _function(language: str, unit: GeneratedModule) -> str:
     """The function that a unit was made of."""
     lines = program(language, changed=False).splitlines()
-    places = [place.line for call in unit.calls for place in call.places]
+    places = [place.line for call in unit.calls for place in call.source_lines]
     above = [line for line in lines[: max(places)] if line.startswith("def ")]
     return above[-1][4 : above[-1].index("(")]
 
 
-def _identities(units: list[Unit]) -> Counter[tuple[str | None, str]]:
+def _identities(units: list[GeneratedModule]) -> Counter[tuple[str | None, str]]:
     return Counter((call.stage, _nameless(call)) for unit in units for call in unit.calls)
 
 
@@ -44,7 +44,7 @@ def _nameless(call: KernelCall) -> str:
     return call.definition.source.replace(call.name, "KERNEL").replace(call.name.partition("_fused")[2], "")
 
 
-def _of(language: str, function: str, *, changed: bool) -> list[Unit]:
+def _of(language: str, function: str, *, changed: bool) -> list[GeneratedModule]:
     return [unit for unit in read(language, changed=changed) if unit.calls and _function(language, unit) == function]
 
 
@@ -59,7 +59,7 @@ def test_exactly_the_linked_kernels_change(language: str, function: str) -> None
         (call.stage, _nameless(call))
         for unit in before
         for call in unit.calls
-        if call.definition and any(place.line == line for place in call.places)
+        if call.definition and any(place.line == line for place in call.source_lines)
     }
     assert changed, "the change must show in some kernel"
     assert changed == linked
@@ -70,11 +70,11 @@ def test_exactly_the_linked_kernels_change(language: str, function: str) -> None
 def test_computing_lines_lead_to_a_line_of_the_user(language: str) -> None:
     led, all_lines = 0, 0
     for unit in read(language):
-        thread = Thread(links_of(unit))
+        thread = Thread(module_links(unit))
         for call in unit.calls:
             if call.definition is None:
                 continue
-            for number, line in enumerate(call.definition.source.splitlines(), call.definition.first):
+            for number, line in enumerate(call.definition.source.splitlines(), call.definition.first_line):
                 if _COMPUTING.search(line):
                     all_lines += 1
                     led += bool(thread.related("module", number).places)
@@ -86,8 +86,8 @@ def test_computing_lines_lead_to_a_line_of_the_user(language: str) -> None:
 def test_every_line_that_computes_leads_to_its_kernel(language: str) -> None:
     missing = []
     for unit in read(language):
-        thread = Thread(links_of(unit))
-        for place in {node.place for node in unit.graph.nodes.values() if node.computes and node.place}:
+        thread = Thread(module_links(unit))
+        for place in {node.source_line for node in unit.graph.nodes.values() if node.computes and node.source_line}:
             if not thread.related("source", place.line, place.file).calls:
                 missing.append(place)
     assert not missing
@@ -96,7 +96,7 @@ def test_every_line_that_computes_leads_to_its_kernel(language: str) -> None:
 @pytest.mark.parametrize("language", _LANGUAGES)
 def test_links_hold_both_ways(language: str) -> None:
     for unit in read(language):
-        thread = Thread(links_of(unit))
+        thread = Thread(module_links(unit))
         for call in unit.calls:
             related = thread.related("module", call.line)
             assert call.line in related.calls
@@ -116,18 +116,18 @@ def test_a_log_without_the_recorder_has_the_same_lines(language: str) -> None:
         for unit, other in zip(read(language), foreign(language), strict=True)
         for ours, theirs in zip(unit.calls, other.calls, strict=True)
     ]
-    assert "scheduler" not in {theirs.how for _, theirs in pairs}
-    same = sum(set(ours.places) == set(theirs.places) for ours, theirs in pairs)
+    assert "scheduler" not in {theirs.evidence for _, theirs in pairs}
+    same = sum(set(ours.source_lines) == set(theirs.source_lines) for ours, theirs in pairs)
     assert same >= 0.95 * len(pairs), f"{same} of {len(pairs)}"
 
 
 def test_the_recorder_is_what_said_it() -> None:
-    assert {call.how for unit in read("cpp") for call in unit.calls} == {"scheduler"}
+    assert {call.evidence for unit in read("cpp") for call in unit.calls} == {"scheduler"}
 
 
 def test_a_line_of_nothing_has_no_mapping() -> None:
     unit = read("cpp")[0]
-    thread = Thread(links_of(unit))
+    thread = Thread(module_links(unit))
     assert not thread.related("source", 1, str(recorded("cpp")))
     assert not thread.related("module", 1)
     assert not thread.related("graph", 10_000)
@@ -135,9 +135,9 @@ def test_a_line_of_nothing_has_no_mapping() -> None:
 
 def test_libraries_calls_have_lines_of_their_own() -> None:
     """A product that reads what a kernel made is linked to its own line, not to that of what it reads."""
-    (unit,) = [one for one in _of("cpp", "before", changed=False) if one.module.stage == "forward"]
+    (unit,) = [one for one in _of("cpp", "before", changed=False) if one.parsed.stage == "forward"]
     product = next(call for call in unit.calls if call.language == "extern")
     sine = next(call for call in unit.calls if call.language == "cpp" and "sin" in call.ops)
-    (line,) = {place.line for place in sine.places}
-    assert product.places == (Place(sine.places[0].file, line + 1),)
+    (line,) = {place.line for place in sine.source_lines}
+    assert product.source_lines == (SourceLine(sine.source_lines[0].file, line + 1),)
     assert set(product.ops) <= {"mm", "addmm"}

@@ -11,21 +11,21 @@ import pytest
 import torch
 
 from dynadiag.kernels.cost import Cost
-from dynadiag.kernels.jobs import run_job
-from dynadiag.kernels.survey import kernel_calls
-from dynadiag.kernels.timing import Peaks, Time, kept_timing
-from dynadiag.recording.made import keep
-from dynadiag.recording.opening import open_any
-from dynadiag.torch_private.built import pin
-from dynadiag.trial.measure.modules import _loaded, marked
+from dynadiag.kernels.isolated_job import run_isolated
+from dynadiag.kernels.read_modules import kernel_calls
+from dynadiag.kernels.timing import CallTime, DevicePeaks, saved_times
+from dynadiag.recording.derived_cache import save_derived
+from dynadiag.recording.opening import open_recording
+from dynadiag.torch_private.triton_autotuner import pin_configurations
+from dynadiag.trial.measure.modules import _load_module, add_marks
 from tests.kernels.recorded import DYNADIAG, environment, record, recorded
 
-_PEAKS = Peaks(moved=1e12, products={"bf16": 1e15}, vector=1e13)
+_PEAKS = DevicePeaks(bytes_per_second=1e12, product_flops={"bf16": 1e15}, vector_flops=1e13)
 
 
 def test_a_statement_over_several_lines_is_marked_whole() -> None:
     source = "class Runner:\n    def call(self):\n        first(1,\n              2)\n        second(3); del x\n"
-    assert marked(source, [3, 5]).splitlines() == [
+    assert add_marks(source, [3, 5]).splitlines() == [
         "class Runner:",
         "    def call(self):",
         "        dynadiag_begin(3)",
@@ -41,7 +41,7 @@ def test_a_statement_over_several_lines_is_marked_whole() -> None:
 def test_a_statement_of_a_cpp_wrapper_is_marked_in_its_own_block() -> None:
     source = "src = r'''\nvoid inductor_entry_impl(\n) {\n    auto a = f();\n    kernel(a);\n}\n'''\n"
     mark = 'torch::aot_inductor::RAIIAtenRecordFunctionHandle dynadiag_mark("dynadiag call 5", nullptr);'
-    assert marked(source, [5]) == source.replace("    kernel(a);", f"{{ {mark}     kernel(a); }}")
+    assert add_marks(source, [5]) == source.replace("    kernel(a);", f"{{ {mark}     kernel(a); }}")
 
 
 @pytest.mark.slow
@@ -57,9 +57,9 @@ def test_every_call_of_a_cpp_wrapper_is_timed() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_kernel_is_run_in_the_configuration_that_is_asked_for(tmp_path: Path) -> None:
-    with open_any(record(_TUNED, "tuned")) as recording:
+    with open_recording(record(_TUNED, "tuned")) as recording:
         calls = [call for call in kernel_calls(recording) if call.language == "triton"]
-        module = _loaded(recording.payload(calls[0].event), tmp_path / "module.py")
+        module = _load_module(recording.payload(calls[0].event), tmp_path / "module.py")
     tuners = {call.name: getattr(module, call.name) for call in calls}
     for tuner in tuners.values():
         if not tuner.launchers:
@@ -67,7 +67,7 @@ def test_a_kernel_is_run_in_the_configuration_that_is_asked_for(tmp_path: Path) 
     name, tuner = next((name, tuner) for name, tuner in tuners.items() if len(tuner.launchers) > 1)
     wanted = tuner.launchers[-1].config
     kwargs = {**wanted.kwargs, "num_warps": wanted.num_warps, "num_stages": wanted.num_stages}
-    pin(module, {name: {key: str(value) for key, value in kwargs.items()}, "another": {}})
+    pin_configurations(module, {name: {key: str(value) for key, value in kwargs.items()}, "another": {}})
     assert [launcher.config for launcher in tuner.launchers] == [wanted]
 
 
@@ -80,11 +80,11 @@ torch.compile(lambda x: x.sum(0) + 1)(torch.randn(4096, 4096, device="cuda"))
 
 
 def test_a_share_is_of_what_bounds_the_kernel() -> None:
-    pointwise = Cost(read=5 * 10**11, written=5 * 10**11, flops=10**10)
-    product = Cost(read=10**9, written=10**9, flops=10**15, product="bf16")
-    assert Time(2.0, ()).share(pointwise, _PEAKS) == pytest.approx(0.5)
-    assert Time(4.0, ()).share(product, _PEAKS) == pytest.approx(0.25)
-    assert Time(1.0, ()).share(Cost(None, None, 5), _PEAKS) is None
+    pointwise = Cost(bytes_read=5 * 10**11, bytes_written=5 * 10**11, flops=10**10)
+    product = Cost(bytes_read=10**9, bytes_written=10**9, flops=10**15, product_dtype="bf16")
+    assert CallTime(2.0, ()).peak_share(pointwise, _PEAKS) == pytest.approx(0.5)
+    assert CallTime(4.0, ()).peak_share(product, _PEAKS) == pytest.approx(0.25)
+    assert CallTime(1.0, ()).peak_share(Cost(None, None, 5), _PEAKS) is None
 
 
 _WRAPPED = """
@@ -115,9 +115,9 @@ _NO_RATE = {
 def test_what_a_stranger_keeps_as_times_is_not_believed(kept: object, tmp_path: Path) -> None:
     copy = tmp_path / "copy.dynadiag"
     shutil.copy(recorded("cpp"), copy)
-    assert keep(copy, "times", kept)
-    with open_any(copy) as recording:
-        assert kept_timing(recording) is None
+    assert save_derived(copy, "times", kept)
+    with open_recording(copy) as recording:
+        assert saved_times(recording) is None
 
 
 def test_every_call_of_a_recording_is_timed_and_kept(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_module_that_fails_is_said_and_the_others_are_timed() -> None:
         {"event": 1, "source": good, "lines": [5], "configurations": {}},
         {"event": 7, "source": "raise ValueError('no')", "lines": [1], "configurations": {}},
     ]
-    made = run_job("dynadiag.trial.measure", {"modules": modules, "seconds": 0.01}, "measuring")
+    made = run_isolated("dynadiag.trial.measure", {"modules": modules, "seconds": 0.01}, "measuring")
     assert list(made["times"]) == ["1"]
     assert made["times"]["1"]["5"]["seconds"] > 0
     assert made["errors"] == {"7": "ValueError: no"}

@@ -7,20 +7,20 @@ import subprocess
 
 import pytest
 
-from dynadiag.kernels import Change, KernelCall, compare_kernels, source_diff
+from dynadiag.kernels import KernelCall, KernelChange, change_diff, compare_kernels
 from tests.kernels.recorded import DYNADIAG, environment
 from tests.kernels.variants import path, variant
 
 _LANGUAGES = ("cpp", "triton")
 
 
-def _changes(language: str, before: str, after: str) -> list[Change]:
+def _changes(language: str, before: str, after: str) -> list[KernelChange]:
     found = compare_kernels(variant(language, before), variant(language, after))
     return [change for change in found if change.kind != "same"]
 
 
 def _operators(calls: tuple[KernelCall, ...]) -> set[tuple[str, str]]:
-    return {part for call in calls for part in call.parts}
+    return {part for call in calls for part in call.operator_lines}
 
 
 def test_less_fusion_splits_kernels_and_more_merges_them() -> None:
@@ -69,7 +69,7 @@ def test_an_operator_changes_the_kernels_of_its_line(language: str, after: str, 
 def test_the_difference_of_a_source_is_the_operator(language: str, new: str) -> None:
     """A statement in the middle gives all that follow other numbers, which are no difference."""
     (change,) = [one for one in _changes(language, "plain", "changed") if one.after[0].stage == "forward"]
-    lines = [line for line in source_diff(change).splitlines()[2:] if line[0] in "+-"]
+    lines = [line for line in change_diff(change).splitlines()[2:] if line[0] in "+-"]
     assert any(line.startswith("+") and new in line for line in lines)
     values = [line for line in lines if re.search(r"\btmp\d+ = ", line)]
     assert len(values) <= 12, lines

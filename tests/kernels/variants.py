@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from dynadiag.kernels import KernelCall, kernel_calls
-from dynadiag.recording.opening import open_any
+from dynadiag.recording.opening import open_recording
 from tests.kernels.programs import HEAD
 from tests.kernels.recorded import environment
 
@@ -77,5 +77,5 @@ def path(language: str, name: str) -> Path:
 @functools.cache
 def variant(language: str, name: str) -> tuple[KernelCall, ...]:
     """The kernels of a variant."""
-    with open_any(path(language, name)) as recording:
+    with open_recording(path(language, name)) as recording:
         return kernel_calls(recording)

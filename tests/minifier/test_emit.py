@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from torch import fx
 
 from minifier import reduce_graph
-from minifier.emit import EmitError, program
-from minifier.emit.names import Names
-from minifier.emit.values import exact, recognised
-from minifier.tensors import fresh
-from tests.minifier.fakes import inputs, random_graph
+from minifier.emit import EmitError, write_program
+from minifier.emit.identifiers import NameAllocator
+from minifier.emit.tensor_literals import exact_expression, factory_call
+from minifier.tensors import copy_values
+from tests.minifier.random_graphs import inputs, random_graph
 
 _CALL = "result = $function($arguments)\narguments = [$arguments]"
 
@@ -40,9 +40,9 @@ def _bits(value: Any) -> Any:
 
 def _check(graph: fx.GraphModule, values: list[Any], **options: Any) -> str:
     """Emit, run, compare inputs and results bit by bit; gives the source back."""
-    source = program(graph, values, call=_CALL, **options)
+    source = write_program(graph, values, call=_CALL, **options)
     scope = _run(source)
-    mine = fresh(values)
+    mine = copy_values(values)
     with torch.random.fork_rng():
         expected = graph(*mine)
     if isinstance(expected, (tuple, list)) and len(expected) == 1:
@@ -61,7 +61,7 @@ def test_reads_as_a_person_would_write_it() -> None:
     def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return (torch.relu(x) @ w)[:, 1:].softmax(dim=-1) * 2
 
-    source = program(_traced(f), [torch.zeros(4, 8), torch.ones(8, 3)], header="A relu that is wrong.")
+    source = write_program(_traced(f), [torch.zeros(4, 8), torch.ones(8, 3)], header="A relu that is wrong.")
     assert source == (
         '"""A relu that is wrong."""\n'
         "\n"
@@ -204,9 +204,9 @@ def test_names_of_dynamo_become_the_users() -> None:
 
 
 def test_names_are_valid_and_hide_nothing() -> None:
-    names = Names({"given"})
+    names = NameAllocator({"given"})
     wanted = ["class", "sum", "torch", "given", "primals_1", "arg0_1", "L_x_", "L_x_", "relu_7", "a b", "7", "ünï", "f"]
-    made = [names.of_input(name) for name in wanted] + [names.of_value(name) for name in wanted]
+    made = [names.input_name(name) for name in wanted] + [names.value_name(name) for name in wanted]
     assert len(set(made)) == len(made)
     assert all(name.isidentifier() and name.isascii() for name in made)
     assert not {"class", "sum", "torch", "given", "f"} & set(made)
@@ -216,7 +216,7 @@ def test_names_are_valid_and_hide_nothing() -> None:
     ("torchs", "plain"), [("l_self_buffers_seen_", "seen"), ("L_self_modules_fc_parameters_weight_", "weight")]
 )
 def test_what_a_module_holds_goes_by_its_own_name(torchs: str, plain: str) -> None:
-    assert Names().of_input(torchs) == plain
+    assert NameAllocator().input_name(torchs) == plain
 
 
 _dtypes = st.sampled_from(
@@ -238,7 +238,7 @@ def test_values_are_exact(shape: tuple[int, ...], dtype: torch.dtype, seed: int,
     elif how != "small":
         x = torch.arange(x.numel()).reshape(shape).float() if how == "arange" else getattr(torch, how)(shape)
     x = x.to(dtype)
-    source = program(_traced(lambda x: x), [x], call=_CALL)
+    source = write_program(_traced(lambda x: x), [x], call=_CALL)
     result = _run(source)["result"]
     assert _bits(result) == _bits(x) or torch.equal(result.isnan(), x.isnan())
 
@@ -262,7 +262,7 @@ def test_values_are_exact(shape: tuple[int, ...], dtype: torch.dtype, seed: int,
     ],
 )
 def test_layouts_and_odd_values(value: torch.Tensor) -> None:
-    source = program(_traced(lambda x: x), [value], call=_CALL)
+    source = write_program(_traced(lambda x: x), [value], call=_CALL)
     result = _run(source)["arguments"][0]
     assert _bits(result) == _bits(value)
     assert type(result) is type(value)
@@ -280,7 +280,7 @@ def test_random_inputs_are_drawn_in_order() -> None:
 def test_inputs_of_one_storage_share_it() -> None:
     base = torch.arange(12.0)
     values = [base[2:8], base.view(3, 4), base.as_strided((2, 2), (4, 1), 1)]
-    source = program(_traced(lambda a, b, c: a.add_(1) + b.sum() + c.sum()), values, call=_CALL)
+    source = write_program(_traced(lambda a, b, c: a.add_(1) + b.sum() + c.sum()), values, call=_CALL)
     a, b, c = _run(source)["arguments"]
     assert a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() == c.untyped_storage().data_ptr()
     assert [v.storage_offset() for v in (a, b, c)] == [2, 0, 1]
@@ -320,7 +320,7 @@ def test_what_cannot_be_written_is_refused_by_name() -> None:
     graph = fx.Graph()
     graph.output((graph.call_function(mine, (graph.placeholder("x"),)),))
     with pytest.raises(EmitError, match="mine is not part of torch"):
-        program(fx.GraphModule({}, graph), [torch.zeros(1)])
+        write_program(fx.GraphModule({}, graph), [torch.zeros(1)])
 
     class Own(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -330,7 +330,7 @@ def test_what_cannot_be_written_is_refused_by_name() -> None:
     graph = fx.Graph()
     graph.output((graph.call_module("0", (graph.placeholder("x"),)),))
     with pytest.raises(EmitError, match=r"Own is not a plain one of torch\.nn"):
-        program(fx.GraphModule(holder, graph), [torch.zeros(1)])
+        write_program(fx.GraphModule(holder, graph), [torch.zeros(1)])
 
 
 def test_text_in_a_graph_is_only_ever_text() -> None:
@@ -341,22 +341,22 @@ def test_text_in_a_graph_is_only_ever_text() -> None:
     graph.output((y,))
     module = fx.GraphModule({}, graph)
     module_ok = fx.GraphModule({}, fx.symbolic_trace(lambda x: x).graph)
-    source = program(module_ok, [torch.zeros(1)], header=evil + "\\", call="'''$function'''")
+    source = write_program(module_ok, [torch.zeros(1)], header=evil + "\\", call="'''$function'''")
     tree = ast.parse(source)
     assert {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names} == {"torch"}
-    from minifier.emit.functions import function
+    from minifier.emit.functions import write_function
 
-    lines = function(module, "f", Names()).lines
+    lines = write_function(module, "f", NameAllocator()).lines
     calls = [node.func for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, ast.Call)]
     assert [call.attr for call in calls if isinstance(call, ast.Attribute)] == ["pad"]
     assert len(calls) == 1
     graph.call_function(torch.relu, (x,), {"input=0) or print": 1})
     with pytest.raises(EmitError, match="not one"):
-        function(module, "f", Names())
+        write_function(module, "f", NameAllocator())
 
 
 def test_the_caller_gives_the_call_and_what_comes_before() -> None:
-    source = program(
+    source = write_program(
         _traced(lambda x: torch.relu(x)),
         [torch.ones(2)],
         call="expected = $function($arguments)\nassert helper(expected)",
@@ -369,27 +369,29 @@ def test_the_caller_gives_the_call_and_what_comes_before() -> None:
 
 def test_helpers_that_nobody_needs_are_not_imported() -> None:
     assert "import base64" not in _check(_traced(lambda x: x + 1), [torch.ones(2)])
-    assert "import base64\nimport zlib\nimport torch\n" in program(_traced(lambda x: x + 1), [torch.arange(99.0).sin()])
+    assert "import base64\nimport zlib\nimport torch\n" in write_program(
+        _traced(lambda x: x + 1), [torch.arange(99.0).sin()]
+    )
 
 
 def test_exact_and_recognised_agree_with_torch() -> None:
-    assert recognised(torch.zeros(2, 2)) == "torch.zeros(2, 2)"
-    assert recognised(torch.full((3,), 0.1)) == "torch.full((3,), 0.1)"
-    assert recognised(torch.tensor([0.5, 0.25])) is None
-    assert exact(torch.tensor([0.1, 1e-3])) == "torch.tensor([0.1, 0.001])"
+    assert factory_call(torch.zeros(2, 2)) == "torch.zeros(2, 2)"
+    assert factory_call(torch.full((3,), 0.1)) == "torch.full((3,), 0.1)"
+    assert factory_call(torch.tensor([0.5, 0.25])) is None
+    assert exact_expression(torch.tensor([0.1, 1e-3])) == "torch.tensor([0.1, 0.001])"
 
 
 def test_a_graph_that_raises_uncompiled_is_written_without_shapes() -> None:
     graph = fx.Graph()
     graph.output((graph.call_method("view", (graph.placeholder("x"), 7)),))
-    text = program(fx.GraphModule({}, graph), [torch.zeros(2)])
+    text = write_program(fx.GraphModule({}, graph), [torch.zeros(2)])
     assert ".view(7)\n" in text
 
 
 def test_a_base_is_written_as_nobodys_view() -> None:
     """A compiler may treat a view otherwise, and the rows of what was reshaped are views of what was before."""
     base = torch.arange(4.0).reshape(2, 2).clone()
-    scope = _run(program(_traced(lambda x, y: x + y[0]), [base, base[1:]], call=_CALL))
+    scope = _run(write_program(_traced(lambda x, y: x + y[0]), [base, base[1:]], call=_CALL))
     one, other = scope["arguments"]
     assert one._base is None
     assert other._base is one
@@ -397,14 +399,14 @@ def test_a_base_is_written_as_nobodys_view() -> None:
 
 def test_zeros_without_storage_stay_so() -> None:
     zeros = torch._efficientzerotensor((2, 3))
-    scope = _run(program(_traced(lambda x: x + 1), [zeros], call=_CALL))
+    scope = _run(write_program(_traced(lambda x: x + 1), [zeros], call=_CALL))
     assert scope["arguments"][0]._is_zerotensor()
     assert scope["arguments"][0].shape == (2, 3)
-    assert fresh([zeros])[0]._is_zerotensor()
+    assert copy_values([zeros])[0]._is_zerotensor()
 
 
 def test_attributes_of_the_preamble_take_no_names() -> None:
     graph = _traced(lambda x: torch.tanh(x) + 1)
-    source = program(graph, [torch.ones(2)], preamble="print(torch.ops.aten.tanh)")
+    source = write_program(graph, [torch.ones(2)], preamble="print(torch.ops.aten.tanh)")
     assert "    tanh = torch.tanh(x)" in source
-    assert program(graph, [torch.ones(2)], preamble="tanh = 3").count(" tanh2 = ") == 1
+    assert write_program(graph, [torch.ones(2)], preamble="tanh = 3").count(" tanh2 = ") == 1

@@ -9,7 +9,7 @@ import minifier
 
 
 def test_the_public_names_are_these() -> None:
-    assert minifier.__all__ == ["Budget", "Progress", "Reduction", "ReductionError", "reduce_graph"]
+    assert minifier.__all__ == ["Budget", "Reduction", "ReductionError", "ReductionProgress", "reduce_graph"]
     assert all(getattr(minifier, name).__name__ == name for name in minifier.__all__)
 
 

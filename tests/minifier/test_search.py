@@ -9,7 +9,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from minifier.search import Budget, Candidate, Ledger, Progress, reduce_parts, sweep_parts, voting
+from minifier.search import (
+    Budget,
+    PartSelection,
+    ReductionProgress,
+    SearchContext,
+    majority_vote,
+    reduce_parts,
+    sweep_parts,
+)
 
 
 class Numbers:
@@ -20,14 +28,14 @@ class Numbers:
         self.asked: list[frozenset[int]] = []
         self._fails = fails
 
-    def key(self, candidate: Candidate) -> str:
+    def key(self, candidate: PartSelection) -> str:
         return str(sorted(candidate.kept))
 
-    def fails(self, candidate: Candidate) -> bool:
+    def fails(self, candidate: PartSelection) -> bool:
         self.asked.append(candidate.kept)
         return self._fails(candidate.kept)
 
-    def cost(self, candidate: Candidate) -> int:
+    def cost(self, candidate: PartSelection) -> int:
         return len(candidate.kept)
 
     def producers(self, part: int) -> frozenset[int]:
@@ -94,7 +102,7 @@ def test_many_necessary_parts_in_a_row_are_found_by_looking_outwards() -> None:
 def test_a_spent_budget_gives_the_best_so_far(case: tuple[int, frozenset[int]], calls: int) -> None:
     size, culprits = case
     problem = Numbers(size, lambda kept: culprits <= kept)
-    outcome = reduce_parts(problem, Ledger(budget=Budget(calls=calls)))
+    outcome = reduce_parts(problem, SearchContext(budget=Budget(calls=calls)))
     assert len(problem.asked) <= calls
     failed = [kept for kept in problem.asked if culprits <= kept]
     if not outcome.minimal:
@@ -105,7 +113,7 @@ def test_a_spent_budget_gives_the_best_so_far(case: tuple[int, frozenset[int]], 
 
 def test_time_is_a_budget_too() -> None:
     ticks = iter(range(1000))
-    ledger = Ledger(budget=Budget(seconds=10), clock=lambda: float(next(ticks)))
+    ledger = SearchContext(budget=Budget(seconds=10), clock=lambda: float(next(ticks)))
     outcome = reduce_parts(Numbers(1000, lambda kept: {3, 500, 900} <= kept), ledger)
     assert not outcome.minimal
     assert 0 < ledger.calls < 10
@@ -116,9 +124,9 @@ def test_resuming_repeats_nothing(case: tuple[int, frozenset[int]], calls: int) 
     size, culprits = case
     memo: dict[str, bool] = {}
     first = Numbers(size, lambda kept: culprits <= kept)
-    reduce_parts(first, Ledger(memo, Budget(calls=calls)))
+    reduce_parts(first, SearchContext(memo, Budget(calls=calls)))
     second = Numbers(size, lambda kept: culprits <= kept)
-    outcome = reduce_parts(second, Ledger(memo))
+    outcome = reduce_parts(second, SearchContext(memo))
     assert not set(first.asked) & set(second.asked)
     straight = Numbers(size, lambda kept: culprits <= kept)
     assert outcome == reduce_parts(straight)
@@ -128,7 +136,7 @@ def test_resuming_repeats_nothing(case: tuple[int, frozenset[int]], calls: int) 
 def test_a_good_suspicion_replaces_the_search() -> None:
     culprits = frozenset({17, 800})
     outcome = reduce_parts(
-        problem := Numbers(1000, lambda kept: culprits <= kept), suggested=[frozenset({5}), frozenset({17, 800, 801})]
+        problem := Numbers(1000, lambda kept: culprits <= kept), suspects=[frozenset({5}), frozenset({17, 800, 801})]
     )
     assert outcome.candidate is not None
     assert outcome.candidate.kept == culprits
@@ -137,7 +145,7 @@ def test_a_good_suspicion_replaces_the_search() -> None:
 
 def test_two_that_only_go_together_are_left_out_together() -> None:
     both = sweep_parts(
-        Numbers(3, lambda kept: 0 in kept and (1 in kept) == (2 in kept)), Candidate(frozenset(range(3)))
+        Numbers(3, lambda kept: 0 in kept and (1 in kept) == (2 in kept)), PartSelection(frozenset(range(3)))
     )
     assert both.candidate is not None
     assert both.candidate.kept == {0}
@@ -155,9 +163,9 @@ def test_parallel_trials_find_the_same(width: int) -> None:
 
 
 def test_progress_is_told_after_each_trial() -> None:
-    seen: list[Progress] = []
+    seen: list[ReductionProgress] = []
     problem = Numbers(100, lambda kept: {3, 50} <= kept)
-    reduce_parts(problem, Ledger(budget=Budget(calls=1000), progress=seen.append))
+    reduce_parts(problem, SearchContext(budget=Budget(calls=1000), progress=seen.append))
     assert max(p.calls for p in seen) == len(problem.asked)
     assert len(seen) == seen[-1].calls + seen[-1].hits
     assert seen[-1].best == 2
@@ -169,7 +177,7 @@ def test_progress_is_told_after_each_trial() -> None:
 @given(st.lists(st.booleans(), min_size=7, max_size=7), st.sampled_from([1, 3, 5, 7]))
 def test_voting_answers_with_the_majority_and_asks_no_more_than_it_must(answers: list[bool], votes: int) -> None:
     asked = iter(answers)
-    assert voting(lambda _: next(asked), votes)(0) == (sum(answers[:votes]) > votes // 2)
+    assert majority_vote(lambda _: next(asked), votes)(0) == (sum(answers[:votes]) > votes // 2)
     used = len(answers) - len(list(asked))
     assert votes // 2 + 1 <= used <= votes
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from minifier import Budget, Reduction, reduce_graph
-from tests.minifier.fakes import operations
+from tests.minifier.random_graphs import operations
 
 aten = torch.ops.aten
 

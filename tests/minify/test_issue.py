@@ -3,11 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynadiag.bisect.verdict import Culprit, Verdict
-from dynadiag.minify.issue import issue
-from dynadiag.minify.result import Result
+from dynadiag.minify.issue import issue_text
+from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.trial.signature import Signature
 
-RESULT = Result(
+RESULT = MinifyResult(
     "reduced",
     rung="inductor",
     failure=Signature("exception", "InductorError", "no lowering in /home/somebody/lib/x.py"),
@@ -21,7 +21,7 @@ RESULT = Result(
 
 
 def test_a_report_names_no_folder_and_no_fence_is_closed_early() -> None:
-    text = issue(RESULT)
+    text = issue_text(RESULT)
     assert "/home" not in text
     assert "\x1b" not in text
     assert "````text" in text
@@ -31,5 +31,5 @@ def test_a_report_names_no_folder_and_no_fence_is_closed_early() -> None:
 def test_a_report_says_what_bisection_found() -> None:
     lowering = Culprit("lowering", "relu", "0/0", "backward")
     found = Verdict("found", {}, "inductor", culprits=(lowering,), confirmed=("with exactly relu off it passes",))
-    text = issue(replace(RESULT, bisected=found))
+    text = issue_text(replace(RESULT, bisect_verdict=found))
     assert "to 1. Bisected to lowering relu (backward); with exactly relu off it passes." in text

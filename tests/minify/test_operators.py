@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from dynadiag.torch_private.bisect import user_line
-from dynadiag.torch_private.minify import operators_of
+from dynadiag.torch_private.minify import trace_aten_graph
 
 
 def mapped(x: torch.Tensor) -> torch.Tensor:
@@ -25,7 +25,7 @@ def test_each_names_the_line_that_it_comes_from_and_the_graph_no_function_of_our
 
     torch._dynamo.reset()
     torch.compile(mapped, backend=backend)(torch.ones(2, 3))
-    module = operators_of(found[0], [torch.ones(2, 3)])
+    module = trace_aten_graph(found[0], [torch.ones(2, 3)])
     (atan,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.atan.default)
     place = user_line(atan)
     assert place is not None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dynadiag.recording import Recording
 from dynadiag.recording.digest import Digest, Record, breaks
-from dynadiag.recording.digest.context import integer
+from dynadiag.recording.digest.context import int_or_none
 from dynadiag.recording.records import Break, Compile, Event, Graph, Guard, Kernel, Recompile, Run, SkippedFrame, Symbol
 
 ZERO = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
@@ -339,7 +339,7 @@ def test_a_break_without_an_explanation_has_what_torch_tells_its_developers() ->
         "  Hint: Look.\n\n  Developer debug context: TypeError <built-in add at 0x7feb8e>: must be Tensor, not str\n\n"
         " For more details about this graph break, please visit: https://x/gb/gb0112.html\n"
     )
-    found = breaks.parse(text)
+    found = breaks.parse_message(text)
     assert found.explanation == "TypeError <built-in add>: must be Tensor, not str"
     assert (found.gb_id, found.hints) == ("GB0112", ("Look.",))
 
@@ -360,4 +360,4 @@ def test_a_break_inside_torchs_own_code_says_where() -> None:
 
 @pytest.mark.parametrize(("number", "read"), [(7, 7), (-(1 << 63), -(1 << 63)), (1 << 63, None), (True, None)])
 def test_a_number_that_sqlite_cannot_hold_is_none(number: object, read: int | None) -> None:
-    assert integer(number) == read
+    assert int_or_none(number) == read

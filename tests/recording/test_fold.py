@@ -143,7 +143,7 @@ def test_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_digest_sees_the_beginning_of_an_endless_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "MAX_DIGESTED", 1000)
+    monkeypatch.setattr(folding, "MAX_DIGEST_PAYLOAD", 1000)
     written = journal(tmp_path)
     written.append({"a": {}}, "x" * 5000)
     texts: list[str] = []

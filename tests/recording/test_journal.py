@@ -17,7 +17,7 @@ import pytest
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import LIMIT_KIND, Journal
-from dynadiag.recording.log import LogParser, Raw, kind_of, metadata_of, payload_text
+from dynadiag.recording.log import LogParser, RawEvent, event_kind, parse_metadata, payload_text
 
 
 def events(path: Path) -> list[tuple[dict[str, object], str]]:
@@ -27,9 +27,9 @@ def events(path: Path) -> list[tuple[dict[str, object], str]]:
     return [_parts(data, raw) for raw in parser.feed(data) + parser.finish()]
 
 
-def _parts(data: bytes, raw: Raw) -> tuple[dict[str, object], str]:
+def _parts(data: bytes, raw: RawEvent) -> tuple[dict[str, object], str]:
     assert raw.header is not None
-    metadata = metadata_of(raw.header)
+    metadata = parse_metadata(raw.header)
     assert metadata is not None
     return metadata, payload_text(data[raw.start + len(raw.header) + 1 : raw.start + raw.size])
 
@@ -107,7 +107,7 @@ def test_odd_values_never_raise(tmp_path: Path) -> None:
     }
     for key, value in odd.items():
         assert journal.append({key: value}, "\ud800 lone"), key
-    assert [kind_of(metadata) for metadata, _ in events(journal.path)] == list(odd)
+    assert [event_kind(metadata) for metadata, _ in events(journal.path)] == list(odd)
 
 
 def test_existing_file_is_refused(tmp_path: Path) -> None:
@@ -143,14 +143,14 @@ def test_a_forked_child_leaves_the_journal_alone(tmp_path: Path) -> None:
     journal.append({"parent": 1})
     child = os.fork()
     if child == 0:
-        kept = not journal.mine and not journal.append({"child": 1})
+        kept = not journal.is_owner and not journal.append({"child": 1})
         journal.close()
         own = Journal.create(tmp_path / "child.log")
         os._exit(0 if kept and own.append({"child": 1}) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert journal.append({"parent": 2})
-    assert [kind_of(metadata) for metadata, _ in events(journal.path)] == ["parent", "parent"]
-    assert [kind_of(metadata) for metadata, _ in events(tmp_path / "child.log")] == ["child"]
+    assert [event_kind(metadata) for metadata, _ in events(journal.path)] == ["parent", "parent"]
+    assert [event_kind(metadata) for metadata, _ in events(tmp_path / "child.log")] == ["child"]
 
 
 def test_limit_says_so_once_and_lets_the_end_through(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_limit_says_so_once_and_lets_the_end_through(tmp_path: Path) -> None:
         journal.append({"a": "x" * 100})
     assert journal.full
     assert journal.append({"dynadiag_end": {}}, past_limit=True)
-    kinds = [kind_of(metadata) for metadata, _ in events(journal.path)]
+    kinds = [event_kind(metadata) for metadata, _ in events(journal.path)]
     assert kinds[-2:] == [LIMIT_KIND, "dynadiag_end"]
     assert set(kinds[:-2]) == {"a"}
     assert journal.size == journal.path.stat().st_size < 1300
@@ -223,7 +223,7 @@ def test_what_was_appended_survives_a_kill(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
         parser = LogParser()
         raws = parser.feed(path.read_bytes()) + parser.finish()
-        read = [metadata_of(raw.header or b"") for raw in raws]
+        read = [parse_metadata(raw.header or b"") for raw in raws]
         whole = read if read[-1] else read[:-1]  # a write may be cut in the middle of its first line
         assert [metadata and metadata["n"] for metadata in whole] == list(range(len(whole)))
         assert len(whole) >= said
@@ -243,7 +243,7 @@ def test_the_end_of_a_journal_that_was_cut_short_is_readable(tmp_path: Path, cut
     parser = LogParser()
     raws = parser.feed(data) + parser.finish()
     assert raws[-1].header is not None
-    assert metadata_of(raws[-1].header) == {"dynadiag_exit": {"code": -9}}
+    assert parse_metadata(raws[-1].header) == {"dynadiag_exit": {"code": -9}}
     assert raws[0].size == len(data.split(b"V", 2)[1]) + 1
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.recording import log
-from dynadiag.recording.log import MAX_HEADER, LogParser, Raw, kind_of, metadata_of, payload_text, time_of
+from dynadiag.recording.log import MAX_HEADER, LogParser, RawEvent, event_kind, event_time, parse_metadata, payload_text
 
 HEADER = b'V1120 06:38:46.123456 77 torch/_dynamo/a b.py:12] {"artifact": {"name": "x"}, "frame_id": 0}'
 
 
-def parsed(pieces: list[bytes]) -> list[Raw]:
+def parsed(pieces: list[bytes]) -> list[RawEvent]:
     parser = LogParser()
     return [raw for piece in pieces for raw in parser.feed(piece)] + parser.finish()
 
@@ -73,8 +73,8 @@ def test_payloads_come_back(payloads: list[str]) -> None:
 def test_header_is_read() -> None:
     (raw,) = parsed([HEADER + b"\n\tpayload\n\t\n"])
     assert raw.header == HEADER
-    assert time_of(HEADER) == "1120 06:38:46.123456"
-    assert metadata_of(HEADER) == {"artifact": {"name": "x"}, "frame_id": 0}
+    assert event_time(HEADER) == "1120 06:38:46.123456"
+    assert parse_metadata(HEADER) == {"artifact": {"name": "x"}, "frame_id": 0}
 
 
 def test_noise_between_events_is_one_event_and_counted() -> None:
@@ -120,7 +120,7 @@ def test_long_noise_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_hostile_json(text: str, expected: bool) -> None:
-    metadata = metadata_of(b"V1120 06:38:46.123456 77 a.py:1] " + text.encode())
+    metadata = parse_metadata(b"V1120 06:38:46.123456 77 a.py:1] " + text.encode())
     assert (metadata is not None) == expected
     if metadata is not None:
         assert json.dumps(metadata, ensure_ascii=False).encode()
@@ -137,7 +137,7 @@ def test_hostile_json(text: str, expected: bool) -> None:
     ],
 )
 def test_kind(metadata: dict[str, Any], kind: str) -> None:
-    assert kind_of(metadata) == kind
+    assert event_kind(metadata) == kind
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:

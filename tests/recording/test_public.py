@@ -6,5 +6,13 @@ from dynadiag import recording
 
 
 def test_public_names() -> None:
-    assert recording.__all__ == ["EventDigest", "Imported", "Journal", "Recording", "export_log", "import_log", "open"]
+    assert recording.__all__ == [
+        "EventDigest",
+        "ImportResult",
+        "Journal",
+        "Recording",
+        "export_log",
+        "import_log",
+        "open",
+    ]
     assert all(callable(getattr(recording, name)) for name in recording.__all__)

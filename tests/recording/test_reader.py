@@ -70,13 +70,13 @@ def test_events_are_found_by_kind_name_and_compile(recording: Path) -> None:
 
 def test_an_event_is_found_by_any_byte_of_it(recording: Path) -> None:
     with open_recording(recording) as opened:
-        everything = opened.located(0, 100)
+        everything = opened.event_spans(0, 100)
         assert [one.event for one in everything] == list(opened.events())
         assert everything[0].start == 0
         assert [one.end for one in everything] == [*[one.start for one in everything[1:]], opened.log_size]
         for one in everything:
-            for offset in (one.start, one.payload, one.end - 1):
-                assert opened.located(offset, 1) == [one]
+            for offset in (one.start, one.payload_start, one.end - 1):
+                assert opened.event_spans(offset, 1) == [one]
 
 
 def test_a_table_is_read_in_pages(torch_recording: Path) -> None:

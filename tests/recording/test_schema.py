@@ -12,10 +12,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "recording-schema.md"
 
 
 def test_page_is_current() -> None:
-    assert PAGE.read_text() == schema.page(), "python -m dynadiag.recording.schema > docs/recording-schema.md"
+    assert PAGE.read_text() == schema.markdown_page(), "python -m dynadiag.recording.schema > docs/recording-schema.md"
 
 
 @pytest.mark.parametrize("table", schema.TABLES, ids=lambda table: table.name)
 def test_everything_is_explained(table: schema.Table) -> None:
-    assert table.meaning
-    assert all(column.meaning for column in table.columns)
+    assert table.description
+    assert all(column.description for column in table.columns)

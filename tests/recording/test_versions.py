@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from dynadiag.explain.explanation import Explanation, explain
-from dynadiag.explain.naming import shown
+from dynadiag.explain.guard_sources import source_text
 from dynadiag.recording import export_log, import_log
 from dynadiag.recording import open as open_recording
 from tests.recording.read_all import read_all
@@ -69,7 +69,7 @@ def test_the_breaks_are_the_same(explanation: Explanation) -> None:
 
 
 def test_the_recompiles_are_the_same(explanation: Explanation) -> None:
-    each = [{(shown(reason.source), reason.was) for reason in item.reasons} for item in explanation.recompiles]
+    each = [{(source_text(reason.source), reason.was) for reason in item.reasons} for item in explanation.recompiles]
     assert [item.function for item in explanation.recompiles] == ["chosen"] * 4
     assert [item.line for item in explanation.recompiles] == [line_of("backend", "y = y * scale")] * 4
     assert each[0] == {("x.size()[0]", "3")}

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from dynadiag.explain import explain
-from dynadiag.kernels import Cost, KernelCall, Place
+from dynadiag.kernels import Cost, KernelCall, SourceLine
 from dynadiag.recording.records import Kernel
 from dynadiag.render import explanation_json, explanation_text
 from dynadiag.render.style import Style
@@ -21,18 +21,18 @@ FUSED = KernelCall(
     event=7,
     name="cpp_fused_add_relu_sigmoid_0",
     language="cpp",
-    number=1,
+    call_number=1,
     line=84,
     text="cpp_fused_add_relu_sigmoid_0(arg0_1, buf0)",
     definition=None,
     nodes=("relu", "sigmoid", "add"),
     views=(),
-    parts=(),
+    operator_lines=(),
     ops=("relu", "sigmoid", "add"),
-    dynamo=("relu", "sigmoid", "add"),
-    places=(Place(FILE, 30),),
-    view_places=(),
-    how="scheduler",
+    dynamo_nodes=("relu", "sigmoid", "add"),
+    source_lines=(SourceLine(FILE, 30),),
+    view_lines=(),
+    evidence="scheduler",
     grid=None,
     cost=Cost(16, 16, 12),
     device="cpu",
@@ -72,10 +72,10 @@ def test_the_largest_of_many_calls_are_shown() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    bare = replace(FUSED, stage=None, nodes=(), places=(), how="none", cost=Cost())
+    bare = replace(FUSED, stage=None, nodes=(), source_lines=(), evidence="none", cost=Cost())
     text = explanation_text(MADE, calls=(bare,))
     assert "    0/0 graph unknown cpp_fused_add_relu_sigmoid_0: no mapping to nodes\n" in text
-    inferred = explanation_text(MADE, calls=(replace(FUSED, how="dataflow"),))
+    inferred = explanation_text(MADE, calls=(replace(FUSED, evidence="dataflow"),))
     assert "at prog.py:30, inferred from the code\n" in inferred
 
 
@@ -84,13 +84,15 @@ def test_without_calls_there_is_no_section() -> None:
 
 
 def test_hostile_names_are_harmless_and_fit() -> None:
-    evil = replace(FUSED, compile_id=EVIL, stage=EVIL, name=EVIL, nodes=(EVIL,) * 40, places=(Place(EVIL, 1),) * 5)
+    evil = replace(
+        FUSED, compile_id=EVIL, stage=EVIL, name=EVIL, nodes=(EVIL,) * 40, source_lines=(SourceLine(EVIL, 1),) * 5
+    )
     text = explanation_text(MADE, Style(80), calls=(evil,))
     assert "\x1b" not in text
     assert max(map(width, text.split("\n"))) <= 80
 
 
 def test_the_document_has_nodes_and_lines_of_the_kernels_that_were_read() -> None:
-    first, second = json.loads(explanation_json(MADE, (FUSED, replace(FUSED, number=2))))["kernels"]
+    first, second = json.loads(explanation_json(MADE, (FUSED, replace(FUSED, call_number=2))))["kernels"]
     assert (first["nodes"], first["lines"]) == (["relu", "sigmoid", "add"], [{"file": FILE, "line": 30}])
     assert (second["nodes"], second["lines"]) == ([], [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dynadiag.recording.records import Frame
-from dynadiag.render.paths import fit, place, shown, stack
+from dynadiag.render.paths import fit_path, relative_path, short_stack, source_location
 
 
 @pytest.mark.parametrize(
@@ -20,29 +20,29 @@ from dynadiag.render.paths import fit, place, shown, stack
     ],
 )
 def test_the_shorter_of_both_ways_is_shown(file: str | None, cwd: str | None, expected: str) -> None:
-    assert shown(file, cwd) == expected
+    assert relative_path(file, cwd) == expected
 
 
 def test_columns_are_shown_as_editors_take_them() -> None:
-    assert place("/p/a.py", 3, 0, "/p") == "a.py:3:1"
-    assert place("/p/a.py", 3, None, "/p") == "a.py:3"
-    assert place("/p/a.py", None, 4, "/p") == "a.py"
+    assert source_location("/p/a.py", 3, 0, "/p") == "a.py:3:1"
+    assert source_location("/p/a.py", 3, None, "/p") == "a.py:3"
+    assert source_location("/p/a.py", None, 4, "/p") == "a.py"
 
 
 def test_of_a_long_path_the_end_is_kept() -> None:
     long = "/usr/lib/python3/site-packages/torch/nn/modules/linear.py:3 in forward"
-    assert fit(long, 40) == "…/nn/modules/linear.py:3 in forward"
-    assert fit(long, 100) == long
-    assert len(fit("/a" * 500_000 + " in f", 40)) <= 40
-    assert len(fit("x" * 100, 40)) == 40
+    assert fit_path(long, 40) == "…/nn/modules/linear.py:3 in forward"
+    assert fit_path(long, 100) == long
+    assert len(fit_path("/a" * 500_000 + " in f", 40)) <= 40
+    assert len(fit_path("x" * 100, 40)) == 40
 
 
 def test_the_middle_of_a_deep_stack_is_left_out() -> None:
     frames = [Frame(f"/p/{name}.py", 1, name) for name in "abcdefg"]
-    assert stack(frames, "/p") == ["a.py:1 in a", "(4 more frames)", "f.py:1 in f", "g.py:1 in g"]
-    assert len(stack(frames[:4], "/p")) == 4
+    assert short_stack(frames, "/p") == ["a.py:1 in a", "(4 more frames)", "f.py:1 in f", "g.py:1 in g"]
+    assert len(short_stack(frames[:4], "/p")) == 4
 
 
 def test_a_frame_and_its_generator_are_one_line() -> None:
     frames = [Frame("/p/a.py", line, "f") for line in (3, 3, 4, 3)]
-    assert stack(frames, "/p") == ["a.py:3 in f", "a.py:4 in f", "a.py:3 in f"]
+    assert short_stack(frames, "/p") == ["a.py:3 in f", "a.py:4 in f", "a.py:3 in f"]

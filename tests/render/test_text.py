@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynadiag.explain import explain
-from dynadiag.explain.registry import telling
+from dynadiag.explain.registry import specific_hints
 from dynadiag.recording.records import Frame, GuardFailure, Seconds, SkippedFrame, Span, Symbol
 from dynadiag.render import Style, explanation_text
 from dynadiag.render.wrap import width
@@ -250,7 +250,7 @@ def test_a_request_for_a_bug_report_is_no_help_beside_another() -> None:
     text = explanation_text(explain(FakeRecording(break_records=(a_break(hints=("Use f.", asking)),))))
     assert "help: Use f.\n" in text
     assert asking not in text
-    assert telling((asking,)) == (asking,)
+    assert specific_hints((asking,)) == (asking,)
 
 
 def test_a_missing_source_is_said() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.render.clean import clean_line
-from dynadiag.render.wrap import cut, end_cut, hanging, width, wrap
+from dynadiag.render.wrap import truncate_end, truncate_middle, width, wrap, wrap_indented
 
 
 @given(st.text(max_size=300), st.integers(5, 60))
@@ -14,19 +14,19 @@ def test_no_line_is_wider_and_no_word_is_broken(text: str, columns: int) -> None
     lines = wrap(text, columns)
     assert all(width(line) <= columns for line in lines)
     words = clean_line(text).split(" ")
-    assert " ".join(lines) == " ".join(cut(word, columns) for word in words)
+    assert " ".join(lines) == " ".join(truncate_middle(word, columns) for word in words)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=100), st.integers(1, 40))
 def test_cut_fits_and_keeps_both_ends(text: str, columns: int) -> None:
-    made = cut(text, columns)
+    made = truncate_middle(text, columns)
     assert width(made) <= columns
     assert made == text or "…" in made
 
 
 @given(st.text(max_size=100), st.integers(1, 40))
 def test_a_cut_end_fits_and_keeps_the_beginning(text: str, columns: int) -> None:
-    made = end_cut(text, columns)
+    made = truncate_end(text, columns)
     assert width(made) <= columns
     assert made == text or (made.endswith("…") and text.startswith(made[:-1]))
 
@@ -43,5 +43,5 @@ def test_wide_characters_take_two_columns() -> None:
 
 
 def test_further_lines_hang_under_the_first() -> None:
-    assert hanging("help: ", "one two three", 13) == ["help: one two", "      three"]
-    assert hanging("help: ", "", 13) == ["help: "]
+    assert wrap_indented("help: ", "one two three", 13) == ["help: one two", "      three"]
+    assert wrap_indented("help: ", "", 13) == ["help: "]

@@ -24,10 +24,10 @@ def test_a_function_of_the_programs_is_shown_as_one() -> None:
 ELSEWHERE = """
 import threading
 import torch._functorch.config as functorch, torch._inductor.config as inductor
-from dynadiag.torch_private.trial import bypass_caches, same_random_numbers
+from dynadiag.torch_private.trial import bypass_caches, use_eager_random_numbers
 
 bypass_caches()
-same_random_numbers()
+use_eager_random_numbers()
 inductor.fx_graph_cache = True
 seen = []
 look = lambda: seen.append((inductor.fx_graph_cache, functorch.enable_autograd_cache, inductor.fallback_random))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch._higher_order_ops.while_loop import while_loop
 
-from dynadiag.trial.arms import Call
-from dynadiag.trial.float64 import in_float64
+from dynadiag.trial.float64 import run_in_float64
+from dynadiag.trial.reference_run import ReplayableCall
 
 DRAWN = {
     "rand": lambda x: torch.rand(16) + x,
@@ -23,7 +23,7 @@ DRAWN = {
 
 
 def _true(function: Callable[..., torch.Tensor], *args: torch.Tensor) -> torch.Tensor:
-    arm = in_float64(Call(function, args, {}))
+    arm = run_in_float64(ReplayableCall(function, args, {}))
     assert arm.error is None, arm.error
     return arm.outputs[0]
 

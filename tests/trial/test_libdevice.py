@@ -165,9 +165,9 @@ def test_all_that_inductor_asks_for_is_here() -> None:
         symbols = re.findall(r'"(__nv_\w+)"', inspect.getsource(getattr(cuda_libdevice, name)))
         assert symbols, name
         for symbol in symbols:
-            assert libdevice.function(symbol) in libdevice.FUNCTIONS.values()
+            assert libdevice.find_function(symbol) in libdevice.FUNCTIONS.values()
 
 
 def test_what_is_not_here_is_named() -> None:
     with pytest.raises(libdevice.UnknownSymbolError, match="__nv_saturatef"):
-        libdevice.function("__nv_saturatef")
+        libdevice.find_function("__nv_saturatef")

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.trial.rounding import Rounding, _overlaps_itself
+from dynadiag.trial.rounding import StochasticRounding, _overlaps_itself
 
 TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -17,7 +17,7 @@ def _sampled(function: Callable[..., torch.Tensor], *args: torch.Tensor, count: 
     samples = []
     for seed in range(count):
         copies = [a.detach().clone().requires_grad_(a.requires_grad) for a in args]
-        with Rounding(seed):
+        with StochasticRounding(seed):
             samples.append(function(*copies).detach())
     return torch.stack(samples)
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.trial.failure import of_exception
+from dynadiag.trial.failure import signature_of
 from dynadiag.trial.signature import Signature, normalise
 
 
@@ -91,7 +91,7 @@ def test_what_an_operation_raises_while_it_is_traced_is_what_it_raises_uncompile
     for function in (mismatched, torch.compile(mismatched, backend="eager")):
         with pytest.raises(RuntimeError) as raised:
             function(torch.zeros(2, 2))
-        found.append(of_exception(raised.value, None))
+        found.append(signature_of(raised.value, None))
     assert found[0].type != found[1].type
     assert {one.cause for one in found} == {"RuntimeError"}
     assert found[0].same_across_rungs(found[1])

@@ -11,7 +11,7 @@ from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.views import SCREENS
 from tui.views.code import CodeView
-from tui.widgets.code import CodePane
+from tui.widgets.code_pane import CodePane
 from tui.widgets.tree import Tree
 
 
@@ -68,9 +68,9 @@ async def test_the_cursor_on_a_line_lights_its_lines_in_every_pane(program: Path
         view = _app(pilot).current
         assert isinstance(view, CodeView)
         source = view.pane("source")
-        source.go(6)  # z = torch.relu(y)
+        source.move_to(6)  # z = torch.relu(y)
         await press(pilot)
-        lit = {name: [pane.text_of(i).strip() for i in pane.lit] for name, pane in view.panes().items()}
+        lit = {name: [pane.text_of(i).strip() for i in pane.highlighted] for name, pane in view.panes().items()}
     assert lit["source"] == ["z = torch.relu(y)"]
     assert lit["dynamo"][-1].startswith("z: ")
     assert lit["later"][-1].startswith("relu: ")
@@ -81,7 +81,7 @@ async def test_the_cursor_on_a_line_lights_its_lines_in_every_pane(program: Path
 async def test_a_line_without_counterparts_says_so(program: Path) -> None:
     async with browsing(program, (200, 60)) as pilot:
         await press(pilot, "3")
-        _app(pilot).current.query_one("#pane-source", CodePane).go(0)
+        _app(pilot).current.query_one("#pane-source", CodePane).move_to(0)
         await press(pilot)
         assert "no mapping" in screen(pilot)
 
@@ -89,7 +89,7 @@ async def test_a_line_without_counterparts_says_so(program: Path) -> None:
 async def test_enter_in_code_jumps_to_the_counterpart(program: Path) -> None:
     async with browsing(program, (200, 60)) as pilot:
         await press(pilot, "3")
-        _app(pilot).current.query_one("#pane-source", CodePane).go(5)
+        _app(pilot).current.query_one("#pane-source", CodePane).move_to(5)
         await press(pilot, "enter")
         pane = _app(pilot).focused
         assert isinstance(pane, CodePane)
@@ -107,7 +107,7 @@ async def test_another_stage_is_shown_at_what_belongs_to_the_line(tmp_path: Path
         await press(pilot, "3")
         pane = _app(pilot).current.query_one("#pane-later", CodePane)
         pane.focus()
-        pane.go(next(line for line in range(pane.count) if "aten.relu" in pane.text_of(line)))
+        pane.move_to(next(line for line in range(pane.count) if "aten.relu" in pane.text_of(line)))
         before = pane.cursor
         await press(pilot, "left_square_bracket")
         assert pane.cursor != before
@@ -124,7 +124,7 @@ async def test_the_cursor_is_seen_in_a_pane_that_was_scrolled_meanwhile(tmp_path
         pane.scroll_to(y=60, animate=False)  # as the wheel does
         await press(pilot, "tab")
         assert pane.has_focus
-        assert pane.on_screen(pane.cursor)
+        assert pane.is_line_visible(pane.cursor)
         assert "auto tmp" in pane.text_of(pane.cursor)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from dynadiag.explain.warm import WARM, Use, WarmCalls
+from dynadiag.explain.runtime_cost import WARM, CodeRun, WarmCalls
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
@@ -21,8 +21,8 @@ def _titles(app: object) -> list[str]:
 
 def _profiled(folder: Path) -> Path:
     """The program, with a profile of its warm calls: 5 µs after the graph that the break ends, 7 µs into the next."""
-    ended = Use("0/0", None, calls=1, graphs=1, guard=1e-6, before=2e-6, after=5e-6, operators=0, launches=0)
-    went_on = Use("0/1", "0/0", calls=1, graphs=1, guard=4e-6, before=3e-6, after=0, operators=0, launches=0)
+    ended = CodeRun("0/0", None, calls=1, graphs=1, guard=1e-6, before=2e-6, after=5e-6, operators=0, launches=0)
+    went_on = CodeRun("0/1", "0/0", calls=1, graphs=1, guard=4e-6, before=3e-6, after=0, operators=0, launches=0)
     profile = WarmCalls(10, 40e-6, 0.0, 0.0, (ended, went_on))
     return build.recording(folder, [*build.program(), ({WARM: {}}, orjson.dumps(profile.to_json()).decode())])
 

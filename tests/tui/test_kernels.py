@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.recording.made import keep
+from dynadiag.recording.derived_cache import save_derived
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.kernelcosts import KernelCost
+from tui.kernel_costs import KernelCost
+from tui.module_links import compile_calls
 from tui.session import Session
-from tui.unitlinks import calls_of
 from tui.views.kernels import KernelsView
 
 
 def _costs(session: Session, compile_ids: object) -> dict[tuple[int | None, str], KernelCost]:
     """As if the kernels of the second compile moved more, and nobody knew of the library's."""
     found = {}
-    for item in session.every_kernel():
+    for item in session.all_kernels():
         if item.compile_id in list(compile_ids):  # type: ignore[call-overload]
             moved = None if item.language == "extern" else (item.compile_id == "0/1") * 1_000_000 + item.index
             found[item.event, item.name] = KernelCost(2, moved, None, None, (f"{build.FILE}:6",))
@@ -51,8 +51,8 @@ async def test_of_many_kernels_the_costs_are_read_when_they_are_asked_for(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.views.kernels.costs_of", _costs)
-    monkeypatch.setattr("tui.views.kernels._AT_ONCE", 2)
-    monkeypatch.setattr("tui.views.kernels._FEW", 1)
+    monkeypatch.setattr("tui.views.kernels._MAX_AUTOMATIC", 2)
+    monkeypatch.setattr("tui.views.kernels._COMPILES_PER_READ", 1)
     async with browsing(program) as pilot:
         await press(pilot, "7")
         table = _view(pilot.app).table
@@ -72,12 +72,14 @@ async def test_what_was_measured_is_shown_and_sorted_by(tmp_path: Path, program:
     path = tmp_path / "measured.dynadiag"
     path.write_bytes(program.read_bytes())
     with Session.open(path) as session:
-        calls = [call for id_ in ("0/0", "0/1") for call in calls_of(session, id_) if call.language == "cpp"]
+        calls = [call for id_ in ("0/0", "0/1") for call in compile_calls(session, id_) if call.language == "cpp"]
     times: dict[str, dict[str, object]] = {}
     for number, call in enumerate(calls):
         times.setdefault(str(call.event), {})[str(call.line)] = {"seconds": 1e-6 * (number + 2), "kernels": []}
     peaks = {"moved": 1e9, "products": {"f32": 1e9}, "vector": 1e9}
-    assert keep(path, "times", {"times": times, "peaks": peaks, "device": "cpu", "torch": "2.13.0", "errors": {}})
+    assert save_derived(
+        path, "times", {"times": times, "peaks": peaks, "device": "cpu", "torch": "2.13.0", "errors": {}}
+    )
     async with browsing(path) as pilot:
         await press(pilot, "7")
         table = _view(pilot.app).table

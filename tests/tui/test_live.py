@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from textual.widgets import Input
 
-from dynadiag.bisect.rows import Rows
+from dynadiag.bisect.trial_log import TrialLog
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.records import Event
@@ -47,7 +47,7 @@ async def test_what_is_recorded_meanwhile_comes_to_the_screen(tmp_path: Path) ->
         _append(path, [*build.recompile_events("0/1", "4", "5"), *build.compile_events("0/1")])
         app = pilot.app
         assert isinstance(app, Browser)
-        app.look()
+        app.check_recording()
         await app.workers.wait_for_complete()
         await press(pilot)
         assert "0/1" in screen(pilot)
@@ -72,7 +72,7 @@ async def test_what_is_being_compiled_has_not_failed(tmp_path: Path) -> None:
 
 async def test_a_search_of_another_terminal_is_watched_until_it_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "search.dynadiag"
-    rows = Rows(path, "prog.py", ["prog.py"], asked={"command": "bisect", "options": []})
+    rows = TrialLog(path, "prog.py", ["prog.py"], asked={"command": "bisect", "options": []})
     rows.add("one", Outcome(None, 1.0, 7, 0), "pass", "as written")
     async with browsing(path) as pilot:
         app = pilot.app
@@ -85,10 +85,10 @@ async def test_a_search_of_another_terminal_is_watched_until_it_has_ended(tmp_pa
         rows.add("two", Outcome(None, 1.0, 8, 0), "same", "all off: lowering")
         for finish in (False, True):
             if finish:
-                rows.tell('{"verdict": "found", "culprits": [{"class": "pass", "name": "noop"}]}')
+                rows.add_verdict('{"verdict": "found", "culprits": [{"class": "pass", "name": "noop"}]}')
                 rows.finish(0, force=False)
-            app._recorder._rest_until = 0.0
-            app.look()
+            app._file_watch._next_check = 0.0
+            app.check_recording()
             await app.workers.wait_for_complete()
             await press(pilot)
             assert "all off: lowering" in screen(pilot)
@@ -109,7 +109,7 @@ async def test_a_recording_that_goes_away_is_said_and_still_shown(tmp_path: Path
         path.unlink()
         app = pilot.app
         assert isinstance(app, Browser)
-        app.look()
+        app.check_recording()
         await press(pilot, "4")
         assert "was deleted" in screen(pilot)
         assert "GB0059" in screen(pilot)

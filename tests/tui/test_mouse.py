@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
-from tui.widgets.code import CodePane
+from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import Lines
 from tui.widgets.table import Table
 
@@ -53,7 +53,7 @@ async def test_a_click_on_a_line_of_a_pane_goes_into_it_and_lights_the_others(
         await _click(pilot, "torch.relu(y)")
         assert source.text_of(source.cursor).strip() == "z = torch.relu(y)"
         dynamo = _app(pilot).current.query_one("#pane-dynamo", CodePane)
-        assert "torch.relu(y)" in dynamo.text_of(dynamo.lit[-1])
+        assert "torch.relu(y)" in dynamo.text_of(dynamo.highlighted[-1])
 
 
 @pytest.mark.parametrize("size", [FRAMED, FRAMELESS])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from dynadiag.explain.timing import PARTS, Share
+from dynadiag.explain.timing import PARTS, PhaseShare
 from dynadiag.render import summary
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
@@ -16,7 +16,7 @@ from tui.session import Session
 def test_every_part_of_the_compiler_has_a_word_and_a_colour() -> None:
     """A compile whose code came from the cache ended the browser: its part had neither."""
     assert set(overview._PARTS) == set(summary._PARTS) == set(PARTS)
-    shares = tuple(Share(part, 1.0) for part in PARTS)
+    shares = tuple(PhaseShare(part, 1.0) for part in PARTS)
     drawn = overview._bar(shares, float(len(PARTS)), 12, pad=False)
     assert [style for _, style in drawn] == [overview._PARTS[part][1] for part in PARTS]
 
@@ -30,7 +30,8 @@ def test_recompiles_of_one_function_are_one_line_and_what_torch_gave_up_on_comes
     *others, last = explanation.recompiles
     given_up = replace(last, function="g", line=9, limit_reached=True)
     texts = [
-        item.text for item in overview.overview(replace(explanation, recompiles=(*others, given_up)), 0, 0, live=False)
+        item.text
+        for item in overview.overview_lines(replace(explanation, recompiles=(*others, given_up)), 0, 0, live=False)
     ]
     (first,) = (number for number, text in enumerate(texts) if "torch gave up on it" in text)
     assert texts[first].startswith("1/1    g  ")
@@ -45,7 +46,7 @@ def test_a_failed_compile_is_said_once(program: Path) -> None:
         explanation = session.explanation()
     failed = tuple(replace(item, outcome="error", error="InductorError") for item in explanation.compiles)
     verdict = replace(explanation.verdict, kind="failed", sentence="2 compiles failed: InductorError: boom.", why=())
-    lines = overview.overview(replace(explanation, compiles=failed, verdict=verdict), 0, 0, live=False)
+    lines = overview.overview_lines(replace(explanation, compiles=failed, verdict=verdict), 0, 0, live=False)
     assert [item.text for item in lines if "compiles failed" in item.text] == [verdict.sentence]
 
 

@@ -13,8 +13,8 @@ from tests.tui import build
 from tests.tui.conftest import press, screen, settle
 from tests.tui.test_terminal import terminal
 from tui.app import Browser
-from tui.folders import open_folder
 from tui.ranks import differences, read_rank
+from tui.recording_folder import open_folder
 
 
 def _rank(

@@ -9,13 +9,13 @@ import pytest
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.documents import split
-from tui.hunt import MOST
+from tui.documents import split_lines
+from tui.recording_search import MAX_HITS
 from tui.session import Session
 from tui.views.search import SearchView
-from tui.widgets.code import CodePane
+from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import Lines
-from tui.widgets.table import Row, Rows, Table
+from tui.widgets.table import LazyRows, Row, Table
 from tui.widgets.tree import Tree
 
 KEYS = ("2", "j", "G", "3", "j", "tab", "G", "4", "5", "6", "G", "7", "j", "9", "tab", "G", "k")
@@ -51,7 +51,7 @@ def test_what_the_first_screen_waits_for_does_not_grow_with_the_kernels(tmp_path
         with Session.open(build.recording(tmp_path, events, f"kernels{kernels}")) as session:
             session.explanation()
             read.append(session.rows_read)
-            assert session.kernel_count == len(session.every_kernel()) >= kernels
+            assert session.kernel_count == len(session.all_kernels()) >= kernels
     assert read[0] == read[1]
 
 
@@ -64,7 +64,7 @@ async def test_a_table_makes_the_rows_that_are_seen(program: Path) -> None:
             made.add(index)
             return Row((f"{index}/0", "f", "prog.py:5", "1", f"size {index}"), index)
 
-        table.show(Rows(100_000, make))
+        table.show(LazyRows(100_000, make))
         await press(pilot, "G")
         assert "size 99999" in screen(pilot)
         assert len(made) < 300
@@ -84,7 +84,7 @@ async def test_a_key_press_reads_as_much_of_a_large_recording_as_of_a_small_one(
 @pytest.mark.slow
 async def test_100000_nodes_and_lines_are_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 50_000
-    graph = split(build.DYNAMO)[:3]
+    graph = split_lines(build.DYNAMO)[:3]
     for number in range(count):
         graph += ["", f"        # File: {build.FILE}:{6 + number % 2} in f, code: y = x.sin()"]
         graph += [f'        y_{2 * number}: "f32[4][1]cpu" = l_x_.sin()']
@@ -159,7 +159,7 @@ async def test_10000_compiles_are_searched_and_their_30000_kernels_sorted(tmp_pa
         view = app.current
         assert isinstance(view, SearchView)
         assert "all searched · of graph the first 500" in str(view.table.border_title)
-        assert len(view.table.rows) < 4 * MOST
+        assert len(view.table.rows) < 4 * MAX_HITS
         before = app.session.rows_read
         await press(pilot, "7", "G", "s", "f", *"cpp", "enter")
         assert app.session.rows_read - before < 10

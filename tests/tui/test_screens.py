@@ -10,7 +10,7 @@ from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.help import HelpScreen
-from tui.widgets.styled import StyledLines
+from tui.widgets.styled_lines import StyledLines
 
 SIZES = [(80, 24), (200, 60)]
 

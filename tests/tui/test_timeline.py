@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.timeline import phases, timeline_lines
+from tui.timeline import pair_events, timeline_lines
 
 
 def _event(kind: str, name: str, time: float) -> dict[str, Any]:
@@ -15,17 +15,17 @@ def _event(kind: str, name: str, time: float) -> dict[str, Any]:
 
 
 def test_phases_are_nested_and_measured() -> None:
-    found = phases([_event("B", "a", 10), _event("B", "b", 11), _event("E", "b", 12), _event("E", "a", 14)])
+    found = pair_events([_event("B", "a", 10), _event("B", "b", 11), _event("E", "b", 12), _event("E", "a", 14)])
     assert [(one.name, one.depth, one.start, one.seconds) for one in found] == [("a", 0, 0.0, 4.0), ("b", 1, 1.0, 1.0)]
 
 
 def test_a_phase_without_an_end_lasts_until_the_last_event() -> None:
-    found = phases([_event("B", "a", 10), _event("i", "hit", 13)])
+    found = pair_events([_event("B", "a", 10), _event("i", "hit", 13)])
     assert [(one.name, one.seconds) for one in found] == [("a", 3.0)]
 
 
 def test_an_end_without_a_beginning_is_left_out() -> None:
-    assert phases([_event("E", "a", 1)]) == []
+    assert pair_events([_event("E", "a", 1)]) == []
 
 
 def test_nothing_recorded_is_said() -> None:
@@ -34,6 +34,6 @@ def test_nothing_recorded_is_said() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("BEi"), st.sampled_from("abc"), st.floats(0, 1e6)), max_size=40))
 def test_any_log_gives_bars_of_one_width(events: list[tuple[str, str, float]]) -> None:
-    lines = timeline_lines(phases(_event(*one) for one in events))
+    lines = timeline_lines(pair_events(_event(*one) for one in events))
     bars = [item.fragments[1][0] for item in lines[1:] if len(item.fragments) == 3]
     assert {len(bar) for bar in bars} <= {24}

@@ -10,44 +10,53 @@ from importlib import import_module
 
 from tui.views.base import View
 
-__all__ = ["RANKS", "SCREENS", "Screen", "View", "screen_of"]
+__all__ = ["RANKS", "SCREENS", "ScreenInfo", "View", "screen_named"]
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class ScreenInfo:
     """What is known of a screen before it is imported."""
 
     key: str
     name: str
     title: str
     purpose: str
-    kind: str  # the class, in the module that has the screen's name
-    narrow: str = ""  # the title on a narrow terminal
-    least: str = ""  # the title on a narrower one; a folder of recordings has one more screen
+    class_name: str  # the class, in the module that has the screen's name
+    short_title: str = ""  # the title on a narrow terminal
+    shortest_title: str = ""  # the title on a narrower one; a folder of recordings has one more screen
 
     @property
-    def short(self) -> str:
+    def tab_title(self) -> str:
         """The title on a narrow terminal."""
-        return self.narrow or self.title
+        return self.short_title or self.title
 
-    def made_by(self) -> type[View]:
+    def view_class(self) -> type[View]:
         """Import and return the class of the screen."""
-        found = getattr(import_module(f"tui.views.{self.name}"), self.kind)
+        found = getattr(import_module(f"tui.views.{self.name}"), self.class_name)
         assert issubclass(found, View)
         return found
 
-    def make(self) -> View:
+    def create(self) -> View:
         """Create the screen."""
-        return self.made_by()()
+        return self.view_class()()
 
 
 # In the order of their keys.
 SCREENS = (
-    Screen("1", "overview", "Overview", "what happened, and what to look at first", "OverviewView", least="Over"),
-    Screen("2", "compiles", "Compiles", "every compile, below the calls that led to it", "CompilesView", least="Comp"),
-    Screen("3", "code", "Code", "source, graphs and kernels side by side, linked", "CodeView"),
-    Screen("4", "breaks", "Breaks", "graph breaks, the worst first", "BreaksView"),
-    Screen(
+    ScreenInfo(
+        "1", "overview", "Overview", "what happened, and what to look at first", "OverviewView", shortest_title="Over"
+    ),
+    ScreenInfo(
+        "2",
+        "compiles",
+        "Compiles",
+        "every compile, below the calls that led to it",
+        "CompilesView",
+        shortest_title="Comp",
+    ),
+    ScreenInfo("3", "code", "Code", "source, graphs and kernels side by side, linked", "CodeView"),
+    ScreenInfo("4", "breaks", "Breaks", "graph breaks, the worst first", "BreaksView"),
+    ScreenInfo(
         "5",
         "recompiles",
         "Recompiles",
@@ -55,15 +64,15 @@ SCREENS = (
         "RecompilesView",
         "Recomp",
     ),
-    Screen("6", "guards", "Guards", "the guards of a compile, with the lines that made them", "GuardsView"),
-    Screen("7", "kernels", "Kernels", "generated kernels and library calls", "KernelsView", least="Kern"),
-    Screen("8", "trials", "Trials", "the trials of a bisection or a minification", "TrialsView"),
-    Screen("9", "events", "Events", "the raw log, event by event", "EventsView"),
-    Screen("0", "search", "Search", "full-text search of the recording", "SearchView", "Find"),
+    ScreenInfo("6", "guards", "Guards", "the guards of a compile, with the lines that made them", "GuardsView"),
+    ScreenInfo("7", "kernels", "Kernels", "generated kernels and library calls", "KernelsView", shortest_title="Kern"),
+    ScreenInfo("8", "trials", "Trials", "the trials of a bisection or a minification", "TrialsView"),
+    ScreenInfo("9", "events", "Events", "the raw log, event by event", "EventsView"),
+    ScreenInfo("0", "search", "Search", "full-text search of the recording", "SearchView", "Find"),
 )
-RANKS = Screen("R", "ranks", "Ranks", "the recordings of a folder, and where they differ", "RanksView")
+RANKS = ScreenInfo("R", "ranks", "Ranks", "the recordings of a folder, and where they differ", "RanksView")
 
 
-def screen_of(name: str) -> Screen:
+def screen_named(name: str) -> ScreenInfo:
     """Return the screen with this name."""
     return next(one for one in (*SCREENS, RANKS) if one.name == name)

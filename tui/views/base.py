@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["View"]
 
-_DEBOUNCE = 0.05  # seconds; a held key repeats every 0.03 s
+_DEBOUNCE_SECONDS = 0.05  # seconds; a held key repeats every 0.03 s
 
 T = TypeVar("T")
 
 
 class View(Container):
-    """A screen. Subclasses read their content in `load` and go to locations in `open`."""
+    """A screen. Subclasses read their content in `load` and go to locations in `go_to`."""
 
     DEFAULT_CSS = "View { height: 1fr; }"
     NAME: ClassVar[str]  # also the name of its module
@@ -42,8 +42,8 @@ class View(Container):
     def __init__(self, *, classes: str | None = None) -> None:
         super().__init__(id=self.NAME, classes=classes)
         self._serial = 0
-        self._out: dict[str, tuple[int, Callable[[Any], None]]] = {}  # running workers by group
-        self._resting: Timer | None = None
+        self._pending: dict[str, tuple[int, Callable[[Any], None]]] = {}  # running workers by group
+        self._debounce_timer: Timer | None = None
 
     @property
     def browser(self) -> Browser:
@@ -61,17 +61,17 @@ class View(Container):
     def load(self) -> None:
         """Read the content in a worker. Called again when the recording has grown."""
 
-    def open(self, place: Location) -> None:
+    def go_to(self, target: Location) -> None:
         """Go to a location on this screen."""
 
-    def place(self) -> Location:
+    def location(self) -> Location:
         """Return the user's location on this screen."""
         return Location(self.NAME)
 
-    async def arrived(self) -> None:
+    async def screen_shown(self) -> None:
         """Called whenever the screen is shown."""
 
-    async def ask(self) -> bool:
+    async def ask_search(self) -> bool:
         """Ask for a search of the screen's own. Return whether the screen has one."""
         return False
 
@@ -82,17 +82,17 @@ class View(Container):
     @property
     def busy(self) -> bool:
         """Whether a worker or a delayed read has not finished."""
-        return bool(self._out) or self._resting is not None
+        return bool(self._pending) or self._debounce_timer is not None
 
-    def awaits(self, group: str) -> bool:
+    def is_fetching(self, group: str) -> bool:
         """Whether a worker of this group runs."""
-        return group in self._out
+        return group in self._pending
 
     def fetch(self, group: str, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Run `work` in a thread, then call `then` with its result unless the group has a newer worker."""
         self._serial += 1
         serial = self._serial
-        self._out[group] = (serial, then)
+        self._pending[group] = (serial, then)
 
         def body() -> None:
             try:
@@ -107,44 +107,44 @@ class View(Container):
 
     def on_lines_moved(self, message: Lines.Moved) -> None:
         message.stop()
-        with self.browser.saying_problems():
-            self.moved(message.lines)
+        with self.browser.reporting_problems():
+            self.cursor_moved(message.lines)
 
     def on_lines_chosen(self, message: Lines.Chosen) -> None:
         message.stop()
-        with self.browser.saying_problems():
-            self.chosen(message.lines)
+        with self.browser.reporting_problems():
+            self.line_chosen(message.lines)
 
-    def moved(self, lines: Lines) -> None:
+    def cursor_moved(self, lines: Lines) -> None:
         """Called when the cursor is on another line."""
 
-    def chosen(self, lines: Lines) -> None:
+    def line_chosen(self, lines: Lines) -> None:
         """Called on enter, or on a double click, on a line."""
 
     def on_view_fetched(self, message: Fetched) -> None:
         message.stop()
-        serial, then = self._out.get(message.group, (0, None))
+        serial, then = self._pending.get(message.group, (0, None))
         if serial != message.serial or then is None:
             return  # a newer worker has replaced it
-        del self._out[message.group]
+        del self._pending[message.group]
         if message.problem is None:
-            with self.browser.saying_problems():
+            with self.browser.reporting_problems():
                 then(message.result)
         else:
-            self.browser.say_problem(message.problem)
+            self.browser.report_problem(message.problem)
             self.show_problem(message.problem)
 
     def show_problem(self, reason: str) -> None:
         """Show an error in the place of the content."""
 
-    def rest(self, then: Callable[[], None]) -> None:
+    def debounce(self, then: Callable[[], None]) -> None:
         """Call `then` once the cursor has not moved for a moment."""
 
         def rested() -> None:
-            self._resting = None
-            with self.browser.saying_problems():
+            self._debounce_timer = None
+            with self.browser.reporting_problems():
                 then()
 
-        if self._resting is not None:
-            self._resting.stop()
-        self._resting = self.set_timer(_DEBOUNCE, rested)
+        if self._debounce_timer is not None:
+            self._debounce_timer.stop()
+        self._debounce_timer = self.set_timer(_DEBOUNCE_SECONDS, rested)

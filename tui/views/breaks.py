@@ -9,21 +9,21 @@ from typing import ClassVar, TypeVar
 from dynadiag.explain import Explanation
 from dynadiag.explain.impact import Impact
 from dynadiag.render.breaks import breaks_section
-from dynadiag.render.paths import place
+from dynadiag.render.paths import source_location
 from tui.location import Location
-from tui.reports import RoleStyle, lines_of
-from tui.roles import Line, one_line
+from tui.styled_report import RoleStyle, styled_report_lines
+from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
 
 __all__ = ["BreaksView"]
 
 T = TypeVar("T")
-_COST = Column("µs a call", number=True)  # in a warm call, if `dynadiag compare` profiled one
+_COST = Column("µs a call", numeric=True)  # in a warm call, if `dynadiag compare` profiled one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Only(Explanation):
+class _SingleBreak(Explanation):
     """An explanation with a single break."""
 
     chosen: Impact
@@ -41,11 +41,11 @@ class BreaksView(ListingView):
     NOTHING: ClassVar[str] = "no graph break was recorded"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("id"),
-        Column("what", widest=44),
-        Column("where", widest=40, path=True),
-        Column("in", widest=30),
-        Column("graphs", number=True),
-        Column("met", number=True),
+        Column("what", max_width=44),
+        Column("where", max_width=40, is_path=True),
+        Column("in", max_width=30),
+        Column("graphs", numeric=True),
+        Column("met", numeric=True),
         Column("compiles"),
     )
 
@@ -66,7 +66,7 @@ class BreaksView(ListingView):
             return []
         values = {field.name: getattr(explanation, field.name) for field in fields(Explanation)}
         width = self.details.columns
-        return lines_of(breaks_section(_Only(**values, chosen=impact), RoleStyle(width), True))
+        return styled_report_lines(breaks_section(_SingleBreak(**values, chosen=impact), RoleStyle(width), True))
 
     def enter(self, key: int | str) -> Location | None:
         impact = next((item for item in self.session.explanation().impacts if item.root.index == key), None)
@@ -87,7 +87,7 @@ def _row(impact: Impact, cwd: str | None, *, measured: bool) -> Row:
     cells: tuple[str, ...] = (
         one_line(root.gb_id or "-"),
         one_line(root.gb_type or "of unknown type"),
-        place(root.span.file, root.span.line, None, cwd),
+        source_location(root.span.file, root.span.line, None, cwd),
         one_line(root.function),
         str(impact.graphs),
         str(impact.met),

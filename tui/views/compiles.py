@@ -9,13 +9,13 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from dynadiag.recording.records import Compile
-from tui.forest import Forest, call_lines, compile_lines, forest
+from tui.compile_tree import CompileTree, call_lines, compile_branches, compile_lines
 from tui.location import Location
-from tui.roles import line, one_line
+from tui.styled_text import line, one_line
 from tui.timeline import read_phases, timeline_lines
 from tui.views.base import View
 from tui.widgets.lines import Lines
-from tui.widgets.styled import StyledLines
+from tui.widgets.styled_lines import StyledLines
 from tui.widgets.tree import Branch, Tree
 
 __all__ = ["CompilesView"]
@@ -39,8 +39,8 @@ class CompilesView(View):
 
     def __init__(self) -> None:
         super().__init__(classes="listing")
-        self._forest: Forest | None = None
-        self._wanted: str | None = None
+        self._tree_data: CompileTree | None = None
+        self._pending_compile: str | None = None
         self._timeline = False
 
     def compose(self) -> ComposeResult:
@@ -65,41 +65,41 @@ class CompilesView(View):
     def load(self) -> None:
         self.fetch("forest", self._read, self._show)
 
-    def _read(self) -> tuple[Forest, list[Branch]]:
+    def _read(self) -> tuple[CompileTree, list[Branch]]:
         session = self.session
-        made = Forest.of(session.explanation(), session.graphs, session.kernels)
-        return made, forest(made)
+        made = CompileTree.build(session.explanation(), session.graphs, session.kernels)
+        return made, compile_branches(made)
 
     def show_problem(self, reason: str) -> None:
         self.details.show([line((one_line(reason), "error"))])
 
-    def _show(self, found: tuple[Forest, list[Branch]]) -> None:
-        self._forest, roots = found
+    def _show(self, found: tuple[CompileTree, list[Branch]]) -> None:
+        self._tree_data, roots = found
         self.tree_.show(roots)
-        number = len(self._forest.explanation.compiles)
+        number = len(self._tree_data.explanation.compiles)
         self.tree_.border_subtitle = f"{number:,}"
         if not number:
             self.details.show([line(("nothing was compiled", "dim"))])
-        elif self._wanted is not None:
-            self._go_to(self._wanted)
+        elif self._pending_compile is not None:
+            self._go_to(self._pending_compile)
         else:
             self._describe()
 
     def open(self, place: Location) -> None:
         if place.compile_id is not None:
-            self._wanted = place.compile_id
-            if self._forest is not None:
+            self._pending_compile = place.compile_id
+            if self._tree_data is not None:
                 self._go_to(place.compile_id)
 
     def _go_to(self, compile_id: str) -> None:
         found = [item.index for item in self._compiles if item.compile_id == compile_id]
         if found:
-            self._wanted = None
+            self._pending_compile = None
             self.tree_.go_to_key(f"compile/{found[-1]}")
 
     @property
     def _compiles(self) -> tuple[Compile, ...]:
-        return self._forest.explanation.compiles if self._forest else ()
+        return self._tree_data.explanation.compiles if self._tree_data else ()
 
     def place(self) -> Location:
         item = self._item()
@@ -112,7 +112,7 @@ class CompilesView(View):
 
     def moved(self, lines: Lines) -> None:
         if lines is self.tree_:
-            self.rest(self._describe)
+            self.debounce(self._describe)
 
     def action_timeline(self) -> None:
         """Show the time line of the compile instead of its details, or the details again."""
@@ -123,7 +123,7 @@ class CompilesView(View):
         self._describe()
 
     def _describe(self) -> None:
-        item, made, branch = self._item(), self._forest, self.tree_.branch
+        item, made, branch = self._item(), self._tree_data, self.tree_.branch
         if made is None or branch is None:
             return
         if item is None:
@@ -141,4 +141,4 @@ class CompilesView(View):
         else:
             target = self.details.lines[lines.cursor].target
         if target is not None:
-            self.browser.goto(target)
+            self.browser.go_to(target)

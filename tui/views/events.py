@@ -14,21 +14,21 @@ from textual.containers import Horizontal
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.records import Event
 from tui.location import Location
-from tui.roles import Line, line, one_line, shown
 from tui.session import Session
+from tui.styled_text import Line, line, one_line, printable_code
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
-from tui.widgets.styled import StyledLines
-from tui.widgets.table import Column, Row, Rows, Table
+from tui.widgets.styled_lines import StyledLines
+from tui.widgets.table import Column, LazyRows, Row, Table
 
 __all__ = ["EventsView"]
 
-_PAGE = 100  # events read at once
-_PAGES_KEPT = 10
+_PAGE_EVENTS = 100  # events read at once
+_MAX_PAGES = 10
 _MILLISECONDS = len("00:00:00.000")
-_HEAD = 200  # lines of a payload in the detail; enter shows all of it
-_DAMAGED = Row(("?", "", "", "", "damaged", ""), -1, "error")
-_KINDS = (Column("events", number=True), Column("kind", widest=60))
+_MAX_PAYLOAD_LINES = 200  # lines of a payload in the detail; enter shows all of it
+_DAMAGED_ROW = Row(("?", "", "", "", "damaged", ""), -1, "error")
+_KIND_COLUMNS = (Column("events", numeric=True), Column("kind", max_width=60))
 
 
 class EventsView(ListingView):
@@ -38,12 +38,12 @@ class EventsView(ListingView):
     TITLE: ClassVar[str] = "Events"
     LAZY: ClassVar[bool] = True
     COLUMNS: ClassVar[Sequence[Column]] = (
-        Column("#", number=True),
-        Column("time", widest=12),
-        Column("compile", widest=7),
-        Column("payload", number=True),
-        Column("kind", widest=24),
-        Column("name", widest=60),
+        Column("#", numeric=True),
+        Column("time", max_width=12),
+        Column("compile", max_width=7),
+        Column("payload", numeric=True),
+        Column("kind", max_width=24),
+        Column("name", max_width=60),
     )
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class EventsView(ListingView):
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="pair"):
-            yield Table(_KINDS, id="events-kinds")
+            yield Table(_KIND_COLUMNS, id="events-kinds")
             yield Table(self.COLUMNS, lazy=True, id="events-list")
         yield StyledLines(id="events-detail", classes="detail", wrap=True)
 
@@ -94,7 +94,7 @@ class EventsView(ListingView):
 
     def open(self, place: Location) -> None:
         if place.item is not None and self._kind is not None:
-            self.kinds.go(0)
+            self.kinds.move_to(0)
         super().open(place)
 
     def detail(self, key: int | str) -> Sequence[Line]:
@@ -102,13 +102,13 @@ class EventsView(ListingView):
         event = self.session.recording.event(index)
         metadata = json.dumps(self.session.recording.metadata(index), indent=1, ensure_ascii=False).split("\n")
         made = [line((f"event {index}", "title"), f"  {one_line(event.kind)} {one_line(event.name or '')}")]
-        made += [line((shown(text), "dim")) for text in metadata[:_HEAD]]
+        made += [line((printable_code(text), "dim")) for text in metadata[:_MAX_PAYLOAD_LINES]]
         if event.payload_size:
             payload = self.session.payload(index).split("\n")
             made += [Line(), line((f"payload, {event.payload_size:,} bytes", "strong"))]
-            made += [line(shown(text[:2000])) for text in payload[:_HEAD]]
-            if len(payload) > _HEAD:
-                made.append(line((f"{len(payload) - _HEAD:,} more lines: enter shows them", "dim")))
+            made += [line(printable_code(text[:2000])) for text in payload[:_MAX_PAYLOAD_LINES]]
+            if len(payload) > _MAX_PAYLOAD_LINES:
+                made.append(line((f"{len(payload) - _MAX_PAYLOAD_LINES:,} more lines: enter shows them", "dim")))
         return made
 
     def enter(self, key: int | str) -> Location | None:
@@ -125,21 +125,21 @@ class EventsView(ListingView):
         super().chosen(lines)
 
 
-class EventRows(Rows):
+class EventRows(LazyRows):
     """The rows of a log, read in pages on demand."""
 
     def __init__(self, session: Session, kind: str | None, number: int) -> None:
-        super().__init__(number, lambda index: self._page(index // _PAGE)[index % _PAGE])
+        super().__init__(number, lambda index: self._page(index // _PAGE_EVENTS)[index % _PAGE_EVENTS])
         self._session, self._kind, self._number = session, kind, number
         self._pages: OrderedDict[int, list[Row]] = OrderedDict()
 
     def _page(self, page: int) -> list[Row]:
         known = self._pages.get(page)
         if known is None:
-            start = page * _PAGE
-            limit = min(_PAGE, self._number - start)
+            start = page * _PAGE_EVENTS
+            limit = min(_PAGE_EVENTS, self._number - start)
             known = self._pages[page] = self._read(start, limit)
-            if len(self._pages) > _PAGES_KEPT:
+            if len(self._pages) > _MAX_PAGES:
                 self._pages.popitem(last=False)
         return known
 
@@ -151,7 +151,7 @@ class EventRows(Rows):
                 events = self._session.events(start, limit)
             else:
                 events = self._session.events_of(self._kind, start, limit)
-        return [*(_row(event) for event in events), *[_DAMAGED] * (limit - len(events))]
+        return [*(_row(event) for event in events), *[_DAMAGED_ROW] * (limit - len(events))]
 
 
 def _row(event: Event) -> Row:

@@ -10,21 +10,21 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from dynadiag.recording.records import Guard, Span
-from dynadiag.render.paths import place
+from dynadiag.render.paths import source_location
 from dynadiag.render.snippet import snippet
-from tui.guardtree import guard_branches
+from tui.guard_tree import guard_branches
 from tui.location import Location
-from tui.reports import RoleStyle, lines_of
-from tui.roles import Line, line, one_line
+from tui.styled_report import RoleStyle, styled_report_lines
+from tui.styled_text import Line, line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
-from tui.widgets.styled import StyledLines
+from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column, Row, Table
 from tui.widgets.tree import Branch, Tree
 
 __all__ = ["GuardsView"]
 
-Found = tuple[tuple[Guard, ...], list[Row], list[Branch]]
+GuardRows = tuple[tuple[Guard, ...], list[Row], list[Branch]]
 
 
 class GuardsView(ListingView):
@@ -34,10 +34,10 @@ class GuardsView(ListingView):
     TITLE: ClassVar[str] = "Guards"
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
-        Column("kind", widest=32),
-        Column("value", widest=60),
-        Column("where", widest=32, path=True),
-        Column("condition", widest=200),
+        Column("kind", max_width=32),
+        Column("value", max_width=60),
+        Column("where", max_width=32, is_path=True),
+        Column("condition", max_width=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -118,9 +118,9 @@ class GuardsView(ListingView):
         return Location(self.NAME, compile_id=self._compile, item=key if isinstance(key, int) else None)
 
     def load(self) -> None:
-        self.fetch("rows", self._gather, self._show_guards)
+        self.fetch("rows", self._read_guards, self._show_guards)
 
-    def _gather(self) -> Found:
+    def _read_guards(self) -> GuardRows:
         explanation = self.session.explanation()
         if self._compile is None:
             self._compile = explanation.compiles[0].compile_id if explanation.compiles else "-"
@@ -128,7 +128,7 @@ class GuardsView(ListingView):
         cwd = explanation.run.cwd
         return guards, [_row(item, cwd) for item in guards], guard_branches(guards, cwd)
 
-    def _show_guards(self, found: Found) -> None:
+    def _show_guards(self, found: GuardRows) -> None:
         guards, rows, branches = found
         self._guards = {item.index: item for item in guards}
         self.tree_.show(branches)
@@ -138,16 +138,16 @@ class GuardsView(ListingView):
         self._title = f"Guards of {one_line(self._compile or '-')}{name} · {len(guards):,}"
         for lines in (self.table, self.tree_):
             lines.border_title = self._title
-        self._say()
+        self._show_title()
         self.table.border_subtitle = ""
 
     async def arrived(self) -> None:
-        self._say()
+        self._show_title()
 
-    def _say(self) -> None:
+    def _show_title(self) -> None:
         """Show the title in the status line, because a small screen has no frames."""
         if self.browser.current is self:
-            self.browser.say(self._title, "")
+            self.browser.set_status(self._title, "")
 
     def _key(self) -> int | str | None:
         if not self.tree_.display:
@@ -158,7 +158,7 @@ class GuardsView(ListingView):
 
     def moved(self, lines: Lines) -> None:
         if lines is self.lines:
-            self.rest(self._describe)
+            self.debounce(self._describe)
 
     def _describe(self) -> None:
         key = self._key()
@@ -169,7 +169,7 @@ class GuardsView(ListingView):
         key = self._key()
         target = self.enter(key) if isinstance(key, int) else None
         if target is not None:
-            self.browser.goto(target)
+            self.browser.go_to(target)
         elif lines is self.tree_:
             self.tree_.action_flip()
 
@@ -177,14 +177,18 @@ class GuardsView(ListingView):
         guard = self._guards[int(key)]
         style = RoleStyle(self.details.columns)
         cwd = self.session.run.cwd
-        at = place(guard.file, guard.line, None, cwd) if guard.file else "torch did not report the line that made it"
+        at = (
+            source_location(guard.file, guard.line, None, cwd)
+            if guard.file
+            else "torch did not report the line that made it"
+        )
         text = self.session.source(guard.file) if guard.file else None
         return [
             line((one_line(guard.kind), "key"), f"  {one_line(guard.source)}"),
             line(one_line(guard.expression)),
             Line(),
             line(("    --> ", "gutter"), at),
-            *lines_of(snippet(text, Span(guard.file, guard.line), style)),
+            *styled_report_lines(snippet(text, Span(guard.file, guard.line), style)),
         ]
 
     def enter(self, key: int | str) -> Location | None:
@@ -195,5 +199,5 @@ class GuardsView(ListingView):
 
 
 def _row(item: Guard, cwd: str | None) -> Row:
-    where = place(item.file, item.line, None, cwd) if item.file else "-"
+    where = source_location(item.file, item.line, None, cwd) if item.file else "-"
     return Row((one_line(item.kind), one_line(item.source), where, one_line(item.expression)), item.index)

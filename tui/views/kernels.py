@@ -8,28 +8,28 @@ from typing import ClassVar, TypeVar
 from textual.binding import Binding, BindingType
 
 from dynadiag.recording.records import Kernel
-from dynadiag.render.words import count
-from tui.documents import kernel_regions, split
-from tui.kernelcosts import KernelCost, costs_of
-from tui.lexing import Highlighter
+from dynadiag.render.formatting import count
+from tui.documents import kernel_regions, split_lines
+from tui.highlighting import Highlighter
+from tui.kernel_costs import KernelCost, read_kernel_costs
 from tui.location import Location
-from tui.roles import Line, line, one_line
 from tui.session import Session
+from tui.styled_text import Line, line, one_line
 from tui.views.listing import ListingView
-from tui.widgets.table import Column, Row, Rows
+from tui.widgets.table import Column, LazyRows, Row
 
 __all__ = ["KernelsView"]
 
 T = TypeVar("T")
-_AT_ONCE = 60  # with more kernels, costs are read on request only
-_FEW = 8  # compiles read by one worker
+_MAX_AUTOMATIC = 60  # with more kernels, costs are read on request only
+_COMPILES_PER_READ = 8  # compiles read by one worker
 _BYTES = "bytes"
 _TIME = "µs"
-_TIMED = (
-    Column(_TIME, number=True),
-    Column("of peak", number=True),
+_TIME_COLUMNS = (
+    Column(_TIME, numeric=True),
+    Column("of peak", numeric=True),
 )  # shown if `dynadiag kernels --measure` has measured
-_SHOWN = 400  # lines of a kernel in the detail; enter shows all of it
+_MAX_SOURCE_LINES = 400  # lines of a kernel in the detail; enter shows all of it
 
 
 class KernelsView(ListingView):
@@ -40,12 +40,12 @@ class KernelsView(ListingView):
     NOTHING: ClassVar[str] = "no kernel was generated"
     WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
-        Column("#", number=True),
+        Column("#", numeric=True),
         Column("compile"),
         Column("language"),
-        Column("calls", number=True),
-        Column("bytes", number=True),
-        Column("name", widest=200),
+        Column("calls", numeric=True),
+        Column("bytes", numeric=True),
+        Column("name", max_width=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -60,23 +60,23 @@ class KernelsView(ListingView):
     def __init__(self) -> None:
         super().__init__()
         self._costs: dict[tuple[int | None, str], KernelCost] = {}
-        self._costed: Session | None = None  # the recording that the costs belong to
+        self._costs_session: Session | None = None  # the recording that the costs belong to
 
     @property
     def _measured(self) -> bool:
         return any(cost.seconds is not None for cost in self._costs.values())
 
     def columns(self) -> Sequence[Column]:
-        return _with(self.COLUMNS, _TIMED) if self._measured else self.COLUMNS
+        return _insert_times(self.COLUMNS, _TIME_COLUMNS) if self._measured else self.COLUMNS
 
     def rows(self) -> Sequence[Row]:
-        known, measured, kernels = self._costs, self._measured, self.session.every_kernel()
+        known, measured, kernels = self._costs, self._measured, self.session.all_kernels()
 
         def made(place: int) -> Row:
             item = kernels[place]
             return _row(item, known.get((item.event, item.name)), measured=measured)
 
-        return Rows(len(kernels), made)
+        return LazyRows(len(kernels), made)
 
     def _sort(self) -> None:
         titles = [column.title for column in self.columns()]
@@ -84,41 +84,41 @@ class KernelsView(ListingView):
 
     def _show(self, rows: Sequence[Row]) -> None:
         super()._show(rows)
-        if self._costed is not self.session and 0 < len(rows) <= _AT_ONCE:
-            self._begin()
+        if self._costs_session is not self.session and 0 < len(rows) <= _MAX_AUTOMATIC:
+            self._start_costs()
 
     def action_costs(self) -> None:
         """Read the costs of all kernels, or sort by them if they are known."""
-        if self._costed is not self.session:
-            self._begin()
+        if self._costs_session is not self.session:
+            self._start_costs()
         else:
             self._sort()
 
-    def _begin(self) -> None:
-        self._costed, self._costs = self.session, {}
-        self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.every_kernel())))
+    def _start_costs(self) -> None:
+        self._costs_session, self._costs = self.session, {}
+        self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.all_kernels())))
 
     def _read_costs(self, ids: list[str]) -> None:
         """Read the costs of a few compiles at a time, and show what is known so far."""
         session = self.session
-        if not ids or session is not self._costed:
+        if not ids or session is not self._costs_session:
             top = self.table.cursor == 0
             self._sort()
             if top:
-                self.table.go(0)
+                self.table.move_to(0)
             return
 
         def take(found: dict[tuple[int | None, str], KernelCost]) -> None:
             self._costs.update(found)
             self.table.show(self.rows(), self.columns())
-            left = len(ids) - _FEW
+            left = len(ids) - _COMPILES_PER_READ
             self.table.border_subtitle = f"{self.table.count:,}{f' · reading {left:,} compiles' if left > 0 else ''}"
-            self._read_costs(ids[_FEW:])
+            self._read_costs(ids[_COMPILES_PER_READ:])
 
-        self.fetch("costs", lambda: costs_of(session, ids[:_FEW]), take)
+        self.fetch("costs", lambda: read_kernel_costs(session, ids[:_COMPILES_PER_READ]), take)
 
     def _kernel(self, key: int | str) -> Kernel | None:
-        kernels = self.session.every_kernel()
+        kernels = self.session.all_kernels()
         return kernels[int(key)] if int(key) < len(kernels) else None
 
     def detail(self, key: int | str) -> Sequence[Line]:
@@ -127,13 +127,15 @@ class KernelsView(ListingView):
             return []
         if kernel.event is None:
             return [line(("the source of this kernel is not in the recording", "dim"))]
-        lines = split(self.session.payload(kernel.event))
-        first, last = bounds(lines, kernel.name)
-        code = lines[first : min(last, first + _SHOWN)]
+        lines = split_lines(self.session.payload(kernel.event))
+        first, last = kernel_bounds(lines, kernel.name)
+        code = lines[first : min(last, first + _MAX_SOURCE_LINES)]
         coloured = Highlighter(code, kernel_regions(code))
         made = [line(*coloured.line(number)) for number in range(len(code))]
         cut = (
-            [line((f"{last - first - _SHOWN:,} more lines: enter shows them", "dim"))] if last - first > _SHOWN else []
+            [line((f"{last - first - _MAX_SOURCE_LINES:,} more lines: enter shows them", "dim"))]
+            if last - first > _MAX_SOURCE_LINES
+            else []
         )
         cost = self._costs.get((kernel.event, kernel.name))
         return [*(_cost_lines(cost) if cost is not None else ()), *made, *cut]
@@ -142,37 +144,37 @@ class KernelsView(ListingView):
         kernel = self._kernel(key)
         if kernel is None or kernel.event is None:
             return None
-        first, last = bounds(split(self.session.payload(kernel.event)), kernel.name)
+        first, last = kernel_bounds(split_lines(self.session.payload(kernel.event)), kernel.name)
         called = last if kernel.language == "extern" else first + 1  # the line before a call is its comment
         return Location("code", kernel.compile_id, document=f"event:{kernel.event}", line=called)
 
 
-def _with(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:
+def _insert_times(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:
     """Insert measured cells before the last cell, which is the name."""
     return (*cells[:-1], *timed, cells[-1])
 
 
 def _row(item: Kernel, cost: KernelCost | None, *, measured: bool) -> Row:
-    moved = "-" if cost is None or cost.moved is None else f"{cost.moved:,}"
+    moved = "-" if cost is None or cost.bytes_moved is None else f"{cost.bytes_moved:,}"
     calls = "-" if cost is None else str(cost.calls)
     cells = (str(item.index), one_line(item.compile_id), item.language, calls, moved, one_line(item.name))
-    return Row(_with(cells, _times(cost)) if measured else cells, item.index)
+    return Row(_insert_times(cells, _times(cost)) if measured else cells, item.index)
 
 
 def _times(cost: KernelCost | None) -> tuple[str, str]:
     seconds = "-" if cost is None or cost.seconds is None else f"{cost.seconds * 1e6:,.1f}"
-    return seconds, "-" if cost is None or cost.share is None else f"{cost.share:.0%}"
+    return seconds, "-" if cost is None or cost.peak_share is None else f"{cost.peak_share:.0%}"
 
 
 def _cost_lines(cost: KernelCost) -> list[Line]:
     """Return the measured time of a kernel and the source lines that it computes."""
     time, share = _times(cost)
-    of = f", {share} of the device's peak" if cost.share is not None else ""
+    of = f", {share} of the device's peak" if cost.peak_share is not None else ""
     timed = [line((f"{time} µs", "strong"), (f" in {count(cost.calls, 'call')}{of}", "dim"))] if cost.seconds else []
     return [*timed, *(line((at, "key")) for at in map(one_line, cost.lines))]
 
 
-def bounds(lines: Sequence[str], name: str) -> tuple[int, int]:
+def kernel_bounds(lines: Sequence[str], name: str) -> tuple[int, int]:
     """Return the first and last line of a kernel in its module: its definition, or the first call of a library."""
     for number, text in enumerate(lines):
         if text.startswith(f"{name} = async_compile."):

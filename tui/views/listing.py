@@ -9,10 +9,10 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from tui.location import Location
-from tui.roles import Line, line, one_line
+from tui.styled_text import Line, line, one_line
 from tui.views.base import View
 from tui.widgets.lines import Lines
-from tui.widgets.styled import StyledLines
+from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column, Row, Table
 
 __all__ = ["ListingView"]
@@ -29,7 +29,7 @@ class ListingView(View):
 
     def __init__(self) -> None:
         super().__init__(classes="listing")
-        self._wanted: int | str | None = None  # the row to go to once the rows are read
+        self._pending_key: int | str | None = None  # the row to go to once the rows are read
 
     def compose(self) -> ComposeResult:
         yield Table(self.COLUMNS, lazy=self.LAZY, id=f"{self.NAME}-list")
@@ -53,9 +53,9 @@ class ListingView(View):
         return self.table
 
     @property
-    def reading(self) -> bool:
+    def is_reading(self) -> bool:
         """Whether new rows are being read. The visible rows may then be of another recording."""
-        return self.awaits("rows")
+        return self.is_fetching("rows")
 
     def load(self) -> None:
         self.fetch("rows", self.rows, self._show)
@@ -72,7 +72,7 @@ class ListingView(View):
         """Read the detail of a row."""
         raise NotImplementedError
 
-    def enter(self, key: int | str) -> Location | None:  # noqa: ARG002 - subclasses use it
+    def target_of(self, key: int | str) -> Location | None:  # noqa: ARG002 - subclasses use it
         """Return where enter on a row goes, or ``None``."""
         return None
 
@@ -81,16 +81,16 @@ class ListingView(View):
 
     def _show(self, rows: Sequence[Row]) -> None:
         self.table.show(rows, self.columns())
-        self.table.tell_count()
+        self.table.show_count()
         if not rows:
             self.details.show([line((self.NOTHING, "dim"))])
-        if self._wanted is not None:
-            self.table.go_to_key(self._wanted)
-            self._wanted = None
+        if self._pending_key is not None:
+            self.table.go_to_key(self._pending_key)
+            self._pending_key = None
 
     def open(self, place: Location) -> None:
         if place.item is not None and not self.table.go_to_key(place.item):
-            self._wanted = place.item
+            self._pending_key = place.item
 
     def place(self) -> Location:
         key = self.table.key
@@ -98,18 +98,18 @@ class ListingView(View):
 
     def moved(self, lines: Lines) -> None:
         if lines is self.table:
-            self.rest(self._read)
+            self.debounce(self._read_detail)
 
-    def _read(self) -> None:
+    def _read_detail(self) -> None:
         key = self.table.key
-        if key is not None and not self.reading:
+        if key is not None and not self.is_reading:
             self.fetch("detail", lambda: self.detail(key), self.details.show)
 
     def chosen(self, lines: Lines) -> None:
         if lines is self.table:
             key = self.table.key
-            target = self.enter(key) if key is not None and not self.reading else None
+            target = self.target_of(key) if key is not None and not self.is_reading else None
         else:
             target = self.details.lines[lines.cursor].target
         if target is not None:
-            self.browser.goto(target)
+            self.browser.go_to(target)

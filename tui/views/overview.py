@@ -7,16 +7,16 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widget import Widget
 
-from tui.heading import run_lines
 from tui.location import Location
-from tui.roles import Line, line, one_line
+from tui.run_header import run_lines
+from tui.styled_text import Line, line, one_line
 from tui.views.base import View
 from tui.widgets.lines import Lines
-from tui.widgets.styled import StyledLines
+from tui.widgets.styled_lines import StyledLines
 
 __all__ = ["OverviewView"]
 
-_AROUND = 4  # rows of the terminal outside this screen
+_OTHER_ROWS = 4  # rows of the terminal outside this screen
 
 
 class OverviewView(View):
@@ -45,13 +45,13 @@ class OverviewView(View):
         self.fetch("overview", self._read, self._show)
 
     def _read(self) -> list[Line]:
-        from tui.finding import finding_of  # imported in a worker, because it needs the explanation
-        from tui.overview import overview
+        from tui.overview import overview_lines
+        from tui.search_result import read_search_result  # imported in a worker, because it needs the explanation
 
         session = self.session
-        finding = finding_of(session)
+        finding = read_search_result(session)
         explanation, trials = session.explanation(), len(session.trials())
-        return overview(explanation, session.kernel_count, trials, live=session.live, finding=finding)
+        return overview_lines(explanation, session.kernel_count, trials, live=session.live, finding=finding)
 
     def show_problem(self, reason: str) -> None:
         head = run_lines(self.session.run, live=self.session.live)
@@ -62,19 +62,19 @@ class OverviewView(View):
         if not self._filled:
             self._filled = True
             first = next((index for index, item in enumerate(self.lines.lines) if item.target), 0)
-            if first < self.app.size.height - _AROUND:
-                self.lines.go(first)
-        self.browser.explained()
-        self.fetch("kernels", self.session.every_kernel, lambda _: None)  # so that the Kernels screen opens at once
+            if first < self.app.size.height - _OTHER_ROWS:
+                self.lines.move_to(first)
+        self.browser.update_counts()
+        self.fetch("kernels", self.session.all_kernels, lambda _: None)  # so that the Kernels screen opens at once
 
     def place(self) -> Location:
         return Location(self.NAME, line=self.lines.cursor + 1)
 
     def open(self, place: Location) -> None:
         if place.line is not None:
-            self.lines.go(place.line - 1)
+            self.lines.move_to(place.line - 1)
 
     def chosen(self, lines: Lines) -> None:
         target = self.lines.lines[lines.cursor].target
         if target is not None:
-            self.browser.goto(target)
+            self.browser.go_to(target)

@@ -8,15 +8,15 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from tui.linking import PANES
+from tui.code_panes import PANES
 from tui.views.base import View
-from tui.widgets.code import CodePane
+from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import Lines
-from tui.widgets.styled import StyledLines
+from tui.widgets.styled_lines import StyledLines
 
 __all__ = ["PanedView"]
 
-_PANE = 38  # minimum columns of a pane beside others
+_MIN_PANE_WIDTH = 38  # minimum columns of a pane beside others
 
 
 class PanedView(View):
@@ -29,7 +29,7 @@ class PanedView(View):
     def __init__(self) -> None:
         super().__init__()
         self._zoomed = False
-        self._at = "source"  # the pane that last had the focus
+        self._current_pane = "source"  # the pane that last had the focus
 
     def pane(self, name: str) -> CodePane:
         """Return a pane by its name."""
@@ -40,35 +40,35 @@ class PanedView(View):
         return {name: self.pane(name) for name in PANES}
 
     @property
-    def facts(self) -> StyledLines:
+    def node_details(self) -> StyledLines:
         """The lines below the panes."""
         return self.query_one("#code-node", StyledLines)
 
     @property
-    def order(self) -> tuple[str, ...]:
+    def pane_order(self) -> tuple[str, ...]:
         """The panes from left to right."""
         return PANES
 
-    def light(self) -> None:
+    def highlight(self) -> None:
         """Highlight the lines linked to the cursor's line."""
 
     def first_focus(self) -> Widget:
-        return self.pane(self._at)
+        return self.pane(self._current_pane)
 
     def on_resize(self, _: events.Resize) -> None:
         self.lay_out()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if isinstance(event.widget, CodePane) and event.widget.id:
-            self._at = event.widget.id.removeprefix("pane-")
+            self._current_pane = event.widget.id.removeprefix("pane-")
             self.lay_out()
-            self.light()
+            self.highlight()
 
     def lay_out(self) -> None:
         """Show as many panes as fit, including the current one."""
-        order = self.order
-        room = 1 if self._zoomed else max(1, min(len(order), self.size.width // _PANE))
-        here = order.index(self._at) if self._at in order else 0
+        order = self.pane_order
+        room = 1 if self._zoomed else max(1, min(len(order), self.size.width // _MIN_PANE_WIDTH))
+        here = order.index(self._current_pane) if self._current_pane in order else 0
         first = max(0, here - room + 1)
         for name in PANES:
             pane = self.pane(name)
@@ -82,24 +82,24 @@ class PanedView(View):
 
     def step(self, way: int) -> bool:
         """Move to the next or previous pane, including hidden ones, and to the node's details after the last."""
-        order = self.order
-        here = order.index(self._at) + way
-        if self.facts.has_focus:
-            self._at = order[0 if way > 0 else -1]
-        elif self.facts.display and not 0 <= here < len(order):
-            self.facts.focus()
+        order = self.pane_order
+        here = order.index(self._current_pane) + way
+        if self.node_details.has_focus:
+            self._current_pane = order[0 if way > 0 else -1]
+        elif self.node_details.display and not 0 <= here < len(order):
+            self.node_details.focus()
             return True
         else:
-            self._at = order[here % len(order)]
+            self._current_pane = order[here % len(order)]
         self.lay_out()
-        self._enter(self.pane(self._at))
+        self._focus_pane(self.pane(self._current_pane))
         return True
 
-    def _enter(self, pane: CodePane) -> None:
+    def _focus_pane(self, pane: CodePane) -> None:
         """Focus a pane. A new pane starts at the linked line; a cursor off the screen moves onto it."""
-        if pane.cursor == 0 and pane.lit:
-            pane.set_reactive(Lines.cursor, pane.first_lit)
+        if pane.cursor == 0 and pane.highlighted:
+            pane.set_reactive(Lines.cursor, pane.first_highlighted)
             pane.reveal(pane.cursor, middle=True)
-        elif pane.count and not pane.on_screen(pane.cursor):
-            pane.set_reactive(Lines.cursor, pane.first_seen)
+        elif pane.count and not pane.is_line_visible(pane.cursor):
+            pane.set_reactive(Lines.cursor, pane.first_visible_linked)
         pane.focus()

@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import ClassVar
 
 from dynadiag.recording.records import Recompile
-from dynadiag.render.paths import place
+from dynadiag.render.paths import source_location
 from dynadiag.render.recompiles import recompiles_sections
 from tui.location import Location
-from tui.overview import change_of
-from tui.reports import RoleStyle, lines_of
-from tui.roles import Line, one_line
+from tui.overview import guard_change_fragments
+from tui.styled_report import RoleStyle, styled_report_lines
+from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
 
 __all__ = ["RecompilesView"]
 
-_HEAD = 2  # the lines at the top of a diagnostic that name its subject
-_HELP = "help: "
+_HEAD_LINES = 2  # the lines at the top of a diagnostic that name its subject
+_HELP_LABEL = "help: "
 
 
 class RecompilesView(ListingView):
@@ -30,10 +30,10 @@ class RecompilesView(ListingView):
     NOTHING: ClassVar[str] = "nothing was compiled again"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("compile"),
-        Column("function", widest=30),
-        Column("where", widest=36, path=True),
-        Column("guards", number=True),
-        Column("what changed", widest=120),
+        Column("function", max_width=30),
+        Column("where", max_width=36, is_path=True),
+        Column("guards", numeric=True),
+        Column("what changed", max_width=120),
     )
 
     def rows(self) -> Sequence[Row]:
@@ -50,7 +50,7 @@ class RecompilesView(ListingView):
         only = replace(explanation, recompiles=(item,), advice=(advice,))
         style = RoleStyle(self.details.columns)
         given_up, others = recompiles_sections(only, style, True)
-        return _advice_first(lines_of([*given_up, *others]))
+        return _advice_first(styled_report_lines([*given_up, *others]))
 
     def enter(self, key: int | str) -> Location | None:
         item = next((one for one in self.session.explanation().recompiles if one.index == key), None)
@@ -59,10 +59,10 @@ class RecompilesView(ListingView):
 
 def _advice_first(lines: list[Line]) -> list[Line]:
     """Move the advice before the list of changes, which can be screens long."""
-    helps = next((place for place, item in enumerate(lines) if item.text.startswith(_HELP)), len(lines))
+    helps = next((place for place, item in enumerate(lines) if item.text.startswith(_HELP_LABEL)), len(lines))
     while helps < len(lines) and not lines[-1].text.strip():
         lines = lines[:-1]
-    return [*lines[:_HEAD], *lines[helps:], Line(), *lines[_HEAD:helps]] if helps < len(lines) else lines
+    return [*lines[:_HEAD_LINES], *lines[helps:], Line(), *lines[_HEAD_LINES:helps]] if helps < len(lines) else lines
 
 
 def _target(item: Recompile) -> Location:
@@ -76,8 +76,8 @@ def _row(item: Recompile, cwd: str | None) -> Row:
     cells = (
         one_line(item.compile_id),
         one_line(item.function),
-        place(item.file, item.line, None, cwd),
+        source_location(item.file, item.line, None, cwd),
         str(len(item.reasons)),
-        "".join(text for text, _ in change_of(item)),
+        "".join(text for text, _ in guard_change_fragments(item)),
     )
     return Row(cells, item.index, "error" if item.limit_reached else "")

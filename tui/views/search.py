@@ -9,10 +9,10 @@ from textual.binding import Binding, BindingType
 from textual.timer import Timer
 
 from dynadiag.errors import DynadiagError
-from tui.hits import Hit
-from tui.hunt import MOST, Hunt
 from tui.location import Location
-from tui.roles import Line, line, one_line, shown
+from tui.recording_search import MAX_HITS, RecordingSearch
+from tui.search_hits import Hit
+from tui.styled_text import Line, line, one_line, printable_code
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
 from tui.widgets.prompt import Prompt
@@ -20,8 +20,8 @@ from tui.widgets.table import Column, Row
 
 __all__ = ["SearchView"]
 
-_OFTEN = 0.15  # seconds between two updates of the list
-_AROUND = 12  # lines shown before and after a hit
+_POLL_SECONDS = 0.15  # seconds between two updates of the list
+_CONTEXT_LINES = 12  # lines shown before and after a hit
 
 
 class SearchView(ListingView):
@@ -34,9 +34,9 @@ class SearchView(ListingView):
     WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("kind"),
-        Column("compile", widest=8),
-        Column("where", widest=36, path=True),
-        Column("text", widest=240),
+        Column("compile", max_width=8),
+        Column("where", max_width=36, is_path=True),
+        Column("text", max_width=240),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "stop", "stop the search", show=False, id="everywhere.stop"),
@@ -44,28 +44,28 @@ class SearchView(ListingView):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hunt: Hunt | None = None
-        self._before: Sequence[Hit] = ()  # the hits of the search before the recording grew
-        self._listed: Sequence[Hit] = ()  # the hits in the table
-        self._looking: Timer | None = None
+        self.search: RecordingSearch | None = None
+        self._previous_hits: Sequence[Hit] = ()  # the hits of the search before the recording grew
+        self._listed_hits: Sequence[Hit] = ()  # the hits in the table
+        self._poll_timer: Timer | None = None
 
     def on_mount(self) -> None:
-        self._say()
+        self._show_status()
 
     def on_unmount(self) -> None:
-        if self.hunt is not None:
-            self.hunt.stop()
+        if self.search is not None:
+            self.search.stop()
 
     # The search
 
     async def ask(self) -> bool:
         await self.browser.query_one(Prompt).ask(
-            "search everywhere: ", self.hunt.pattern if self.hunt else "", self.begin
+            "search everywhere: ", self.search.pattern if self.search else "", self.begin
         )
         return True
 
     async def arrived(self) -> None:
-        if self.hunt is None:
+        if self.search is None:
             await self.ask()
 
     def begin(self, pattern: str) -> None:
@@ -75,109 +75,112 @@ class SearchView(ListingView):
             self._start(pattern, ())
 
     def _start(self, pattern: str, before: Sequence[Hit]) -> None:
-        if self.hunt is not None:
-            self.hunt.stop()
-        self._before = before
-        self._list(before)
-        hunt = self.hunt = Hunt(self.session, pattern)
-        self.table.finder = hunt.finder
-        self.run_worker(lambda: _hunted(hunt), thread=True, group="hunt")
-        if self._looking is None:
-            self._looking = self.set_interval(_OFTEN, self._look)
-        self._look()
+        if self.search is not None:
+            self.search.stop()
+        self._previous_hits = before
+        self._list_hits(before)
+        hunt = self.search = RecordingSearch(self.session, pattern)
+        self.table.matcher = hunt.matcher
+        self.run_worker(lambda: _run_search(hunt), thread=True, group="hunt")
+        if self._poll_timer is None:
+            self._poll_timer = self.set_interval(_POLL_SECONDS, self._poll)
+        self._poll()
 
     def load(self) -> None:
         """Search again if the recording has grown or is another one.
 
         The old hits of a recording that has grown stay in the list until as many are found again.
         """
-        if self.hunt is not None and self.hunt.session is not self.session:
-            grown = self.hunt.session.path == self.session.path
-            self._start(self.hunt.pattern, self._listed if grown else ())
+        if self.search is not None and self.search.session is not self.session:
+            grown = self.search.session.path == self.session.path
+            self._start(self.search.pattern, self._listed_hits if grown else ())
 
     @property
     def busy(self) -> bool:
-        return super().busy or self._looking is not None
+        return super().busy or self._poll_timer is not None
 
     def action_stop(self) -> None:
         """Stop the search."""
-        if self.hunt is None or self.hunt.over:
+        if self.search is None or self.search.finished:
             self.notify("no search is running")
         else:
-            self.hunt.stop()
+            self.search.stop()
 
-    def _look(self) -> None:
-        hunt = self.hunt
+    def _poll(self) -> None:
+        hunt = self.search
         if hunt is None:
             return
-        over = hunt.over  # read this first, so that the last hits are shown too
-        found = self._before
+        over = hunt.finished  # read this first, so that the last hits are shown too
+        found = self._previous_hits
         if over or len(hunt.hits) >= len(found):
-            found, self._before = hunt.hits[:], ()
-        if over or len(found) != len(self._listed):
-            self._list(found)
-        self._say()
-        if over and self._looking is not None:
-            self._looking.stop()
-            self._looking = None
-            if hunt.problem is not None:
-                self.browser.say_problem(hunt.problem)
+            found, self._previous_hits = hunt.hits[:], ()
+        if over or len(found) != len(self._listed_hits):
+            self._list_hits(found)
+        self._show_status()
+        if over and self._poll_timer is not None:
+            self._poll_timer.stop()
+            self._poll_timer = None
+            if hunt.error is not None:
+                self.browser.report_problem(hunt.error)
 
-    def _list(self, found: Sequence[Hit]) -> None:
+    def _list_hits(self, found: Sequence[Hit]) -> None:
         """Show hits, and keep the cursor on its hit."""
-        under, self._listed = self._hit_under(), found
+        under, self._listed_hits = self._hit_under(), found
         self._show([_row(number, hit) for number, hit in enumerate(found)])
         if under is not None and under in found:
             self.table.go_to_key(found.index(under))
 
-    def _say(self) -> None:
+    def _show_status(self) -> None:
         """Show the progress of the search above the list."""
-        hunt = self.hunt
+        hunt = self.search
         if hunt is None:
             everything = "compiles, breaks, recompiles, guards, kernels, source, graphs, generated code, events"
             self.details.show([line(("press / to search for a text in", "dim")), line((everything, "dim"))])
             return
         title = f"{self.TITLE}: {one_line(hunt.pattern)} · {self._progress(hunt)}"
         self.table.border_title = title
-        self.table.border_subtitle = f"{len(self._listed):,}"
+        self.table.border_subtitle = f"{len(self._listed_hits):,}"
         if self.browser.current is self:
-            self.browser.say(title, "")
-        if hunt.over and not hunt.hits:
-            self.details.show([line((hunt.problem or f"not found: {hunt.pattern}", "dim"))])
+            self.browser.set_status(title, "")
+        if hunt.finished and not hunt.hits:
+            self.details.show([line((hunt.error or f"not found: {hunt.pattern}", "dim"))])
 
-    def _progress(self, hunt: Hunt) -> str:
-        megabytes = f"{hunt.done / 1e6:,.0f} of {hunt.total / 1e6:,.0f} MB of log"
-        more = f" · of {', '.join(hunt.more)} the first {MOST}" if hunt.more else ""
-        if not hunt.over:
-            return f"{megabytes if hunt.stage == 'log' else hunt.stage} · x stops{more}"
-        if hunt.problem is not None:
-            return f"ended by an error: {hunt.problem}"
+    def _progress(self, hunt: RecordingSearch) -> str:
+        megabytes = f"{hunt.bytes_searched / 1e6:,.0f} of {hunt.bytes_total / 1e6:,.0f} MB of log"
+        more = f" · of {', '.join(hunt.truncated_kinds)} the first {MAX_HITS}" if hunt.truncated_kinds else ""
+        if not hunt.finished:
+            return f"{megabytes if hunt.phase == 'log' else hunt.phase} · x stops{more}"
+        if hunt.error is not None:
+            return f"ended by an error: {hunt.error}"
         return f"stopped at {megabytes}{more}" if hunt.stopped else f"all searched{more}"
 
     # Hits
 
     def rows(self) -> Sequence[Row]:
-        return [_row(number, hit) for number, hit in enumerate(self._listed)]
+        return [_row(number, hit) for number, hit in enumerate(self._listed_hits)]
 
     def _hit(self, key: int | str) -> Hit | None:
-        return self._listed[int(key)] if int(key) < len(self._listed) else None
+        return self._listed_hits[int(key)] if int(key) < len(self._listed_hits) else None
 
     def detail(self, key: int | str) -> Sequence[Line]:
         hit = self._hit(key)
         if hit is None:
             return []
         made = [line((hit.kind, "key"), f"  {hit.where}", (f"  compile {hit.compile_id}", "dim")), Line()]
-        return [*made, *self._around(hit.target)] if hit.target.line else [*made, line(hit.text)]
+        return [*made, *self._context_lines(hit.target)] if hit.target.line else [*made, line(hit.text)]
 
-    def _around(self, target: Location) -> list[Line]:
+    def _context_lines(self, target: Location) -> list[Line]:
         kind, _, name = (target.document or "").partition(":")
         text = self.session.source(name) if kind == "source" else self.session.payload(int(name))
         lines = (text or "").split("\n")
         here = (target.line or 1) - 1
-        first = max(0, here - _AROUND)
+        first = max(0, here - _CONTEXT_LINES)
         return [
-            line((f"{number + 1:>6} ", "gutter"), (shown(lines[number][:2000]), "strong" if number == here else ""))
-            for number in range(first, min(len(lines), here + _AROUND + 1))
+            line(
+                (f"{number + 1:>6} ", "gutter"),
+                (printable_code(lines[number][:2000]), "strong" if number == here else ""),
+            )
+            for number in range(first, min(len(lines), here + _CONTEXT_LINES + 1))
         ]
 
     def enter(self, key: int | str) -> Location | None:
@@ -192,13 +195,13 @@ class SearchView(ListingView):
         return self._hit(self.table.key) if self.table.key is not None else None
 
 
-def _hunted(hunt: Hunt) -> None:
+def _run_search(hunt: RecordingSearch) -> None:
     try:
         hunt.run()
     except DynadiagError as error:
-        hunt.problem = one_line(str(error))
+        hunt.error = one_line(str(error))
     finally:
-        hunt.over = True
+        hunt.finished = True
 
 
 def _row(number: int, hit: Hit) -> Row:

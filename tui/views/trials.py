@@ -13,25 +13,25 @@ from textual.timer import Timer
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.records import Trial
-from tui.confirm import Confirm, Way
-from tui.finding import Finding, finding_of
-from tui.lexing import Highlighter
-from tui.location import FILE
-from tui.roles import Line, line
-from tui.searching import Plan, Search, plan_for
-from tui.searchlines import search_lines
-from tui.session import JOURNAL, Session
-from tui.trialrows import running_row, trial_lines, trial_row
+from tui.confirm import Choice, Confirm
+from tui.highlighting import Highlighter
+from tui.location import FILE_VIEW
+from tui.search_process import SearchCommand, SearchProcess, search_command
+from tui.search_result import SearchResult, read_search_result
+from tui.search_summary import search_lines
+from tui.session import JOURNAL_SUFFIX, Session
+from tui.styled_text import Line, line
+from tui.trial_rows import running_row, trial_lines, trial_row
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
-from tui.widgets.styled import StyledLines
+from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column, Row
 
 __all__ = ["TrialsView"]
 
-_OFTEN = 0.05  # seconds between two updates while a search runs
-_SECOND = 1.0
-_REPRO = 1 << 20  # bytes shown of a repro
+_REFRESH_SECONDS = 0.05  # seconds between two updates while a search runs
+_TICK_SECONDS = 1.0
+_MAX_REPRO_BYTES = 1 << 20  # bytes shown of a repro
 _ACCURACY = "--accuracy"
 
 
@@ -42,11 +42,11 @@ class TrialsView(ListingView):
     TITLE: ClassVar[str] = "Trials"
     NOTHING: ClassVar[str] = "no trial yet"
     COLUMNS: ClassVar[Sequence[Column]] = (
-        Column("#", number=True),
-        Column("ended", widest=12),
-        Column("seconds", number=True),
-        Column("process", number=True),
-        Column("tried", widest=200),
+        Column("#", numeric=True),
+        Column("ended", max_width=12),
+        Column("seconds", numeric=True),
+        Column("process", numeric=True),
+        Column("tried", max_width=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -76,13 +76,13 @@ class TrialsView(ListingView):
 
     def __init__(self) -> None:
         super().__init__()
-        self.search: Search | None = None
-        self._finding: Finding | None = None  # the search in the recording
-        self._found: Session | None = None  # the recording of the search started here
-        self._told = False  # whether its end was reported
-        self._due: Timer | None = None  # the next update
+        self.search: SearchProcess | None = None
+        self._recorded_result: SearchResult | None = None  # the search in the recording
+        self._finished_session: Session | None = None  # the recording of the search started here
+        self._end_reported = False  # whether its end was reported
+        self._refresh_timer: Timer | None = None  # the next update
         self._trials: Sequence[Trial] = ()
-        self._before: Sequence[Trial] = ()  # trials of the resumed search
+        self._resumed_trials: Sequence[Trial] = ()  # trials of the resumed search
 
     def compose(self) -> ComposeResult:
         yield StyledLines(search_lines(None, 0), id="trials-search", wrap=True)
@@ -98,11 +98,11 @@ class TrialsView(ListingView):
 
     async def on_unmount(self) -> None:
         if self.search is not None:
-            await self.search.leave()
-        self._close_found()
+            await self.search.shut_down()
+        self._close_finished()
 
-    def _close_found(self) -> None:
-        found, self._found = self._found, None
+    def _close_finished(self) -> None:
+        found, self._finished_session = self._finished_session, None
         if found is not None:
             found.close()
 
@@ -110,67 +110,67 @@ class TrialsView(ListingView):
 
     def action_start(self, kind: str) -> None:
         """Ask the user, then start a search. If the program succeeded, propose `--accuracy` first."""
-        self._propose(lambda: self._plans(kind))
+        self._confirm(lambda: self._start_commands(kind))
 
     def action_go_on(self) -> None:
         """Ask the user, then resume the search that was stopped."""
         if self._resumable() is None:
             self.notify("there is no stopped search: B and M start one", severity="warning")
         else:
-            self._propose(self._rest)
+            self._confirm(self._resume_commands)
 
-    def _plans(self, kind: str) -> tuple[Plan, ...]:
-        run, known = self.session.run, self._finding
+    def _start_commands(self, kind: str) -> tuple[SearchCommand, ...]:
+        run, known = self.session.run, self._recorded_result
         if known is not None:
-            return (plan_for(kind, run, known.options),)
-        plain, compared = plan_for(kind, run), plan_for(kind, run, (_ACCURACY,))
+            return (search_command(kind, run, known.options),)
+        plain, compared = search_command(kind, run), search_command(kind, run, (_ACCURACY,))
         return (compared, plain) if run.exit_code == 0 else (plain, compared)
 
-    def _rest(self) -> tuple[Plan, ...]:
+    def _resume_commands(self) -> tuple[SearchCommand, ...]:
         known = self._resumable()
         if known is None:
             return ()
         kind, options, recording = known
-        return (plan_for(kind, self.session.run, options, recording),)
+        return (search_command(kind, self.session.run, options, recording),)
 
     def _resumable(self) -> tuple[str, tuple[str, ...], Path] | None:
         """Return kind, options and recording of a search that was stopped."""
-        search, known = self.search, self._finding
+        search, known = self.search, self._recorded_result
         if search is not None:
             path = search.recording
-            return (search.plan.kind, search.plan.options, path) if search.stopped and path is not None else None
-        if known is None or known.is_over or known.kind is None:
+            return (search.command.kind, search.command.options, path) if search.stopped and path is not None else None
+        if known is None or known.is_finished or known.kind is None:
             return None
-        return known.kind, known.options, Path(str(self.session.path).removesuffix(JOURNAL))
+        return known.kind, known.options, Path(str(self.session.path).removesuffix(JOURNAL_SUFFIX))
 
-    def _propose(self, make: Callable[[], tuple[Plan, ...]]) -> None:
+    def _confirm(self, make: Callable[[], tuple[SearchCommand, ...]]) -> None:
         if self.search is not None and self.search.running:
             self.notify("a search is running: x stops it first", severity="warning")
             return
         try:
             plans = make()
         except DynadiagError as error:
-            self.browser.say_problem(str(error))
+            self.browser.report_problem(str(error))
             return
-        self.app.push_screen(Confirm(*(Way(plan, _question(plan)) for plan in plans)), self._agreed)
+        self.app.push_screen(Confirm(*(Choice(plan, _question(plan)) for plan in plans)), self._confirmed)
 
-    def _agreed(self, plan: Plan | None) -> None:
+    def _confirmed(self, plan: SearchCommand | None) -> None:
         if plan is not None:
-            self._start(Search(plan, self._soon))
+            self._start(SearchProcess(plan, self._refresh_soon))
 
-    def _start(self, search: Search) -> None:
-        self._before = self._trials if search.plan.resume is not None else ()
-        self.search, self._told = search, False
-        self._close_found()
+    def _start(self, search: SearchProcess) -> None:
+        self._resumed_trials = self._trials if search.command.resume is not None else ()
+        self.search, self._end_reported = search, False
+        self._close_finished()
         self._tick(search)
         self.run_worker(search.run(), group="search", exclusive=True, exit_on_error=False)
-        self._changed()
+        self._refresh()
 
-    def _tick(self, search: Search) -> None:
+    def _tick(self, search: SearchProcess) -> None:
         """Update the elapsed time, also while a trial takes long."""
-        if search is self.search and not search.over:
+        if search is self.search and not search.finished:
             self.head.show(self._head(len(search.trials)), keep=True)
-            self.set_timer(_SECOND, lambda: self._tick(search))
+            self.set_timer(_TICK_SECONDS, lambda: self._tick(search))
 
     def action_stop(self) -> None:
         """Stop the search. Its trials are kept."""
@@ -179,28 +179,28 @@ class TrialsView(ListingView):
         else:
             self.search.stop()
 
-    def _soon(self) -> None:
+    def _refresh_soon(self) -> None:
         """Update the screen soon. Trials may end faster than anybody can read."""
-        if self._due is None:
-            self._due = self.set_timer(_OFTEN, self._changed)
+        if self._refresh_timer is None:
+            self._refresh_timer = self.set_timer(_REFRESH_SECONDS, self._refresh)
 
     @property
     def busy(self) -> bool:
-        return super().busy or self._due is not None
+        return super().busy or self._refresh_timer is not None
 
-    def _changed(self) -> None:
-        self._due = None
+    def _refresh(self) -> None:
+        self._refresh_timer = None
         search = self.search
-        if search is not None and search.over and not self._told:
-            self._told = True
-            self._tell(search)
-        if search is not None and search.recording is not None and self._found is None:
-            self.fetch("found", lambda: self._opened(search.recording), self._take)
+        if search is not None and search.finished and not self._end_reported:
+            self._end_reported = True
+            self._report_end(search)
+        if search is not None and search.recording is not None and self._finished_session is None:
+            self.fetch("found", lambda: self._open_finished(search.recording), self._use_finished)
             if search.recording.absolute() == self.session.path.absolute():  # the open recording was resumed
                 self.browser.action_reload()
         self.load()
 
-    def _tell(self, search: Search) -> None:
+    def _report_end(self, search: SearchProcess) -> None:
         """Report the end of the search, and move the cursor to what it found."""
         lines = self._head(len(search.trials))
         self.head.show(lines)
@@ -211,23 +211,23 @@ class TrialsView(ListingView):
             self.head.focus()
             self._to_first_target()
 
-    def _opened(self, path: Path | None) -> Session | None:
+    def _open_finished(self, path: Path | None) -> Session | None:
         return Session.open(path) if path is not None else None
 
-    def _take(self, session: Session | None) -> None:
-        self._found = session
+    def _use_finished(self, session: Session | None) -> None:
+        self._finished_session = session
         self.load()
 
     # Display
 
     def _head(self, trials: int) -> list[Line]:
-        return search_lines(self.search, trials, self._finding, self.session.run.cwd)
+        return search_lines(self.search, trials, self._recorded_result, self.session.run.cwd)
 
     def rows(self) -> Sequence[Row]:
-        if self.search is not None and self._found is None:
-            return [*map(trial_row, self._before), *map(running_row, list(self.search.trials))]
-        self._trials = (self._found or self.session).trials()
-        self._finding = finding_of(self.session)
+        if self.search is not None and self._finished_session is None:
+            return [*map(trial_row, self._resumed_trials), *map(running_row, list(self.search.trials))]
+        self._trials = (self._finished_session or self.session).trials()
+        self._recorded_result = read_search_result(self.session)
         return [trial_row(item) for item in self._trials]
 
     def _show(self, rows: Sequence[Row]) -> None:
@@ -235,11 +235,11 @@ class TrialsView(ListingView):
         super()._show(rows)
         self.head.show(self._head(len(rows)), keep=True)
         if self.search is not None and self.search.running and at_end:
-            self.table.go(len(rows) - 1)
+            self.table.move_to(len(rows) - 1)
 
     def detail(self, key: int | str) -> Sequence[Line]:
-        running = self.search is not None and self._found is None
-        trial = next((item for item in (self._before if running else self._trials) if item.index == key), None)
+        running = self.search is not None and self._finished_session is None
+        trial = next((item for item in (self._resumed_trials if running else self._trials) if item.index == key), None)
         if trial is not None:
             return trial_lines(trial)
         return [line(("the details of a trial are available after the search has ended", "dim"))] if running else []
@@ -261,12 +261,12 @@ class TrialsView(ListingView):
     def _to_first_target(self) -> None:
         found = next((number for number, item in enumerate(self.head.lines) if item.target), None)
         if found is not None:
-            self.head.go(found)
+            self.head.move_to(found)
 
     def _repro(self) -> str | None:
         """Return the repro under the cursor of the head."""
         target = self.head.lines[self.head.cursor].target if self.head.count else None
-        return target.document if target is not None and target.view == FILE else None
+        return target.document if target is not None and target.view == FILE_VIEW else None
 
     def chosen(self, lines: Lines) -> None:
         if lines is not self.head:
@@ -274,7 +274,7 @@ class TrialsView(ListingView):
             return
         target = self.head.lines[lines.cursor].target
         if target is not None:
-            self.browser.goto(target)
+            self.browser.go_to(target)
 
     def _text_of(self, name: str) -> list[Line]:
         """Return the lines of a repro from its file, or from the recording if the file is gone.
@@ -282,7 +282,7 @@ class TrialsView(ListingView):
         Raises `DynadiagError` if it is in neither.
         """
         path = Path(name)
-        recorded = None if path.is_file() else (self._found or self.session).recording.source(name)
+        recorded = None if path.is_file() else (self._finished_session or self.session).recording.source(name)
         lines = (_read(path) if recorded is None else recorded).split("\n")
         coloured = Highlighter(lines, ((0, "python"),))
         return [line(*coloured.line(number)) for number in range(len(lines))]
@@ -293,12 +293,12 @@ def _read(path: Path) -> str:
         raise DynadiagError(f"{path}: this repro does not exist any more")
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_REPRO)
+            return file.read(_MAX_REPRO_BYTES)
     except OSError as error:
         raise DynadiagError(f"{path}: {error.strerror}") from error
 
 
-def _question(plan: Plan) -> list[Line]:
+def _question(plan: SearchCommand) -> list[Line]:
     compared = "Each compiled call is compared with its uncompiled self." if _ACCURACY in plan.options else ""
     return [
         line((f"$ {plan.text}", "strong")),

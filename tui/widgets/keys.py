@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.palette import role_style
+from tui.colors import role_style
 
 __all__ = ["Keys"]
 
@@ -31,7 +31,7 @@ class Keys(Widget):
 
     def _changed(self, screen: Screen[object]) -> None:
         if screen is self.screen:
-            self.shown = tuple(_shown(screen, self))
+            self.shown = tuple(_shown_keys(screen, self))
 
     def _texts(self) -> list[tuple[str, str]]:
         return [(f" {display} ", f"{what} ") for _, display, what in self.shown]
@@ -50,7 +50,7 @@ class Keys(Widget):
                 return
 
 
-def _shown(screen: Screen[object], footer: Widget) -> Iterator[tuple[str, str, str]]:
+def _shown_keys(screen: Screen[object], footer: Widget) -> Iterator[tuple[str, str, str]]:
     """Yield the bindings to show, each action once, with its first key."""
     found: dict[str, Binding] = {}
     for active in screen.active_bindings.values():

@@ -19,17 +19,17 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.palette import role_style
-from tui.roles import copied, one_line
-from tui.search import Finder
-from tui.widgets.marking import marked
+from tui.colors import role_style
+from tui.styled_text import clipboard_text, one_line
+from tui.text_match import TextMatcher
+from tui.widgets.match_highlight import highlight_matches
 
 if TYPE_CHECKING:
     from tui.documents import Document
 
-__all__ = ["Filtered", "Lines"]
+__all__ = ["FilterableLines", "Lines"]
 
-_SIDE = 8  # columns for one scroll step sideways
+_SCROLL_COLUMNS = 8  # columns for one scroll step sideways
 
 
 class Lines(ScrollView, can_focus=True):
@@ -81,7 +81,7 @@ class Lines(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes=classes)
-        self.finder = Finder()
+        self.matcher = TextMatcher()
 
     @property
     def document(self) -> Document | None:
@@ -103,7 +103,7 @@ class Lines(ScrollView, can_focus=True):
         """Return the text of a line, to search and copy it."""
         raise NotImplementedError
 
-    def draw(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> Strip:
         """Return a line, however long it is."""
         raise NotImplementedError
 
@@ -111,15 +111,15 @@ class Lines(ScrollView, can_focus=True):
         """Return a line that stays above the others, or ``None``."""
         return None
 
-    def side(self, index: int) -> Strip | None:  # noqa: ARG002 - subclasses use it
+    def line_prefix(self, index: int) -> Strip | None:  # noqa: ARG002 - subclasses use it
         """Return what precedes a line and does not scroll sideways, or ``None``."""
         return None
 
-    def ground(self, index: int) -> Style | None:  # noqa: ARG002 - subclasses use it
+    def line_background(self, index: int) -> Style | None:  # noqa: ARG002 - subclasses use it
         """Return a background for the line, or ``None``."""
         return None
 
-    def nothing(self) -> str:
+    def empty_text(self) -> str:
         """Return the message for an empty list."""
         return ""
 
@@ -131,17 +131,17 @@ class Lines(ScrollView, can_focus=True):
         return self.app.current_theme.dark
 
     @property
-    def _head(self) -> int:
+    def _header_rows(self) -> int:
         return 1 if self.header() is not None else 0
 
     @property
     def page_height(self) -> int:
         """The number of lines on one screen."""
-        return max(1, self.scrollable_content_region.height - self._head)
+        return max(1, self.scrollable_content_region.height - self._header_rows)
 
     def resize_content(self, width: int) -> None:
         """Update the scrollbars after the number of lines or the longest `width` has changed."""
-        self.virtual_size = Size(width, self.count + self._head)
+        self.virtual_size = Size(width, self.count + self._header_rows)
         self.cursor = max(0, min(self.cursor, self.count - 1))
         self.refresh()
 
@@ -152,7 +152,7 @@ class Lines(ScrollView, can_focus=True):
             style = self.get_component_rich_style("lines--header")
             return top.crop_extend(int(self.scroll_x), int(self.scroll_x) + width, style).apply_style(style)
         index = int(self.scroll_y) + y - (0 if top is None else 1)
-        if index == self.count == 0 and (said := self.nothing()):
+        if index == self.count == 0 and (said := self.empty_text()):
             style = self.rich_style + role_style("dim", self.dark)
             return Strip([Segment(said, style)]).crop_extend(0, width, style)
         if not 0 <= index < self.count:
@@ -160,19 +160,19 @@ class Lines(ScrollView, can_focus=True):
         return self._line(index, width)
 
     def _line(self, index: int, width: int) -> Strip:
-        before = self.side(index)
+        before = self.line_prefix(index)
         room = width - (before.cell_length if before else 0)
         left = int(self.scroll_x)
         found = self.get_component_rich_style("lines--match")
-        whole = marked(self.draw(index), self.finder, found)
+        whole = highlight_matches(self.draw_line(index), self.matcher, found)
         body = whole.crop_extend(left, left + max(room, 0), None)
         if whole.cell_length > left + room > left:
             body = Strip.join([body.crop(0, room - 1), Strip([Segment("…", role_style("dim", self.dark))])])
         strip = Strip.join([before, body]) if before else body
-        return strip.apply_style(self._ground(index)).crop_extend(0, width, None)
+        return strip.apply_style(self._line_style(index)).crop_extend(0, width, None)
 
-    def _ground(self, index: int) -> Style:
-        own = self.ground(index)
+    def _line_style(self, index: int) -> Style:
+        own = self.line_background(index)
         style = self.rich_style if own is None else self.rich_style + own
         if index == self.cursor:
             style += self.get_component_rich_style("lines--cursor")
@@ -190,7 +190,7 @@ class Lines(ScrollView, can_focus=True):
         self.post_message(self.Moved(self, new))
 
     def _refresh_row(self, index: int) -> None:
-        self.refresh_line(index + self._head)
+        self.refresh_line(index + self._header_rows)
 
     def reveal(self, index: int, *, middle: bool = False) -> None:
         """Scroll a line onto the screen; if `middle`, to its middle."""
@@ -201,7 +201,7 @@ class Lines(ScrollView, can_focus=True):
         wanted = (index if index < top else index - height + 1) if near else index - height // 2
         self.scroll_to(y=max(0, wanted), animate=False, immediate=True, force=True)
 
-    def go(self, index: int) -> None:
+    def move_to(self, index: int) -> None:
         """Put the cursor on a line."""
         index = self.validate_cursor(index)
         if index == self.cursor:
@@ -229,7 +229,7 @@ class Lines(ScrollView, can_focus=True):
         """Scroll sideways."""
         room = self.scrollable_content_region.width
         most = max(0, self.virtual_size.width - room // 2)
-        self.scroll_x = max(0, min(self.scroll_x + way * _SIDE, most))
+        self.scroll_x = max(0, min(self.scroll_x + way * _SCROLL_COLUMNS, most))
         self.refresh()
 
     def validate_scroll_x(self, value: float) -> float:
@@ -245,8 +245,8 @@ class Lines(ScrollView, can_focus=True):
         at = event.get_content_offset(self)  # without the border, which the event's own offset includes
         if at is None:
             return
-        index = int(self.scroll_y) + at.y - self._head
-        if at.y < self._head:
+        index = int(self.scroll_y) + at.y - self._header_rows
+        if at.y < self._header_rows:
             self.header_clicked(at.x + int(self.scroll_x))
         elif 0 <= index < self.count:
             self.cursor = index
@@ -264,19 +264,19 @@ class Lines(ScrollView, can_focus=True):
 
     def search(self, pattern: str) -> bool:
         """Search for a text from the cursor on. Return whether there is a match."""
-        self.finder = Finder(pattern)
+        self.matcher = TextMatcher(pattern)
         self.refresh()
         return not pattern or self._find(1, here=True)
 
     def action_find(self, way: int) -> None:
         """Go to the next or previous match."""
-        if not self.finder.pattern:
+        if not self.matcher.pattern:
             self.notify("press / to search first", severity="warning")
         elif not self._find(way):
-            self.notify(f"not found: {self.finder.pattern}", severity="warning", markup=False)
+            self.notify(f"not found: {self.matcher.pattern}", severity="warning", markup=False)
 
     def _find(self, way: int, *, here: bool = False) -> bool:
-        found = self.finder.next(self.text_of, self.count, self.cursor, way, here=here)
+        found = self.matcher.find_next(self.text_of, self.count, self.cursor, way, here=here)
         if found is None:
             return False
         self.cursor = found
@@ -285,20 +285,20 @@ class Lines(ScrollView, can_focus=True):
     def action_copy(self) -> None:
         """Copy the cursor's line to the clipboard."""
         if self.count:
-            self.app.copy_to_clipboard(copied(self.text_of(self.cursor)))
+            self.app.copy_to_clipboard(clipboard_text(self.text_of(self.cursor)))
             self.notify("line copied")
 
     def action_copy_all(self) -> None:
         """Copy all lines to the clipboard."""
-        self.app.copy_to_clipboard(copied(self.whole()))
+        self.app.copy_to_clipboard(clipboard_text(self.full_text()))
         self.notify(f"{self.count:,} lines copied")
 
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """Return all lines as one text."""
         return "".join(f"{self.text_of(index)}\n" for index in range(self.count))
 
 
-class Filtered(Lines):
+class FilterableLines(Lines):
     """Lines that can be filtered by a text."""
 
     filter = ""
@@ -312,13 +312,13 @@ class Filtered(Lines):
     def set_filter(self, text: str) -> None:
         """Show the lines that contain a text, or all lines for an empty text."""
         self.filter = text
-        self.sift()
-        self.tell_count()
+        self.apply_filter()
+        self.show_count()
 
-    def tell_count(self) -> None:
+    def show_count(self) -> None:
         """Show the number of lines in the frame."""
         self.border_subtitle = f"{self.count:,}{f' with {one_line(self.filter)}' if self.filter else ''}"
 
-    def sift(self) -> None:
+    def apply_filter(self) -> None:
         """Apply the filter."""
         raise NotImplementedError

@@ -31,11 +31,11 @@ class Prompt(Horizontal):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._answer: Callable[[str], None] | None = None
-        self._before: Widget | None = None
+        self._previous_focus: Widget | None = None
 
     async def ask(self, label: str, value: str, answer: Callable[[str], None]) -> None:
         """Ask for a text, and call `answer` with it."""
-        self._answer, self._before = answer, self.app.focused
+        self._answer, self._previous_focus = answer, self.app.focused
         from textual.widgets import Input  # imported late: the first screen does not need it
 
         if not self.children:
@@ -61,5 +61,5 @@ class Prompt(Horizontal):
     def _close(self) -> None:
         self.remove_class("open")
         self._answer = None
-        if self._before is not None:
-            self._before.focus()
+        if self._previous_focus is not None:
+            self._previous_focus.focus()

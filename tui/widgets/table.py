@@ -12,18 +12,18 @@ from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
-from tui.palette import role_style
-from tui.roles import tail
-from tui.widgets.lines import Filtered, Lines
+from tui.colors import role_style
+from tui.styled_text import fit_end
+from tui.widgets.lines import FilterableLines, Lines
 
-__all__ = ["Column", "Row", "Rows", "Table"]
+__all__ = ["Column", "LazyRows", "Row", "Table"]
 
 _GAP = 2
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
-_LOOKED_AT = 200  # rows that column widths are computed from
-_WIDEST = 60
-_LEAST = 14  # minimum width of a column when not all fit
-_LAST = 24  # minimum width of the last column, which is not shortened
+_MEASURED_ROWS = 200  # rows that column widths are computed from
+_DEFAULT_MAX_WIDTH = 60
+_MIN_WIDTH = 14  # minimum width of a column when not all fit
+_MIN_LAST_WIDTH = 24  # minimum width of the last column, which is not shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Column:
     """A column of the table. Numbers are aligned right, and the last column takes the remaining width."""
 
     title: str
-    number: bool = False
-    widest: int = _WIDEST
-    path: bool = False  # a long path keeps its end
+    numeric: bool = False
+    max_width: int = _DEFAULT_MAX_WIDTH
+    is_path: bool = False  # a long path keeps its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Row:
     role: str = ""
 
 
-class Rows(Sequence[Row]):
+class LazyRows(Sequence[Row]):
     """Rows that are created on demand, because a screen shows only a few of 100,000."""
 
     def __init__(self, count: int, make: Callable[[int], Row]) -> None:
@@ -66,7 +66,7 @@ class Rows(Sequence[Row]):
         return self._make(index)
 
 
-class Table(Filtered):
+class Table(FilterableLines):
     """A table of a sequence of rows. If `lazy`, rows are read only when they are shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,7 +82,7 @@ class Table(Filtered):
         self._natural = [cell_len(column.title) for column in columns]
         self._widths = self._natural
         self._sort: int | None = None
-        self._down = False
+        self._descending = False
 
     def show(self, rows: Sequence[Row], columns: Sequence[Column] | None = None) -> None:
         """Show other rows, and other columns if given. The cursor stays on the row with its key."""
@@ -110,15 +110,15 @@ class Table(Filtered):
 
     def go_to_key(self, key: int | str) -> bool:
         """Put the cursor on a row. Return whether the row exists. A filter that hides it is cleared."""
-        index = self._place_of(key)
+        index = self._index_of(key)
         if index is None and self.filter:
             self.set_filter("")
-            index = self._place_of(key)
+            index = self._index_of(key)
         if index is not None:
-            self.go(index)
+            self.move_to(index)
         return index is not None
 
-    def _place_of(self, key: int | str) -> int | None:
+    def _index_of(self, key: int | str) -> int | None:
         if self._lazy and isinstance(key, int):
             return key if key < len(self._rows) else None
         return next((place for place, row in enumerate(self._rows) if row.key == key), None)
@@ -135,18 +135,18 @@ class Table(Filtered):
             return
         places = len(self._columns)
         self._sort = 0 if self._sort is None else (self._sort + by) % places
-        self._down = self._columns[self._sort].number
+        self._descending = self._columns[self._sort].numeric
         self._arrange(self.key)
 
     def sort_by(self, column: int, *, down: bool) -> None:
         """Sort by a column unless the user has chosen one."""
         if self._sort is None:
-            self._sort, self._down = column, down
+            self._sort, self._descending = column, down
             self._arrange(self.key)
 
     def action_reverse(self) -> None:
         """Reverse the order."""
-        self._down = not self._down
+        self._descending = not self._descending
         self._arrange(self.key)
 
     def header_clicked(self, column: int) -> None:
@@ -155,7 +155,7 @@ class Table(Filtered):
             place += width + _GAP
             if column < place:
                 again = self._sort == index
-                self._sort, self._down = index, not self._down if again else self._columns[index].number
+                self._sort, self._descending = index, not self._descending if again else self._columns[index].numeric
                 self._arrange(self.key)
                 return
 
@@ -163,10 +163,10 @@ class Table(Filtered):
         rows: Sequence[Row] = self._all
         if self.filter and not self._lazy:
             small = self.filter.lower()
-            rows = _picked(rows, [i for i, row in enumerate(rows) if any(small in cell.lower() for cell in row.cells)])
+            rows = _pick(rows, [i for i, row in enumerate(rows) if any(small in cell.lower() for cell in row.cells)])
         if self._sort is not None and not self._lazy:
-            place, number = self._sort, self._columns[self._sort].number
-            rows = _sorted(rows, place, number=number, down=self._down)
+            place, number = self._sort, self._columns[self._sort].numeric
+            rows = _sort_rows(rows, place, number=number, down=self._descending)
         self._rows = rows
         self.resize_content(sum(self._widths) + _GAP * len(self._widths))
         if key is not None and not self._lazy:
@@ -176,12 +176,12 @@ class Table(Filtered):
 
     def _measure(self, rows: Sequence[Row]) -> None:
         """Compute column widths from the first rows, or of lazy rows from the last row and the maximum widths."""
-        places = [len(rows) - 1] if self._lazy and rows else range(min(len(rows), _LOOKED_AT))
+        places = [len(rows) - 1] if self._lazy and rows else range(min(len(rows), _MEASURED_ROWS))
         seen = [rows[index] for index in places]
         self._natural = [
-            column.widest
-            if self._lazy and not column.number
-            else min(column.widest, max([cell_len(column.title) + 1, *(cell_len(row.cells[place]) for row in seen)]))
+            column.max_width
+            if self._lazy and not column.numeric
+            else min(column.max_width, max([cell_len(column.title) + 1, *(cell_len(row.cells[place]) for row in seen)]))
             for place, column in enumerate(self._columns)
         ]
         self._fit()
@@ -190,7 +190,7 @@ class Table(Filtered):
         """Shorten the widest columns until the last one is visible."""
         widths = list(self._natural)
         room = self.scrollable_content_region.width - _GAP * (len(widths) - 1)
-        over = sum(widths[:-1]) + min(widths[-1], _LAST) - room
+        over = sum(widths[:-1]) + min(widths[-1], _MIN_LAST_WIDTH) - room
         while over > 0 and (place := self._widest(widths)) is not None:
             widths[place] -= 1
             over -= 1
@@ -198,7 +198,7 @@ class Table(Filtered):
 
     def _widest(self, widths: Sequence[int]) -> int | None:
         """Return the widest column that can be shortened, or ``None``."""
-        places = [i for i, column in enumerate(self._columns[:-1]) if not column.number and widths[i] > _LEAST]
+        places = [i for i, column in enumerate(self._columns[:-1]) if not column.numeric and widths[i] > _MIN_WIDTH]
         return max(places, key=lambda place: widths[place], default=None)
 
     def on_resize(self) -> None:
@@ -214,41 +214,41 @@ class Table(Filtered):
 
     def header(self) -> Strip:
         titles = [
-            column.title + (("▼" if self._down else "▲") if self._sort == place else "")
+            column.title + (("▼" if self._descending else "▲") if self._sort == place else "")
             for place, column in enumerate(self._columns)
         ]
-        return Strip([Segment(self._laid(titles), role_style("title", self.dark))])
+        return Strip([Segment(self._format_row(titles), role_style("title", self.dark))])
 
     def draw(self, index: int) -> Strip:
         row = self._rows[index]
-        return Strip([Segment(self._laid(row.cells), role_style(row.role, self.dark))])
+        return Strip([Segment(self._format_row(row.cells), role_style(row.role, self.dark))])
 
-    def _laid(self, cells: Sequence[str]) -> str:
+    def _format_row(self, cells: Sequence[str]) -> str:
         parts = []
         last = len(self._widths) - 1
         for place, (cell, width, column) in enumerate(zip(cells, self._widths, self._columns, strict=True)):
-            if column.number:
+            if column.numeric:
                 parts.append(" " * (width - cell_len(cell)) + set_cell_size(cell, min(width, cell_len(cell))))
             elif place == last:
                 parts.append(cell)
             elif cell_len(cell) > width:
-                parts.append(tail(cell, width) if column.path else set_cell_size(cell, width - 1) + "…")
+                parts.append(fit_end(cell, width) if column.is_path else set_cell_size(cell, width - 1) + "…")
             else:
                 parts.append(set_cell_size(cell, width))
         return (" " * _GAP).join(parts)
 
 
-def _picked(rows: Sequence[Row], places: Sequence[int]) -> Sequence[Row]:
+def _pick(rows: Sequence[Row], places: Sequence[int]) -> Sequence[Row]:
     """Return these rows in this order."""
-    return Rows(len(places), lambda index: rows[places[index]])
+    return LazyRows(len(places), lambda index: rows[places[index]])
 
 
-def _sorted(rows: Sequence[Row], place: int, *, number: bool, down: bool) -> Sequence[Row]:
+def _sort_rows(rows: Sequence[Row], place: int, *, number: bool, down: bool) -> Sequence[Row]:
     """Sort numbers by value and texts alphabetically. Cells without a number come last in both orders."""
     cells = [row.cells[place] for row in rows]
     if not number:
-        return _picked(rows, sorted(range(len(cells)), key=lambda index: cells[index].lower(), reverse=down))
+        return _pick(rows, sorted(range(len(cells)), key=lambda index: cells[index].lower(), reverse=down))
     found = ((index, _NUMBER.match(cell.strip())) for index, cell in enumerate(cells))
     known = {index: float(number[0].replace(",", "")) for index, number in found if number}
     ranked = sorted(known, key=known.__getitem__, reverse=down)
-    return _picked(rows, [*ranked, *(index for index in range(len(cells)) if index not in known)])
+    return _pick(rows, [*ranked, *(index for index in range(len(cells)) if index not in known)])

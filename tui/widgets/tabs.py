@@ -14,7 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.palette import role_style
+from tui.colors import role_style
 
 __all__ = ["Tab", "Tabs"]
 
@@ -26,9 +26,9 @@ class Tab:
     name: str
     title: str
     key: str
-    number: int | None = None
-    short: str = ""
-    least: str = ""
+    count: int | None = None
+    short_title: str = ""
+    shortest_title: str = ""
 
 
 class Tabs(Widget):
@@ -57,10 +57,13 @@ class Tabs(Widget):
     def _texts(self) -> list[str]:
         """Return the text of each tab, as long as fits."""
         layouts = (
-            [f" {tab.key} {tab.title}{f' {tab.number:,}' if tab.number else ''} " for tab in self.tabs],
+            [f" {tab.key} {tab.title}{f' {tab.count:,}' if tab.count else ''} " for tab in self.tabs],
             [f" {tab.key} {tab.title} " for tab in self.tabs],
-            [f"{' ' if place else ''}{tab.key}{tab.short}" for place, tab in enumerate(self.tabs)],
-            [f"{' ' if place else ''}{tab.key}{tab.least or tab.short}" for place, tab in enumerate(self.tabs)],
+            [f"{' ' if place else ''}{tab.key}{tab.short_title}" for place, tab in enumerate(self.tabs)],
+            [
+                f"{' ' if place else ''}{tab.key}{tab.shortest_title or tab.short_title}"
+                for place, tab in enumerate(self.tabs)
+            ],
         )
         bare = [f" {tab.key} {tab.title if tab.name == self.current else ''}" for tab in self.tabs]
         return next((texts for texts in layouts if sum(map(cell_len, texts)) <= self.size.width), bare)

@@ -10,10 +10,10 @@ from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
+from tui.colors import role_style
 from tui.location import Location
-from tui.palette import role_style
-from tui.roles import Fragment
-from tui.widgets.lines import Filtered, Lines
+from tui.styled_text import Fragment
+from tui.widgets.lines import FilterableLines, Lines
 
 __all__ = ["Branch", "Tree"]
 
@@ -26,16 +26,16 @@ class Branch:
     fragments: tuple[Fragment, ...]
     target: Location | None = None
     children: Callable[[], Sequence[Branch]] | None = None
-    open: bool = False  # initially
+    expanded: bool = False  # initially
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _VisibleBranch:
     branch: Branch
     depth: int
 
 
-class Tree(Filtered):
+class Tree(FilterableLines):
     """Shows the open branches. ``l`` opens one, ``h`` closes it or goes up, enter sends `Chosen`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -49,64 +49,64 @@ class Tree(Filtered):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._roots: Sequence[Branch] = ()
-        self._flipped: set[str] = set()  # keys of branches that the user opened or closed
-        self._shown: list[_Shown] = []
+        self._toggled: set[str] = set()  # keys of branches that the user opened or closed
+        self._visible: list[_VisibleBranch] = []
 
     def show(self, roots: Sequence[Branch]) -> None:
         """Show another tree. Open branches stay open, and the cursor stays on its branch."""
         self._roots = roots
-        self._lay()
+        self._rebuild()
 
     @property
     def branch(self) -> Branch | None:
         """The branch under the cursor, or ``None``."""
-        return self._shown[self.cursor].branch if 0 <= self.cursor < len(self._shown) else None
+        return self._visible[self.cursor].branch if 0 <= self.cursor < len(self._visible) else None
 
     def go_to_key(self, key: str) -> bool:
         """Put the cursor on a branch. Return whether the branch exists.
 
         A filter that hides it is cleared, and parents that the user closed are opened.
         """
-        index = self._place_of(key)
-        if index is None and (self.filter or self._flipped):
-            self._flipped -= {branch.key for branch in _way_to(key, self._roots)}
+        index = self._index_of(key)
+        if index is None and (self.filter or self._toggled):
+            self._toggled -= {branch.key for branch in _path_to(key, self._roots)}
             self.set_filter("")
-            index = self._place_of(key)
+            index = self._index_of(key)
         if index is not None:
-            self.go(index)
+            self.move_to(index)
         return index is not None
 
-    def _place_of(self, key: str) -> int | None:
-        return next((place for place, shown in enumerate(self._shown) if shown.branch.key == key), None)
+    def _index_of(self, key: str) -> int | None:
+        return next((place for place, shown in enumerate(self._visible) if shown.branch.key == key), None)
 
     def sift(self) -> None:
         """Show the open branches that contain the filter, with their parents."""
-        self._lay()
+        self._rebuild()
 
-    def _lay(self) -> None:
+    def _rebuild(self) -> None:
         key = self.branch.key if self.branch else None
-        self._shown = list(self._walk(self._roots, 0))
+        self._visible = list(self._walk(self._roots, 0))
         if self.filter:
-            self._shown = _matching(self._shown, self.filter.lower())
-        width = max((2 * s.depth + 2 + sum(len(t) for t, _ in s.branch.fragments) for s in self._shown), default=0)
-        place = next((i for i, shown in enumerate(self._shown) if shown.branch.key == key), None)
+            self._visible = _matching(self._visible, self.filter.lower())
+        width = max((2 * s.depth + 2 + sum(len(t) for t, _ in s.branch.fragments) for s in self._visible), default=0)
+        place = next((i for i, shown in enumerate(self._visible) if shown.branch.key == key), None)
         if place is not None:
             self.set_reactive(Lines.cursor, place)
         self.resize_content(width)
 
-    def _walk(self, branches: Sequence[Branch], depth: int) -> Iterator[_Shown]:
+    def _walk(self, branches: Sequence[Branch], depth: int) -> Iterator[_VisibleBranch]:
         for branch in branches:
-            yield _Shown(branch, depth)
+            yield _VisibleBranch(branch, depth)
             if branch.children is not None and self._is_open(branch):
                 yield from self._walk(branch.children(), depth + 1)
 
     def _is_open(self, branch: Branch) -> bool:
-        return branch.open != (branch.key in self._flipped)
+        return branch.expanded != (branch.key in self._toggled)
 
     def _set(self, branch: Branch, is_open: bool) -> None:
         if branch.children is not None and self._is_open(branch) != is_open:
-            self._flipped ^= {branch.key}
-            self._lay()
+            self._toggled ^= {branch.key}
+            self._rebuild()
 
     def action_open(self) -> None:
         """Open the branch, or move down if it is open."""
@@ -122,8 +122,8 @@ class Tree(Filtered):
         if branch is not None and branch.children is not None and self._is_open(branch):
             self._set(branch, False)
             return
-        depth = self._shown[self.cursor].depth if self._shown else 0
-        above = next((i for i in range(self.cursor, -1, -1) if self._shown[i].depth < depth), None)
+        depth = self._visible[self.cursor].depth if self._visible else 0
+        above = next((i for i in range(self.cursor, -1, -1) if self._visible[i].depth < depth), None)
         if above is not None:
             self.cursor = above
 
@@ -134,47 +134,47 @@ class Tree(Filtered):
 
     def action_everything(self, is_open: bool) -> None:
         """Open or close all visible branches."""
-        for shown in list(self._shown):
+        for shown in list(self._visible):
             if shown.branch.children is not None and self._is_open(shown.branch) != is_open:
-                self._flipped ^= {shown.branch.key}
-        self._lay()
+                self._toggled ^= {shown.branch.key}
+        self._rebuild()
 
     def clicked(self, index: int, column: int) -> None:
-        depth = self._shown[index].depth
+        depth = self._visible[index].depth
         if 2 * depth <= column + int(self.scroll_x) < 2 * depth + 2:
             self.action_flip()
 
     @property
     def count(self) -> int:
-        return len(self._shown)
+        return len(self._visible)
 
     def text_of(self, index: int) -> str:
-        return "".join(text for text, _ in self._shown[index].branch.fragments)
+        return "".join(text for text, _ in self._visible[index].branch.fragments)
 
     def draw(self, index: int) -> Strip:
-        shown, dark = self._shown[index], self.dark
+        shown, dark = self._visible[index], self.dark
         branch = shown.branch
         mark = "  " if branch.children is None else "▾ " if self._is_open(branch) else "▸ "
         head = Segment("  " * shown.depth + mark, role_style("gutter", dark))
         return Strip([head, *(Segment(text, role_style(role, dark)) for text, role in branch.fragments)])
 
 
-def _way_to(key: str, branches: Sequence[Branch]) -> tuple[Branch, ...]:
+def _path_to(key: str, branches: Sequence[Branch]) -> tuple[Branch, ...]:
     """Return the parents of a branch, outermost first. Only initially open branches are searched."""
     for branch in branches:
-        if branch.open and branch.children is not None:
+        if branch.expanded and branch.children is not None:
             below = branch.children()
             if any(one.key == key for one in below):
                 return (branch,)
-            if way := _way_to(key, below):
+            if way := _path_to(key, below):
                 return (branch, *way)
     return ()
 
 
-def _matching(shown: list[_Shown], text: str) -> list[_Shown]:
+def _matching(shown: list[_VisibleBranch], text: str) -> list[_VisibleBranch]:
     """Return the branches that contain a text, with their parents."""
-    kept: dict[int, _Shown] = {}
-    above: list[_Shown] = []
+    kept: dict[int, _VisibleBranch] = {}
+    above: list[_VisibleBranch] = []
     for item in shown:
         while above and above[-1].depth >= item.depth:
             above.pop()

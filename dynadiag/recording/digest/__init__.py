@@ -12,57 +12,57 @@ from dataclasses import replace
 from typing import Any
 
 from dynadiag.recording.digest import breaks, graphs, guards, kernels, recompiles, skips, symbols
-from dynadiag.recording.digest.compiles import Compiles
-from dynadiag.recording.digest.context import Context, Record
-from dynadiag.recording.digest.runs import Runs
+from dynadiag.recording.digest.compiles import CompileCollector
+from dynadiag.recording.digest.context import DigestContext, Record
+from dynadiag.recording.digest.runs import RunCollector
 from dynadiag.recording.records import Event
 
 __all__ = ["Digest", "Record"]
 
 Payload = Callable[[], str]
-Reader = Callable[[Context, Event, dict[str, Any], Payload], Iterator[Record]]
+Reader = Callable[[DigestContext, Event, dict[str, Any], Payload], Iterator[Record]]
 
 _READERS: dict[str, Reader] = {
-    "dynamo_graph_break_reason": breaks.read,
-    "dynamo_error": breaks.read_error,
-    "dynamo_cpp_guards_str": guards.read,
-    "recompile_reasons": recompiles.read,
-    "inductor_output_code": kernels.read,
-    "create_symbol": symbols.read,
-    "create_unbacked_symbol": symbols.read,
-    "guard_added_fast": symbols.read,
-    "symbolic_shape_specialization": symbols.read,
+    "dynamo_graph_break_reason": breaks.read_break,
+    "dynamo_error": breaks.read_compile_error,
+    "dynamo_cpp_guards_str": guards.read_guards,
+    "recompile_reasons": recompiles.read_reasons,
+    "inductor_output_code": kernels.read_kernels,
+    "create_symbol": symbols.read_symbol,
+    "create_unbacked_symbol": symbols.read_symbol,
+    "guard_added_fast": symbols.read_symbol,
+    "symbolic_shape_specialization": symbols.read_symbol,
 }
 # The events that a compile begins with: where its id has been used, the program has reset torch.
-_BEGINNINGS = ("recompile_reasons", "dynadiag_recompile", "dynamo_start", "dynadiag_frame")
+_COMPILE_STARTS = ("recompile_reasons", "dynadiag_recompile", "dynamo_start", "dynadiag_frame")
 
 
 class Digest:
     """Reads one log. ``event`` once for each event in order, then ``finish``."""
 
     def __init__(self) -> None:
-        self._context = Context()
-        self._compiles = Compiles(self._context)
-        self._runs = Runs(self._context)
+        self._context = DigestContext()
+        self._compiles = CompileCollector(self._context)
+        self._runs = RunCollector(self._context)
 
     def event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
         """The records that this event completes. ``payload`` is called only where the text is needed."""
         name = event.name if event.kind == "artifact" and event.name else event.kind
-        if name in _BEGINNINGS and self._compiles.over(self._context.unique(event.compile_id)):
-            self._context.give_out_again(event.compile_id)
-        event = replace(event, compile_id=self._context.unique(event.compile_id))
+        if name in _COMPILE_STARTS and self._compiles.is_measured(self._context.unique_id(event.compile_id)):
+            self._context.reuse_id(event.compile_id)
+        event = replace(event, compile_id=self._context.unique_id(event.compile_id))
         if event.kind == "str":
             self._context.intern(metadata.get("str"))
         elif event.kind.startswith("dynadiag_"):
-            yield from self._ours(event, metadata, payload)
+            yield from self._own_event(event, metadata, payload)
         elif graphs.stage_of(name) is not None:
-            yield from graphs.read(self._context, event, name, payload)
+            yield from graphs.read_graph(self._context, event, name, payload)
         elif name in _READERS:
             yield from _READERS[name](self._context, event, metadata, payload)
         self._runs.event(name, metadata, payload)
         yield from self._compiles.event(name, event, metadata)
 
-    def _ours(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
+    def _own_event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
         data = metadata.get(event.kind)
         if not isinstance(data, dict):
             return
@@ -72,18 +72,18 @@ class Digest:
         elif kind == "trial":
             yield from self._context.trial(data)
         elif kind == "skipped":
-            frame = skips.read(data)
-            if not self._compiles.traced(frame):
+            frame = skips.read_skipped_frame(data)
+            if not self._compiles.was_traced(frame):
                 yield frame
         elif kind == "raised":
-            yield from breaks.read_raised(self._context, data)
+            yield from breaks.read_raised_break(self._context, data)
         elif kind == "refused":
-            self._context.note("recompile", event.compile_id, data)
-            yield from recompiles.read(self._context, event, metadata, payload)
+            self._context.hold("recompile", event.compile_id, data)
+            yield from recompiles.read_reasons(self._context, event, metadata, payload)
         elif kind == "graph":
-            self._context.note("graph", event.compile_id, payload())
+            self._context.hold("graph", event.compile_id, payload())
         else:
-            self._context.note(kind, event.compile_id, data)
+            self._context.hold(kind, event.compile_id, data)
 
     def finish(self) -> Iterator[Record]:
         """The records that only the end of the log completes: compiles, recompiles, the run."""

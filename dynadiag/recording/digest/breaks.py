@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.recording.digest.context import Context, integer, is_torch, text_or_none, theirs
-from dynadiag.recording.names import original_name
+from dynadiag.recording.digest.context import DigestContext, int_or_none, is_torch_or_stdlib, text_or_none, user_frames
 from dynadiag.recording.records import Break, Event, Frame, Span
+from dynadiag.recording.torch_names import original_name
 
 _ID = re.compile(r"/gb/(gb\d+)\.html")
 _FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in (\S+)', re.MULTILINE)
-_PLACE = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTILINE)
+_USER_CODE_AT = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTILINE)
 _ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order Operator): ?", re.MULTILINE)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _PREAMBLES = ("Encountered graph break when attempting to trace", "Failed to handle graph break gracefully")
 # What torch makes of a break that it cannot go on after: all are raised by way of `unimplemented`, and carry an id.
 _RAISES_AS_BREAK = ("Unsupported", "UserError", "UncapturedHigherOrderOpError", "TorchRuntimeError")
-_SOFT = _RAISES_AS_BREAK[:2]
+_LEAVES_FRAME_TO_PYTHON = _RAISES_AS_BREAK[:2]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BreakMessage:
     """What the text of a break says."""
 
     gb_id: str | None
@@ -33,50 +33,52 @@ class Message:
     hints: tuple[str, ...]
 
 
-def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[Break]:
+def read_break(
+    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
+) -> Iterator[Break]:
     """A break that split or skipped a frame."""
     text = payload()
-    yield _made(context, event.compile_id, text, context.take("break", event.compile_id) or {}, fatal=False)
+    yield _build_break(context, event.compile_id, text, context.take("break", event.compile_id) or {}, fatal=False)
 
 
-def read_error(
-    context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
+def read_compile_error(
+    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
 ) -> Iterator[Break]:
     """A failed compile: where a break is raised (``fullgraph=True``, ``torch.cond``), only this event tells of it."""
     data = context.take("break", event.compile_id) or {}
     text = payload()
     last = text[text.rfind("\ntorch._dynamo.exc.") :] if "\ntorch._dynamo.exc." in text else text
-    raised = data.get("raised") or _raised(last)
+    raised = data.get("raised") or _exception_name(last)
     fatal = bool(data.get("fatal", True))
-    if context.breaks[event.compile_id] and not (data.get("fatal") or raised not in _SOFT):
+    if context.breaks[event.compile_id] and not (data.get("fatal") or raised not in _LEAVES_FRAME_TO_PYTHON):
         return  # it was logged, and then the frame was left to Python
-    if (event.compile_id, parse(last).gb_id, data.get("line")) in context.sites:
+    if (event.compile_id, parse_message(last).gb_id, data.get("line")) in context.sites:
         return  # logged already, then raised
     if raised in _RAISES_AS_BREAK and (_ID.search(last) or data.get("gb_type")):
-        yield _made(context, event.compile_id, last, data, fatal=fatal)
+        yield _build_break(context, event.compile_id, last, data, fatal=fatal)
 
 
-def read_raised(context: Context, data: dict[str, Any]) -> Iterator[Break]:
+def read_raised_break(context: DigestContext, data: dict[str, Any]) -> Iterator[Break]:
     """A break that only the exception told of which ended the program."""
     text = str(data.get("text"))
-    if parse(text).gb_id in context.fatal:
+    if parse_message(text).gb_id in context.fatal:
         return  # it was traced, and told
-    compile_id = context.unique(text_or_none(data.get("compile_id")) or "-")
-    yield _made(context, compile_id, text, data, fatal=True)
+    compile_id = context.unique_id(text_or_none(data.get("compile_id")) or "-")
+    yield _build_break(context, compile_id, text, data, fatal=True)
 
 
-def _raised(text: str) -> str | None:
+def _exception_name(text: str) -> str | None:
     match = re.match(r"\s*torch\._dynamo\.exc\.(\w+)", text)
     return match[1] if match else None
 
 
-def _made(context: Context, compile_id: str, text: str, data: dict[str, Any], *, fatal: bool) -> Break:
-    message = parse(text)
-    stack = _stack(text)
+def _build_break(context: DigestContext, compile_id: str, text: str, data: dict[str, Any], *, fatal: bool) -> Break:
+    message = parse_message(text)
+    stack = _user_stack(text)
     span = _span(data, text, stack)
     if span.file is None and (frames := context.stacks.get(compile_id, ())):  # nothing of it was traced yet
         span, stack = Span(frames[-1].file, frames[-1].line), frames
-    stack = (*_frames(data.get("callers")), *stack)
+    stack = (*_parse_frames(data.get("callers")), *stack)
     function = text_or_none(data.get("function")) or (stack[-1].function if stack else "?")
     gb_type = (message.gb_id and message.gb_type) or text_or_none(data.get("gb_type")) or message.gb_type
     hints = data.get("hints")
@@ -86,47 +88,47 @@ def _made(context: Context, compile_id: str, text: str, data: dict[str, Any], *,
         context.fatal.add(message.gb_id)
     context.sites.add((compile_id, message.gb_id, span.line))
     return Break(
-        index=context.number("break"),
+        index=context.next_index("break"),
         compile_id=compile_id,
         gb_id=message.gb_id,
         gb_type=gb_type,
         reason=message.reason,
-        explanation=(text_or_none(data.get("explanation")) or message.explanation) + _inside(stack, span),
+        explanation=(text_or_none(data.get("explanation")) or message.explanation) + _inner_location(stack, span),
         hints=tuple(map(str, hints)) if isinstance(hints, list) and not message.hints else message.hints,
         span=span,
         function=original_name(function),
-        user_stack=theirs(stack),
+        user_stack=user_frames(stack),
         cause=None,
         fatal=fatal,
     )
 
 
-def _inside(stack: tuple[Frame, ...], span: Span) -> str:
+def _inner_location(stack: tuple[Frame, ...], span: Span) -> str:
     """Where a line of the user's only leads to the break: what it calls is torch's own code, or Python's."""
-    if not stack or span.file is None or is_torch(span.file) or not is_torch(stack[-1].file):
+    if not stack or span.file is None or is_torch_or_stdlib(span.file) or not is_torch_or_stdlib(stack[-1].file):
         return ""
     inner = stack[-1]
     file = inner.file.rpartition("/site-packages/")[2]
     return f" (It is inside what this line calls: {file}:{inner.line}, in {inner.function}.)"
 
 
-def _frames(given: Any) -> tuple[Frame, ...]:
+def _parse_frames(given: Any) -> tuple[Frame, ...]:
     """Frames of the user's as an event of ours has them."""
     return tuple(
-        Frame(str(item.get("file")), integer(item.get("line")), original_name(str(item.get("function"))))
+        Frame(str(item.get("file")), int_or_none(item.get("line")), original_name(str(item.get("function"))))
         for item in (given if isinstance(given, list) else ())
         if isinstance(item, dict)
     )
 
 
-def parse(text: str) -> Message:
+def parse_message(text: str) -> BreakMessage:
     """The parts of torch's message. Its layout: the type on a line of its own, then indented, labelled items."""
-    body = _body(text)
+    body = _message_body(text)
     items = list(_ITEM.finditer(body))
     if not items:
         first = body.strip().split("\n\n")[0].strip()
         head, _, rest = first.partition("\n")
-        return Message(_gb_id(text), head, head, rest.strip(), ())
+        return BreakMessage(_gb_id(text), head, head, rest.strip(), ())
     gb_type = body[: items[0].start()].strip().split("\n")[-1].strip()
     explanation, context, hints = "", "", []
     for item, following in zip(items, [*items[1:], None], strict=True):
@@ -139,10 +141,10 @@ def parse(text: str) -> Message:
             context = part
     explanation = explanation or _ADDRESS.sub("", context)  # some types explain nothing, and have the exception there
     reason = f"{gb_type}: {explanation.splitlines()[0]}" if explanation else gb_type
-    return Message(_gb_id(text), gb_type, reason, explanation, tuple(hints))
+    return BreakMessage(_gb_id(text), gb_type, reason, explanation, tuple(hints))
 
 
-def _body(text: str) -> str:
+def _message_body(text: str) -> str:
     """The message itself: after the heading, before the traceback and the link."""
     _, found, after = text.partition("Graph Break Reason: ")
     body = after if found else re.sub(r"^\s*torch\._dynamo\.exc\.\w+: ", "", text)
@@ -168,7 +170,7 @@ def _gb_id(text: str) -> str | None:
     return found[1].upper() if found else None
 
 
-def _stack(text: str) -> tuple[Frame, ...]:
+def _user_stack(text: str) -> tuple[Frame, ...]:
     """The user's frames, outermost first: the part of the text that is not torch's internal traceback."""
     for heading in ("\nUser code traceback:", "\nfrom user code:", "in the following user code:"):
         _, found, after = text.partition(heading)
@@ -180,9 +182,9 @@ def _stack(text: str) -> tuple[Frame, ...]:
 
 def _span(data: dict[str, Any], text: str, stack: tuple[Frame, ...]) -> Span:
     if isinstance(data.get("file"), str):
-        columns = (integer(data.get(key)) for key in ("line", "column", "end_line", "end_column"))
+        columns = (int_or_none(data.get(key)) for key in ("line", "column", "end_line", "end_column"))
         return Span(data["file"], *columns)
     if stack:
         return Span(stack[-1].file, stack[-1].line)
-    place = _PLACE.search(text)
+    place = _USER_CODE_AT.search(text)
     return Span(place[1], int(place[2])) if place else Span(None, None)

@@ -6,16 +6,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dynadiag.recording.digest.breaks import parse
-from dynadiag.recording.digest.context import Context, Record, integer, is_torch, seconds, text_or_none, theirs
-from dynadiag.recording.names import is_rest, original_name
+from dynadiag.recording.digest.breaks import parse_message
+from dynadiag.recording.digest.context import (
+    DigestContext,
+    Record,
+    float_or_none,
+    int_or_none,
+    is_torch_or_stdlib,
+    text_or_none,
+    user_frames,
+)
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
+from dynadiag.recording.torch_names import is_resume_function, original_name
 
 _LIMIT = "recompile limit exceeded"  # in torch's reason, all versions
 # Dynamo raises SkipFrame without a reason in the metrics, and never looks at the function again.
 _NO_OPERATION = "no tensor operation in it, so left to Python for good: calls that have one are not compiled either"
-_NO_OPERATION_LEFT = "what follows the break has no tensor operation"
-_PARTS = {
+_NO_OPERATION_AFTER_BREAK = "what follows the break has no tensor operation"
+_METRICS_OF_PART = {
     "total": ("entire_frame_compile_time_s", "backward_cumulative_compile_time_us"),
     "aot": ("backend_compile_time_s", "backward_cumulative_compile_time_us"),
     "inductor": ("inductor_compile_time_s",),
@@ -24,14 +32,14 @@ _PARTS = {
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCompile:
     """What is known so far of one compile."""
 
     compile_id: str
     file: str | None = None
     line: int | None = None
     function: str = "?"
-    rest: bool = False  # it is what follows a break in that function
+    is_resume: bool = False  # it is what follows a break in that function
     user_stack: tuple[Frame, ...] = ()
     attempts: int = 1
     parts: dict[str, float] = field(default_factory=dict)
@@ -44,7 +52,7 @@ class _Open:
     reasons: tuple[GuardFailure, ...] | None = None  # not None: it is a recompile
 
 
-class Compiles:
+class CompileCollector:
     """Collects compiles by id."""
 
     KINDS: ClassVar[frozenset[str]] = frozenset(
@@ -58,70 +66,70 @@ class Compiles:
         }
     )
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: DigestContext) -> None:
         self._context = context
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenCompile] = {}
 
     def event(self, name: str, event: Event, metadata: dict[str, Any]) -> Iterator[Record]:
         """Note what one event says of its compile."""
         if (entry := self._open.get(event.compile_id)) is not None and not entry.measured:
             entry.attempts = max(entry.attempts, (event.attempt or 0) + 1)
         if name == "dynamo_start":
-            self._start(event, metadata)
+            self._started(event, metadata)
         elif name in ("recompile_reasons", "dynadiag_refused"):
             self._recompiled(event)
         elif name in ("compilation_metrics", "bwd_compilation_metrics"):
             data = metadata.get(name)
             if isinstance(data, dict) and event.compile_id != "-":
-                self._measure(self._of(event.compile_id), data, forward=name == "compilation_metrics")
+                self._measure(self._compile(event.compile_id), data, forward=name == "compilation_metrics")
         elif name.startswith("fx_graph_cache_") and name in self.KINDS:
-            self._of(event.compile_id).cache = name.removeprefix("fx_graph_cache_")
+            self._compile(event.compile_id).cache = name.removeprefix("fx_graph_cache_")
         elif name == "dynadiag_break" and isinstance(data := metadata.get("dynadiag_break"), dict):
-            self._of(event.compile_id).fatal |= bool(data.get("fatal"))
+            self._compile(event.compile_id).fatal |= bool(data.get("fatal"))
         return iter(())
 
-    def _of(self, compile_id: str) -> _Open:
-        return self._open.setdefault(compile_id, _Open(compile_id))
+    def _compile(self, compile_id: str) -> _OpenCompile:
+        return self._open.setdefault(compile_id, _OpenCompile(compile_id))
 
-    def traced(self, frame: SkippedFrame) -> bool:
+    def was_traced(self, frame: SkippedFrame) -> bool:
         """Whether a compile tells of this frame: Dynamo left it after a look at it."""
         name = original_name(frame.function)
         return any(
             (each.file, each.line, each.function) == (frame.file, frame.line, name) for each in self._open.values()
         )
 
-    def over(self, compile_id: str) -> bool:
+    def is_measured(self, compile_id: str) -> bool:
         """Whether the compile of this id has been measured, and so has ended."""
         return compile_id in self._open and self._open[compile_id].measured
 
-    def _start(self, event: Event, metadata: dict[str, Any]) -> None:
-        entry = self._of(event.compile_id)
+    def _started(self, event: Event, metadata: dict[str, Any]) -> None:
+        entry = self._compile(event.compile_id)
         data = metadata.get("dynamo_start")
-        stack = self._context.stack(data.get("stack") if isinstance(data, dict) else None)
-        entry.user_stack = theirs(stack)
+        stack = self._context.parse_stack(data.get("stack") if isinstance(data, dict) else None)
+        entry.user_stack = user_frames(stack)
         frame = self._context.take("frame", event.compile_id)
-        self._name(entry, frame, stack)
+        self._set_function(entry, frame, stack)
         self._context.stacks[event.compile_id] = entry.user_stack
 
-    def _name(self, entry: _Open, frame: Any, stack: tuple[Frame, ...]) -> None:
+    def _set_function(self, entry: _OpenCompile, frame: Any, stack: tuple[Frame, ...]) -> None:
         if isinstance(frame, dict):
-            entry.file, entry.line = text_or_none(frame.get("file")), integer(frame.get("line"))
+            entry.file, entry.line = text_or_none(frame.get("file")), int_or_none(frame.get("line"))
             entry.function = original_name(str(frame.get("function", "?")))
-            entry.rest = is_rest(str(frame.get("function")))
+            entry.is_resume = is_resume_function(str(frame.get("function")))
         elif stack:
             entry.file, entry.line, entry.function = stack[-1].file, stack[-1].line, stack[-1].function
 
     def _recompiled(self, event: Event) -> None:
-        entry = self._of(event.compile_id)
+        entry = self._compile(event.compile_id)
         data = self._context.take("recompiled", event.compile_id) or {}
         entry.reasons = data.get("reasons", ())
         if "function" in data:
-            self._name(entry, data, ())
+            self._set_function(entry, data, ())
 
-    def _measure(self, entry: _Open, data: dict[str, Any], *, forward: bool) -> None:
-        for part, names in _PARTS.items():
+    def _measure(self, entry: _OpenCompile, data: dict[str, Any], *, forward: bool) -> None:
+        for part, names in _METRICS_OF_PART.items():
             for name in names:
-                value = seconds(data.get(name))
+                value = float_or_none(data.get(name))
                 if value is not None:
                     value = value / 1e6 if name.endswith("_us") else value
                     entry.parts[part] = entry.parts.get(part, 0.0) + value
@@ -132,7 +140,7 @@ class Compiles:
         entry.guarded = bool(data.get("has_guarded_code")) and data.get("guard_count", 0) is not None
         entry.error, entry.reason = text_or_none(data.get("fail_type")), text_or_none(data.get("fail_reason"))
         if entry.file is None:
-            entry.file, entry.line = text_or_none(data.get("co_filename")), integer(data.get("co_firstlineno"))
+            entry.file, entry.line = text_or_none(data.get("co_filename")), int_or_none(data.get("co_firstlineno"))
             if entry.function == "?":
                 entry.function = original_name(str(data.get("co_name") or "?"))
 
@@ -142,15 +150,15 @@ class Compiles:
             if "/" in entry.compile_id:
                 yield from self._records(entry)
 
-    def _records(self, entry: _Open) -> Iterator[Record]:
+    def _records(self, entry: _OpenCompile) -> Iterator[Record]:
         outcome = self._outcome(entry)
         limit = _LIMIT in (entry.reason or "")
         if entry.reasons is not None:
             yield self._recompile(entry, limit=limit)
-        if outcome == "skipped" and entry.file and not (entry.reason is None and is_torch(entry.file)):
-            yield SkippedFrame(entry.file, entry.line, entry.function, _in_short(entry))
+        if outcome == "skipped" and entry.file and not (entry.reason is None and is_torch_or_stdlib(entry.file)):
+            yield SkippedFrame(entry.file, entry.line, entry.function, _skip_reason(entry))
         yield Compile(
-            index=self._context.number("compile"),
+            index=self._context.next_index("compile"),
             compile_id=entry.compile_id,
             file=entry.file,
             line=entry.line,
@@ -165,9 +173,9 @@ class Compiles:
             cache=entry.cache,
         )
 
-    def _recompile(self, entry: _Open, *, limit: bool) -> Recompile:
+    def _recompile(self, entry: _OpenCompile, *, limit: bool) -> Recompile:
         return Recompile(
-            index=self._context.number("recompile"),
+            index=self._context.next_index("recompile"),
             compile_id=entry.compile_id,
             file=entry.file,
             line=entry.line,
@@ -176,7 +184,7 @@ class Compiles:
             limit_reached=limit,
         )
 
-    def _outcome(self, entry: _Open) -> str:
+    def _outcome(self, entry: _OpenCompile) -> str:
         if not entry.measured:
             return "error"
         if entry.error is not None:
@@ -188,11 +196,11 @@ class Compiles:
         return "ok" if entry.guarded else "skipped"
 
 
-def _in_short(entry: _Open) -> str:
+def _skip_reason(entry: _OpenCompile) -> str:
     """Why a frame was left to Python, in a sentence: the break that made it so has the rest."""
     if entry.reason:
-        return parse(entry.reason).reason
-    return _NO_OPERATION_LEFT if entry.rest else _NO_OPERATION
+        return parse_message(entry.reason).reason
+    return _NO_OPERATION_AFTER_BREAK if entry.is_resume else _NO_OPERATION
 
 
 def _seconds(parts: dict[str, float]) -> Seconds:

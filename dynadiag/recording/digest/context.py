@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from dynadiag.recording.names import original_name
 from dynadiag.recording.records import (
     Break,
     Compile,
     Frame,
     Graph,
+    GraphNode,
     Guard,
     Kernel,
-    NodeOf,
     Recompile,
     Run,
     SkippedFrame,
@@ -23,9 +22,10 @@ from dynadiag.recording.records import (
     Symbol,
     Trial,
 )
+from dynadiag.recording.torch_names import original_name
 
 Record: TypeAlias = (
-    Break | Compile | Graph | Guard | Kernel | NodeOf | Recompile | Run | SkippedFrame | SourceFile | Symbol | Trial
+    Break | Compile | Graph | Guard | Kernel | GraphNode | Recompile | Run | SkippedFrame | SourceFile | Symbol | Trial
 )
 
 _TORCH_FILE = re.compile(
@@ -36,41 +36,43 @@ _TORCH_FILE = re.compile(
 )
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
 _KEYS = re.compile(r"list\(dict\.keys\((.*)\)\)", re.DOTALL)  # guarded by the guard on the dict itself
-_PLACES_LIMIT = 500_000  # guards whose lines are kept for the recompiles to come; a large model's compile has thousands
-_FILES_LIMIT = 20_000  # distinct files that short names are looked up among; a log names a few hundred
+_MAX_LOCATIONS = (
+    500_000  # guards whose lines are kept for the recompiles to come; a large model's compile has thousands
+)
+_MAX_FILES = 20_000  # distinct files that short names are looked up among; a log names a few hundred
 
 
-class Context:
+class DigestContext:
     """State of one reading."""
 
     def __init__(self) -> None:
         self._strings: dict[int, str] = {}
         self._numbers: Counter[str] = Counter()
-        self._given: dict[str, int] = {}
-        self._notes: dict[tuple[str, str], Any] = {}
+        self._times_used: dict[str, int] = {}
+        self._held: dict[tuple[str, str], Any] = {}
         self._files: dict[str, None] = {}
-        self._found: dict[str, str | None] = {}
+        self._full_names: dict[str, str | None] = {}
         self.guards: Counter[str] = Counter()  # compile id -> guards of its last attempt
         self.breaks: Counter[str] = Counter()  # compile id -> breaks logged while compiling it
-        self._places: dict[tuple[str, str], tuple[str, int | None]] = {}
+        self._guard_locations: dict[tuple[str, str], tuple[str, int | None]] = {}
         self.raised: set[str] = set()  # compiles that ended in a break which torch raised
         self.fatal: set[str | None] = set()  # ids of the breaks that torch raised
         self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to what it compiles
         self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
 
-    def unique(self, compile_id: str) -> str:
+    def unique_id(self, compile_id: str) -> str:
         """The id of a compile among all of the run: ``torch._dynamo.reset()`` makes torch give ids out again.
 
         The first compile of an id keeps it; the second is ``"0/0#2"``.
         """
-        times = self._given.get(compile_id)
+        times = self._times_used.get(compile_id)
         return compile_id if times is None else f"{compile_id}#{times}"
 
-    def give_out_again(self, compile_id: str) -> None:
+    def reuse_id(self, compile_id: str) -> None:
         """From here on this id means another compile."""
-        self._given[compile_id] = self._given.get(compile_id, 1) + 1
+        self._times_used[compile_id] = self._times_used.get(compile_id, 1) + 1
 
-    def number(self, kind: str) -> int:
+    def next_index(self, kind: str) -> int:
         """The next index of a kind of record."""
         self._numbers[kind] += 1
         return self._numbers[kind] - 1
@@ -79,55 +81,55 @@ class Context:
         """Remember an interned string: torch names files once, by number."""
         if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], int):
             self._strings[pair[1]] = pair[0]
-            self.seen(pair[0])
+            self.add_file(pair[0])
 
-    def seen(self, file: str) -> None:
+    def add_file(self, file: str) -> None:
         """Remember a file by its full name."""
-        if len(self._files) < _FILES_LIMIT:
+        if len(self._files) < _MAX_FILES:
             self._files[file] = None
 
-    def note(self, kind: str, compile_id: str, data: Any) -> None:
+    def hold(self, kind: str, compile_id: str, data: Any) -> None:
         """Keep what an event of ours says for the event of torch's that follows it."""
-        self._notes[kind, compile_id] = data
+        self._held[kind, compile_id] = data
         file = data.get("file") if isinstance(data, dict) else None
         if isinstance(file, str):
-            self.seen(file)
+            self.add_file(file)
 
     def take(self, kind: str, compile_id: str) -> Any:
-        """What was kept by `note`, once."""
-        return self._notes.pop((kind, compile_id), None)
+        """What was kept by `hold`, once."""
+        return self._held.pop((kind, compile_id), None)
 
-    def guarded(self, compile_id: str, source: str, file: str, line: int | None) -> None:
+    def add_guard_location(self, compile_id: str, source: str, file: str, line: int | None) -> None:
         """Remember the user's line for which a guard on ``source`` was made."""
-        if len(self._places) < _PLACES_LIMIT:
-            self._places.setdefault((compile_id, source), (file, line))
+        if len(self._guard_locations) < _MAX_LOCATIONS:
+            self._guard_locations.setdefault((compile_id, source), (file, line))
 
-    def guard_place(self, compile_id: str, source: str | None) -> tuple[str | None, int | None]:
+    def guard_location(self, compile_id: str, source: str | None) -> tuple[str | None, int | None]:
         """The line of the guard on ``source``, or on what it is a part of (``L['x']`` of ``L['x'].size()[0]``)."""
         while source:
-            if found := self._places.get((compile_id, source)):
+            if found := self._guard_locations.get((compile_id, source)):
                 return found
             shorter = _LAST_STEP.sub("", source)
             keys = _KEYS.fullmatch(shorter)
             source = keys[1] if keys else shorter if shorter != source else None
         return None, None
 
-    def stack(self, frames: Any) -> tuple[Frame, ...]:
+    def parse_stack(self, frames: Any) -> tuple[Frame, ...]:
         """A stack as torch writes it in metadata, with file names looked up."""
         found = []
         for frame in frames if isinstance(frames, list) else ():
             if isinstance(frame, dict):
                 file = frame.get("filename")
                 file = self._strings.get(file, "?") if isinstance(file, int) else str(file)
-                found.append(Frame(file, integer(frame.get("line")), original_name(str(frame.get("name", "?")))))
+                found.append(Frame(file, int_or_none(frame.get("line")), original_name(str(frame.get("name", "?")))))
         return tuple(found)
 
     def full_name(self, short: str) -> str | None:
         """The one known file that ends in ``short``: torch cuts the front off the files that it names in guards."""
-        if short not in self._found:
+        if short not in self._full_names:
             matches = [file for file in self._files if file.endswith(short)]
-            self._found[short] = matches[0] if len(matches) == 1 else None
-        return self._found[short]
+            self._full_names[short] = matches[0] if len(matches) == 1 else None
+        return self._full_names[short]
 
     def source(self, data: dict[str, Any], event: int) -> Iterator[SourceFile]:
         if isinstance(file := data.get("file"), str):
@@ -136,25 +138,25 @@ class Context:
     def trial(self, data: dict[str, Any]) -> Iterator[Trial]:
         seconds = data.get("seconds")
         yield Trial(
-            self.number("trial"),
-            integer(data.get("pid")),
+            self.next_index("trial"),
+            int_or_none(data.get("pid")),
             str(data.get("candidate", "")),
             str(data.get("outcome", "")),
             float(seconds) if isinstance(seconds, (int, float)) else 0.0,
         )
 
 
-def theirs(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """A stack without torch's own frames and the interpreter's; the whole where nothing else is left."""
     return tuple(frame for frame in stack if not _TORCH_FILE.search(frame.file)) or stack
 
 
-def is_torch(file: str) -> bool:
+def is_torch_or_stdlib(file: str) -> bool:
     """Whether a file is torch's own or the interpreter's."""
     return _TORCH_FILE.search(file) is not None
 
 
-def integer(value: Any) -> int | None:
+def int_or_none(value: Any) -> int | None:
     """An int from JSON, or None. One that SQLite cannot hold is none of torch's."""
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
@@ -164,6 +166,6 @@ def text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def seconds(value: Any) -> float | None:
+def float_or_none(value: Any) -> float | None:
     """Seconds from JSON, or None."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from dynadiag.recording.digest.context import Context, is_torch
-from dynadiag.recording.records import Event, Graph, Node, NodeOf, Span
+from dynadiag.recording.digest.context import DigestContext, is_torch_or_stdlib
+from dynadiag.recording.records import Event, Graph, GraphNode, Node, Span
 
 STAGES = {
     "dynamo_output_graph": "dynamo",
@@ -43,26 +43,28 @@ def stage_of(name: str) -> str | None:
     return STAGES.get(name) or (name if _PASS.match(name) else None)
 
 
-def read(context: Context, event: Event, name: str, payload: Callable[[], str]) -> Iterator[Graph | NodeOf]:
+def read_graph(
+    context: DigestContext, event: Event, name: str, payload: Callable[[], str]
+) -> Iterator[Graph | GraphNode]:
     """The graph of one stage, and its nodes where the recorder kept them as data."""
     stage = stage_of(name) or name
     kept = context.take("graph", event.compile_id) if stage == "dynamo" else None
-    index = context.number("graph")
-    nodes = list(_nodes(kept)) if isinstance(kept, str) else []
-    nodes = _called_from(context, event.compile_id, nodes)
+    index = context.next_index("graph")
+    nodes = list(_parse_nodes(kept)) if isinstance(kept, str) else []
+    nodes = _locate_torch_frames(context, event.compile_id, nodes)
     if nodes:
         count, ops = len(nodes), sum(map(_computes, nodes))
     else:
-        count, ops = _count(payload())
+        count, ops = _count_nodes(payload())
     yield Graph(index, event.compile_id, stage, count, ops, event.index)
-    yield from (NodeOf(index, node) for node in nodes)
+    yield from (GraphNode(index, node) for node in nodes)
 
 
-def _called_from(context: Context, compile_id: str, nodes: list[Node]) -> list[Node]:
+def _locate_torch_frames(context: DigestContext, compile_id: str, nodes: list[Node]) -> list[Node]:
     """Dynamo's nodes. Where all of a frame is torch's (a container, an optimizer) they have the line that called it."""
-    frames = [frame for frame in context.stacks.get(compile_id, ()) if not is_torch(frame.file)]
+    frames = [frame for frame in context.stacks.get(compile_id, ()) if not is_torch_or_stdlib(frame.file)]
     files = (node.span.file for node in nodes if _computes(node))
-    if not frames or any(file and not is_torch(file) for file in files):
+    if not frames or any(file and not is_torch_or_stdlib(file) for file in files):
         return nodes
     span = Span(frames[-1].file, frames[-1].line)
     return [replace(node, span=span) if _computes(node) else node for node in nodes]
@@ -72,7 +74,7 @@ def _computes(node: Node) -> bool:
     return node.op.startswith("call_")
 
 
-def _count(text: str) -> tuple[int, int]:
+def _count_nodes(text: str) -> tuple[int, int]:
     """Nodes and computing nodes of a printed graph: its placeholders, its statements and its output."""
     statements = [value for value in _STATEMENT.findall(text) if not _RENAMING.match(value)]
     attributes = sum(value.startswith("self.") and "(" not in value for value in statements)
@@ -81,7 +83,7 @@ def _count(text: str) -> tuple[int, int]:
     return placeholders + len(statements) + 1, len(statements) - attributes
 
 
-def _nodes(text: str) -> Iterator[Node]:
+def _parse_nodes(text: str) -> Iterator[Node]:
     try:
         graph = orjson.loads(text)
         listed, stacks = graph["nodes"], graph["stacks"]
@@ -89,10 +91,10 @@ def _nodes(text: str) -> Iterator[Node]:
         return
     for position, data in enumerate(listed):
         if isinstance(data, dict):
-            yield _node(position, data, stacks)
+            yield _parse_node(position, data, stacks)
 
 
-def _node(position: int, data: dict[str, Any], stacks: list[Any]) -> Node:
+def _parse_node(position: int, data: dict[str, Any], stacks: list[Any]) -> Node:
     value = data.get("value")
     tensor = value if isinstance(value, dict) and "shape" in value else {}
     arguments = {"args": data.get("args", []), "kwargs": data.get("kwargs", {})}
@@ -106,7 +108,7 @@ def _node(position: int, data: dict[str, Any], stacks: list[Any]) -> Node:
         shape=f"({', '.join(map(str, tensor['shape']))})" if isinstance(tensor.get("shape"), list) else None,
         dtype=tensor.get("dtype") if isinstance(tensor.get("dtype"), str) else None,
         device=tensor.get("device") if isinstance(tensor.get("device"), str) else None,
-        span=_place(data.get("stack"), stacks),
+        span=_innermost_user_span(data.get("stack"), stacks),
     )
 
 
@@ -123,7 +125,7 @@ def _inputs(arguments: Any) -> Iterator[str]:
             yield from _inputs(item)
 
 
-def _place(index: Any, stacks: list[Any]) -> Span:
+def _innermost_user_span(index: Any, stacks: list[Any]) -> Span:
     """The innermost line of the user's in a node's stack."""
     if not isinstance(index, int) or not 0 <= index < len(stacks) or not isinstance(stacks[index], str):
         return Span(None, None)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dynadiag.recording.digest.context import Context, integer, is_torch
+from dynadiag.recording.digest.context import DigestContext, int_or_none, is_torch_or_stdlib
 from dynadiag.recording.records import Event, Guard
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")
@@ -21,21 +21,23 @@ _MANAGERS = (
     "DictSubclassGuardManager",
 )
 
-Places = dict[str, tuple[str, int | None]]
+GuardLocations = dict[str, tuple[str, int | None]]
 
 
-def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[Guard]:
+def read_guards(
+    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
+) -> Iterator[Guard]:
     """The leaves of the guard tree. A second attempt of a compile replaces the first one's count."""
-    places = _places(context.take("guards", event.compile_id))
+    places = _parse_locations(context.take("guards", event.compile_id))
     for source, (file, line) in places.items():
-        context.seen(file)
-        context.guarded(event.compile_id, source, file, line)
+        context.add_file(file)
+        context.add_guard_location(event.compile_id, source, file, line)
     context.guards[event.compile_id] = 0
-    for kind, source, expression in leaves(payload()):
-        found, line = places.get(source) or _place(context, event.compile_id, source, expression)
+    for kind, source, expression in leaf_guards(payload()):
+        found, line = places.get(source) or _locate(context, event.compile_id, source, expression)
         context.guards[event.compile_id] += 1
         yield Guard(
-            index=context.number("guard"),
+            index=context.next_index("guard"),
             compile_id=event.compile_id,
             kind=kind,
             source=source,
@@ -45,27 +47,27 @@ def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Cal
         )
 
 
-def _places(data: Any) -> Places:
+def _parse_locations(data: Any) -> GuardLocations:
     """Source -> the innermost line of the user's."""
-    found: Places = {}
+    found: GuardLocations = {}
     for place in data.get("places", ()) if isinstance(data, dict) else ():
         if isinstance(place, list) and len(place) == 5 and isinstance(place[1], str) and isinstance(place[2], str):
-            found.setdefault(place[1], (place[2], integer(place[3])))
+            found.setdefault(place[1], (place[2], int_or_none(place[3])))
     return found
 
 
-def _place(context: Context, compile_id: str, source: str, expression: str) -> tuple[str | None, int | None]:
+def _locate(context: DigestContext, compile_id: str, source: str, expression: str) -> tuple[str | None, int | None]:
     """The line that torch's comment names, where its file is the user's and can be told from its shortened name;
     otherwise that of the guard on what ``source`` is a part of."""
     match = _COMMENT.search(expression)
     file = context.full_name(match[1]) if match else None
-    if match and file and not is_torch(file):
+    if match and file and not is_torch_or_stdlib(file):
         return file, int(match[2])
-    place = context.guard_place(compile_id, source)
+    place = context.guard_location(compile_id, source)
     return place if place[0] or not (match and file) else (file, int(match[2]))
 
 
-def leaves(tree: str) -> Iterator[tuple[str, str, str]]:
+def leaf_guards(tree: str) -> Iterator[tuple[str, str, str]]:
     """``(kind, source, expression with comment)`` of each leaf of the printed tree.
 
     A leaf guards the source of the manager that it hangs under; ``""`` is the root.

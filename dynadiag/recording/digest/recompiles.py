@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dynadiag.recording.digest.context import Context, Record, integer, is_torch, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Record, int_or_none, is_torch_or_stdlib, text_or_none
 from dynadiag.recording.records import Event, GuardFailure
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
 _COMMENT = re.compile(r"(\S+):(\d+) in (\S+)")
-_TORCHS_OWN = re.compile(r" \([^()\s]+:\d+ in [^()]*\)")  # torch's frame below the user's, in a shape guard's comment
+_TORCH_FRAME = re.compile(r" \([^()\s]+:\d+ in [^()]*\)")  # torch's frame below the user's, in a shape guard's comment
 _SHORT_NAME = re.compile(r"^(?![LG]\[)([A-Za-z_]\w*)(?!\w*\()")  # torch's sentences say x for L['x']
 _STACK_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in')
 _TENSOR = re.compile(
@@ -23,17 +23,19 @@ _TENSOR = re.compile(
 _EQUAL = re.compile(r"^(?P<source>.+?) == (?P<was>.+)$", re.DOTALL)
 
 
-def read(context: Context, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[Record]:
+def read_reasons(
+    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
+) -> Iterator[Record]:
     """Keep the reasons until it is known whether the frame was compiled again or given up (`Compiles`)."""
     text = payload()
     data = context.take("recompile", event.compile_id) or {}
-    told = [reason for line in _texts(text) if (reason := _parse(context, line)) is not None]
-    known = [_failure(context, item) for item in data.get("failures", ()) if isinstance(item, dict)]
-    context.note("recompiled", event.compile_id, {**data, "reasons": _merge(known, told)})
+    told = [reason for line in _reason_texts(text) if (reason := _parse_reason(context, line)) is not None]
+    known = [_recorded_failure(context, item) for item in data.get("failures", ()) if isinstance(item, dict)]
+    context.hold("recompiled", event.compile_id, {**data, "reasons": _merge_failures(known, told)})
     return iter(())
 
 
-def _texts(payload: str) -> list[str]:
+def _reason_texts(payload: str) -> list[str]:
     try:
         found = json.loads(payload)
     except ValueError:
@@ -41,15 +43,15 @@ def _texts(payload: str) -> list[str]:
     return [str(item) for item in found] if isinstance(found, list) else [str(found)]
 
 
-def _merge(known: list[GuardFailure], told: list[GuardFailure]) -> tuple[GuardFailure, ...]:
+def _merge_failures(known: list[GuardFailure], told: list[GuardFailure]) -> tuple[GuardFailure, ...]:
     """What the recorder found, and torch's own reason for an entry where it found nothing."""
     entries = {failure.against for failure in known}
     return (*known, *(failure for failure in told if failure.against not in entries))
 
 
-def _failure(context: Context, item: dict[str, Any]) -> GuardFailure:
+def _recorded_failure(context: DigestContext, item: dict[str, Any]) -> GuardFailure:
     against, source = str(item.get("against", "")), text_or_none(item.get("source"))
-    file, line = _line(context, str(item.get("comment", "")), against, source)
+    file, line = _user_line(context, str(item.get("comment", "")), against, source)
     return GuardFailure(
         guard=str(item.get("guard", "")),
         source=source,
@@ -57,20 +59,20 @@ def _failure(context: Context, item: dict[str, Any]) -> GuardFailure:
         now=text_or_none(item.get("now")),
         against=against,
         file=text_or_none(item.get("file")) or file,
-        line=integer(item.get("line")) or line,
+        line=int_or_none(item.get("line")) or line,
     )
 
 
-def _line(context: Context, comment: str, against: str, source: str | None) -> tuple[str | None, int | None]:
+def _user_line(context: DigestContext, comment: str, against: str, source: str | None) -> tuple[str | None, int | None]:
     """The user's line: the last that the comment names, or that of the entry's guard on the same source."""
-    for short, line, _ in reversed(_COMMENT.findall(_TORCHS_OWN.sub("", comment))):
+    for short, line, _ in reversed(_COMMENT.findall(_TORCH_FRAME.sub("", comment))):
         file = context.full_name(short)
-        if file and not is_torch(file):
+        if file and not is_torch_or_stdlib(file):
             return file, int(line)
-    return context.guard_place(context.unique(against), source)
+    return context.guard_location(context.unique_id(against), source)
 
 
-def _parse(context: Context, text: str) -> GuardFailure | None:
+def _parse_reason(context: DigestContext, text: str) -> GuardFailure | None:
     """One of torch's own sentences, ``0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5``."""
     match = _REASON.match(text.strip())
     if match is None:
@@ -78,14 +80,14 @@ def _parse(context: Context, text: str) -> GuardFailure | None:
     reason, _, stack = match["reason"].partition("\nUser stack trace:")
     frames = _STACK_FRAME.findall(stack)
     code, _, comment = reason.partition("  # ")
-    source, was, now = _values(code.strip())
+    source, was, now = _split_values(code.strip())
     full = _SHORT_NAME.sub(r"L['\1']", source) if source else None
-    found = (frames[-1][0], int(frames[-1][1])) if frames else _line(context, comment, match["against"], full)
+    found = (frames[-1][0], int(frames[-1][1])) if frames else _user_line(context, comment, match["against"], full)
     file, line = found
     return GuardFailure(code.strip(), source, was, now, match["against"], file, line)
 
 
-def _values(code: str) -> tuple[str | None, str | None, str | None]:
+def _split_values(code: str) -> tuple[str | None, str | None, str | None]:
     if match := _TENSOR.match(code):
         index = f"()[{match['index']}]" if match["index"] else ""
         return f"{match['source']}.{match['what']}{index}", match["was"], match["now"]

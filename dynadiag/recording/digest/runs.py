@@ -7,20 +7,20 @@ from typing import Any, ClassVar
 
 import orjson
 
-from dynadiag.recording.digest.context import Context, integer, seconds, text_or_none
+from dynadiag.recording.digest.context import DigestContext, float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import Run
 
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")  # all that names the version in logs of torch 2.11
-_CUT = "the recording ends before the program did: it was cut short"
+_CUT_SHORT = "the recording ends before the program did: it was cut short"
 _FOREIGN = "imported from a TORCH_TRACE log: columns, the values in failing guards and graphs as data are not in it"
 
 
-class Runs:
+class RunCollector:
     """Collects what is known of the process."""
 
     KINDS: ClassVar[frozenset[str]] = frozenset({"torch_version"})
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: DigestContext) -> None:
         self._context = context
         self._torch: str | None = None
         self._rank: int | None = None
@@ -30,7 +30,7 @@ class Runs:
     def event(self, name: str, metadata: dict[str, Any], payload: Callable[[], str]) -> None:
         """Note what one event says of the process."""
         if self._rank is None:
-            self._rank = integer(metadata.get("rank"))
+            self._rank = int_or_none(metadata.get("rank"))
         if name == "torch_version":
             self._torch = self._version(payload())
         elif name in _METRICS and self._torch is None and isinstance(data := metadata.get(name), dict):
@@ -62,27 +62,27 @@ class Runs:
             python=text_or_none(start.get("python")),
             triton=text_or_none(start.get("triton")),
             device=text_or_none(end.get("device")),
-            rank=self._rank if self._rank is not None else integer(start.get("rank")),
-            pid=integer(start.get("pid")),
-            started=seconds(start.get("started")),
-            seconds=seconds(end.get("seconds")) or seconds(seen.get("seconds")),
-            exit_code=integer(seen.get("code")),
+            rank=self._rank if self._rank is not None else int_or_none(start.get("rank")),
+            pid=int_or_none(start.get("pid")),
+            started=float_or_none(start.get("started")),
+            seconds=float_or_none(end.get("seconds")) or float_or_none(seen.get("seconds")),
+            exit_code=int_or_none(seen.get("code")),
             complete=complete,
             notes=tuple(self._notes(foreign=not start, complete=complete, seen=seen)),
         )
 
     def _notes(self, *, foreign: bool, complete: bool, seen: dict[str, Any]) -> list[str]:
         notes = [_FOREIGN] if foreign else []
-        code = integer(seen.get("code"))
+        code = int_or_none(seen.get("code"))
         if not foreign and not complete:
-            notes.append(_CUT)
+            notes.append(_CUT_SHORT)
         elif code is not None and code < 0:
             notes.append(f"the program was cut short by signal {-code}: the recording holds what came before")
         if self._full:
             notes.append("the size limit of the recording was reached: later events are not in it")
         stopped = self._context.take("stopped", "-")
         if stopped is not None:
-            calls = integer(stopped.get("calls"))
+            calls = int_or_none(stopped.get("calls"))
             notes.append(
                 f"ended by --stop-after {calls}: the program was ended at its next call of a compiled function"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dynadiag.recording.digest.context import Context, text_or_none, theirs
+from dynadiag.recording.digest.context import DigestContext, text_or_none, user_frames
 from dynadiag.recording.records import Event, Symbol
 
 _KINDS = {
@@ -16,7 +16,9 @@ _KINDS = {
 }
 
 
-def read(context: Context, event: Event, metadata: dict[str, Any], _payload: Callable[[], str]) -> Iterator[Symbol]:
+def read_symbol(
+    context: DigestContext, event: Event, metadata: dict[str, Any], _payload: Callable[[], str]
+) -> Iterator[Symbol]:
     """One symbol made, guarded on or specialized."""
     data = metadata.get(event.kind)
     if not isinstance(data, dict):
@@ -29,5 +31,5 @@ def read(context: Context, event: Event, metadata: dict[str, Any], _payload: Cal
         source=text_or_none(data.get("source")) or (str(sources[0]) if isinstance(sources, list) and sources else None),
         event=_KINDS[event.kind],
         expression=text_or_none(data.get("expr")) or text_or_none(data.get("vr")),
-        user_stack=theirs(context.stack(data.get("user_stack"))),
+        user_stack=user_frames(context.parse_stack(data.get("user_stack"))),
     )

@@ -15,17 +15,17 @@ from typing import Any
 import torch
 from torch.utils import benchmark
 
-from dynadiag.kernels.cppwrapper import is_wrapper
-from dynadiag.torch_private.built import pin
-from dynadiag.torch_private.warm import mark
+from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper
+from dynadiag.torch_private.profiler_marks import profiler_mark
+from dynadiag.torch_private.triton_autotuner import pin_configurations
 
-__all__ = ["marked", "measure"]
+__all__ = ["add_marks", "measure"]
 
 _WARM_UP = 3
-_FEWEST, _MOST = 10, 200  # runs: enough for a median, and not too many for the profiler
+_MIN_RUNS, _MAX_RUNS = 10, 200  # runs: enough for a median, and not too many for the profiler
 _MARK = "dynadiag call "
 _CPP_MARK = "torch::aot_inductor::RAIIAtenRecordFunctionHandle dynadiag_mark"  # a destructor ends it
-_FLUSH = 256 << 20  # bytes written before each run to flush the cache: five times the L2 of an H200
+_FLUSH_BYTES = 256 << 20  # bytes written before each run to flush the cache: five times the L2 of an H200
 
 
 def measure(
@@ -33,10 +33,10 @@ def measure(
 ) -> dict[str, Any]:
     """Seconds (the median) and device kernels of the call in each line. Raises what the module raises.
 
-    ``configurations`` are the launch configurations of Triton kernels, by kernel name (see `pin`).
+    ``configurations`` are the launch configurations of Triton kernels, by kernel name (see `pin_configurations`).
     """
-    module = _loaded(marked(source, lines), file)
-    pin(module, configurations)
+    module = _load_module(add_marks(source, lines), file)
+    pin_configurations(module, configurations)
     arguments = module.get_args()
 
     def run() -> None:
@@ -47,16 +47,16 @@ def measure(
         run()
     timer = benchmark.Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())
     once = timer.timeit(1).mean
-    count = min(_MOST, max(_FEWEST, int(seconds / once)))
-    return _times(_profiled(run, count, flush=_flush() if on_gpu else None), count, on_gpu=on_gpu)
+    count = min(_MAX_RUNS, max(_MIN_RUNS, int(seconds / once)))
+    return _times(_profile(run, count, flush=_cache_flusher() if on_gpu else None), count, on_gpu=on_gpu)
 
 
-def marked(source: str, lines: Sequence[int]) -> str:
+def add_marks(source: str, lines: Sequence[int]) -> str:
     """The module's source with a mark around the statement of each of these lines."""
-    return _marked_wrapper(source, set(lines)) if is_wrapper(source) else _marked_module(source, lines)
+    return _mark_cpp_wrapper(source, set(lines)) if is_cpp_wrapper(source) else _mark_python_module(source, lines)
 
 
-def _marked_wrapper(source: str, lines: set[int]) -> str:
+def _mark_cpp_wrapper(source: str, lines: set[int]) -> str:
     """A C++ wrapper, which has one statement per line. A mark ends with the block that is put around its statement."""
     return "".join(
         f'{{ {_CPP_MARK}("{_MARK}{number}", nullptr); {text} }}\n' if number in lines else f"{text}\n"
@@ -64,7 +64,7 @@ def _marked_wrapper(source: str, lines: set[int]) -> str:
     )
 
 
-def _marked_module(source: str, lines: Sequence[int]) -> str:
+def _mark_python_module(source: str, lines: Sequence[int]) -> str:
     """A Python module, with ``dynadiag_begin(LINE)`` and ``dynadiag_end()`` around each statement."""
     places = dict(_statements(source, set(lines)))
     made = []
@@ -85,7 +85,7 @@ def _statements(source: str, lines: set[int]) -> Iterator[tuple[int, tuple[int, 
                 yield line, (node.lineno, last, " " * node.col_offset)
 
 
-def _loaded(source: str, file: Path) -> Any:
+def _load_module(source: str, file: Path) -> Any:
     file.write_text(source)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
@@ -94,7 +94,7 @@ def _loaded(source: str, file: Path) -> Any:
     open_marks: list[Any] = []
 
     def begin(line: int) -> None:
-        open_marks.append(mark(f"{_MARK}{line}"))
+        open_marks.append(profiler_mark(f"{_MARK}{line}"))
         open_marks[-1].__enter__()
 
     def end() -> None:
@@ -105,11 +105,11 @@ def _loaded(source: str, file: Path) -> Any:
     return module
 
 
-def _flush() -> Callable[[], Any]:
-    return torch.empty(_FLUSH, dtype=torch.int8, device="cuda").zero_
+def _cache_flusher() -> Callable[[], Any]:
+    return torch.empty(_FLUSH_BYTES, dtype=torch.int8, device="cuda").zero_
 
 
-def _profiled(run: Callable[[], None], count: int, flush: Callable[[], Any] | None) -> list[Any]:
+def _profile(run: Callable[[], None], count: int, flush: Callable[[], Any] | None) -> list[Any]:
     activities = [torch.profiler.ProfilerActivity.CPU]
     if flush is not None:
         activities.append(torch.profiler.ProfilerActivity.CUDA)

@@ -14,61 +14,61 @@ from torch.utils import benchmark
 
 __all__ = ["measure"]
 
-_COPIED = {"cuda": 1 << 30, "cpu": 1 << 28}  # bytes, far more than any cache
-_SIDE = {"cuda": 8192, "cpu": 1024}  # rows and columns
+_COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}  # bytes, far more than any cache
+_MATRIX_SIZE = {"cuda": 8192, "cpu": 1024}  # rows and columns
 _DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}  # the name in graphs, and torch's
-_SLOW = ("f16",)  # no library has a fast float16 matrix product for CPUs
-_TIMES = 10
+_CPU_SKIPPED_DTYPES = ("f16",)  # no library has a fast float16 matrix product for CPUs
+_REPEATS = 10
 _CHAINS, _STEPS, _BLOCK, _PROGRAMS = 4, 4096, 1024, 132 * 16
 
 
 def measure(device: str) -> dict[str, Any]:
     """``{"moved": bytes/s, "products": {dtype: operations/s}, "vector": operations/s}``; "vector" is None on a CPU."""
     return {
-        "moved": _moved(device),
-        "products": {name: _product(getattr(torch, dtype), device) for name, dtype in _dtypes(device)},
-        "vector": _vector() if device == "cuda" else None,
+        "moved": _bandwidth(device),
+        "products": {name: _matmul_rate(getattr(torch, dtype), device) for name, dtype in _dtypes(device)},
+        "vector": _vector_rate() if device == "cuda" else None,
     }
 
 
 def _dtypes(device: str) -> list[tuple[str, str]]:
-    return [(name, dtype) for name, dtype in _DTYPES.items() if device == "cuda" or name not in _SLOW]
+    return [(name, dtype) for name, dtype in _DTYPES.items() if device == "cuda" or name not in _CPU_SKIPPED_DTYPES]
 
 
-def _moved(device: str) -> float:
-    source = torch.empty(_COPIED[device], dtype=torch.int8, device=device)
+def _bandwidth(device: str) -> float:
+    source = torch.empty(_COPY_BYTES[device], dtype=torch.int8, device=device)
     target = torch.empty_like(source)
-    return 2 * _COPIED[device] / _best(lambda: target.copy_(source), device)
+    return 2 * _COPY_BYTES[device] / _best_seconds(lambda: target.copy_(source), device)
 
 
-def _product(dtype: Any, device: str) -> float:
-    side = _SIDE[device]
+def _matmul_rate(dtype: Any, device: str) -> float:
+    side = _MATRIX_SIZE[device]
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
-    return 2 * side**3 / _best(lambda: a @ b, device)
+    return 2 * side**3 / _best_seconds(lambda: a @ b, device)
 
 
-def _vector() -> float:
+def _vector_rate() -> float:
     """float32 multiply-adds in registers. Each counts as two operations."""
-    from dynadiag.trial.measure.spin import spin
+    from dynadiag.trial.measure.fma_kernel import fma_chains
 
     out = torch.empty(_PROGRAMS * _BLOCK, device="cuda")
-    seconds = _best(lambda: spin[(_PROGRAMS,)](out, _STEPS, _BLOCK), "cuda")
+    seconds = _best_seconds(lambda: fma_chains[(_PROGRAMS,)](out, _STEPS, _BLOCK), "cuda")
     return 2 * _CHAINS * _STEPS * _BLOCK * _PROGRAMS / seconds
 
 
-def _best(run: Callable[[], Any], device: str) -> float:
+def _best_seconds(run: Callable[[], Any], device: str) -> float:
     """Seconds of one run: the best of several blocks, on a GPU by CUDA events."""
     run()
     if device != "cuda":
         timer = benchmark.Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())
-        return float(min(timer.timeit(1).mean for _ in range(_TIMES)))
+        return float(min(timer.timeit(1).mean for _ in range(_REPEATS)))
     seconds = []
-    for _ in range(_TIMES):
+    for _ in range(_REPEATS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        for _ in range(_TIMES):
+        for _ in range(_REPEATS):
             run()
         end.record()
         torch.cuda.synchronize()
-        seconds.append(start.elapsed_time(end) * 1e-3 / _TIMES)
+        seconds.append(start.elapsed_time(end) * 1e-3 / _REPEATS)
     return min(seconds)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.linetable import read_stage
-from dynadiag.torch_private import stages as torch_private
+from dynadiag.kernels.line_table import parse_stage
+from dynadiag.torch_private import kernel_compilation as torch_private
 
-_PATIENCE = 300  # seconds; about 10 are typical without precompiled headers
+_TIMEOUT = 300  # seconds; about 10 are typical without precompiled headers
 
 
 def compile_kernel(source: str, folder: Path) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def compile_kernel(source: str, folder: Path) -> dict[str, Any]:
         raise DynadiagError("there is no disassembler here (objdump): install binutils")
     file, output = folder / "kernel.cpp", folder / "kernel.o"
     file.write_text(source)
-    command = torch_private.compiler_command(str(file), str(output))
+    command = torch_private.cpp_compile_command(str(file), str(output))
     try:
         _run(*command)
     except FileNotFoundError as error:
@@ -29,7 +29,7 @@ def compile_kernel(source: str, folder: Path) -> dict[str, Any]:
     listing = _run(
         disassembler, "--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn", "-C", str(output)
     )
-    text, lines = read_stage("asm", listing, file.name)
+    text, lines = parse_stage("asm", listing, file.name)
     flags = [word for word in command[1:] if word.startswith(("-O", "-m", "-f"))]
     return {
         "stages": {"asm": {"text": text, "lines": lines}},
@@ -39,4 +39,4 @@ def compile_kernel(source: str, folder: Path) -> dict[str, Any]:
 
 
 def _run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_PATIENCE).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT).stdout

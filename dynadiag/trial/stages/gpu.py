@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.linetable import read_stage
-from dynadiag.recording.names import TRITON_TEXTS
-from dynadiag.torch_private import stages as torch_private
+from dynadiag.kernels.line_table import parse_stage
+from dynadiag.recording.torch_names import TRITON_TEXT_STAGES
+from dynadiag.torch_private import kernel_compilation as torch_private
 
 _NVIDIA = re.compile(r"sm_(\d+)a?$")
 _AMD = re.compile(r"gfx[0-9a-f]+$")
@@ -28,12 +28,12 @@ def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[st
         from triton.compiler import ASTSource
     except ImportError as error:
         raise DynadiagError(f"Triton is not installed here: pip install triton ({error})") from error
-    torch_private.only_compiling(backend, arch, warp_size)
-    tuner = _tuner(name, source, folder)
+    torch_private.prepare_compile_only(backend, arch, warp_size)
+    tuner = _load_autotuner(name, source, folder)
     configs = tuner.configs
-    given, options = torch_private.compile_arguments(tuner, configs[0])
+    given, options = torch_private.triton_compile_arguments(tuner, configs[0])
     binary = triton.compile(ASTSource(*given), target=GPUTarget(backend, arch, warp_size), options=options)
-    stages = {stage: binary.asm[stage] for stage in TRITON_TEXTS if stage in binary.asm}
+    stages = {stage: binary.asm[stage] for stage in TRITON_TEXT_STAGES if stage in binary.asm}
     facts: dict[str, Any] = {
         "configuration": str(configs[0]),
         "triton": triton.__version__,
@@ -44,7 +44,7 @@ def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[st
     if "cubin" in binary.asm:
         _machine_code(binary.asm["cubin"], folder, stages, facts, notes)
     return {
-        "stages": {stage: _with_lines(stage, text) for stage, text in stages.items()},
+        "stages": {stage: _read_lines(stage, text) for stage, text in stages.items()},
         "facts": facts,
         "notes": notes,
     }
@@ -61,14 +61,14 @@ def disassemble(code: str, file: str, folder: Path) -> dict[str, Any]:
     notes: list[str] = []
     _machine_code(base64.b64decode(code), folder, stages, facts, notes)
     return {
-        "stages": {stage: _with_lines(stage, text, file) for stage, text in stages.items()},
+        "stages": {stage: _read_lines(stage, text, file) for stage, text in stages.items()},
         "facts": facts,
         "notes": notes,
     }
 
 
-def _with_lines(stage: str, text: str, file: str = "kernel.py") -> dict[str, Any]:
-    shown, lines = read_stage(stage, text, file)
+def _read_lines(stage: str, text: str, file: str = "kernel.py") -> dict[str, Any]:
+    shown, lines = parse_stage(stage, text, file)
     return {"text": shown, "lines": lines}
 
 
@@ -81,7 +81,7 @@ def _target(target: str) -> tuple[str, int | str, int]:
     raise DynadiagError(f"no target {target!r}: Triton compiles for sm_80, sm_90, sm_100, ... and gfx942, ...")
 
 
-def _tuner(name: str, source: str, folder: Path) -> Any:
+def _load_autotuner(name: str, source: str, folder: Path) -> Any:
     """Import the kernel's source, and find its Inductor autotuner."""
     file = folder / "kernel.py"
     file.write_text(source)

@@ -1,0 +1,119 @@
+"""Checks fake kernels of custom operators: whether the operator returns what its fake kernel promises.
+
+The compiler trusts a fake kernel: it generates code for the shape and dtype that it promises. Where that is wrong,
+operators that read the result fail, though no other decision of the compiler is at fault. Switched off, the decision to
+trust it is reversed: the operator itself runs on zeros, and its result replaces the promise.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from dynadiag.bisect.custom_operators import is_custom_operator
+from dynadiag.torch_private import bisect as torch_private
+from dynadiag.torch_private.fake_kernels import run_on_zeros, size_hints, traced_user_line, wrap_fake_dispatch
+from dynadiag.trial.context import TRIAL
+
+__all__ = ["OPERATOR_KIND", "install"]
+
+OPERATOR_KIND = "operator"  # the kind of these decisions
+_reported: set[str] = set()  # what this process has reported: operators, and wrong fake kernels
+
+
+def install() -> None:
+    """Install the hook in torch, once per process."""
+    wrap_fake_dispatch(_fake_result)
+
+
+def _fake_result(inner: Callable[..., Any], mode: Any, operator: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """The fake result of an operator: from its fake kernel, or from the operator itself where that is switched off."""
+    if not TRIAL.observes(OPERATOR_KIND) or not _is_custom(operator):
+        return inner(mode, operator, types, args, kwargs)
+    name = str(operator)
+    if _is_first_report(name):
+        TRIAL.send("operator", name=name)
+    promised = inner(mode, operator, types, args, kwargs)
+    switch = TRIAL.plan.switch(OPERATOR_KIND)
+    if switch is None or switch.is_on(name):
+        return promised
+    return _corrected_result(mode, operator, args, kwargs, promised)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_custom(operator: Any) -> bool:
+    return is_custom_operator(str(operator))
+
+
+def _is_first_report(text: str) -> bool:
+    new = text not in _reported
+    _reported.add(text)
+    return new
+
+
+def _corrected_result(mode: Any, operator: Any, args: Any, kwargs: Any, promised: Any) -> Any:
+    try:
+        real = pytree.tree_leaves(run_on_zeros(operator, args, kwargs))
+    except Exception:  # noqa: BLE001 - the user's operator may raise anything on zeros
+        return promised
+    fake, form = pytree.tree_flatten(promised)
+    texts = [] if len(real) != len(fake) else [t for t in map(_difference, real, fake) if t]
+    if not texts:
+        return promised
+    _report(str(operator), texts[0])
+    return pytree.tree_unflatten([_corrected_fake(mode, r, p) for r, p in zip(real, fake, strict=True)], form)
+
+
+def _report(name: str, text: str) -> None:
+    if not _is_first_report(f"{name} lies"):
+        return
+    line = traced_user_line()
+    lines = [line] if line else torch_private.traced_user_lines()
+    here = {"compile_id": torch_private.compile_id(), "graph": torch_private.graph_kind()}
+    TRIAL.send("point", group=OPERATOR_KIND, key=name, name=name, target=name, lines=lines, **here)
+    TRIAL.send("note", text=f"{name} returns {text}: the fake kernel is wrong, and the compiler trusts it")
+
+
+def _difference(real: Any, promised: Any) -> str | None:
+    if not isinstance(real, torch.Tensor) or not isinstance(promised, torch.Tensor):
+        return None
+    if real.dtype != promised.dtype:
+        return f"{real.dtype} where its fake kernel promises {promised.dtype}"
+    sizes, strides = size_hints(promised.shape), size_hints(promised.stride())
+    if None in sizes:
+        return None  # a data-dependent size: any may be right
+    if list(real.shape) != sizes:
+        return f"the shape {list(real.shape)} where its fake kernel promises {sizes}"
+    if real.layout is torch.strided and real.numel() > 1 and list(real.stride()) != strides:
+        return f"the strides {list(real.stride())} where its fake kernel promises {strides}"
+    return None
+
+
+def _corrected_fake(mode: Any, real: Any, promised: Any) -> Any:
+    """A fake tensor with the metadata of the real one. Sizes stay symbolic where the promise has the right number."""
+    if _difference(real, promised) is None:
+        return promised
+    with mode:
+        sizes = _sizes(real, promised)
+        return torch.empty_strided(sizes, _strides(real, sizes), dtype=real.dtype, device=promised.device)
+
+
+def _sizes(real: torch.Tensor, promised: torch.Tensor) -> list[Any]:
+    if real.dim() != promised.dim():
+        return list(real.shape)
+    known = zip(promised.shape, size_hints(promised.shape), real.shape, strict=True)
+    return [size if hint in (None, number) else number for size, hint, number in known]
+
+
+def _strides(real: torch.Tensor, sizes: Sequence[Any]) -> list[Any]:
+    """Dense strides, in the order of the real tensor's dimensions."""
+    strides: list[Any] = [1] * len(sizes)
+    step: Any = 1
+    for dimension in sorted(range(len(sizes)), key=lambda d: (real.stride(d), -d)):
+        strides[dimension] = step
+        step = step * sizes[dimension]
+    return strides

@@ -1,0 +1,83 @@
+"""What is known of a run at its beginning and at its end. Loads no torch: the command line writes headers too."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["run_footer", "run_header"]
+
+_RELEVANT_PREFIXES = (
+    "TORCH_",
+    "TORCHDYNAMO_",
+    "TORCHINDUCTOR_",
+    "TRITON_",
+    "INDUCTOR_",
+    "AOT_",
+    "PYTORCH_",
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE",
+)
+_MAX_VALUE = 500  # characters of a variable that are kept: it is a setting, or a list of paths
+
+
+def run_header(target: str | None, launcher: int | None = None) -> dict[str, Any]:
+    """The process that writes it stands for the program. ``launcher`` is the process id of the command that started
+    the program."""
+    torch = sys.modules.get("torch")
+    return {
+        "target": target or " ".join(sys.argv),
+        "argv": list(sys.argv),
+        "cwd": _working_directory(),
+        "torch": getattr(torch, "__version__", None),
+        "python": sys.version.split()[0],
+        "rank": _rank(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "launcher": launcher,
+        "started": time.time(),
+        "environment": _relevant_variables(os.environ),
+    }
+
+
+def _working_directory() -> str | None:
+    try:
+        return str(Path.cwd())
+    except OSError:  # the program is in a folder that is gone
+        return None
+
+
+def _rank() -> int | None:
+    rank = os.environ.get("RANK", "")
+    return int(rank) if rank.isascii() and rank.isdigit() else None
+
+
+def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that change what torch.compile does: people forget that they have set them."""
+    return {
+        name: value[:_MAX_VALUE] for name, value in sorted(environment.items()) if name.startswith(_RELEVANT_PREFIXES)
+    }
+
+
+def run_footer(started: float) -> dict[str, Any]:
+    """What is known when the interpreter ends."""
+    return {"seconds": time.time() - started, "device": _device(), "uncaught": _uncaught_exception()}
+
+
+def _device() -> str | None:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_initialized() else "cpu"
+
+
+def _uncaught_exception() -> str | None:
+    """The type of the exception that ended the program, as the interpreter noted it."""
+    kind = getattr(sys, "last_type", None)
+    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else None

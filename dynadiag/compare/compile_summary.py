@@ -1,0 +1,106 @@
+"""Summarizes the compiles of one variant: read from its recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynadiag.explain import Explanation, explain
+from dynadiag.explain.impact import Impact
+from dynadiag.explain.runtime_cost import CacheEntryRun, WarmCalls, entries
+from dynadiag.explain.timing import shares
+from dynadiag.kernels.module_parser import parse_module
+from dynadiag.recording.opening import open_recording
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Compile, Kernel
+
+__all__ = ["CompileSummary", "read_summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompileSummary:
+    """What was compiled in one variant.
+
+    ``seconds`` is the time of all compiles, ``parts`` the same by part of the compiler. ``generated`` and ``extern``
+    count the kernel calls in the last compiled code: Inductor's own kernels, and library kernels. One call of the
+    function launches that many if it runs each piece of code once. ``no_graphs`` says why nothing was compiled, if
+    nothing was. ``cached``: some code came from torch's cache. ``warm``, ``impacts`` (with their costs) and ``entries``
+    describe the profiled warm calls.
+    """
+
+    seconds: float
+    parts: tuple[tuple[str, float], ...]
+    graphs: int
+    breaks: int
+    recompiles: int
+    generated: int
+    extern: int
+    cached: bool
+    no_graphs: str | None
+    no_cudagraphs: tuple[str, ...]
+    notes: tuple[str, ...]
+    warm: WarmCalls | None = None
+    impacts: tuple[Impact, ...] = ()
+    entries: tuple[CacheEntryRun, ...] = ()
+    cwd: str | None = None
+
+
+def read_summary(path: Path) -> CompileSummary:
+    """Summarize the recording, or the journal, of a variant."""
+    with open_recording(path) as recording:
+        return _compiled(explain(recording), recording)
+
+
+def _compiled(found: Explanation, recording: Recording) -> CompileSummary:
+    parts = _parts(found.compiles)
+    calls = [
+        call for event in _latest_module_events(found.kernels) for call in parse_module(recording.payload(event)).calls
+    ]
+    return CompileSummary(
+        seconds=sum(parts.values()),
+        parts=tuple(parts.items()),
+        graphs=found.graph_count,
+        breaks=found.break_count,
+        recompiles=found.recompile_count,
+        generated=sum(call.is_generated for call in calls),
+        extern=sum(not call.is_generated for call in calls),
+        cached=any(item.cache == "hit" for item in found.compiles),
+        no_graphs=None if found.graph_count else found.verdict.sentence,
+        no_cudagraphs=_no_cudagraphs(recording),
+        notes=found.notes,
+        warm=found.warm,
+        impacts=found.impacts,
+        entries=entries(found.compiles, found.warm),
+        cwd=found.run.cwd,
+    )
+
+
+def _parts(compiles: Iterable[Compile]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for item in compiles:
+        for share in shares(item.seconds):
+            found[share.part] = found.get(share.part, 0.0) + share.seconds
+    return found
+
+
+def _latest_module_events(kernels: Iterable[Kernel]) -> tuple[int, ...]:
+    """The events that hold the generated modules of each frame's last compile. Earlier ones are for other inputs."""
+    last: dict[str, str] = {}
+    events: dict[int, str] = {}
+    for kernel in kernels:
+        last[kernel.compile_id.rpartition("/")[0]] = kernel.compile_id
+        if kernel.event is not None:
+            events[kernel.event] = kernel.compile_id
+    return tuple(event for event, compile_id in events.items() if compile_id in last.values())
+
+
+def _no_cudagraphs(recording: Recording) -> tuple[str, ...]:
+    """The reasons why Inductor skipped CUDA graphs although they were requested, each once."""
+    found: dict[str, None] = {}
+    for kind in ("compilation_metrics", "bwd_compilation_metrics"):
+        for event in recording.events(kind):
+            reason = recording.metadata(event.index).get(kind, {}).get("cudagraph_skip_reason")
+            if reason:
+                found[str(reason)] = None
+    return tuple(found)

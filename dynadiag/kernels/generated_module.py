@@ -1,0 +1,147 @@
+"""A generated module with the graphs that it was made from, and its kernel calls.
+
+The nodes of a call lead to the user's lines through the lowered graph and Dynamo's graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dynadiag.kernels.align import AlignedStatement
+from dynadiag.kernels.cost import Cost
+from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine
+from dynadiag.kernels.module_parser import KernelDefinition, ParsedModule
+from dynadiag.kernels.triton_artifacts import TritonArtifact
+
+__all__ = [
+    "GeneratedModule",
+    "KernelCall",
+    "dynamo_nodes_of",
+    "own_source_lines",
+    "reported_dynamo_nodes",
+    "source_lines_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One call of a generated kernel or of a library: a row of the kernel listing.
+
+    `nodes` are the nodes of the lowered graph that it computes, `views` those that only view its inputs. `evidence`
+    says where that is known from: "scheduler" (the recorder asked Inductor), "comment" (the generated code says it),
+    "dataflow" (inferred from the texts), "around" (only the branch or loop that contains the call is known) or "none"
+    (no mapping). `source_lines` are the user's lines of `nodes`, `view_lines` those of `views`. `enclosing_nodes` are
+    the nodes (``cond``, ``while_loop``) whose branch or loop the call is in, the innermost first.
+    """
+
+    index: int  # in its recording
+    compile_id: str
+    stage: str | None  # "forward", "backward" or "inference"
+    event: int  # the event of the generated module
+    name: str
+    language: str  # "cpp", "triton", "extern", or another backend's name
+    call_number: int  # of this kernel's calls in the module, from 1
+    line: int  # of the call in the module, from 1
+    text: str
+    definition: KernelDefinition | None
+    nodes: tuple[str, ...]
+    views: tuple[str, ...]
+    ops: tuple[str, ...]  # the nodes' operators, each once
+    operator_lines: tuple[tuple[str, str], ...]  # the operators with the text of their source lines
+    dynamo_nodes: tuple[str, ...]
+    source_lines: tuple[SourceLine, ...]
+    view_lines: tuple[SourceLine, ...]
+    evidence: str
+    grid: str | None
+    cost: Cost
+    device: str | None
+    cache: str | None  # outcome of the FX graph cache: "hit", "miss" or "bypass"
+    partition: str | None
+    fallback: str | None  # why Inductor fell back to ATen, if it did
+    statements: tuple[
+        AlignedStatement, ...
+    ] = ()  # the nodes of each statement of a generated kernel, by its line in the module
+    enclosing_nodes: tuple[str, ...] = ()
+    artifact: TritonArtifact | None = None  # the kernel as the run compiled it, if recorded
+
+
+@dataclass(frozen=True)
+class GeneratedModule:
+    """A generated module, the graph that it was made from, Dynamo's graph, and its calls."""
+
+    event: int
+    compile_id: str
+    parsed: ParsedModule
+    graph: PrintedGraph
+    graph_event: int | None
+    dynamo: PrintedGraph
+    dynamo_event: int | None
+    dynamo_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    calls: tuple[KernelCall, ...] = ()
+
+    @cached_property
+    def source_text(self) -> Mapping[SourceLine, str]:
+        """The text of each user line."""
+        nodes = [*self.dynamo.nodes.values(), *self.graph.nodes.values()]
+        return {
+            node.source_line: node.source_text for node in nodes if node.source_line is not None and node.source_text
+        }
+
+    @cached_property
+    def dynamo_by_line(self) -> Mapping[SourceLine, tuple[str, ...]]:
+        """Dynamo's nodes of each user line."""
+        found: dict[SourceLine, list[str]] = {}
+        for node in self.dynamo.nodes.values():
+            if node.source_line is not None and node.target:
+                found.setdefault(node.source_line, []).append(node.name)
+        return {place: tuple(names) for place, names in found.items()}
+
+    @cached_property
+    def dynamo_by_name(self) -> Mapping[str, tuple[str, ...]]:
+        """Dynamo's nodes of each printed name, which several subgraphs may share."""
+        found: dict[str, list[str]] = {}
+        for name, node in self.dynamo.nodes.items():
+            found.setdefault(node.printed_name, []).append(name)
+        return {printed: tuple(names) for printed, names in found.items()}
+
+
+def dynamo_nodes_of(unit: GeneratedModule, node: PrintedNode) -> tuple[str, ...]:
+    """Return the Dynamo nodes that a node came from: as torch reported, else those of the same user line."""
+    return reported_dynamo_nodes(unit, node) or (
+        unit.dynamo_by_line.get(node.source_line, ()) if node.source_line else ()
+    )
+
+
+def reported_dynamo_nodes(unit: GeneratedModule, node: PrintedNode) -> tuple[str, ...]:
+    """Return the Dynamo nodes that torch reported for a node.
+
+    torch reports names, which several graphs may share: then those on the node's source line are meant. In a branch
+    that was traced again for its backward the names are the branch's own, not Dynamo's.
+    """
+    said = tuple(one for name in unit.dynamo_sources.get(node.name, ()) for one in unit.dynamo_by_name.get(name, ()))
+    here = tuple(name for name in said if unit.dynamo.nodes[name].source_line == node.source_line)
+    return here if node.subgraph else here or said
+
+
+def source_lines_of(unit: GeneratedModule, names: Iterable[str]) -> tuple[SourceLine, ...]:
+    """Return the user's lines of nodes of the lowered graph, or those of their users if they have none."""
+    nodes = [unit.graph.nodes[name] for name in names if name in unit.graph.nodes]
+    return own_source_lines(unit, nodes) or own_source_lines(unit, _readers(unit, nodes))
+
+
+def own_source_lines(unit: GeneratedModule, nodes: Iterable[PrintedNode]) -> tuple[SourceLine, ...]:
+    """Return the user's lines of exactly these nodes, each once."""
+    found: dict[SourceLine, None] = {}
+    for node in nodes:
+        for place in (node.source_line, *(unit.dynamo.nodes[name].source_line for name in dynamo_nodes_of(unit, node))):
+            if place is not None:
+                found[place] = None
+                break
+    return tuple(found)
+
+
+def _readers(unit: GeneratedModule, nodes: list[PrintedNode]) -> list[PrintedNode]:
+    """The users of these nodes: a node without a line (such as a random seed) was made for them."""
+    return [unit.graph.nodes[user] for node in nodes for user in unit.graph.users.get(node.name, ())]

@@ -1,0 +1,274 @@
+"""Parse a printed graph: its nodes, their inputs and types, and the user's source line of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from dynadiag.kernels.expressions import evaluate_size, names_in, rename, without_strings
+
+__all__ = ["PrintedGraph", "PrintedNode", "SourceLine", "TensorType", "parse_graph", "parse_tensor", "qualified_name"]
+
+_CLASS = re.compile(r"^( *)class ([^\s(]+)\(torch\.nn\.Module\):")
+# A prefix may come first: "Backward of forward node: " since 2.15, "ac_graph_id: 2 - PREFER_RECOMPUTE " (checkpoint).
+_COMMENT = re.compile(r"^\s*# (?:.*? )?File: (.+?):(\d+) in (?:.*?, code: (.*))?")
+_STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
+_ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
+_TARGET = re.compile(r"([A-Za-z_][\w.]*)\(")
+_FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
+_TENSOR = re.compile(r"^(\w+)\[([^\]]*)\]")
+_BITS = re.compile(r"(\d+)")
+
+# Operators that return a view, by their names in ATen and in Dynamo.
+VIEW_OPERATORS = frozenset(
+    {
+        "view", "reshape", "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "select", "split",
+        "split_with_sizes", "getitem", "alias", "detach", "as_strided", "diagonal", "unbind", "unfold", "_unsafe_view",
+        "lift_fresh", "view_as_real", "view_as_complex", "real", "imag", "movedim", "flatten", "unflatten", "chunk",
+        "contiguous", "T", "mT", "swapaxes",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourceLine:
+    """A line of the user's source."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """The type of a tensor as graphs print it: ``f32[2, s0]``. Sizes are expressions."""
+
+    dtype: str
+    sizes: tuple[str, ...]
+
+    @property
+    def item_size(self) -> int:
+        """Bytes of one element."""
+        bits = _BITS.search(self.dtype)
+        return max(1, int(bits[1]) // 8) if bits else 1
+
+    def element_count(self, hints: Mapping[str, int]) -> int | None:
+        """The number of elements, with `hints` as the values of size symbols. None if one is unknown."""
+        count = 1
+        for expression in self.sizes:
+            value = evaluate_size(expression, hints)
+            if value is None:
+                return None
+            count *= value
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedNode:
+    """One node of a printed graph.
+
+    `line` is the node's line in the text (1-based), `source_line` the user's line that it was made from and
+    `source_text` the text of that line. `subgraph` is the branch or loop body that the node is in. Its name is then
+    part of the node's name and of the names of the inputs.
+    """
+
+    name: str
+    target: str
+    inputs: tuple[str, ...]
+    tensor: TensorType | None
+    source_line: SourceLine | None
+    line: int
+    text: str
+    subgraph: str = ""
+    source_text: str = ""
+
+    @property
+    def printed_name(self) -> str:
+        """The node's name as it is printed in its own graph."""
+        return self.name.removeprefix(qualified_name(self.subgraph, ""))
+
+    @property
+    def operator(self) -> str:
+        """The last part of its target: ``relu`` for ``torch.ops.aten.relu.default``."""
+        parts = self.target.split(".")
+        return parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
+
+    @property
+    def computes(self) -> bool:
+        """Whether it makes a new value: it is no placeholder, attribute or view."""
+        return bool(self.target) and self.operator not in VIEW_OPERATORS and not self.text.startswith("self.")
+
+
+@dataclass(frozen=True)
+class PrintedGraph:
+    """A graph: its nodes by name, in order, placeholders first and subgraphs last.
+
+    `returns` has the name of each output by subgraph; ``""`` is the graph itself.
+    """
+
+    nodes: Mapping[str, PrintedNode]
+    returns: Mapping[str, tuple[str | None, ...]]
+
+    def root(self, name: str) -> str:
+        """Return the node whose memory a node views, or the node itself."""
+        seen = set()
+        while (node := self.nodes.get(name)) and node.target and not node.computes and node.inputs and name not in seen:
+            if node.operator == "getitem" and not self._is_item_of_view(node):
+                break
+            seen.add(name)
+            name = node.inputs[0]
+        return name
+
+    def _is_item_of_view(self, node: PrintedNode) -> bool:
+        """Whether a node takes an item of views (``split``), not of an operator's results."""
+        source = self.nodes.get(node.inputs[0])
+        return source is not None and not source.computes and bool(source.target)
+
+    @cached_property
+    def users(self) -> dict[str, list[str]]:
+        """The nodes that read each node."""
+        found: dict[str, list[str]] = {}
+        for node in self.nodes.values():
+            for name in node.inputs:
+                found.setdefault(name, []).append(node.name)
+        return found
+
+    def with_source_lines(self, places: Mapping[str, SourceLine | None]) -> PrintedGraph:
+        """Return the graph with other source lines for some nodes. The text of a replaced line is unknown."""
+        moved = {name: replace(self.nodes[name], source_line=place, source_text="") for name, place in places.items()}
+        return replace(self, nodes={**self.nodes, **moved}) if moved else self
+
+    def enclosing_nodes(self, subgraph: str) -> tuple[str, ...]:
+        """Return the nodes that contain a subgraph (``cond``, ``while_loop``), the innermost first."""
+        users = self.users.get(subgraph, ())
+        return (*users, *(self.enclosing_nodes(self.nodes[subgraph].subgraph) if users else ()))
+
+
+def qualified_name(subgraph: str, name: str) -> str:
+    """Return the name of a subgraph's node or buffer in the whole graph, as Inductor builds it."""
+    return f"{subgraph}_{name}" if subgraph else name
+
+
+def parse_graph(text: str) -> PrintedGraph:
+    """Parse a graph as ``GraphModule.print_readable`` writes it, with its subgraphs.
+
+    Unknown text is left out, because any version of torch may have written it.
+    """
+    nodes: dict[str, PrintedNode] = {}
+    returns: dict[str, tuple[str | None, ...]] = {}
+    for subgraph, first, lines in _split_subgraphs(text.splitlines()):
+        own, ends = _parse_lines(lines, first)
+        names = {name: qualified_name(subgraph, name) for name in own}
+        nodes |= (
+            {names[name]: _qualified_node(node, subgraph, names) for name, node in own.items()} if subgraph else own
+        )
+        returns[subgraph] = tuple(names[name] if name else None for name in ends)
+    return PrintedGraph(nodes, returns)
+
+
+def _split_subgraphs(lines: Sequence[str]) -> Iterator[tuple[str, int, Sequence[str]]]:
+    """Yield each graph of the text: the subgraph's name, the number of its first line, its lines.
+
+    A subgraph is printed below the graph that contains it, indented one level further.
+    """
+    path, begin = [""], 0
+    for number, line in enumerate(lines):
+        if (found := _CLASS.match(line)) and (depth := len(found[1]) // 4):
+            yield path[-1], begin + 1, lines[begin:number]
+            del path[depth:]
+            path.append(qualified_name(path[-1], found[2]))
+            begin = number
+    yield path[-1], begin + 1, lines[begin:]
+
+
+def _qualified_node(node: PrintedNode, subgraph: str, names: Mapping[str, str]) -> PrintedNode:
+    return replace(
+        node,
+        name=names[node.name],
+        inputs=tuple(names[name] for name in node.inputs),
+        text=rename(node.text, names),
+        subgraph=subgraph,
+    )
+
+
+def _parse_lines(lines: Sequence[str], first: int) -> tuple[dict[str, PrintedNode], tuple[str | None, ...]]:
+    """Parse one graph. Returns the nodes by their printed names, and the names of those that it returns."""
+    nodes: dict[str, PrintedNode] = {}
+    returns: tuple[str | None, ...] = ()
+    place: SourceLine | None = None
+    code = ""
+    for number, line in enumerate(lines, first):
+        if found := _COMMENT.match(line):
+            place, code = SourceLine(found[1], int(found[2])), found[3] or ""
+        elif not line.strip():
+            place, code = None, ""
+        elif line.lstrip().startswith("def forward("):
+            _add_placeholders(line, number, nodes)
+        elif line.lstrip().startswith("return"):
+            returns = _returned_names(lines[number - first :], nodes)
+        elif found := _STATEMENT.match(line):
+            _add_node(nodes, found, place, code, number)
+        elif not returns:
+            _add_placeholders(line, number, nodes)
+    return nodes, returns
+
+
+def _add_placeholders(line: str, number: int, nodes: dict[str, PrintedNode]) -> None:
+    for name, annotation in _ARGUMENT.findall(line):
+        nodes.setdefault(name, PrintedNode(name, "", (), parse_tensor(annotation), None, number, name))
+
+
+def _add_node(
+    nodes: dict[str, PrintedNode], found: re.Match[str], place: SourceLine | None, code: str, number: int
+) -> None:
+    name, annotation, value = found[1], found[2], _FREED.sub("", found[3]).rstrip("; ")
+    if value in nodes or value == "None":
+        if value in nodes:  # Dynamo gives a placeholder a second name
+            nodes[name] = nodes[value]
+        return
+    inputs = tuple(dict.fromkeys(one for one in names_in(value) if one in nodes))
+    target = _TARGET.match(value)
+    nodes[name] = PrintedNode(
+        name,
+        _call_target(target[1], nodes) if target else _expression_operator(value),
+        inputs,
+        parse_tensor(annotation or ""),
+        place,
+        number,
+        value,
+        source_text=code,
+    )
+
+
+def _call_target(target: str, nodes: Mapping[str, PrintedNode]) -> str:
+    """The target of a call. The object of a method call is a node and not part of the target."""
+    owner, _, rest = target.partition(".")
+    return rest if owner in nodes and rest else target
+
+
+def _expression_operator(value: str) -> str:
+    if value.endswith("]") and "[" in value and not value.startswith("["):
+        return "getitem"
+    for sign, name in (("@", "matmul"), ("+", "add"), ("-", "sub"), ("*", "mul"), ("/", "truediv")):
+        if f" {sign} " in without_strings(value):
+            return name
+    return value.split(".")[-1] if value.startswith("self.") else value[:40]
+
+
+def _returned_names(lines: Sequence[str], nodes: Mapping[str, PrintedNode]) -> tuple[str | None, ...]:
+    """The names in a return statement, which is one line or has one commented item per line."""
+    value = lines[0].strip().removeprefix("return").strip()
+    if value in ("(", "["):
+        rest = [line.split("#")[0].strip() for line in lines[1:]]
+        value = " ".join(rest[: next((n for n, line in enumerate(rest) if line in (")", "]")), len(rest))])
+    parts = [part.strip() for part in value.strip("()[]").split(",") if part.strip()]
+    return tuple(part if part in nodes else None for part in parts)
+
+
+def parse_tensor(annotation: str) -> TensorType | None:
+    """Parse ``f32[2, s0][s0, 1]cpu``. None if it is no tensor type."""
+    found = _TENSOR.match(annotation.strip())
+    if found is None:
+        return None
+    return TensorType(found[1], tuple(part.strip() for part in found[2].split(",") if part.strip()))

@@ -1,0 +1,50 @@
+"""Run work on the code of a recording in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from dynadiag.errors import DynadiagError
+
+__all__ = ["run_isolated"]
+
+_TIMEOUT = 600  # seconds
+
+
+def run_isolated(module: str, job_data: dict[str, Any], description: str) -> Any:
+    """Run ``python -m MODULE JOB RESULT`` in a temporary folder and return the JSON that it writes.
+
+    Raises `DynadiagError`, prefixed with `description`, if the process writes nothing or takes more than `_TIMEOUT`
+    seconds.
+    """
+    with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
+        job, result = Path(scratch, "job.json"), Path(scratch, "result.json")
+        job.write_bytes(orjson.dumps(job_data))
+        command = [sys.executable, "-P", "-m", module, str(job), str(result)]
+        try:
+            done = subprocess.run(
+                command, env=_environment(scratch), cwd=scratch, capture_output=True, text=True, timeout=_TIMEOUT
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DynadiagError(f"{description}: it took more than {_TIMEOUT} s") from error
+        if not result.exists():
+            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise DynadiagError(f"{description}: the process ended with {done.returncode}: {said}")
+        return orjson.loads(result.read_bytes())
+
+
+def _environment(scratch: str) -> dict[str, str]:
+    """The user's environment without variables that change generated code.
+
+    Compiler caches are in the temporary folder.
+    """
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("DYNADIAG_", "TORCH_TRACE"))}
+    ours.pop("TRITON_INTERPRET", None)
+    return {**ours, "TRITON_CACHE_DIR": scratch, "TORCHINDUCTOR_CACHE_DIR": scratch}

@@ -1,0 +1,208 @@
+"""Infer which nodes each call computes from two texts: the generated code and the graph that it was made from.
+
+It serves logs without our recorder and code that came out of a cache. A buffer is identified with a node where the
+texts leave little doubt: inputs by name, outputs by position in the return statement, library calls by operator and
+arguments. A kernel computes the nodes between the buffers that it reads and those that it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynadiag.kernels.buffer_access import BufferAccess, buffer_access
+from dynadiag.kernels.graph_parser import PrintedGraph
+from dynadiag.kernels.module_parser import ModuleCall, ParsedModule
+from dynadiag.kernels.scheduler_operations import backward_slice
+
+__all__ = ["infer_nodes"]
+
+
+def infer_nodes(
+    module: ParsedModule, graph: PrintedGraph
+) -> tuple[dict[int, tuple[str, ...]], dict[str, frozenset[str]]]:
+    """Return the nodes of each call (by index in ``module.calls``) and of each buffer. Unknown ones are left out."""
+    flow = _DataFlow(module, graph)
+    flow.identify_buffers()
+    order = {name: place for place, name in enumerate(graph.nodes)}
+    found: dict[int, tuple[str, ...]] = {}
+    for place, call in enumerate(module.calls):
+        nodes = flow.nodes_of_call(place, call)
+        if nodes:
+            found[place] = tuple(sorted(nodes, key=lambda name: order.get(name, len(order))))
+    return found, flow.nodes_of_buffers()
+
+
+class _DataFlow:
+    """The state of one inference: which node each buffer is."""
+
+    def __init__(self, module: ParsedModule, graph: PrintedGraph) -> None:
+        self._module, self._graph = module, graph
+        self._roles = [buffer_access(module, call) for call in module.calls]
+        self._reused_from = {after: name for name, after in module.reuses.items()}
+        self._node: dict[str, str] = {}
+        self._matched_nodes: set[str] = set()
+        self._tentative_nodes: dict[str, set[str]] = {}  # buffer without a node -> nodes of the call that wrote it
+
+    def identify_buffers(self) -> None:
+        """Find the node of each buffer that the texts name."""
+        graph, module = self._graph, self._module
+        self._node.update({name: name for name, node in graph.nodes.items() if not node.target})
+        for subgraph, returned in module.returns.items():
+            for buffer, node in zip(returned, graph.returns.get(subgraph, ()), strict=False):
+                if buffer and node:
+                    self._set_node(buffer, graph.root(node))
+        self._match_subgraphs()
+        for _ in range(2):  # the arguments of a later call can identify the output of an earlier one
+            for call, role in zip(module.calls, self._roles, strict=True):
+                if not call.is_generated:
+                    self._match_library_call(call, role)
+            for name, (source, index) in module.items.items():
+                self._match_item(name, source, index)
+        self._read_comments()
+
+    def _match_subgraphs(self) -> None:
+        """Identify inputs and outputs of subgraphs. The last inputs of an operator are the inputs of its subgraphs."""
+        graph = self._graph
+        for buffer, subgraph in self._module.subgraph_results.items():
+            for node in graph.users.get(subgraph, ()):
+                self._set_node(buffer, node)
+        for subgraph, given in self._module.subgraph_inputs.items():
+            for node in graph.users.get(subgraph, ()):
+                operands = [name for name in graph.nodes[node].inputs if name not in graph.returns]
+                if len(given) <= len(operands):
+                    for buffer, operand in zip(reversed(given), reversed(operands), strict=False):
+                        self._set_node(buffer, graph.root(operand))
+
+    def nodes_of_buffers(self) -> dict[str, frozenset[str]]:
+        """The node of each identified buffer."""
+        return {buffer: frozenset([node]) for buffer, node in self._node.items()}
+
+    def _set_node(self, buffer: str, node: str) -> None:
+        """Set the node of a buffer and of its aliases. The first answer stays."""
+        while buffer not in self._node:
+            self._node[buffer] = node
+            buffer = self._module.aliases.get(buffer, buffer)
+
+    def _node_of(self, buffer: str) -> str | None:
+        seen: set[str] = set()
+        while buffer not in self._node and buffer in self._module.aliases and buffer not in seen:
+            seen.add(buffer)
+            buffer = self._module.aliases[buffer]
+        return self._node.get(buffer)
+
+    def _match_library_call(self, call: ModuleCall, role: BufferAccess) -> None:
+        """Match a library call with the first node of its operator whose known arguments agree."""
+        known = next((node for out in call.outputs if (node := self._node_of(out))), None)
+        candidates = [known] if known else self._candidates(call)
+        scored = [(self._matching_arguments(name, role.reads), -place) for place, name in enumerate(candidates)]
+        best = max(scored, default=(-1, 0))
+        if best[0] < 0:
+            return
+        node = candidates[-best[1]]
+        self._matched_nodes.add(node)
+        for out in call.outputs:
+            self._set_node(out, node)
+        for buffer, source in zip(role.reads, self._inputs(node), strict=False):
+            self._set_node(buffer, source)
+
+    def _inputs(self, node: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._graph.root(name) for name in self._graph.nodes[node].inputs))
+
+    def _candidates(self, call: ModuleCall) -> list[str]:
+        operator = call.kernel.split(".")[1] if "." in call.kernel else call.kernel
+        used = self._matched_nodes.union(self._node.values())
+        nodes = [one for one in self._graph.nodes.values() if one.subgraph == call.subgraph]
+        return [one.name for one in nodes if one.operator == operator and one.name not in used]
+
+    def _matching_arguments(self, name: str, buffers: Iterable[str]) -> int:
+        """How many arguments agree, or -1 when one disagrees."""
+        same = 0
+        for buffer, source in zip(buffers, self._inputs(name), strict=False):
+            node = self._node_of(buffer)
+            if node is not None and self._graph.root(node) != source:
+                return -1
+            same += node is not None
+        return same
+
+    def _match_item(self, name: str, source: str, index: int) -> None:
+        for user in self._graph.users.get(self._node_of(source) or "", ()):
+            node = self._graph.nodes[user]
+            if node.operator == "getitem" and node.text.endswith(f"[{index}]"):
+                self._set_node(name, user)
+
+    def _read_comments(self) -> None:
+        """Read a Triton kernel's comment: it names the returned nodes in the order of the written buffers."""
+        for definition in self._module.definitions.values():
+            calls = [place for place, call in enumerate(self._module.calls) if call.kernel == definition.name]
+            if definition.comment and len(calls) == 1 and not self._roles[calls[0]].updates:
+                for buffer, node in zip(self._roles[calls[0]].writes, definition.comment.returns, strict=False):
+                    if node in self._graph.nodes:
+                        self._set_node(buffer, node)
+
+    def nodes_of_call(self, place: int, call: ModuleCall) -> set[str]:
+        """The nodes between what a call reads and what it writes. Ask for the calls in their order."""
+        role = self._roles[place]
+        if not call.is_generated:
+            ends = {node for out in call.outputs if (node := self._node_of(out))}
+            return backward_slice(self._graph, ends, None, self._stops(role))
+        stops = self._stops(role)
+        ends = self._ends(role) - {node for name in role.reads if (node := self._node_of(name))}
+        nodes = backward_slice(self._graph, ends, None, stops) if ends else self._nodes_of_unnamed(place, role, stops)
+        for name in (*role.writes, *role.updates):
+            if self._node_of(name) is None:
+                self._tentative_nodes.setdefault(self._module.slices.get(name, name), set()).update(nodes)
+        return nodes
+
+    def _buffers_read(self, role: BufferAccess) -> list[str]:
+        """The buffers that a call reads. For a buffer updated in place, the buffer whose memory it reuses."""
+        return [*role.reads, *(self._reused_from.get(name, "") for name in role.updates)]
+
+    def _stops(self, role: BufferAccess) -> set[str]:
+        found: set[str] = set()
+        for name in self._buffers_read(role):
+            node = self._node_of(name)
+            found |= {node} if node else self._tentative_nodes.get(name, set())
+        return found
+
+    def _ends(self, role: BufferAccess) -> set[str]:
+        """The nodes that a call writes. An input of the graph is written by the copy at the graph's end."""
+        found = set()
+        for name in (*role.writes, *role.updates):
+            node = self._node_of(name) or self._node_of(self._module.slices.get(name, ""))
+            if node and not self._graph.nodes[node].target:
+                copies = [user for user in self._graph.users.get(node, ()) if self._copies_to(user, node)]
+                found.update(copies)
+            elif node:
+                found.add(node)
+        return found
+
+    def _copies_to(self, user: str, node: str) -> bool:
+        one = self._graph.nodes[user]
+        return one.operator == "copy_" and bool(one.inputs) and one.inputs[0] == node
+
+    def _nodes_of_unnamed(self, place: int, role: BufferAccess, stops: set[str]) -> set[str]:
+        """The nodes of a call whose output buffer has no known node.
+
+        A later call reads that buffer, so the nodes lead to the later call's output.
+        """
+        mine = {self._module.slices.get(name, name) for name in (*role.writes, *role.updates)}
+        mine |= {self._module.reuses.get(name, name) for name in mine}
+        for call, later in zip(self._module.calls[place + 1 :], self._roles[place + 1 :], strict=True):
+            if not mine.intersection([*self._buffers_read(later), *later.updates]):
+                continue
+            if not call.is_generated:
+                return self._argument_nodes(call, later, mine, stops)
+            ends = self._ends(later)
+            between = backward_slice(self._graph, ends, None, self._stops(later))
+            return backward_slice(self._graph, (between - ends) or ends, None, stops)
+        return set()
+
+    def _argument_nodes(self, call: ModuleCall, role: BufferAccess, mine: set[str], stops: set[str]) -> set[str]:
+        """The nodes that compute an argument of a library call, or the call's own nodes when there are none."""
+        nodes = {node for out in call.outputs if (node := self._node_of(out))}
+        for node in nodes:
+            pairs = zip(role.reads, self._inputs(node), strict=False)
+            made = {source for buffer, source in pairs if buffer in mine and self._graph.nodes[source].target}
+            if found := backward_slice(self._graph, made - stops, None, stops):
+                return found
+        return nodes

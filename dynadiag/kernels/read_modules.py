@@ -1,0 +1,285 @@
+"""Read every generated module of a recording with its kernels: a pure function of the recording.
+
+A `GeneratedModule` is the parsed text of a module with the graph that it was made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from dynadiag.kernels.align import AlignedStatement
+from dynadiag.kernels.buffer_nodes import align_call
+from dynadiag.kernels.cache_hit_locations import locate_cache_hit
+from dynadiag.kernels.cost import estimate_cost
+from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper, parse_cpp_wrapper
+from dynadiag.kernels.generated_module import (
+    GeneratedModule,
+    KernelCall,
+    dynamo_nodes_of,
+    own_source_lines,
+    source_lines_of,
+)
+from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, parse_graph
+from dynadiag.kernels.missing_locations import locate_replaced_nodes, locate_retraced_bodies
+from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, parse_module
+from dynadiag.kernels.node_inference import infer_nodes
+from dynadiag.kernels.node_mapping import add_inlined_nodes, nodes_of_call
+from dynadiag.kernels.protocols import CompileReader, RecordingReader
+from dynadiag.kernels.scheduler_operations import (
+    Operation,
+    ScheduledGraph,
+    match_calls,
+    nodes_of_buffers,
+    nodes_of_calls,
+    parse_operations,
+)
+from dynadiag.kernels.torch_frame_locations import find_torch_callers, locate_torch_frames
+from dynadiag.kernels.triton_artifacts import TritonArtifacts
+from dynadiag.recording.records import Event, Graph
+
+__all__ = ["generated_modules", "kernel_calls", "read_module"]
+
+MAX_GRAPH_BYTES = 64 << 20  # bytes of one graph's text that are read; the largest seen so far is a tenth of it
+
+
+def kernel_calls(recording: RecordingReader) -> tuple[KernelCall, ...]:
+    """Return every call of every kernel, in the order of the generated code."""
+    return tuple(call for unit in generated_modules(recording) for call in unit.calls)
+
+
+def generated_modules(recording: RecordingReader) -> tuple[GeneratedModule, ...]:
+    """Return every generated module of a recording."""
+    reader = _ModuleReader(recording, _size_hints(recording), recording.run.device, TritonArtifacts(recording))
+    return tuple(reader.modules())
+
+
+def read_module(compile_reader: CompileReader, event: Event) -> GeneratedModule:
+    """Return the generated module of one event, from what is known when that event comes."""
+    return _ModuleReader(compile_reader, {}, None).module(event)
+
+
+class _ModuleReader:
+    """The state of reading one recording."""
+
+    def __init__(
+        self,
+        recording: CompileReader,
+        hints: Mapping[str, Mapping[str, int]],
+        device: str | None,
+        builds: TritonArtifacts | None = None,
+    ) -> None:
+        self._recording, self._artifacts = recording, builds
+        self._hints, self._recorded_device = hints, device
+        self._graphs = recording.graphs()
+        self._origins = list(recording.events("dynadiag_origins"))
+        self._modules = list(recording.events("inductor_output_code"))
+        self._caches = [
+            (event, word)
+            for word in ("hit", "miss", "bypass")
+            for event in recording.events("artifact", f"fx_graph_cache_{word}")
+        ]
+        self._ids = {kernel.event: kernel.compile_id for kernel in recording.kernels()}
+        self._parsed: dict[int, PrintedGraph] = {}
+        self._call_count = 0
+
+    def modules(self) -> Iterator[GeneratedModule]:
+        for event in self._modules:
+            yield self.module(event)
+
+    def module(self, event: Event) -> GeneratedModule:
+        """Read one generated module."""
+        module = _parse(self._recording.payload(event.index))
+        compile_id = self._ids.get(event.index, event.compile_id)
+        lowered = self._lowered_graph(event, compile_id, module.stage)
+        earlier = self._last_graph(event, compile_id, ("before_post_grad",), 0) if lowered else None
+        first = self._last_graph(event, compile_id, ("dynamo",), 0)
+        scheduled = self._scheduled_graph(event)
+        dynamo = self._parsed_graph(first)
+        placed = locate_replaced_nodes(
+            self._parsed_graph(lowered), self._parsed_graph(earlier), _nodes_with_reported_sources(scheduled, dynamo)
+        )
+        graph = locate_retraced_bodies(placed, dynamo)
+        if self._cache_outcome(event) == "hit":
+            forward = self._last_graph(event, compile_id, ("forward",), 0) if module.stage == "backward" else None
+            graph = locate_cache_hit(graph, dynamo, self._parsed_graph(forward) if forward else None)
+        called = find_torch_callers(dynamo, self._recording.nodes(first.index)) if first else {}
+        own = {name: (name,) for name in called}
+        unit = GeneratedModule(
+            event.index,
+            compile_id,
+            module,
+            locate_torch_frames(graph, dynamo, called, scheduled.dynamo_sources),
+            lowered.event if lowered else None,
+            locate_torch_frames(dynamo, dynamo, called, own),
+            first.event if first else None,
+            scheduled.dynamo_sources,
+        )
+        return replace(unit, calls=tuple(self._kernel_calls(event, unit, scheduled)))
+
+    def _lowered_graph(self, event: Event, compile_id: str, stage: str | None) -> Graph | None:
+        """The graph that the module was made from: after the passes, or before them when the code is from a cache."""
+        since = max(
+            (one.index for one in self._modules if _same_compile(one, event) and one.index < event.index), default=0
+        )
+        return self._last_graph(event, compile_id, ("post_grad",), since) or self._last_graph(
+            event, compile_id, (stage or "inference", "inference", "forward"), 0
+        )
+
+    def _last_graph(self, event: Event, compile_id: str, stages: tuple[str, ...], since: int) -> Graph | None:
+        """The last graph before the event, of the first of `stages` that has one."""
+        mine = [one for one in self._graphs if one.compile_id == compile_id and since <= one.event < event.index]
+        for stage in stages:
+            found = [one for one in mine if one.stage == stage]
+            if found:
+                return found[-1]
+        return None
+
+    def _parsed_graph(self, graph: Graph | None) -> PrintedGraph:
+        if graph is None or self._recording.event(graph.event).payload_size > MAX_GRAPH_BYTES:
+            return PrintedGraph({}, {})
+        if graph.event not in self._parsed:
+            self._parsed[graph.event] = parse_graph(self._recording.payload(graph.event))
+        return self._parsed[graph.event]
+
+    def _scheduled_graph(self, event: Event) -> ScheduledGraph:
+        """The operations that the recorder wrote just before the module, if it did."""
+        found = [
+            one for one in self._origins if _same_compile(one, event) and event.index - 2 <= one.index < event.index
+        ]
+        return parse_operations(self._recording.payload(found[-1].index)) if found else ScheduledGraph()
+
+    def _kernel_calls(self, event: Event, unit: GeneratedModule, scheduled: ScheduledGraph) -> Iterator[KernelCall]:
+        ties = match_calls(unit.parsed, scheduled.operations)
+        exact = nodes_of_calls(unit.parsed, scheduled, unit.graph)
+        known = nodes_of_buffers(scheduled, unit.graph)
+        inferred: dict[int, tuple[str, ...]] = {}
+        if len(exact) < len(unit.parsed.calls):
+            inferred, buffers = infer_nodes(unit.parsed, unit.graph)
+            known = {**buffers, **known}
+        numbers: dict[str, int] = {}
+        cache = self._cache_outcome(event)
+        for place, call in enumerate(unit.parsed.calls):
+            numbers[call.kernel] = numbers.get(call.kernel, 0) + 1
+            nodes, how = nodes_of_call(unit.parsed, unit.graph, call, exact.get(place, ()), inferred.get(place, ()))
+            nodes = nodes if how == "around" else add_inlined_nodes(unit.parsed, unit.graph, nodes)
+            lines = align_call(unit.parsed, call, unit.graph, nodes, known)
+            yield self._kernel_call(unit, call, numbers[call.kernel], nodes, how, ties.get(place, []), cache, lines)
+
+    def _kernel_call(
+        self,
+        unit: GeneratedModule,
+        call: ModuleCall,
+        number: int,
+        names: tuple[str, ...],
+        how: str,
+        operations: list[Operation],
+        cache: str | None,
+        lines: tuple[AlignedStatement, ...],
+    ) -> KernelCall:
+        found = [unit.graph.nodes[name] for name in names if name in unit.graph.nodes]
+        nodes = [node for node in found if node.computes] or found
+        views = [node for node in found if node not in nodes]
+        definition = unit.parsed.definitions.get(call.kernel)
+        subgraph = found[0].subgraph if found else call.subgraph
+        self._call_count += 1
+        return KernelCall(
+            index=self._call_count - 1,
+            compile_id=unit.compile_id,
+            stage=unit.parsed.stage,
+            event=unit.event,
+            name=call.kernel,
+            language=definition.language if definition else "extern",
+            call_number=number,
+            line=call.line,
+            text=call.text,
+            definition=definition,
+            nodes=tuple(node.name for node in nodes),
+            views=tuple(node.name for node in views),
+            ops=tuple(dict.fromkeys(node.operator for node in nodes)),
+            operator_lines=_operator_lines(unit, nodes),
+            dynamo_nodes=tuple(dict.fromkeys(one for node in nodes for one in dynamo_nodes_of(unit, node))),
+            source_lines=source_lines_of(unit, [node.name for node in nodes]),
+            view_lines=own_source_lines(unit, views),
+            evidence=how,
+            grid=_grid(call, definition),
+            cost=estimate_cost(
+                unit.parsed,
+                call,
+                () if how == "around" else names,
+                unit.graph,
+                self._hints.get(unit.compile_id, {}),
+                products=definition is None or _is_template(definition, operations),
+            ),
+            device=_device(unit.parsed, definition, self._recorded_device),
+            cache=cache,
+            partition=call.partition,
+            fallback=next((one.reason for one in operations if one.reason), None),
+            statements=lines,
+            enclosing_nodes=unit.graph.enclosing_nodes(subgraph),
+            artifact=self._artifacts.find(unit.event, call.kernel) if self._artifacts and definition else None,
+        )
+
+    def _cache_outcome(self, event: Event) -> str | None:
+        """What the FX graph cache said about this module.
+
+        Its event comes after the module's, before the next module's.
+        """
+        after = [one.index for one in self._modules if _same_compile(one, event) and one.index > event.index]
+        until = min(after, default=1 << 62)
+        words = [(one.index, word) for one, word in self._caches if _same_compile(one, event) and one.index < until]
+        later = [pair for pair in words if pair[0] > event.index]
+        return min(later)[1] if later else max(words)[1] if words else None
+
+
+def _nodes_with_reported_sources(scheduled: ScheduledGraph, dynamo: PrintedGraph) -> set[str]:
+    """The nodes whose Dynamo nodes torch reported."""
+    names = {node.printed_name for node in dynamo.nodes.values()}
+    return {name for name, made in scheduled.dynamo_sources.items() if not names.isdisjoint(made)}
+
+
+def _operator_lines(unit: GeneratedModule, nodes: list[PrintedNode]) -> tuple[tuple[str, str], ...]:
+    """The operators of nodes, each with the text of its source line, or the line itself when the text is unknown."""
+    places = [(node.operator, next(iter(own_source_lines(unit, [node])), None)) for node in nodes]
+    named = [(operator, unit.source_text.get(place, str(place)) if place else "") for operator, place in places]
+    return tuple(dict.fromkeys(named))
+
+
+def _parse(text: str) -> ParsedModule:
+    return parse_cpp_wrapper(text) if is_cpp_wrapper(text) else parse_module(text)
+
+
+def _same_compile(one: Event, other: Event) -> bool:
+    return one.compile_id == other.compile_id
+
+
+def _size_hints(recording: RecordingReader) -> dict[str, dict[str, int]]:
+    """The values that size symbols had when each compile was traced."""
+    found: dict[str, dict[str, int]] = {}
+    for symbol in recording.symbols():
+        if symbol.value is not None and symbol.value.lstrip("-").isdecimal():
+            found.setdefault(symbol.compile_id, {})[symbol.name] = int(symbol.value)
+    return found
+
+
+def _grid(call: ModuleCall, definition: KernelDefinition | None) -> str | None:
+    """The sizes that a Triton launch grid is computed from: the numbers among the arguments."""
+    if definition is None or definition.language != "triton":
+        return None
+    pairs = zip(definition.parameters, call.arguments, strict=False)
+    sizes = [f"{name}={argument}" for name, argument in pairs if name.endswith("numel")]
+    explicit = [one for one in call.arguments if one.startswith("grid=")]
+    return ", ".join(sizes + explicit) or None
+
+
+def _is_template(definition: KernelDefinition, operations: list[Operation]) -> bool:
+    """Whether a generated kernel comes from a template (such as a matrix product), not from loops."""
+    return "_tem_" in definition.name or any("Template" in one.kind for one in operations)
+
+
+def _device(module: ParsedModule, definition: KernelDefinition | None, recorded: str | None) -> str | None:
+    """The device of a call. A library call runs on the module's: a machine with a GPU also runs modules on its CPU."""
+    language = definition.language if definition is not None else None
+    if language == "cpp" or (language is None and not module.selects_gpu):
+        return "cpu"
+    return recorded

@@ -1,0 +1,169 @@
+"""What a minimisation says in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dynadiag import __version__
+from dynadiag.bisect.verdict import Culprit, Verdict
+from dynadiag.render.clean import clean_line
+from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import wrap_indented
+from dynadiag.trial.signature import Signature
+
+__all__ = ["EXIT_CODES", "MinifyResult", "culprit_names", "result_json", "result_text"]
+
+EXIT_CODES = {
+    "passes": 3,
+    "fails_uncompiled": 4,
+    "flaky": 5,
+    "reduced": 6,  # 0 where it is proved
+    "no_call": 6,
+    "no_difference": 6,
+    "not_shown": 6,
+    "refused": 6,
+    "cached": 6,
+    "dynamo": 7,
+    "interpreted": 7,
+}
+_VERDICT_SENTENCES = {
+    "passes": "it does not fail",
+    "fails_uncompiled": "it fails without torch.compile too",
+    "flaky": "it fails, but not every time",
+    "no_difference": "what ends it comes from no compiled graph, and the results of none differ beyond rounding",
+    "no_call": "no call of a compiled graph could be found that fails by itself",
+    "not_shown": "the failing graph does not fail outside the program",
+    "refused": "the failing graph cannot be taken out of the program",
+    "cached": "no graph of it fails by itself: they are mistaken for one another in the compiler's caches",
+    "dynamo": "it fails in Dynamo, before there is a graph that could be reduced",
+    "interpreted": "it fails in Triton's interpreter only: a file that shows that without a GPU would not be small",
+}
+_VERDICT_HELP = {
+    "cached": "`dynadiag bisect` names the graphs; with --fresh nothing is taken from a cache",
+    "dynamo": "`dynadiag bisect` names the frame; shorten that function by hand, with backend='eager'",
+    "interpreted": "`dynadiag bisect --rungs triton` names what is at fault; on a GPU minify reduces it at `inductor`",
+    "flaky": "`--repeat 3` tries each candidate up to three times",
+    "fails_uncompiled": "mend that first: the compiler has no part in it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MinifyResult:
+    """``verdict`` is ``reduced``, or why nothing was. ``failure`` is the program's, ``reduced`` the repro's.
+
+    ``proof`` says in words what was run to prove the text, ``missing`` what of the program's could not be carried,
+    ``bisect_verdict`` what bisection says of the text, where that is more than the rung.
+    """
+
+    verdict: str
+    rung: str | None = None
+    failure: Signature | None = None
+    reduced: Signature | None = None
+    text: str = ""
+    missing: tuple[str, ...] = ()
+    bisect_verdict: Verdict | None = None
+    nodes_before: int | None = None
+    nodes_after: int | None = None
+    inputs_after: int | None = None
+    elements_after: int | None = None
+    minimal: bool = False
+    proved: bool = False
+    proof: tuple[str, ...] = ()
+    printed: str = ""  # by the repro in a fresh process
+    trials: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    torch: str | None = None
+    repro: str | None = None
+    notes: tuple[str, ...] = ()
+    side_finds: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.proved else EXIT_CODES[self.verdict]
+
+
+def result_json(result: MinifyResult, target: str) -> bytes:
+    """The contract's document, with what it says beyond under names of its own."""
+    failure = result.failure
+    return encode(
+        {
+            "schema": SCHEMA,
+            "dynadiag": __version__,
+            "torch": result.torch,
+            "target": target,
+            "verdict": result.verdict,
+            "rung": result.rung,
+            "failure": _failure(failure) if failure else None,
+            "nodes_before": result.nodes_before,
+            "nodes_after": result.nodes_after,
+            "inputs_after": result.inputs_after,
+            "elements_after": result.elements_after,
+            "trials": result.trials,
+            "cached": result.cached,
+            "seconds": round(result.seconds, 2),
+            "minimal": result.minimal,
+            "proved": result.proved,
+            "repro": result.repro,
+            "proof": list(result.proof),
+            "bisected": [_culprit_json(culprit) for culprit in result.bisect_verdict.culprits]
+            if result.bisect_verdict
+            else [],
+            "missing": list(result.missing),
+            "notes": list(result.notes),
+            "side_finds": list(result.side_finds),
+        }
+    )
+
+
+def _failure(signature: Signature) -> dict[str, Any]:
+    names = ("kind", "type", "message", "where")
+    return {name: getattr(signature, name) for name in names}
+
+
+def _culprit_json(culprit: Culprit) -> dict[str, Any]:
+    """A culprit in the repro, which has one graph and few lines."""
+    return {"class": culprit.group, "name": culprit.name, "graph": culprit.graph}
+
+
+def culprit_names(verdict: Verdict) -> str:
+    """What is at fault in a repro, as a comment names it."""
+    parts = [f"{c.group} {c.name}{' (backward)' if c.graph == 'backward' else ''}" for c in verdict.culprits]
+    return ", ".join(dict.fromkeys(parts))
+
+
+def result_text(result: MinifyResult, style: Style) -> str:
+    """What was written and how it is known to be the same failure, or why there is nothing."""
+    lines = [_first_line(result, style)]
+    if result.text:
+        lines.append(f"  {_sizes(result)}{', nothing can be left out' if result.minimal else ''}")
+    marked = [("missing", f"{text} cannot be carried into the repro") for text in result.missing]
+    marked += [("proof", text) for text in result.proof]
+    if result.bisect_verdict is not None:
+        marked.append(("bisected", "; ".join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])))
+    marked += [("help", _VERDICT_HELP[result.verdict])] if result.verdict in _VERDICT_HELP else []
+    marked += [("note", text) for text in result.notes]
+    marked += [("also met", text) for text in result.side_finds]
+    for mark, text in marked:
+        lines += wrap_indented(f"  = {mark}: ", clean_line(text), style.columns)
+    if result.text:
+        lines += ["", result.text.rstrip()]
+    lines += ["", style.paint(f"{result.trials} trials, {result.cached} cached, in {result.seconds:.0f} s", "dim")]
+    return "\n".join(lines) + "\n"
+
+
+def _sizes(result: MinifyResult) -> str:
+    inputs, elements = result.inputs_after, result.elements_after
+    left = f"{inputs} input{'' if inputs == 1 else 's'} with {elements} element{'' if elements == 1 else 's'}"
+    return f"{result.nodes_before} -> {result.nodes_after} operations; {left}"
+
+
+def _first_line(result: MinifyResult, style: Style) -> str:
+    if result.proved:
+        where = f"{clean_line(str(result.repro))} fails as the program does, at {result.rung}"
+        return f"{style.paint('proved', 'good')}: {where}"
+    if result.verdict == "reduced":
+        return style.paint("not proved", "error") + f": {clean_line(str(result.repro or 'no repro could be written'))}"
+    return style.paint(_VERDICT_SENTENCES[result.verdict], "error")

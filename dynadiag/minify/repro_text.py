@@ -1,0 +1,291 @@
+"""The text of a repro: a comment that says what it shows, what has to be set, a function, its inputs, and the call."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dynadiag.minify.candidate_trials import CompileSettings
+from dynadiag.trial.signature import Signature
+
+__all__ = ["ReproSpec", "add_header_line", "call_sites", "header", "strip_directories"]
+
+_WIDTH = 100
+_MAX_MESSAGE_LINES = 3  # of one message; the rest of it is in the recording
+_KINDS = {"wrong_result": "wrong result", "nan": "NaN where there is none uncompiled", "signal": "crash"}
+_PATH = re.compile(r"(?<![\w.])(?:/[\w.+@~-]+){2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReproSpec:
+    """What the repro is to show, and of what kind the call is."""
+
+    rung: str
+    backend: str  # in source
+    signature: Signature
+    inputs: tuple[Any, ...]
+    returns_one: bool  # the function returns one tensor
+    draws_random: bool  # it draws random numbers
+    mutates_inputs: bool  # it changes its inputs
+    backward: bool
+    passing_rungs: tuple[str, ...] = ()  # the rungs at which the program does not fail
+    message: str = ""  # of the program's failure, which may be killed where the repro is wrong
+    previous_arguments: str = ""  # arguments, in source, of a call that comes before
+
+
+def header(shown: ReproSpec, lines: Sequence[str]) -> str:
+    """The comment at the top. No path of this machine gets into it."""
+    signature = shown.signature
+    where = f", in {signature.where}" if signature.where else ""
+    message = _first_informative_line(shown.message or signature.message).removeprefix("GraphModule: ")
+    device = next((str(v.device.type) for v in shown.inputs if isinstance(v, torch.Tensor)), "cpu")
+    text = [
+        f"{_KINDS.get(signature.kind, signature.kind)} at rung {shown.rung}{where}",
+        f"{signature.type}: {message}" if signature.kind == "exception" else f"in the program: {message}",
+        f"torch {torch.__version__}, Python {platform.python_version()}, {device}",
+        *([f"the program passes at {', '.join(shown.passing_rungs)}"] if shown.passing_rungs else []),
+        *lines,
+    ]
+    return "".join(map(_comment, text))
+
+
+def _comment(line: str) -> str:
+    wrapped = textwrap.wrap(_printable(line), _WIDTH, max_lines=_MAX_MESSAGE_LINES, placeholder=" ...")
+    return "".join(f"# {part}\n" for part in wrapped)
+
+
+def add_header_line(text: str, line: str) -> str:
+    """The text of a repro with one thing more in the comment at its top."""
+    lines = text.splitlines(keepends=True)
+    end = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return "".join([*lines[:end], _comment(line), *lines[end:]])
+
+
+def _first_informative_line(message: str) -> str:
+    """The first line that says something; where that only leads to the next, both."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in strip_directories(text))
+
+
+def strip_directories(text: str) -> str:
+    """The text with the last part of each path only."""
+    return _PATH.sub(lambda found: found[0].rsplit("/", 1)[-1], text)
+
+
+def compile_call(shown: ReproSpec, around: CompileSettings) -> str:
+    """The ``torch.compile`` expression, with no argument that is not needed."""
+    words = ["$function"]
+    if shown.backend != '"inductor"':
+        words.append(f"backend={shown.backend}")
+    if around.options:
+        words.append(f"options={{{', '.join(f'{_quoted(k)}: {_quoted(v)}' for k, v in around.options.items())}}}")
+    if around.dynamic is not None:
+        words.append(f"dynamic={around.dynamic}")
+    if around.fullgraph:
+        words.append("fullgraph=True")
+    return f"torch.compile({', '.join(words)})"
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def call_sites(shown: ReproSpec, around: CompileSettings) -> Iterator[str]:
+    """Call sites that may show the failure, the plainest first; which of them do is for a trial to say."""
+    call = compile_call(shown, around)
+    if not shown.previous_arguments:
+        yield from _failing_calls(shown, around, call)
+        return
+    before = (
+        f"compiled = {call}\ncompiled({shown.previous_arguments})  # the next call is to other inputs, of the same code"
+    )
+    yield from (f"{before}\n{text}" for text in _failing_calls(shown, around, "compiled"))
+
+
+def _failing_calls(shown: ReproSpec, around: CompileSettings, call: str) -> Iterator[str]:
+    if shown.signature.kind not in ("wrong_result", "nan"):
+        text = _call_with_backward(shown, call) if shown.backward else f"{call}($arguments)"
+        yield f"{text}\ntorch.cuda.synchronize()" if shown.signature.device_error else text
+    elif "uncompiled raises" in shown.signature.message:
+        yield _assert_raises(shown, call)
+    elif "share memory" in shown.signature.message:
+        yield _compare_property(_MEMORY_FUNCTION, "memory", shown, call)
+    elif _differs_in_form(shown):
+        yield _compare_property(_FORM_FUNCTION, "form", shown, call)
+    elif "gradient" in shown.signature.message:
+        yield from _compare_gradients(shown, call, around)
+    else:
+        yield from _compare_outputs(shown, call)
+
+
+def _call_with_backward(shown: ReproSpec, call: str) -> str:
+    if shown.returns_one:
+        return f"{call}($arguments).sum().backward()"
+    return f"outputs = {call}($arguments)\ntorch.autograd.backward([out.sum() for out in outputs if out.requires_grad])"
+
+
+def _assert_raises(shown: ReproSpec, call: str) -> str:
+    found = re.search(r"uncompiled raises (\w+)", shown.signature.message)
+    kind = found.group(1) if found else "Exception"
+    return (
+        f"try:\n    result = {call}($arguments)\n"
+        f'except {kind} as error:\n    print("raises, as it does uncompiled:", error)\n'
+        f'else:\n    raise AssertionError(f"uncompiled it raises {kind}, compiled it returns {{result}}")'
+    )
+
+
+def _compare_outputs(shown: ReproSpec, call: str) -> Iterator[str]:
+    plain = shown.returns_one and not (shown.mutates_inputs or shown.draws_random)
+    exact = _share_storage(shown.inputs) or not any(
+        _is_inexact(v) for v in shown.inputs
+    )  # then float64 has nothing to say
+    if plain and not exact:
+        yield _compare_with_float64(shown, call)
+    if plain:
+        yield f"torch.testing.assert_close({call}($arguments), $function($arguments), equal_nan=True)"
+    changed = (
+        "*inputs" if all(isinstance(v, torch.Tensor) for v in shown.inputs) else "*filter(torch.is_tensor, inputs)"
+    )
+    last = f"    return [{'' if shown.returns_one else '*'}function(*inputs), {changed}]"
+    yield from _compare_runs(shown, call, last, exact=exact)
+    if _share_storage(shown.inputs) and not shown.draws_random:
+        yield _compare_without_copies(shown, call)
+
+
+def _compare_without_copies(shown: ReproSpec, call: str) -> str:
+    """The compiled call on the inputs themselves: a copy of a view is a view no more, only in the same memory."""
+    star = "" if shown.returns_one else "*"
+    return (
+        "copies = copy.deepcopy([$arguments])\n"
+        f"actual = [{star}{call}($arguments), $arguments]\n"
+        f"expected = [{star}$function(*copies), *copies]\n"
+        "torch.testing.assert_close(actual, expected, equal_nan=True)"
+    )
+
+
+def _compare_gradients(shown: ReproSpec, call: str, around: CompileSettings) -> Iterator[str]:
+    """The gradients of a sum; where all being the same hides it, of a sum in which each value counts otherwise."""
+    for weight in ("", " * torch.linspace(0.7, 1.3, out.numel()).view_as(out)"):
+        one = f"(out{weight}).sum()" if weight else "out.sum()"
+        if shown.returns_one:
+            lines = ["out = function(*inputs)", f"{one}.backward()"]
+        else:
+            summed = f"[{one} for out in outputs if out.requires_grad]"
+            lines = ["outputs = function(*inputs)", f"torch.autograd.backward({summed})"]
+        for device in _autocast_devices(around):
+            lines[1:] = [f'with torch.autocast("{device}", enabled=False):', *(f"    {line}" for line in lines[1:])]
+        lines.append("return [t.grad for t in inputs if t.requires_grad]")
+        yield from _compare_runs(shown, call, "\n".join(f"    {line}" for line in lines), exact=False)
+
+
+def _autocast_devices(around: CompileSettings) -> list[str]:
+    names = " ".join(setting.name for setting in around.settings)
+    return [device for device in ("cpu", "cuda") if f'set_autocast_enabled("{device}"' in names]
+
+
+def _compare_runs(shown: ReproSpec, call: str, last: str, *, exact: bool) -> Iterator[str]:
+    if not exact:
+        yield _WIDEN_FUNCTION + _run_function(shown, last, ", wide=False") + _FLOAT64_COMPARISON.replace("@", call)
+    yield _run_function(shown, last) + f"torch.testing.assert_close(run({call}), run($function), equal_nan=True)"
+
+
+def _compare_property(helper: str, name: str, shown: ReproSpec, call: str) -> str:
+    text = helper.replace("[*inputs, *@]", "[*inputs, @]" if shown.returns_one else "[*inputs, *@]")
+    text = text.replace("in @", "in [@]" if shown.returns_one else "in @").replace("@", "function(*inputs)")
+    return (
+        f"{text}expected, actual = {name}($function), {name}({call})\n"
+        'assert actual == expected, f"{actual} instead of {expected}"'
+    )
+
+
+# What no comparison of values sees. The list of tensors keeps the memory of each from being given to another.
+_MEMORY_FUNCTION = """
+
+def memory(function):
+    inputs = copy.deepcopy([$arguments])
+    tensors = [t for t in [*inputs, *@] if isinstance(t, torch.Tensor)]
+    places = [t.untyped_storage().data_ptr() for t in tensors]
+    return [places.index(place) for place in places]
+
+
+"""
+_FORM_FUNCTION = """
+
+def form(function):
+    inputs = copy.deepcopy([$arguments])
+    return [(t.dtype, t.shape, t.stride(), t.requires_grad) for t in @ if isinstance(t, torch.Tensor)]
+
+
+"""
+_FORM_DIFFERS = re.compile(r"output \d+: (strides|requires_grad|dtype|shape) ")
+
+
+def _differs_in_form(shown: ReproSpec) -> bool:
+    """Where the form of an output is to be compared: values say nothing of it, or are random numbers."""
+    found = _FORM_DIFFERS.search(shown.signature.message)
+    return found is not None and (shown.draws_random or found[1] in ("strides", "requires_grad"))
+
+
+def _is_inexact(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _share_storage(inputs: Sequence[Any]) -> bool:
+    """Whether inputs lie on one storage: in float64 each would have its own."""
+    dense = [v for v in inputs if isinstance(v, torch.Tensor) and v.layout is torch.strided]
+    return len({v.untyped_storage()._cdata for v in dense}) < len(dense)
+
+
+def _compare_with_float64(shown: ReproSpec, call: str) -> str:
+    return (
+        f"expected, actual = $function($arguments), {call}($arguments)\n"
+        f"truth = $function({_float64_arguments(shown)})\n"
+        "allowed = 1e-5 + 10 * (expected - truth).abs()\n"
+        "assert ((actual - truth).abs() <= allowed).all(), "
+        'f"compiled: {actual}, eager: {expected}, in float64: {truth}"'
+    )
+
+
+def _run_function(shown: ReproSpec, last: str, wide: str = "") -> str:
+    """A function that runs another on copies of the inputs and gives all that it is to be compared by: ``last``.
+
+    ``wide`` is the parameter, if it is to have one, that asks for inputs in float64.
+    """
+    seed = "    torch.manual_seed(0)\n" if shown.draws_random else ""
+    widening = "    if wide:\n        inputs = [widened(t) for t in inputs]\n" if wide else ""
+    return f"\n\ndef run(function{wide}):\n{seed}    inputs = copy.deepcopy([$arguments])\n{widening}{last}\n\n\n"
+
+
+_WIDEN_FUNCTION = """
+
+def widened(t):
+    floating = torch.is_tensor(t) and t.is_floating_point()
+    return t.detach().double().requires_grad_(t.requires_grad) if floating else t
+"""
+_FLOAT64_COMPARISON = """for expected, actual, truth in zip(run($function), run(@), run($function, wide=True)):
+    allowed = 1e-5 + 10 * (expected - truth).abs()
+    assert ((actual - truth).abs() <= allowed).all(), f"compiled: {actual}, eager: {expected}, in float64: {truth}\""""
+
+
+def _float64_arguments(shown: ReproSpec) -> str:
+    """The arguments with every floating-point one in float64."""
+    if not shown.inputs:
+        return ""
+    tensors = all(isinstance(v, torch.Tensor) for v in shown.inputs)
+    floating = tensors and all(v.is_floating_point() for v in shown.inputs)
+    if len(shown.inputs) == 1 and floating:
+        return "$arguments.double()"
+    which = "t.is_floating_point()" if tensors else "torch.is_tensor(t) and t.is_floating_point()"
+    each = "t.double()" if floating else f"t.double() if {which} else t"
+    return f"*[{each} for t in ({'$arguments' if len(shown.inputs) > 1 else '$arguments,'})]"

@@ -1,0 +1,47 @@
+"""The trials of a repro, among the rows of the search that it came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+
+from dynadiag.bisect.trial_log import TrialLog
+from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.trial.outcome import Outcome
+
+__all__ = ["ReproTrialLog", "repro_reporter"]
+
+
+def repro_reporter(search: TrialSearch) -> Callable[[int, str, str, float], None]:
+    """Tells of trials of a repro as such."""
+    return lambda number, label, status, seconds: search.on_trial(number, f"the repro: {label}", status, seconds)
+
+
+class ReproTrialLog(TrialLog):
+    """What a search asks of its rows, where its candidates are those of one text.
+
+    ``made`` are outcomes that need no trial, each for who asks for it first.
+    """
+
+    def __init__(self, rows: TrialLog, text: str, made: Mapping[str, Outcome] | None = None) -> None:
+        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        self._log, self._text, self._prefix = rows, text, f"repro {digest} "
+        self._made, self._seen = dict(made or {}), dict[str, Outcome]()
+        self.count = rows.count
+
+    def known(self, candidate: str) -> Outcome | None:
+        outcome = self._made.pop(candidate, None) or self._log.next_recorded(self._prefix + candidate)
+        if outcome is not None:
+            self._seen[candidate] = outcome
+        return outcome
+
+    def holds(self, candidate: str) -> bool:
+        return candidate in self._made or self._log.has_recorded(self._prefix + candidate)
+
+    def add(self, candidate: str, outcome: Outcome, status: str, label: str = "") -> None:
+        self._log.add(self._prefix + candidate, outcome, status, f"the repro: {label}")
+        self.count, self._seen[candidate] = self._log.count, outcome
+
+    def for_next_search(self) -> ReproTrialLog:
+        """The same for another search on the text: it knows what this one met."""
+        return ReproTrialLog(self._log, self._text, self._seen)

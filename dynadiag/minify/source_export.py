@@ -1,0 +1,374 @@
+"""Values of the user's program as source that stands by itself: what a repro has to bring along.
+
+A function or class of the user's is carried with everything its source names: modules are imported, what torch has is
+named, tables and literals are written out, other functions and classes of his are carried in turn. What cannot be
+carried is refused by name; nothing is approximated.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import inspect
+import itertools
+import sys
+import textwrap
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from dynadiag.torch_private import minify as torch_private
+
+__all__ = ["CannotExportError", "SourceExporter"]
+
+_SHARED_PACKAGES = ("torch", "functorch", "triton", "numpy", "sympy")
+_LITERALS = (bool, int, float, complex, str, bytes, type(None))
+
+
+class CannotExportError(Exception):
+    """Something of the user's that has no source that could stand by itself. The message names it."""
+
+
+class SourceExporter:
+    """Collects the definitions that expressions need, each once, in an order in which they can be run.
+
+    ``original_expression`` gives expressions for values that are what they were before the program changed anything,
+    ``special_expression`` for objects of torch's that are made anew.
+    """
+
+    def __init__(
+        self,
+        original_expression: Callable[[Any], str | None] = lambda _: None,
+        special_expression: Callable[[Any, SourceExporter], str | None] | None = None,
+    ) -> None:
+        self.imports: dict[str, None] = {}
+        self.blocks: list[str] = []
+        self._original_expression = original_expression
+        self._special_expression = special_expression
+        self._defined: dict[str, Any] = {}
+
+    def expression(self, value: Any) -> str:
+        """Python for a value. Raises `CannotExportError`."""
+        if isinstance(value, _LITERALS):
+            return repr(value)
+        if isinstance(value, (list, tuple, set, frozenset, dict)):
+            return self._container(value)
+        known = self._original_expression(value)
+        if known is not None:
+            self.import_module_of(known)
+            return known
+        for way in (self._of_torch, self._special, self._import, self._operator, self._user_object):
+            text = way(value)
+            if text is not None:
+                return text
+        raise CannotExportError(_describe(value))
+
+    def import_module(self, module: str) -> None:
+        self.imports[f"import {module}"] = None
+
+    def import_module_of(self, place: str) -> None:
+        """The module that an expression for something in it begins with."""
+        names = place.partition("[")[0].split(".")
+        homes = (".".join(names[:end]) for end in range(len(names), 0, -1))
+        self.import_module(next(home for home in homes if home in sys.modules))
+
+    def variable(self, stem: str, value: Any) -> str:
+        """A name of our own for a value that is defined in several lines; the same each time."""
+        for number in itertools.count():
+            name = f"_{stem}{number or ''}"
+            if self._defined.setdefault(name, value) is value:
+                return name
+        raise AssertionError
+
+    def defines(self, value: Any) -> bool:
+        return any(defined is value for defined in self._defined.values())
+
+    def _special(self, value: Any) -> str | None:
+        return self._special_expression(value, self) if self._special_expression is not None else None
+
+    def _container(self, value: Any) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{self.expression(k)}: {self.expression(v)}" for k, v in value.items()) + "}"
+        inner = ", ".join(self.expression(item) for item in value)
+        if isinstance(value, tuple):
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if isinstance(value, list):
+            return f"[{inner}]"
+        return f"{type(value).__name__}([{inner}])"
+
+    def _of_torch(self, value: Any) -> str | None:
+        if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+            return str(value)
+        if isinstance(value, torch.device):
+            return f'torch.device("{value}")'
+        if isinstance(value, torch._ops.OpOverload):
+            namespace, name = value._schema.name.split("::", 1)
+            return f"torch.ops.{namespace}.{name}.{value._overloadname}"
+        if isinstance(value, torch._ops.OpOverloadPacket):
+            return f"torch.ops.{value!s}"
+        name = getattr(value, "__name__", None)
+        if isinstance(value, types.BuiltinFunctionType) and name is not None and getattr(torch, name, None) is value:
+            return f"torch.{name}"
+        return None
+
+    def _import(self, value: Any) -> str | None:
+        """A module, or what a module of torch or of Python has under its own name."""
+        if isinstance(value, types.ModuleType):
+            if not _comes_with_torch(value.__name__):
+                raise CannotExportError(f"the module {value.__name__}")
+            self.import_module_of(value.__name__)
+            return value.__name__
+        home, name = (
+            getattr(value, "__module__", None),
+            getattr(value, "__qualname__", None) or _module_attribute_name(value),
+        )
+        if not isinstance(home, str) or not isinstance(name, str) or not _comes_with_torch(home):
+            return None
+        if isinstance(value, types.FunctionType) and not _comes_with_torch(value.__globals__.get("__name__", "")):
+            return None  # one of the user's that functools.wraps gave the name of torch's
+        try:
+            found = functools.reduce(getattr, name.split("."), sys.modules[home])
+        except (AttributeError, KeyError):
+            return None
+        if found is not value:
+            return None
+        self.import_module(home)
+        return f"{home}.{name}"
+
+    def _operator(self, value: Any) -> str | None:
+        """What ``torch.library.custom_op`` makes of a function."""
+        name = getattr(value, "_qualname", None)
+        if not isinstance(name, str) or torch_private.custom_op_definition(name) is not value:
+            return None
+        return self.operator(name)
+
+    def operator(self, name: str) -> str:
+        """The user's operator ``namespace::op``, defined with what he registered for it. Raises `CannotExportError`."""
+        definition = torch_private.custom_op_definition(name)
+        if definition is None:
+            return self._library_operator(name)
+        inner = definition._init_fn
+        if self._defined.get(inner.__name__) is definition:
+            return str(inner.__name__)
+        self._reserve_name(inner.__name__, definition)
+        for function in (inner, *torch_private.registered_functions(definition)):
+            if function is not None:
+                self._write_definition(function)
+        return str(inner.__name__)
+
+    def _library_operator(self, name: str) -> str:
+        """The same of what ``torch.library.Library`` defines."""
+        defined = torch_private.find_library_operator(name)
+        if defined is None:
+            raise CannotExportError(f"the operator {name} (not defined in Python)")
+        space, short = name.split("::")
+        fake, made = torch_private.fake_function(name), f"library_{space}"
+        if self._defined.setdefault(name, defined) is not defined:
+            return short
+        own = [
+            (key, fn) for key, fn in defined.kernels if key != "Meta" or not _comes_with_torch(fn.__module__)
+        ]  # of a fake
+        kernels = [(key, self._registered_function(name, function)) for key, function in own]
+        lines = [f'{made} = torch.library.Library("{space}", "FRAGMENT")'] if made not in self._defined else []
+        self._defined[made] = made
+        lines.append(f"{made}.define({defined.schema!r})")
+        lines += [f'{made}.impl("{short}", {text}, "{key}")' for key, text in kernels]
+        if fake is not None:
+            lines.append(f'torch.library.register_fake("{name}", {self._registered_function(name, fake)})')
+        self.blocks.append("\n".join(lines))
+        return short
+
+    def _registered_function(self, name: str, function: Any) -> str:
+        if isinstance(function, types.FunctionType) and _comes_with_torch(function.__module__):
+            raise CannotExportError(f"what torch made of a function registered for the operator {name}")
+        return self.function_without_decorators(function)
+
+    def function_without_decorators(self, function: Any) -> str:
+        """A function that was registered somewhere, without the decorators that did it."""
+        if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
+            return self.expression(function)
+        if self._defined.get(function.__name__) is not function:
+            self._reserve_name(function.__name__, function)
+            self._write_definition(function, decorated=False)
+        return function.__name__
+
+    def _user_object(self, value: Any) -> str | None:
+        if isinstance(value, functools.partial):
+            words = [self.expression(a) for a in value.args]
+            words += [f"{k}={self.expression(v)}" for k, v in value.keywords.items()]
+            self.import_module("functools")
+            return f"functools.partial({', '.join([self.expression(value.func), *words])})"
+        if (function := _kernel_function(value)) is not None:
+            return self._kernel(value, function)
+        if isinstance(value, types.FunctionType) and _innermost_function(value).__code__.co_name == "<lambda>":
+            return self._lambda(value)
+        if isinstance(value, (types.FunctionType, type)):
+            name = value.__name__ if isinstance(value, type) else _innermost_function(value).__code__.co_name
+            if self._defined.get(name) is not value:
+                self._reserve_name(name, value)
+                self._write_definition(value)
+            return name
+        if isinstance(value, types.MethodType):
+            return f"{self.expression(value.__self__)}.{value.__name__}"
+        return self._instance(value)
+
+    def _kernel(self, value: Any, function: types.FunctionType) -> str:
+        """A Triton kernel: its function with the decorators that made it one."""
+        name = function.__name__
+        if self._defined.get(name) is not value:
+            self._reserve_name(name, value)
+            self._write_definition(function)
+        return name
+
+    def _lambda(self, value: types.FunctionType) -> str:
+        """A function without a name, where it is the only one in its statement."""
+        source = _source(value)
+        found = [node for node in ast.walk(_parse(source)) if isinstance(node, ast.Lambda)]
+        if len(found) != 1:
+            raise CannotExportError(f"one of several functions without a name ({source.strip()[:60]})")
+        text = ast.unparse(found[0])
+        self._bind_names(text, value)
+        return f"({text})"
+
+    def _instance(self, value: Any) -> str | None:
+        """An object of a class of the user's whose state is none, or what its constructor makes anew."""
+        kind = type(value)
+        if _comes_with_torch(kind.__module__):
+            return None
+        state = getattr(value, "__dict__", {})
+        name = self.expression(kind)
+        if not state and all("__init__" not in vars(c) or _comes_with_torch(c.__module__) for c in kind.__mro__):
+            return f"{name}()"
+        made = f"_{name.lower()}"
+        lines = [f"{made} = {name}.__new__({name})", f"{made}.__dict__.update({self.expression(dict(state))})"]
+        self._reserve_name(made, value)
+        self.blocks.append("\n".join(lines))
+        return made
+
+    def _reserve_name(self, name: str, value: Any) -> None:
+        if name in self._defined and self._defined[name] is not value:
+            raise CannotExportError(f"two different things of the name {name}")
+        self._defined[name] = value
+
+    def _write_definition(self, value: Any, *, decorated: bool = True) -> None:
+        """The source of a function or class, after the definitions of what it names."""
+        source = _source(value)
+        statement = _parse(source).body[0]
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            raise CannotExportError(f"a function that is not defined by itself ({source.strip()[:60]})")
+        if not decorated:
+            source = "".join(source.splitlines(keepends=True)[statement.lineno - 1 :])
+        self._bind_names(source, value)
+        self.blocks.append(source)
+
+    def _bind_names(self, source: str, value: Any) -> None:
+        """Defines what the source of a function or class names."""
+        spaces = _namespace(value)
+        for name in _free_names(source):
+            if name in self._defined or (hasattr(builtins, name) and name not in spaces):
+                continue
+            if name not in spaces:
+                continue  # bound when it runs, or never: then the original fails in the same way
+            self._bind(name, spaces[name])
+
+    def _bind(self, name: str, value: Any) -> None:
+        if name == "torch":
+            self.import_module("torch")
+            return
+        importable = isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value
+        if importable and value.__name__ != name and _comes_with_torch(value.__name__):
+            self._reserve_name(name, value)
+            self.imports[f"import {value.__name__} as {name}"] = None
+            return
+        text = self.expression(value)
+        if text != name:
+            self._reserve_name(name, value)
+            self.blocks.append(f"{name} = {text}")
+
+
+def _module_attribute_name(value: Any) -> str | None:
+    """The name under which the module of an object's class holds the object itself."""
+    module = sys.modules.get(type(value).__module__)
+    return next((name for name, held in vars(module).items() if held is value), None) if module is not None else None
+
+
+def _comes_with_torch(module: str) -> bool:
+    """Whether everybody who has torch has this module."""
+    top = module.partition(".")[0]
+    return top in ("torch", "functorch", "triton", "numpy", "sympy") or (
+        top in sys.stdlib_module_names and top != "__main__"
+    )
+
+
+def _describe(value: Any) -> str:
+    kind = type(value)
+    return f"{getattr(value, '__qualname__', None) or f'a {kind.__module__}.{kind.__qualname__}'}"
+
+
+def _innermost_function(function: types.FunctionType) -> types.FunctionType:
+    """Of a function that a decorator of the user's wrapped the one that is written there; of others themselves."""
+    inner = inspect.unwrap(function)
+    own = isinstance(inner, types.FunctionType) and not _comes_with_torch(inner.__globals__.get("__name__", ""))
+    return inner if own else function
+
+
+def _kernel_function(value: Any) -> types.FunctionType | None:
+    """The function that a Triton kernel was made of; None of everything else."""
+    interface = getattr(sys.modules.get("triton.runtime.jit"), "KernelInterface", None)
+    if interface is None or not isinstance(value, interface):
+        return None
+    while not isinstance(value, types.FunctionType):
+        value = value.fn
+    return value
+
+
+def _source(value: Any) -> str:
+    written = _innermost_function(value).__code__ if isinstance(value, types.FunctionType) else value
+    try:
+        return textwrap.dedent(inspect.getsource(written)).rstrip() + "\n"
+    except (OSError, TypeError) as error:
+        raise CannotExportError(f"{_describe(value)} (its source cannot be read)") from error
+
+
+def _namespace(value: Any) -> Mapping[str, Any]:
+    """What the names in the source of a function or class stand for: globals, and what it closes over."""
+    functions = [value] if isinstance(value, types.FunctionType) else []
+    if isinstance(value, type):
+        functions = [m for m in vars(value).values() if isinstance(m, types.FunctionType)]
+        module = sys.modules.get(value.__module__)
+        spaces = dict(vars(module)) if module is not None else {}
+    else:
+        spaces = {}
+    for function in functions:
+        spaces |= function.__globals__
+        code, cells = function.__code__, function.__closure__ or ()
+        spaces |= {n: c.cell_contents for n, c in zip(code.co_freevars, cells, strict=True) if _has_contents(c)}
+    return spaces
+
+
+def _has_contents(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - reading an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+def _parse(source: str) -> ast.Module:
+    """Raises `CannotExportError` where the lines of a function are no statement by themselves."""
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise CannotExportError(f"a function in the middle of a statement ({source.strip()[:60]})") from error
+
+
+def _free_names(source: str) -> list[str]:
+    """The names that a definition reads and does not bind itself."""
+    tree = _parse(source)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return list(dict.fromkeys(node.id for node in names if node.id not in bound))

@@ -1,0 +1,180 @@
+"""From a reduced graph to the text of a repro that was seen to fail, and to pass uncompiled, in a fork."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import linecache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings
+from dynadiag.minify.failure_match import reproduces
+from dynadiag.minify.pattern_export import pattern_expression
+from dynadiag.minify.repro_text import ReproSpec, call_sites, header
+from dynadiag.minify.source_export import CannotExportError, SourceExporter
+from dynadiag.minify.torch_settings import DEFINITION_STARTS, TorchSnapshot, settings_source
+from dynadiag.torch_private import bisect as torch_private
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.signature import Signature
+
+__all__ = ["WrittenRepro", "write_repro"]
+
+
+_MAX_USER_LINES = 4  # lines of the user's that the header names; a reduced graph rarely comes from more
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRepro:
+    """``missing`` names what could not be carried into the text; ``reproduced``: a fork of it failed as it should."""
+
+    text: str
+    missing: tuple[str, ...] = ()
+    reproduced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriterInput:
+    """What the search settled on. ``run_text`` runs a text at a rung, or as it is written.
+
+    ``signature`` is what the text is to show, ``message`` what the program's failure says.
+    """
+
+    trials: CandidateTrials
+    snapshot: TorchSnapshot
+    compile_settings: CompileSettings
+    signature: Signature
+    run_text: Callable[[str, str | None], Outcome]
+    passing_rungs: tuple[str, ...] = ()
+    message: str = ""
+
+
+def write_repro(given: WriterInput, module: GraphModule, inputs: Sequence[Any]) -> WrittenRepro:
+    """The first text that shows the failure; where none does, the plainest, and what it lacks."""
+    emit = importlib.import_module("minifier.emit")
+    try:
+        backend, preamble = _backend_and_preamble(given, module)
+    except CannotExportError as error:
+        return WrittenRepro("", (str(error),))
+    shown = _repro_spec(given, module, inputs, backend)
+    first: str | None = None
+    for call in call_sites(shown, given.compile_settings):
+        try:
+            needs = "import copy\n" if "copy.deepcopy(" in call else ""
+            program = emit.program(module, inputs, call=call, preamble=needs + preamble)
+        except emit.EmitError as error:
+            return WrittenRepro("", (str(error),))
+        text = header(shown, _user_lines(module)) + _imports_first(program)
+        first = first or text
+        if _reproduces_only_compiled(given, text):
+            return WrittenRepro(text, reproduced=True)
+    return WrittenRepro(first or "")
+
+
+def _user_lines(module: GraphModule) -> list[str]:
+    """The lines of the user's program that are left, by file name."""
+    places = filter(None, (torch_private.user_line(node) for node in module.graph.nodes if node.op.startswith("call_")))
+    found = [f"{Path(file).name}:{line}: {linecache.getline(file, line).strip()}" for file, line in places]
+    return [f"from {text}" for text in list(dict.fromkeys(found))[:_MAX_USER_LINES]]
+
+
+def _backend_and_preamble(given: WriterInput, module: GraphModule) -> tuple[str, str]:
+    """(the backend in source, everything that has to be set or defined before the function)."""
+    carrier, own = SourceExporter(given.snapshot.expression_of, pattern_expression), given.trials.backend
+    backend = f'"{own}"' if isinstance(own, str) else carrier.expression(own)
+    for kernel in _kernels(module):
+        carrier.expression(kernel)
+    preamble = settings_source(given.compile_settings.settings, carrier, _operators(module))
+    if given.compile_settings.fallback_random:
+        preamble += "\nimport torch._inductor.config\ntorch._inductor.config.fallback_random = True"
+    return backend, preamble
+
+
+def _operators(module: GraphModule) -> list[str]:
+    """Operators of the user's in the graph, as ``namespace::op``."""
+    found: dict[str, None] = {}
+    for node in module.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        name = schema.name if schema is not None else getattr(node.target, "_qualified_op_name", "")
+        if "::" in name and name.partition("::")[0] not in ("aten", "prims", "prim", "higher_order", "inductor"):
+            found[name] = None
+    return list(found)
+
+
+def _kernels(module: GraphModule) -> list[Any]:
+    """The user's Triton kernels that the graph launches."""
+    launches = importlib.import_module("minifier.triton_launches")
+    return [kernel for node in module.graph.nodes if (kernel := launches.kernel_of(node)) is not None]
+
+
+def _repro_spec(given: WriterInput, module: GraphModule, inputs: Sequence[Any], backend: str) -> ReproSpec:
+    """What the function does when it is called, tried on copies."""
+    output = module.graph.output_node().args[0]
+    single = not isinstance(output, (tuple, list)) or len(output) == 1
+    fresh = importlib.import_module("minifier.tensors").fresh
+    mine, state = fresh(inputs), torch.get_rng_state()
+    try:
+        copy.deepcopy(module)(*mine)
+    except Exception:  # noqa: BLE001 - it may be the failure that the function raises uncompiled
+        random = mutates = False
+    else:
+        random = not torch.equal(state, torch.get_rng_state())
+        mutates = any(_changed(a, b) for a, b in zip(inputs, mine, strict=True))
+    finally:
+        torch.set_rng_state(state)
+    rung, backward = str(given.trials.plan.rung), given.trials.backward
+    earlier = _previous_arguments(module, inputs) if given.compile_settings.previous_call else ""
+    return ReproSpec(
+        rung,
+        backend,
+        given.signature,
+        tuple(inputs),
+        single,
+        random,
+        mutates,
+        backward,
+        given.passing_rungs,
+        given.message,
+        earlier,
+    )
+
+
+def _previous_arguments(module: GraphModule, inputs: Sequence[Any]) -> str:
+    """The arguments of the call for which the code is compiled."""
+    others = importlib.import_module("minifier.previous_call").earlier_inputs(module, inputs)
+    written = importlib.import_module("minifier.emit.inputs").written
+    return ", ".join(written(value) for value in others)
+
+
+def _changed(one: Any, other: Any) -> bool:
+    if not isinstance(one, torch.Tensor):
+        return False
+    return one.shape != other.shape or not torch.allclose(one, other, 0, 0, equal_nan=True)
+
+
+def _imports_first(text: str) -> str:
+    """The same program with the imports that stand before its function together at the top, each once."""
+    before, function, after = text.partition("\ndef f(")
+    lines = before.splitlines()
+    found = {line for line in lines if line.startswith("import ")}
+    needed = (line for line in found if not (line.startswith("import torch.") and _imported_under_alias(line, found)))
+    imports = sorted(needed, key=lambda line: ("torch" in line, line))
+    rest = "\n".join(line for line in lines if not line.startswith("import ")).strip("\n")
+    apart = ["", ""] if rest.startswith(DEFINITION_STARTS) else [""]
+    return "\n".join([*imports, *([*apart, rest] if rest else []), "", function + after])
+
+
+def _imported_under_alias(line: str, imports: set[str]) -> bool:
+    """Whether another line imports the same module under a name: that loads it as well, and torch is there."""
+    return any(other.startswith(f"{line} as ") for other in imports)
+
+
+def _reproduces_only_compiled(given: WriterInput, text: str) -> bool:
+    return (
+        reproduces(given.run_text(text, None).signature, given.signature) and given.run_text(text, "uncompiled").passed
+    )

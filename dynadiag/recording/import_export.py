@@ -1,0 +1,94 @@
+"""Logs in and out: a ``TORCH_TRACE`` log to a recording, and back, byte for byte."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynadiag.errors import UnreadableInput
+from dynadiag.recording.fold import EventDigest, fold
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.store import atomic_write
+
+__all__ = ["ImportResult", "export_log", "import_log"]
+
+_RANK = re.compile(r"rank_?(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """What an import made: the recordings, and the files of the folder that were no logs."""
+
+    recordings: tuple[Path, ...]
+    skipped: tuple[Path, ...]
+
+
+def import_log(
+    log: Path, output: Path, *, force: bool = False, digest: Callable[[], EventDigest] | None = None
+) -> ImportResult:
+    """Make a recording of a log, or of each log in a folder (torch writes one per rank).
+
+    One log becomes `output`. Several become files beside each other, ``NAME-rank0.dynadiag`` and so on, or ``NAME-0``
+    where the logs do not name their rank. Nothing is left where one of them fails. Raises `UnreadableInput` where
+    there is no log, `DynadiagError` where an output exists and `force` is not given.
+    """
+    logs, skipped = _find_logs(log)
+    outputs = _output_paths(logs, output)
+    made: list[Path] = []
+    try:
+        for source, target in zip(logs, outputs, strict=True):
+            fold(source, target, digest() if digest else None, force=force)
+            made.append(target)
+    except BaseException:
+        for target in made:
+            target.unlink(missing_ok=True)
+        raise
+    return ImportResult(tuple(made), skipped)
+
+
+def export_log(recording: Path, output: Path, *, force: bool = False) -> None:
+    """Write the log that a recording was made from, byte for byte.
+
+    Raises `UnreadableInput` where the recording cannot be read, `DynadiagError` where `output` exists and `force`
+    is not given.
+    """
+    with Recording(recording) as source, atomic_write(output, force) as scratch, scratch.open("wb") as file:
+        for piece in source.raw():
+            file.write(piece)
+
+
+def _find_logs(path: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """The logs at `path`, and the files there that are none."""
+    if not path.is_dir():
+        return (path,), ()
+    files = sorted(entry for entry in path.iterdir() if entry.is_file() and entry.suffix == ".log")
+    logs = tuple(file for file in files if _begins_as_log(file))
+    if not logs:
+        raise UnreadableInput(f"{path}: no TORCH_TRACE log in this folder (they are named *.log)")
+    return logs, tuple(file for file in files if file not in logs)
+
+
+def _begins_as_log(file: Path) -> bool:
+    """Whether an event begins in the first megabyte: a training script's own log lies beside torch's now and then."""
+    from dynadiag.recording.log import LogParser
+
+    try:
+        with file.open("rb") as stream:
+            parser = LogParser()
+            raws = parser.feed(stream.read(1 << 20)) + parser.finish()
+    except OSError as error:
+        raise UnreadableInput(f"{file}: {error.strerror}") from error
+    return any(raw.header is not None for raw in raws)
+
+
+def _output_paths(logs: tuple[Path, ...], output: Path) -> tuple[Path, ...]:
+    if len(logs) == 1:
+        return (output,)
+    ranks = [match.group(1) for log in logs if (match := _RANK.search(log.name))]
+    if len(set(ranks)) == len(logs):
+        labels = [f"rank{rank}" for rank in ranks]
+    else:
+        labels = [str(index) for index in range(len(logs))]
+    return tuple(output.with_name(f"{output.stem}-{label}{output.suffix}") for label in labels)

@@ -1,0 +1,207 @@
+"""Between a frozen record and its row: one rule for all records, read off their annotations.
+
+Text, numbers and truth values are columns; a tuple is one column of JSON; a record within a record is spread over
+columns of its own, led by the field's name (``span_line``). Only what the annotation allows goes in or comes out:
+a recording from a stranger cannot bring a text where the programs above count on a number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from types import NoneType, UnionType
+from typing import Any, Generic, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import orjson
+
+__all__ = ["MAX_VALUE", "FieldError", "RecordMapping", "column_of"]
+
+MAX_VALUE = 16 << 20  # bytes of one value; the reader sets SQLite's own limit to it
+_MAX_TEXT = 1 << 20  # characters of one text: longer ones are cut, the event keeps the whole
+_INT64 = 1 << 63
+_SQL = {int: "INTEGER", bool: "INTEGER", float: "REAL", str: "TEXT"}
+
+R = TypeVar("R")
+
+
+class FieldError(Exception):
+    """A value that its field does not allow. The message names the record and the field."""
+
+
+class _Codec(Protocol):
+    """How one field is written to its columns and read back."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, str, bool], ...]: ...  # name, SQL type, whether NULL is allowed
+
+    def write(self, value: Any) -> list[Any]: ...
+    def read(self, cells: Iterator[Any]) -> Any: ...
+
+
+class RecordMapping(Generic[R]):
+    """Reads and writes the records of one type; `columns` are ``(name, SQL type, nullable)`` in their order."""
+
+    def __init__(self, record: type[R], table: str) -> None:
+        self.record = record
+        self._table = table
+        self._fields = tuple(_codecs(record, table))
+        self.columns = tuple(column for _, codec in self._fields for column in codec.columns)
+
+    def row(self, record: R) -> list[Any]:
+        """The values of `record` for SQLite. Raises `FieldError`."""
+        cells: list[Any] = []
+        for name, codec in self._fields:
+            try:
+                cells += codec.write(getattr(record, name))
+            except FieldError as error:
+                raise FieldError(f"{self._table}.{name}: {error}") from None
+        return cells
+
+    def read(self, cells: Sequence[Any]) -> R:
+        """The record of a row. Raises `FieldError`."""
+        stream = iter(cells)
+        try:
+            return self.record(*[codec.read(stream) for _, codec in self._fields])
+        except FieldError as error:
+            raise FieldError(f"table {self._table}: {error}") from None
+
+
+def column_of(field: str) -> str:
+    """The column of a field: ``index`` is a word of SQL's."""
+    return "id" if field == "index" else field
+
+
+def _codecs(record: type, table: str, prefix: str = "") -> Iterator[tuple[str, _Codec]]:
+    hints = get_type_hints(record)
+    for field in dataclasses.fields(record):
+        hint, name = hints[field.name], prefix + column_of(field.name)
+        if dataclasses.is_dataclass(hint):
+            inner = "" if field.name == table else f"{name}_"
+            yield field.name, _Nested(cast(type, hint), table, inner)
+        elif get_origin(hint) is tuple:
+            yield field.name, _Tuple(name, get_args(hint)[0])
+        else:
+            yield field.name, _Scalar(name, *_split_optional(hint))
+
+
+def _split_optional(hint: Any) -> tuple[type, bool]:
+    """``int | None`` -> ``(int, True)``."""
+    if get_origin(hint) in (Union, UnionType):
+        (kind,) = (part for part in get_args(hint) if part is not NoneType)
+        return kind, True
+    return hint, False
+
+
+class _Scalar:
+    """A number, a truth value or a text."""
+
+    def __init__(self, name: str, kind: type, optional: bool) -> None:
+        self.columns = ((name, _SQL[kind], optional),)
+        self._write = functools.partial(_write_scalar, kind=kind, optional=optional)
+        self._read = functools.partial(_read_scalar, kind=kind, optional=optional)
+
+    def write(self, value: Any) -> list[Any]:
+        return [self._write(value)]
+
+    def read(self, cells: Iterator[Any]) -> Any:
+        return self._read(next(cells))
+
+
+def _write_scalar(value: Any, kind: type, optional: bool) -> Any:
+    if value is None and optional:
+        return None
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")
+    if isinstance(value, str):
+        return _sqlite_text(value)
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        raise FieldError("a number of more than 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise FieldError("a number that is not finite")
+    return value
+
+
+def _read_scalar(value: Any, kind: type, optional: bool) -> Any:
+    if value is None and optional:
+        return None
+    if kind is bool and type(value) is int and value in (0, 1):
+        return bool(value)
+    if type(value) is not kind:
+        raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")
+    return value
+
+
+def _sqlite_text(text: str) -> str:
+    """Text that SQLite takes: UTF-8 without lone surrogates, not endless."""
+    if len(text) > _MAX_TEXT:
+        text = text[: _MAX_TEXT - 1] + "…"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+class _Tuple:
+    """A tuple of texts or of flat records, as a column of JSON (records as objects)."""
+
+    def __init__(self, name: str, item: type) -> None:
+        self.columns = ((name, "TEXT", False),)
+        self._fields = (
+            {field: _split_optional(hint) for field, hint in get_type_hints(item).items()}
+            if dataclasses.is_dataclass(item)
+            else None
+        )
+        self._item = item
+
+    def write(self, value: Any) -> list[Any]:
+        """JSON of at most `MAX_VALUE` bytes: the end of an endless tuple is left out."""
+        if type(value) is not tuple:
+            raise FieldError(f"tuple expected, found {type(value).__name__}")
+        items = [self._to_json(item) for item in value]
+        text = orjson.dumps(items)
+        while len(text) > MAX_VALUE // 2:
+            items = items[: len(items) // 2]
+            text = orjson.dumps(items)
+        return [text.decode()]
+
+    def read(self, cells: Iterator[Any]) -> Any:
+        text = _read_scalar(next(cells), str, False)
+        try:
+            items = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise FieldError(f"no JSON ({error})") from None
+        if type(items) is not list:
+            raise FieldError("no JSON list")
+        return tuple([self._from_json(item) for item in items])
+
+    def _to_json(self, item: Any) -> Any:
+        if self._fields is None:
+            return _write_scalar(item, str, False)
+        if type(item) is not self._item:
+            raise FieldError(f"{self._item.__name__} expected, found {type(item).__name__}")
+        return {name: _write_scalar(getattr(item, name), *kind) for name, kind in self._fields.items()}
+
+    def _from_json(self, item: Any) -> Any:
+        if self._fields is None:
+            return _read_scalar(item, str, False)
+        if type(item) is not dict:
+            raise FieldError("no JSON object")
+        return self._item(*[_read_scalar(item.get(name), *kind) for name, kind in self._fields.items()])
+
+
+class _Nested:
+    """A record within a record."""
+
+    def __init__(self, record: type, table: str, prefix: str) -> None:
+        self._record = record
+        self._fields = tuple(_codecs(record, table, prefix))
+        self.columns = tuple(column for _, codec in self._fields for column in codec.columns)
+
+    def write(self, value: Any) -> list[Any]:
+        if type(value) is not self._record:
+            raise FieldError(f"{self._record.__name__} expected, found {type(value).__name__}")
+        return [cell for name, codec in self._fields for cell in codec.write(getattr(value, name))]
+
+    def read(self, cells: Iterator[Any]) -> Any:
+        return self._record(*[codec.read(cells) for _, codec in self._fields])

@@ -1,0 +1,47 @@
+"""Small words of a report: counts, lists, durations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+__all__ = ["count", "duration", "list_counted", "list_some", "short_duration"]
+
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_LISTED = 6  # names in one list; more are counted
+
+
+def count(number: int, noun: str) -> str:
+    """``1 graph``, ``2 graphs``, ``2 graph breaks``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def list_some(items: Sequence[str]) -> str:
+    """The first few items, and how many more there are."""
+    more = len(items) - _LISTED
+    return ", ".join(items[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def duration(seconds: float) -> str:
+    """Seconds to read: ``0.04 s``, ``3.2 s``, ``124 s``."""
+    if seconds < 0.995:
+        return f"{seconds:.2f} s"
+    return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:.0f} s"
+
+
+def short_duration(seconds: float) -> str:
+    """Three digits in the unit that fits: ``1.25 s``, ``31.0 ms``, ``7.40 µs``."""
+    scale, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1])
+    value = seconds / scale
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} {unit}"
+
+
+def list_counted(names: Iterable[str]) -> str:
+    """Names in a list, each once: the same operator may be at fault in several graphs.
+
+    >>> counted(["relu", "tanh", "relu"])
+    'relu (2 times), tanh'
+    """
+    met = Counter(names)
+    return ", ".join(name if times == 1 else f"{name} ({times} times)" for name, times in met.items())

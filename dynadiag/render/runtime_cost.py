@@ -1,0 +1,94 @@
+"""What warm calls told: the cost of each break, and how often each compiled code runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.impact import Impact
+from dynadiag.explain.runtime_cost import BreakCost, CacheEntryRun, WarmCalls, entries
+from dynadiag.render.components import labelled_lines
+from dynadiag.render.formatting import count, list_some, short_duration
+from dynadiag.render.paths import fit_path, source_location
+from dynadiag.render.style import Style
+from dynadiag.render.table import table
+
+__all__ = ["amount", "cost_text", "entries_table", "price_table", "warm_section"]
+
+_NAME = 44  # columns of a place or a function
+_MOST = 10  # rows of a table
+
+
+def cost_text(cost: BreakCost, warm: WarmCalls) -> str:
+    """``743 µs of a warm call's 970 µs, 1.06 µs of it checking guards; 1 more graph; no operator uncompiled``."""
+    lead = f"{short_duration(cost.seconds)} of a warm call's {short_duration(warm.seconds)}"
+    guards = f", {short_duration(cost.guard)} of it checking guards" if cost.guard else ""
+    graphs = f"{amount(cost.graphs)} more graph{'' if cost.graphs == 1 else 's'}"
+    operators = f"{amount(cost.operators)} operator{'' if cost.operators == 1 else 's'} run uncompiled"
+    return f"{lead}{guards}; {graphs} to enter; {operators}"
+
+
+def price_table(impacts: Sequence[Impact], warm: WarmCalls, cwd: str | None, style: Style) -> list[str]:
+    """The breaks that warm calls meet, the dearest first."""
+    shown = sorted((item for item in impacts if item.cost), key=lambda item: -(item.cost.seconds if item.cost else 0))
+    shown = shown[:_MOST]
+    if not shown:
+        return []
+    paid = [item.cost for item in shown if item.cost]
+    names = [f"{fit_path(_site(item, cwd), _NAME - 8)} {item.root.gb_id or ''}" for item in shown]
+    columns = [
+        ("a call", [short_duration(cost.seconds) for cost in paid]),
+        ("share", [f"{cost.seconds / warm.seconds:.0%}" if warm.seconds else "-" for cost in paid]),
+        ("guards", [short_duration(cost.guard) for cost in paid]),
+        ("graphs", [amount(cost.graphs) for cost in paid]),
+        ("operators", [amount(cost.operators) for cost in paid]),
+    ]
+    if any(cost.launches for cost in paid):
+        columns.append(("launches", [amount(cost.launches) for cost in paid]))
+    return table(names, columns, style, _NAME)
+
+
+def entries_table(found: Sequence[CacheEntryRun], style: Style) -> list[str]:
+    """The code that warm calls run, what runs most often first, and in a sentence what none runs again."""
+    hot = [entry for entry in found if entry.calls][:_MOST]
+    lines = []
+    if hot:
+        columns = [
+            ("runs", [amount(entry.calls) for entry in hot]),
+            ("guards", [str(entry.compile.guards) for entry in hot]),
+            ("checked in", [short_duration(entry.guard or 0.0) for entry in hot]),
+        ]
+        lines = table([_code(entry) for entry in hot], columns, style, _NAME)
+    cold = [_code(entry) for entry in found if not entry.run]
+    if cold:
+        what = f"{list_some(cold)}: compiled, and run by no warm call"
+        lines += labelled_lines("note", "strong", what, style)
+    return lines
+
+
+def warm_section(explanation: Explanation, style: Style) -> list[str]:
+    """For explain's report: how often a warm call runs each compiled code. Nothing without a profile."""
+    warm = explanation.warm
+    if warm is None:
+        return []
+    calls = count(warm.calls, "warm call")
+    text = f"compiled code in {calls}, {short_duration(warm.seconds)} each under the profiler"
+    return [
+        *labelled_lines("warm", "strong", text, style),
+        *entries_table(entries(explanation.compiles, warm), style),
+        "",
+    ]
+
+
+def amount(number: float) -> str:
+    """A count that may be a mean: ``3``, ``1.5``, ``0.02``."""
+    return f"{number:,.0f}" if number == round(number) else f"{number:.2g}"
+
+
+def _site(item: Impact, cwd: str | None) -> str:
+    span = item.root.span
+    return source_location(span.file, span.line, span.column, cwd)
+
+
+def _code(entry: CacheEntryRun) -> str:
+    return f"{entry.compile.compile_id} {entry.compile.function}"

@@ -1,0 +1,98 @@
+"""Breaks and recompiles that torch raises before it traces anything of a frame: no event and no log tells of them.
+
+With ``fullgraph=True`` those are a generator function (``ConvertFrameAssert.__call__``) and the limit of recompiles
+(``_compile``; both in convert_frame.py). All that is left of one is the exception: an ``Unsupported`` without
+``real_stack``, by itself or as the cause of another, and in its traceback the frames of torch that knew what was being
+compiled. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+__all__ = ["RaisedBreak", "RefusedRecompile", "find_raised_break", "find_refused_recompile"]
+
+_COMPILE = ("_compile", "torch/_dynamo/convert_frame.py")  # it has the locals `code` and `compile_id`
+_GUARD_REASONS = (
+    "get_and_maybe_log_recompilation_reasons",
+    "torch/_dynamo/guards.py",
+)  # it has `reasons`, torch's sentences
+_COMPILED_CALL = ("compile_wrapper", "torch/_dynamo/eval_frame.py")  # it has `fn`, the user's function
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedBreak:
+    """What the exception says. ``called`` is the function or the code that torch was to compile, None if unknown."""
+
+    gb_type: str
+    text: str
+    compile_id: str | None
+    called: Any
+    caller: FrameType | None
+    stack: tuple[traceback.FrameSummary, ...]  # down to the exception, outermost first
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecompile:
+    """A recompile that ``torch._dynamo.config.error_on_recompile`` made an exception, before torch told of it."""
+
+    compile_id: str
+    code: CodeType
+    reasons: list[str]
+
+
+def find_refused_recompile(failure: BaseException | None) -> RefusedRecompile | None:
+    """The recompile behind an exception, if it is one."""
+    if not any(type(one).__name__ == "RecompileError" for one in _exception_chain(failure)):
+        return None
+    frames = [frame for one in _exception_chain(failure) for frame in _frames(one)]
+    compiling = next((frame.f_locals for frame in frames if _is_frame_of(frame, *_COMPILE)), {})
+    told = next((frame.f_locals for frame in frames if _is_frame_of(frame, *_GUARD_REASONS)), {})
+    if not {"code", "compile_id"} <= compiling.keys() or "reasons" not in told:
+        return None
+    return RefusedRecompile(
+        str(compiling["compile_id"]), compiling["code"], [str(reason) for reason in told["reasons"]]
+    )
+
+
+def find_raised_break(failure: BaseException | None) -> RaisedBreak | None:
+    """The break behind an exception, where torch told of it nowhere else."""
+    for one in _exception_chain(failure):
+        gb_type = getattr(one, "gb_type", None)
+        if type(one).__module__ == "torch._dynamo.exc" and isinstance(gb_type, str) and gb_type:
+            return None if getattr(one, "real_stack", None) else _describe_break(gb_type, str(one), failure)
+    return None
+
+
+def _describe_break(gb_type: str, text: str, failure: BaseException | None) -> RaisedBreak:
+    compile_id, called, caller = None, None, None
+    for frame in (frame for one in _exception_chain(failure) for frame in _frames(one)):
+        if _is_frame_of(frame, *_COMPILE) and "code" in frame.f_locals:
+            compile_id, called, caller = str(frame.f_locals.get("compile_id")), frame.f_locals["code"], frame.f_back
+        elif _is_frame_of(frame, *_COMPILED_CALL) and called is None:
+            called, caller = frame.f_locals.get("fn"), frame.f_back
+    stack = traceback.extract_tb(failure.__traceback__) if failure else ()
+    return RaisedBreak(gb_type, text, compile_id, called, caller, tuple(stack))
+
+
+def _is_frame_of(frame: FrameType, function: str, file: str) -> bool:
+    return frame.f_code.co_name == function and frame.f_code.co_filename.endswith(file)
+
+
+def _exception_chain(failure: BaseException | None) -> Iterator[BaseException]:
+    seen: list[BaseException] = []
+    while failure is not None and failure not in seen:
+        seen.append(failure)
+        yield failure
+        failure = failure.__cause__ or failure.__context__
+
+
+def _frames(failure: BaseException) -> Iterator[FrameType]:
+    trace = failure.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next

@@ -1,0 +1,209 @@
+"""The private names of torch by which Inductor generates code for a GPU that is not there.
+
+The program runs on the CPU. What AOTAutograd makes of it is lowered as though its tensors were the GPU's: a joint graph
+is moved there before it is cut in forward and backward, and while Inductor lowers a graph, whoever asks for the device
+hears the properties of the target. The generated module is not loaded: instead of it the graph itself runs, operator by
+operator, on the CPU. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+
+Autograd is not asked to differentiate tensors that claim to be on a GPU: its engine asks the driver for streams.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch._inductor.compile_fx as inductor
+import triton
+from torch import fx
+from torch._dynamo import device_interface
+from torch._functorch import config as aot_config
+from torch._inductor import config
+from torch._inductor import utils as inductor_utils
+from torch._inductor.codecache import CacheBase, PyCodeCache
+from torch._inductor.decomposition import decompositions, fast_random_decomps
+from torch._subclasses import fake_tensor
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.utils import _triton
+from torch.utils._pytree import tree_leaves
+
+from dynadiag.errors import DynadiagError
+from dynadiag.torch_private.gpu_specs import GPU_SPECS, GpuSpec
+from dynadiag.torch_private.triton_driver import CodegenOnlyDriver
+
+__all__ = ["generate_for_gpu"]
+
+_CPU = torch.device("cpu")
+_GPU = torch.device("cuda", 0)
+
+
+def generate_for_gpu(name: str) -> None:
+    """Have Inductor generate in this process for the GPU of that name what it would for the CPU.
+
+    Only code is generated: compiled functions return what their graphs compute on the CPU. Compiler caches are off.
+    Raises `DynadiagError` for a name that is not among `GPU_SPECS`.
+    """
+    if name not in GPU_SPECS:
+        raise DynadiagError(f"no GPU {name!r} is known to generate for: known are {', '.join(GPU_SPECS)}")
+    device = GPU_SPECS[name]
+    triton.runtime.driver.set_active(CodegenOnlyDriver(device, "cuda:0"))
+    config.fx_graph_cache = aot_config.enable_autograd_cache = False
+    CacheBase.get_system()  # torch keeps its answer, and a torch without CUDA would take the target for an AMD one
+    for operator, decomposition in decompositions.items():
+        decompositions[operator] = _decompose_as_gpu(decomposition)
+    fast_random_decomps.cache_clear()  # it copied them
+    inductor._recursive_joint_graph_passes = _move_after_passes(inductor._recursive_joint_graph_passes)
+    inductor._compile_fx_inner = _lower_for_gpu(inductor._compile_fx_inner, device)
+
+
+def _decompose_as_gpu(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """A decomposition to which its fake tensors are a GPU's: some (layer norm's) ask before they decide what to do."""
+
+    @functools.wraps(decomposition)
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        given = _fake_tensors((args, kwargs))
+        devices = [tensor.fake_device for tensor in given]
+        try:
+            _set_devices(given, [_GPU] * len(given))
+            result = decomposition(*args, **kwargs)
+        finally:
+            _set_devices(given, devices)
+        made = _fake_tensors(result)
+        _set_devices(made, devices[:1] * len(made))
+        return result
+
+    return decompose
+
+
+def _fake_tensors(values: Any) -> list[fake_tensor.FakeTensor]:
+    return [value for value in tree_leaves(values) if isinstance(value, fake_tensor.FakeTensor)]
+
+
+def _set_devices(tensors: list[fake_tensor.FakeTensor], devices: list[torch.device]) -> None:
+    for tensor, device in zip(tensors, devices, strict=False):
+        tensor.fake_device = device
+
+
+def _move_after_passes(passes: Callable[..., fx.GraphModule]) -> Callable[..., fx.GraphModule]:
+    """The passes over a joint graph, which is moved to the GPU when they are done.
+
+    They come first, on the CPU: they compute constants, and patterns among them trace a joint graph of their own.
+    """
+
+    @functools.wraps(passes)
+    def passes_and_move(graph: fx.GraphModule, *args: Any, **kwargs: Any) -> fx.GraphModule:
+        _replace_device(graph, _GPU, _CPU)
+        passed = passes(graph, *args, **kwargs)
+        _replace_device(passed, _CPU, _GPU)
+        _propagate(passed)
+        return passed
+
+    return passes_and_move
+
+
+def _lower_for_gpu(lower: Callable[..., Any], device: GpuSpec) -> Callable[..., Any]:
+    """Inductor's lowering of one graph, for the device; the graph on the CPU is what will be called."""
+
+    @functools.wraps(lower)
+    def lower_for_device(graph: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
+        called = copy.deepcopy(graph)
+        _replace_device(called, _GPU, _CPU)
+        called.recompile()
+        with _device_queries(device):
+            lower(graph, [_gpu_copy(value) for value in inputs], **kwargs)
+        return _boxed_call(called)
+
+    return lower_for_device
+
+
+def _boxed_call(graph: fx.GraphModule) -> Callable[[list[Any]], Any]:
+    """AOTAutograd's convention: one list of arguments, which the callee empties."""
+
+    def call(arguments: list[Any]) -> Any:
+        given = tuple(arguments)
+        arguments.clear()
+        with torch.no_grad():
+            return graph(*given)
+
+    call._boxed_call = True  # type: ignore[attr-defined] # where AOTAutograd looks for it
+    return call
+
+
+def _replace_device(graph: fx.GraphModule, source: torch.device, target: torch.device) -> None:
+    """Wherever the graph names the one device as an argument, have it name the other."""
+
+    def moved(value: Any) -> Any:
+        return target if isinstance(value, torch.device) and value.type == source.type else value
+
+    for node in graph.graph.nodes:
+        node.args = fx.node.map_aggregate(node.args, moved)
+        node.kwargs = fx.node.map_aggregate(node.kwargs, moved)
+
+
+def _propagate(graph: fx.GraphModule) -> None:
+    """Compute anew what each node is, from inputs on the GPU."""
+    values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+    mode = next((value.fake_mode for value in values if isinstance(value, fake_tensor.FakeTensor)), None)
+    if mode is not None:
+        FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*map(_gpu_copy, values))
+
+
+def _gpu_copy(value: Any) -> Any:
+    """The like of a fake tensor on the GPU; anything else as it is."""
+    if not isinstance(value, fake_tensor.FakeTensor):
+        return value
+    with value.fake_mode:
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=_GPU)
+
+
+@contextlib.contextmanager
+def _device_queries(device: GpuSpec) -> Iterator[None]:
+    """Whoever asks torch for the GPU meanwhile is told of this one. Of what is generated nothing is loaded."""
+
+    def properties(_which: Any = None) -> GpuSpec:
+        return device
+
+    def capability(_which: Any = None) -> tuple[int, int]:
+        return device.major, device.minor
+
+    interface = device_interface.CudaInterface
+    answers: list[tuple[Any, str, Any]] = [
+        (torch.cuda, "current_device", lambda: 0),
+        (torch.cuda, "get_device_properties", properties),
+        (torch.cuda, "get_device_capability", capability),
+        (interface, "is_available", staticmethod(lambda: True)),
+        (interface, "is_bf16_supported", staticmethod(lambda *_how, **_more: device.major >= 8)),
+        (interface, "current_device", staticmethod(lambda: 0)),
+        (interface, "get_device_properties", staticmethod(properties)),
+        (interface.Worker, "get_device_properties", staticmethod(properties)),
+        (PyCodeCache, "load_by_key_path", staticmethod(_module_stub)),
+    ]
+    with contextlib.ExitStack() as stack:
+        for owner, name, answer in answers:
+            stack.callback(setattr, owner, name, vars(owner)[name])
+            setattr(owner, name, answer)
+        stack.callback(_clear_device_caches)
+        _clear_device_caches()
+        yield
+
+
+def _module_stub(_key: str, path: str, **_more: Any) -> Any:
+    """What stands for a generated module: its file, and in place of its function one that nobody calls."""
+    return types.SimpleNamespace(__file__=path, call=_nothing)
+
+
+def _nothing(_arguments: list[Any]) -> None:
+    raise NotImplementedError("code for a GPU that is not there was called")
+
+
+def _clear_device_caches() -> None:
+    """Drop what torch keeps of the device's answers (whether it has Triton, say)."""
+    kept = [*vars(_triton).values(), inductor_utils.is_big_gpu, inductor_utils.get_max_num_sms]
+    for function in kept:
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()

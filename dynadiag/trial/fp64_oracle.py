@@ -1,0 +1,300 @@
+"""Decides whether a difference between two runs is rounding or a wrong result, with float64 as the oracle.
+
+A compiler may round in other places than eager does: a kernel that keeps float32 where eager stores float16 is closer
+to the true value, not wrong. So where two results differ by more than the tolerance, the function runs again in
+float64, and a few times with random rounding in every operator. A compiled value is wrong where its distance from the
+float64 result exceeds the tolerance, eager's own error, and what such rounding explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dynadiag.trial.float64 import run_in_float64, to_float64
+from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
+from dynadiag.trial.rounding import StochasticRounding
+
+__all__ = ["Difference", "compare_runs"]
+
+# (rtol, atol) of each dtype, as in torch.testing.assert_close.
+_TOLERANCE = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+}
+_ERROR_FACTOR = 4.0  # times the largest error of eager and of the samples of rounding is allowed
+_MIN_SAMPLES = 4
+_MAX_SAMPLES = 64  # on which side of a threshold a value falls is chance: more samples may be needed
+_MAX_SUSPECTS_LEFT = 0.9  # share of suspects left after doubling the samples, beyond which more samples do not help
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference in words. ``rounding`` is true where float64 does not contradict the compiled value."""
+
+    text: str
+    rounding: bool
+    kind: str = "wrong_result"  # or "nan"
+
+
+@dataclass(frozen=True, slots=True)
+class _ComparedValue:
+    """One value of both runs. ``pick`` selects the same value from another run."""
+
+    name: str
+    expected: Any
+    actual: Any
+    pick: Callable[[RunResult], Any]
+
+
+def compare_runs(
+    call: ReplayableCall,
+    expected: RunResult,
+    actual: RunResult,
+    tolerance: tuple[float, float] | None,
+    *,
+    values: bool = True,
+) -> list[Difference]:
+    """Every difference of the compiled run ``actual`` from ``expected``. With ``values=False`` only structure and
+    dtypes.
+
+    ``tolerance`` is (rtol, atol), or ``None`` for the defaults of each dtype.
+    """
+    structure = _structure_difference(expected, actual)
+    if structure is not None:
+        return [Difference(structure, rounding=False)]
+    if not values:
+        return []
+    apart = [pair for pair in _compared_values(call, expected, actual) if not _close(pair, tolerance)]
+    if not apart:
+        return []
+    referee = _Oracle(call)
+    return [_judge(pair, referee, tolerance) for pair in apart]
+
+
+def _structure_difference(expected: RunResult, actual: RunResult) -> str | None:
+    """A difference in the number of outputs, their metadata, or which of them share memory."""
+    if len(expected.outputs) != len(actual.outputs):
+        return f"{len(actual.outputs)} outputs instead of {len(expected.outputs)}"
+    for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
+        text = _metadata_difference(e, a)
+        if text:
+            return f"output {i}: {text}"
+    if _shared_memory(expected) != _shared_memory(actual):
+        return "other outputs share memory with the inputs or one another than uncompiled"
+    return None
+
+
+def _metadata_difference(expected: Any, actual: Any) -> str | None:
+    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
+        same = isinstance(expected, torch.Tensor) == isinstance(actual, torch.Tensor)
+        return None if same else f"{type(actual).__name__} instead of {type(expected).__name__}"
+    for what in ("dtype", "shape", "device", "requires_grad"):
+        e, a = getattr(expected, what), getattr(actual, what)
+        if e != a:
+            return f"{what} {a} instead of {e}"
+    if expected.layout is torch.strided and actual.layout is torch.strided and expected.numel() > 1:
+        e_strides, a_strides = _strides(expected), _strides(actual)
+        if e_strides != a_strides:
+            return f"strides {a_strides} instead of {e_strides}"
+    return None
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The strides of dimensions larger than 1: the others have no effect."""
+    return tuple(s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
+
+
+def _shared_memory(arm: RunResult) -> list[int | None]:
+    """For each output, the position of the first input or earlier output that shares its memory, or ``None``."""
+    memory: dict[int, int] = {}
+    shared: list[int | None] = []
+    for position, value in enumerate([*arm.inputs, *arm.outputs]):
+        known = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
+        key = value.untyped_storage().data_ptr() if known else -1 - position
+        shared.append(memory.get(key))
+        memory.setdefault(key, position)
+    return shared[len(arm.inputs) :]
+
+
+def _compared_values(call: ReplayableCall, expected: RunResult, actual: RunResult) -> list[_ComparedValue]:
+    pairs = [
+        _ComparedValue(f"output {i}", e, a, lambda arm, i=i: arm.outputs[i])  # type: ignore[misc]
+        for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True))
+    ]
+    pairs += [
+        _ComparedValue(f"input {i} afterwards", e, a, lambda arm, i=i: arm.inputs[i])  # type: ignore[misc]
+        for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True))
+    ]
+    pairs += [
+        _ComparedValue(f"{call.state_name(i)} afterwards", e, a, lambda arm, i=i: arm.state[i])  # type: ignore[misc]
+        for i, (e, a) in enumerate(_state_pairs(call, expected, actual))
+    ]
+    for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients or (), strict=False)):
+        name = f"gradient of {call.gradient_names[i]}" if i < len(call.gradient_names) else f"gradient {i}"
+        pairs.append(_ComparedValue(name, *_gradient_pair(e, a), lambda arm, i=i: (arm.gradients or ())[i]))  # type: ignore[misc]
+    return pairs
+
+
+def _state_pairs(
+    call: ReplayableCall, expected: RunResult, actual: RunResult
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of reachable tensors. New tensors count only where both runs made the same number of them, of the same
+    form.
+
+    An uncompiled program may keep more tensors than a compiled one.
+    """
+    pairs = list(zip(expected.state, actual.state, strict=False))
+    new = pairs[len(call.state) :]
+    alike = len(expected.state) == len(actual.state) and all((e.shape, e.dtype) == (a.shape, a.dtype) for e, a in new)
+    return pairs if alike else pairs[: len(call.state)]
+
+
+def _gradient_pair(expected: torch.Tensor | None, actual: torch.Tensor | None) -> tuple[Any, Any]:
+    """A missing gradient counts as zeros."""
+    if expected is None and actual is not None:
+        return torch.zeros_like(actual), actual
+    if actual is None and expected is not None:
+        return expected, torch.zeros_like(expected)
+    return expected, actual
+
+
+def _tolerances(dtype: torch.dtype, tolerance: tuple[float, float] | None) -> tuple[float, float]:
+    return tolerance or _TOLERANCE.get(dtype, (0.0, 0.0))
+
+
+def _close(pair: _ComparedValue, tolerance: tuple[float, float] | None) -> bool:
+    e, a = pair.expected, pair.actual
+    if isinstance(e, torch.Tensor) and isinstance(a, torch.Tensor):
+        if e.shape != a.shape:
+            return False
+        rtol, atol = _tolerances(e.dtype, tolerance)
+        e, a = _to_dense(e), _to_dense(a)
+        return bool(torch.isclose(a, e, rtol, atol, equal_nan=True).all())
+    if isinstance(e, float) and isinstance(a, (int, float)):
+        return _close(_ComparedValue(pair.name, torch.tensor(e), torch.tensor(float(a)), pair.pick), tolerance)
+    return not isinstance(e, (int, str, bool)) or e == a
+
+
+def _to_dense(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def _judge(pair: _ComparedValue, referee: _Oracle, tolerance: tuple[float, float] | None) -> Difference:
+    """The difference in words, and whether float64 calls it rounding."""
+    e, a = pair.expected, pair.actual
+    if not isinstance(e, torch.Tensor) or not isinstance(a, torch.Tensor) or e.shape != a.shape:
+        return Difference(f"{pair.name}: {a!r:.80} instead of {e!r:.80}", rounding=False)
+    e, a = _to_dense(e), _to_dense(a)
+    arms = to_float64(e), to_float64(a)
+    rtol, atol = _tolerances(e.dtype, tolerance)
+    truth = referee.value(pair.pick)
+    if truth is None:
+        return Difference(
+            _describe(pair.name, *arms, atol, rtol) + "; the function does not run in float64", rounding=False
+        )
+    bad = _beyond_rounding(arms, truth, referee.samples(pair.pick), (rtol, atol))
+    text = _describe(pair.name, *arms, atol, rtol)
+    if not bool(bad.any()):
+        return Difference(text + "; rounding, by a float64 run", rounding=True)
+    kind = "nan" if _only_compiled_is_not_finite(*arms, truth) else "wrong_result"
+    return Difference(f"{text}; {int(bad.sum())} of them wrong by float64", rounding=False, kind=kind)
+
+
+def _only_compiled_is_not_finite(e: torch.Tensor, a: torch.Tensor, truth: torch.Tensor) -> bool:
+    return bool((~a.isfinite() & e.isfinite() & truth.isfinite()).any())
+
+
+def _beyond_rounding(
+    arms: tuple[torch.Tensor, torch.Tensor],
+    truth: torch.Tensor,
+    samples: Iterator[torch.Tensor],
+    tolerance: tuple[float, float],
+) -> torch.Tensor:
+    """A mask of the elements that are further from the float64 result than rounding explains.
+
+    Samples of rounding are added, in doubling numbers, while they still clear suspects.
+    """
+    off = _error(arms[0], truth)
+    bad = _suspects(arms, truth, off, tolerance)
+    left, enough = int(bad.sum()), _MIN_SAMPLES
+    for count in range(1, _MAX_SAMPLES + 1):
+        if not bool(bad.any()) or (sample := next(samples, None)) is None:
+            break
+        off = torch.maximum(off, _error(sample, truth))
+        bad = _suspects(arms, truth, off, tolerance)
+        if count == enough:
+            if int(bad.sum()) > _MAX_SUSPECTS_LEFT * left:
+                break
+            left, enough = int(bad.sum()), 2 * enough
+    return bad
+
+
+def _error(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """The absolute error of each element: 0 where both are NaN or the same infinity, infinite where only one is."""
+    agrees = (value == truth) | (value.isnan() & truth.isnan())
+    return torch.where(agrees, 0.0, (value - truth).abs().nan_to_num(float("inf")))
+
+
+def _suspects(
+    arms: tuple[torch.Tensor, torch.Tensor], truth: torch.Tensor, off: torch.Tensor, tolerance: tuple[float, float]
+) -> torch.Tensor:
+    expected, actual = arms
+    rtol, atol = tolerance
+    apart = ~torch.isclose(actual, expected, rtol, atol, equal_nan=True)
+    allowed = atol + rtol * truth.abs().nan_to_num(0.0) + _ERROR_FACTOR * off
+    return apart & ~(_error(actual, truth) <= allowed)
+
+
+def _describe(name: str, expected: torch.Tensor, actual: torch.Tensor, atol: float, rtol: float) -> str:
+    apart = ~torch.isclose(actual, expected, rtol, atol, equal_nan=True)
+    worst = (actual - expected).abs()[apart].nan_to_num(float("inf")).max().item() if bool(apart.any()) else 0.0
+    count, total = int(apart.sum()), apart.numel()
+    return f"{name} differs in {count} of {total} elements, by up to {worst:.3g} (rtol {rtol:g}, atol {atol:g})"
+
+
+class _Oracle:
+    """The same call in float64, and samples of what rounding does to it. Each runs when it is first needed."""
+
+    def __init__(self, call: ReplayableCall) -> None:
+        self._call = call
+        self._float64_run: RunResult | None = None
+        self._samples: list[RunResult] = []
+
+    def value(self, find: Callable[[RunResult], Any]) -> torch.Tensor | None:
+        """The float64 value, or ``None`` where the function does not run in float64."""
+        if self._float64_run is None:
+            self._float64_run = run_in_float64(self._call)
+        return _picked(self._float64_run, find)
+
+    def samples(self, find: Callable[[RunResult], Any]) -> Iterator[torch.Tensor]:
+        """The value under random rounding, in up to `_MAX_SAMPLES` runs."""
+        for position in range(_MAX_SAMPLES):
+            if position == len(self._samples):
+                self._samples.append(self._sample(position))
+            found = _picked(self._samples[position], find)
+            if found is not None:
+                yield found
+
+    def _sample(self, seed: int) -> RunResult:
+        arguments = self._call.copies()
+        with StochasticRounding(seed):
+            return run_call(self._call, self._call.function, arguments)
+
+
+def _picked(arm: RunResult, find: Callable[[RunResult], Any]) -> torch.Tensor | None:
+    if arm.error is not None:
+        return None
+    try:
+        value = find(arm)
+    except IndexError:
+        return None
+    return to_float64(_to_dense(value)) if isinstance(value, torch.Tensor) else None

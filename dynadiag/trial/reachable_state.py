@@ -1,0 +1,155 @@
+"""Finds the state that a call can read and change beside its arguments: what its function and arguments hold.
+
+A compiled method of a trainer changes its model, its optimizer, its counters and its lists. All of it must be restored
+for two runs to start from the same state: the contents of tensors, and the items of dicts, lists and objects.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+
+__all__ = ["ContainerSnapshot", "bound_object", "expand_objects", "find_state"]
+
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_TORCH_STATE_CLASSES = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # dicts of a module whose items are its attributes
+_FOREIGN_PACKAGES = frozenset({"torch", "numpy", "dynadiag"}) | sys.stdlib_module_names
+
+
+class ContainerSnapshot:
+    """The items of a dict, a list or an object, saved so that they can be restored."""
+
+    def __init__(self, holder: Any) -> None:
+        self._container, self._type = holder, type(holder)
+        self._saved = _items(holder)
+
+    def restore(self) -> None:
+        """Restore the items. An unchanged container is left alone, so that Dynamo's guards on it stay valid."""
+        if type(self._container) is not self._type:
+            self._container.__class__ = self._type  # a lazy module changes its class at its first call
+        now = _items(self._container)
+        if len(now) != len(self._saved) or any(a is not b for a, b in zip(now, self._saved, strict=True)):
+            _fill(self._container, self._saved)
+
+
+def _is_object(value: Any) -> bool:
+    return not isinstance(value, (dict, list))
+
+
+def _items(holder: Any) -> list[Any]:
+    """Keys and values in turn, or the items of a list."""
+    if isinstance(holder, list):
+        return list(holder)
+    pairs = vars(holder) if _is_object(holder) else holder
+    return [part for pair in pairs.items() for part in pair]
+
+
+def _fill(holder: Any, contents: list[Any]) -> None:
+    if isinstance(holder, list):
+        holder[:] = contents
+        return
+    space = vars(holder) if _is_object(holder) else holder
+    kind = OrderedDict if isinstance(space, OrderedDict) else dict  # a subclass may override clear()
+    kind.clear(space)
+    for key, value in zip(contents[::2], contents[1::2], strict=True):
+        kind.__setitem__(space, key, value)
+
+
+def find_state(
+    function: Callable[..., Any], arguments: Iterable[Any]
+) -> tuple[list[tuple[str, torch.Tensor]], list[Any]]:
+    """(named tensors, containers) that a call can reach, each once, in the same order every time.
+
+    Names are those by which the function reaches the tensor (``self.norm.running_mean``). The gradients of leaf tensors
+    are among the tensors.
+    """
+    roots = [(f"argument {i}", value) for i, value in enumerate(arguments)]
+    found = list(_walk_objects([*_referenced_values(function), *roots]))
+    tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
+    return tensors, [value for _, value in found if not isinstance(value, torch.Tensor)]
+
+
+def expand_objects(values: Iterable[Any]) -> list[Any]:
+    """The values, with each object of a user's class (a dataclass that a function returns) replaced by its tensors."""
+    tensors = lambda value: [found for _, found in _walk_objects([("", value)]) if isinstance(found, torch.Tensor)]  # noqa: E731
+    return [part for value in values for part in (tensors(value) if _may_be_inspected(value) else [value])]
+
+
+def _walk_objects(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The tensors, dicts, lists and user objects that the roots lead to, with their names, each once, depth first."""
+    met: set[int] = set()
+    waiting = list(roots)[::-1]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, _SCALARS) or id(value) in met:
+            continue
+        met.add(id(value))
+        inner = _children(name, value)
+        if isinstance(value, (torch.Tensor, dict, list)) or _may_be_inspected(value):
+            yield name, value
+        waiting += inner[::-1]
+
+
+def _children(name: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, torch.Tensor):
+        return [(f"{name}.grad", value.grad)] if value.is_leaf and value.grad is not None else []
+    if isinstance(value, dict):
+        return [(_item_name(name, key), held) for key, held in value.items()]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [(f"{name}[{i}]", held) for i, held in enumerate(value)]
+    if isinstance(value, MethodType):
+        return [(name, value.__self__)]
+    if not _may_be_inspected(value):
+        return []
+    hidden = _MODULE_DICTS if isinstance(value, torch.nn.Module) else ()
+    return [(f"{name}." if key in hidden else f"{name}.{key}", held) for key, held in vars(value).items()]
+
+
+def _item_name(name: str, key: Any) -> str:
+    """The name of an item of a dict. A name that ends in a dot is one of a module's own dicts, whose items are
+    attributes.
+    """
+    if name.endswith("."):
+        return f"{name[:-1]}[{key}]" if str(key).isdigit() else f"{name}{key}"
+    return f"{name}[{key!r}]" if isinstance(key, (str, int)) else f"{name}[...]"
+
+
+def _may_be_inspected(value: Any) -> bool:
+    """Whether an object's attributes are inspected: modules, optimizers, and instances of the user's classes are."""
+    if isinstance(value, (torch.Tensor, FunctionType, MethodType, type)) or not hasattr(value, "__dict__"):
+        return False
+    return isinstance(value, _TORCH_STATE_CLASSES) or type(value).__module__.partition(".")[0] not in _FOREIGN_PACKAGES
+
+
+def bound_object(function: Any) -> Any:
+    """The object that a method is bound to, after unwrapping; anything else itself."""
+    function = inspect.unwrap(function) if callable(function) else function
+    return getattr(function, "__self__", function)
+
+
+def _referenced_values(function: Any) -> Iterator[tuple[str, Any]]:
+    """The function's object, its closure, and the globals that its code names."""
+    function = inspect.unwrap(function) if callable(function) else function
+    yield "self", bound_object(function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    for name, cell in zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False):
+        if (held := _cell_value(cell)) is not None:
+            yield name, held
+    names = getattr(function, "__globals__", {})
+    yield from ((name, names[name]) for name in code.co_names if name in names)
+
+
+def _cell_value(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # the variable is not set yet
+        return None

@@ -1,0 +1,217 @@
+"""Runs one call several times from the same state, each time with another function: compiled, uncompiled, in float64.
+
+Inputs are copied for each run. Random number generators and what the function can reach are restored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch.utils import _pytree as pytree
+
+from dynadiag.torch_private import trial as torch_private
+from dynadiag.trial.reachable_state import ContainerSnapshot, bound_object, expand_objects, find_state
+
+__all__ = ["Arguments", "ReplayableCall", "RunResult", "copy_tensors", "run_call", "tensors_in"]
+
+T = TypeVar("T")
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+_SEED = 0  # of the cotangents: with any fixed seed all runs differentiate the same scalar
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in nested containers, in order."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What one run of the call gave.
+
+    ``inputs`` are the argument tensors after the run. ``gradients`` is ``None`` where nothing can be differentiated.
+    ``state`` are copies of the tensors that the call can reach after the run: first those of before, then new ones.
+    ``error`` is what the call raised, ``backward_error`` what differentiating it raised (the program may have freed the
+    autograd graph, or written to a tensor that it needs).
+    """
+
+    result: Any
+    inputs: list[torch.Tensor]
+    outputs: list[Any]
+    gradients: list[torch.Tensor | None] | None = None
+    error: Exception | None = None
+    backward_error: Exception | None = None
+    state: list[torch.Tensor] = field(default_factory=list)
+
+
+class ReplayableCall:
+    """A call and everything it depends on, saved before the first run, so that each run starts from the same state."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.name = _function_name(function)
+        named, holders = self._find_state()
+        self.state, self._state_names = [t for _, t in named], [name for name, _ in named]
+        self._container_snapshots = [ContainerSnapshot(holder) for holder in holders]
+        self._saved_gradients = [(t, t.grad) for t in self.state if t.is_leaf]
+        self._saved_arguments = copy_tensors((args, kwargs))  # the program's own call may write to its arguments
+        self._saved_state = [t.detach().clone() for t in self.state]
+        self._saved_random_state = _random_state()
+        self.gradient_names = self._gradient_names()
+
+    def restore(self) -> None:
+        """Restore what the function can reach, and the random number generators."""
+        for contents in self._container_snapshots:
+            contents.restore()
+        for tensor, gradient in self._saved_gradients:
+            if tensor.grad is not gradient:
+                tensor.grad = gradient
+        for tensor, saved in zip(self.state, self._saved_state, strict=True):
+            if not _is_unchanged(tensor, saved):
+                tensor.data.copy_(saved)
+        _set_random_state(self._saved_random_state)
+
+    def reachable_tensors(self) -> list[torch.Tensor]:
+        """The tensors of `state`, then those that became reachable since."""
+        before = {id(t) for t in self.state}
+        return [*self.state, *(t for _, t in self._find_state()[0] if id(t) not in before)]
+
+    def state_name(self, position: int) -> str:
+        """The name by which the function reaches a tensor of `reachable_tensors`, for example
+        ``self.norm.running_mean``.
+        """
+        known = position < len(self.state)
+        return self._state_names[position] if known else f"new tensor {position - len(self.state)}"
+
+    def copies(self) -> Arguments:
+        """Fresh copies of the arguments. Tensors that share storage share it in the copies too."""
+        return copy_tensors(self._saved_arguments)
+
+    def _find_state(self) -> tuple[list[tuple[str, torch.Tensor]], list[Any]]:
+        """(named tensors, containers) that the call may read or change without being given them as arguments."""
+        given = {id(t) for t in tensors_in((self.args, self.kwargs))}
+        tensors, holders = find_state(self.function, pytree.tree_leaves((self.args, self.kwargs)))
+        return [(name, t) for name, t in tensors if id(t) not in given], holders
+
+    def _gradient_names(self) -> list[str]:
+        inputs = [f"input {i}" for i, t in enumerate(tensors_in((self.args, self.kwargs))) if t.requires_grad]
+        return inputs + [self.state_name(i) for i, t in enumerate(self.state) if t.requires_grad]
+
+
+def _function_name(function: Callable[..., Any]) -> str:
+    """The name of the function. For a module it is that of its class, since all modules share one ``__call__``."""
+    held = bound_object(function)
+    if isinstance(held, torch.fx.GraphModule):
+        return "GraphModule"  # torch makes a class for each instance
+    named = type(held) if isinstance(held, torch.nn.Module) else inspect.unwrap(function)
+    return getattr(named, "__qualname__", type(function).__name__)
+
+
+def copy_tensors(values: T) -> T:
+    """Nested containers with copied tensors. Tensors that share storage share it in the copies too."""
+    return pytree.tree_map(_TensorCopier(), values)
+
+
+class _TensorCopier:
+    """Copies tensors. One copier per call of `copy_tensors`, since it remembers the storages it has copied."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, torch.UntypedStorage] = {}
+
+    def __call__(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if torch_private.is_without_storage(leaf):  # clone() would allocate one
+            return leaf.detach().requires_grad_(leaf.requires_grad)
+        if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided:
+            return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+        source = leaf.untyped_storage()
+        storage = self._storages.setdefault(source._cdata, source.clone())
+        with torch.no_grad():
+            copy = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
+            copy.set_(storage, leaf.storage_offset(), leaf.size(), leaf.stride())
+        if isinstance(leaf, torch.nn.Parameter):
+            return torch.nn.Parameter(copy, requires_grad=leaf.requires_grad)
+        return copy.requires_grad_(leaf.requires_grad)
+
+
+def run_call(
+    call: ReplayableCall, function: Callable[..., Any], arguments: Arguments, *, differentiate: bool = True
+) -> RunResult:
+    """Run ``function`` from the saved state.
+
+    With ``differentiate`` the gradients are computed and the state is restored afterwards. Without it the state stays
+    as the run left it: that is for the run whose result the program gets.
+    """
+    call.restore()
+    args, kwargs = arguments
+    inputs = tensors_in(arguments)
+    try:
+        result = function(*args, **kwargs)
+        arm = RunResult(result, inputs, expand_objects(pytree.tree_leaves(result)))
+        arm.state = [t.detach().clone() for t in call.reachable_tensors()]
+        if differentiate:
+            _differentiate(arm, call)
+        return arm
+    except Exception as error:  # noqa: BLE001 - the exceptions of two runs are compared
+        return RunResult(None, inputs, [], error=error)
+    finally:
+        if differentiate:
+            call.restore()
+
+
+def _differentiate(arm: RunResult, call: ReplayableCall) -> None:
+    try:
+        arm.gradients = _gradients(arm.outputs, arm.inputs, call.state)
+    except Exception as error:  # noqa: BLE001 - the exceptions of two runs are compared
+        arm.backward_error = error
+
+
+def _gradients(
+    outputs: list[Any], inputs: list[torch.Tensor], state: list[torch.Tensor]
+) -> list[torch.Tensor | None] | None:
+    """The gradients of one fixed random projection of all outputs, for each input and state tensor that needs one."""
+    roots = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
+    leaves = [t for t in (*inputs, *state) if t.requires_grad]
+    if not roots or not leaves or not torch.is_grad_enabled():
+        return None
+    generator = torch.Generator().manual_seed(_SEED)
+    cotangents = [_cotangent(root, generator) for root in roots]
+    with _without_autocast():
+        return list(torch.autograd.grad(roots, leaves, cotangents, allow_unused=True))
+
+
+@contextlib.contextmanager
+def _without_autocast() -> Iterator[None]:
+    """Autocast off: torch recommends it for the forward pass alone."""
+    with contextlib.ExitStack() as stack:
+        for device in _AUTOCAST_DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+def _cotangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    values = torch.randn(root.shape, generator=generator, dtype=torch.float64)
+    return values.to(device=root.device, dtype=root.dtype)
+
+
+def _is_unchanged(tensor: torch.Tensor, saved: torch.Tensor) -> bool:
+    if tensor.shape != saved.shape or tensor.dtype != saved.dtype or tensor.layout is not torch.strided:
+        return True  # resized or replaced: copying cannot restore it
+    return bool(torch.equal(tensor.detach(), saved))
+
+
+def _random_state() -> tuple[torch.Tensor, list[torch.Tensor]]:
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+
+def _set_random_state(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
+    torch.set_rng_state(state[0])
+    if state[1]:
+        torch.cuda.set_rng_state_all(state[1])

@@ -1,0 +1,118 @@
+"""Runs a long task in the program's process and hands over its events while it runs."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dynadiag.trial.build_outcome import build_outcome
+from dynadiag.trial.events import parse_events
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.runner import Runner, RunningProcess
+from dynadiag.trial.supervise import ProcessResult, kill_session, read_tail
+
+__all__ = ["OnEvent", "TaskResult", "run_task"]
+
+OnEvent = Callable[[dict[str, Any]], None]
+_STOP_TIMEOUT = 30.0  # seconds that a task has to deliver its results after Ctrl-C
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """How a task ended.
+
+    ``printed`` is the end of its output. ``outcome`` is set where the task went on as a trial of its own.
+    ``interrupted`` says that Ctrl-C was pressed: the task was asked to stop, and has delivered what it had.
+    """
+
+    printed: str
+    outcome: Outcome | None
+    interrupted: bool
+
+
+def run_task(runner: Runner, plan: Plan, on_event: OnEvent, seed: int = 0) -> TaskResult:
+    """Run the program with ``plan.task`` for its hooks, and call ``on_event`` with each event. ``seed`` as in
+    `Runner.start_process`.
+
+    The process has one thread until it forks. A task that cannot fork says so (the event ``own_trial``) and goes on as
+    its own trial, with a time limit; from then on its events belong to the trial.
+    """
+    with runner.start_process(plan, seed) as process:
+        listener = _Listener(process, on_event)
+        listener.listen()
+        printed = read_tail(process.output)
+        alone = listener.own_trial
+        if alone is None:
+            return TaskResult(printed, None, listener.interrupted)
+        seen = ProcessResult(tuple(alone.events), time.monotonic() - alone.began, alone.stopped)
+        outcome = build_outcome(seen, process.wait(), process.pid, alone.plan, printed)
+        return TaskResult(printed, outcome, listener.interrupted)
+
+
+@dataclass(slots=True)
+class _OwnTrial:
+    """A task that goes on as its own trial."""
+
+    plan: Plan
+    seconds: float
+    began: float = field(default_factory=time.monotonic)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    stopped: str | None = None
+
+
+class _Listener:
+    def __init__(self, process: RunningProcess, hear: OnEvent) -> None:
+        self._process, self._hear = process, hear
+        self._buffer = bytearray()
+        self._deadline = float("inf")
+        self.own_trial: _OwnTrial | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        return self._deadline < float("inf")
+
+    def listen(self) -> None:
+        """Read events until the process ends or its time is over."""
+        while time.monotonic() < self._deadline and not self._timed_out():
+            try:
+                readable, _, _ = select.select([self._process.ended, self._process.report], [], [], 1.0)
+                if self._process.report in readable and self._read():
+                    self._handle_lines()
+                elif self._process.ended in readable:
+                    break
+            except KeyboardInterrupt:
+                if self.interrupted:
+                    break
+                os.kill(self._process.pid, signal.SIGINT)
+                self._deadline = time.monotonic() + _STOP_TIMEOUT
+        kill_session(self._process.pid)
+
+    def _timed_out(self) -> bool:
+        if self.own_trial is None or time.monotonic() - self.own_trial.began < self.own_trial.seconds:
+            return False
+        self.own_trial.stopped = "hang"
+        return True
+
+    def _read(self) -> bool:
+        chunk = os.read(self._process.report, 1 << 16)
+        self._buffer += chunk
+        return bool(chunk)
+
+    def _handle_lines(self) -> None:
+        """Handle the complete lines in the buffer."""
+        whole, newline, rest = bytes(self._buffer).rpartition(b"\n")
+        if newline:
+            self._buffer[:] = rest
+            for event in parse_events(whole):
+                if self.own_trial is not None:
+                    self.own_trial.events.append(event)
+                elif event["event"] == "alone":
+                    self.own_trial = _OwnTrial(Plan.from_json(event["plan"]), float(event["seconds"]))
+                else:
+                    self._hear(event)

@@ -1,0 +1,126 @@
+"""The surroundings of a trial: a temporary folder of its own, and the program's environment with a few additions."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+__all__ = ["Sandbox", "Sandboxes", "cache_variables", "default_inductor_cache", "trial_environment"]
+
+_CACHES = {
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TRITON_CACHE_DIR": "triton",
+}  # each variable, and the subfolder of our own caches
+_HEADERS = "precompiled_headers"  # in torch's default cache folder, even where TORCHINDUCTOR_CACHE_DIR is set
+
+
+def trial_environment(scratch: Path, more: Mapping[str, str], *, fresh_caches: bool = False) -> dict[str, str]:
+    """The program's environment plus what a trial adds: a mark, and ``make_scratch`` as its temporary folder.
+
+    Inductor's default cache folder lies in the temporary folder. Here it is named, so that it stays where the program
+    has it. ``more`` is added last; ``fresh_caches`` turns the compiler's caches off.
+    """
+    environment = {**os.environ, "DYNADIAG_TRIAL": "1", "TMPDIR": str(scratch)}
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(default_inductor_cache()))
+    for ours in ("DYNADIAG_RECORD", "DYNADIAG_JOIN"):
+        environment.pop(ours, None)
+    if fresh_caches:
+        environment |= {
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+            "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_LOCAL_PGO": "0",
+        }
+    return {**environment, **more}
+
+
+def default_inductor_cache() -> Path:
+    """Inductor's cache folder where its variable is not set, as torch computes it."""
+    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    return Path(tempfile.gettempdir(), f"torchinductor_{user}")
+
+
+def cache_variables(folder: Path) -> dict[str, str]:
+    """Environment variables that put the caches of Inductor and Triton into ``folder``."""
+    return {variable: str(folder / name) for variable, name in _CACHES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """What one process gets: a temporary folder, a file to print into, and a pipe for its events.
+
+    ``writing`` is the process's end of the pipe. It must be closed here once the process has it, or the pipe never
+    ends. It is a file object, since closing a bare descriptor twice could close one that another thread has opened
+    meanwhile.
+    """
+
+    scratch: Path
+    output: int
+    reading: int
+    writing: FileIO
+
+
+class Sandboxes:
+    """The temporary folder of a series of trials, with a subfolder for each.
+
+    torch precompiles its C++ headers once per user, into a folder under the temporary folder, which takes seconds.
+    Trials share the headers that exist already, or else those of the first trial. With ``own_headers`` each trial makes
+    its own.
+    """
+
+    def __init__(self, *, own_headers: bool = False) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="dynadiag-"))
+        self._headers = None if own_headers else self._shared_headers()
+        self._link_headers(self.folder)
+
+    def _shared_headers(self) -> Path:
+        existing = default_inductor_cache() / _HEADERS
+        if existing.is_dir() and os.access(existing, os.W_OK):
+            return existing
+        (own := self.folder / _HEADERS).mkdir()
+        return own
+
+    def _link_headers(self, scratch: Path) -> None:
+        if self._headers is not None:
+            link = scratch / default_inductor_cache().name / _HEADERS
+            link.parent.mkdir()
+            link.symlink_to(self._headers)
+
+    def make_scratch(self) -> Path:
+        """A new temporary folder for one process."""
+        scratch = Path(tempfile.mkdtemp(dir=self.folder))
+        self._link_headers(scratch)
+        return scratch
+
+    @contextmanager
+    def create(self) -> Iterator[Sandbox]:
+        """The sandbox of one trial, removed afterwards."""
+        scratch = self.make_scratch()
+        output = os.open(scratch.with_suffix(".out"), os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
+        reading, end = os.pipe()
+        writing = FileIO(end, "w")
+        try:
+            yield Sandbox(scratch, output, reading, writing)
+        finally:
+            os.close(output)
+            os.close(reading)
+            writing.close()
+            scratch.with_suffix(".out").unlink(missing_ok=True)
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def own_folders(self, more: Mapping[str, str]) -> list[Path]:
+        """The folders that a trial writes into whatever its program does: ours, and the compiler's caches."""
+        environment = trial_environment(self.folder, more)
+        caches = (environment[name] for name in _CACHES if name in environment)
+        return [self.folder, default_inductor_cache(), *(Path(cache).absolute() for cache in caches)]
+
+    def remove(self) -> None:
+        """Remove the folder and all that is in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,158 @@
+"""Simplifies inputs: float32, contiguous, not aliased, without gradients, and with values of a factory call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from minifier.aliasing import aliased_groups, aliased_inputs, covering_storage, move_views
+from minifier.graph_problem import Case
+from minifier.tensors import compact_copy
+
+__all__ = [
+    "FILLS",
+    "contiguous",
+    "fill_all_inputs",
+    "fill_inputs",
+    "fillable_inputs",
+    "in_float32",
+    "make_filled",
+    "without_aliasing",
+    "without_grad",
+]
+
+# Ways to fill a tensor, the simplest first. Zeros are not first: fresh memory is often zero, so a wrong read would show
+# in one process and not in the next.
+FILLS = ("ones", "zeros", "arange", "randn")
+# The seed of inputs that are written as torch.randn. They are drawn in the order of the inputs.
+SEED = 0
+
+
+def without_aliasing(case: Case) -> Iterator[Case]:
+    """Each input on its own storage."""
+    if aliased_groups(case.inputs):
+        yield Case(case.module, tuple(compact_copy(v) if isinstance(v, torch.Tensor) else v for v in case.inputs))
+
+
+def in_float32(case: Case) -> Iterator[Case]:
+    """Floating-point inputs as float32: all, then one at a time. Aliased inputs change together."""
+    groups = aliased_groups(case.inputs)
+    single = [[i] for i in range(len(case.inputs)) if i not in aliased_inputs(case.inputs)]
+    units = [unit for unit in [*groups, *single] if all(_is_unusual_float(case.inputs[i]) for i in unit)]
+    for chosen in [units, *([unit] for unit in units)] if len(units) > 1 else [units]:
+        if chosen:
+            yield Case(case.module, _in_float32(case.inputs, chosen))
+
+
+def _is_unusual_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not torch.float32
+
+
+def _in_float32(inputs: Sequence[Any], units: Sequence[Sequence[int]]) -> tuple[Any, ...]:
+    values = list(inputs)
+    for unit in units:
+        tensors = [values[i] for i in unit]
+        covered = covering_storage(tensors) if len(unit) > 1 else None
+        cast = move_views(covered[0].float(), covered[1], tensors) if covered else [_float32(t) for t in tensors]
+        for i, tensor in zip(unit, cast, strict=True):
+            values[i] = tensor
+    return tuple(values)
+
+
+def contiguous(case: Case) -> Iterator[Case]:
+    """Contiguous inputs: all, then one at a time."""
+    yield from _changed(case, lambda v: not v.is_contiguous(), _contiguous)
+
+
+def without_grad(case: Case) -> Iterator[Case]:
+    """Inputs without `requires_grad`: all, then one at a time."""
+    yield from _changed(case, lambda v: v.requires_grad, lambda v: v.detach().clone())
+
+
+def fill_all_inputs(case: Case) -> Iterator[Case]:
+    """All inputs filled in the same way, in the order of `FILLS`."""
+    places = fillable_inputs(case)
+    for kind in FILLS:
+        if places:
+            yield fill_inputs(case, dict.fromkeys(places, kind))
+
+
+def fill_inputs(case: Case, kinds: dict[int, str]) -> Case:
+    """The case with some inputs filled. `kinds` maps positions to ways of `FILLS`.
+
+    Random values are drawn from one seed, for shared storages first.
+    """
+    values = list(case.inputs)
+    groups = {group[0]: group for group in aliased_groups(values)}
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        for place in sorted(kinds, key=lambda place: (place not in groups, place)):
+            if place in groups:
+                _refill_shared(values, groups[place], kinds[place])
+            else:
+                values[place] = _with_values(values[place], make_filled(kinds[place], values[place]))
+    return Case(case.module, tuple(values))
+
+
+def _refill_shared(values: list[Any], group: Sequence[int], kind: str) -> None:
+    tensors = [values[i] for i in group]
+    covered = covering_storage(tensors)
+    if covered is not None:
+        flat, start = covered
+        for i, tensor in zip(group, move_views(make_filled(kind, flat), start, tensors), strict=True):
+            values[i] = tensor
+
+
+def make_filled(fill: str, like: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor filled in a way of `FILLS`, with the shape, dtype and device of `like`."""
+    shape, dtype = tuple(like.shape), like.dtype
+    if fill == "zeros":
+        return torch.zeros(shape, dtype=dtype, device=like.device)
+    if fill == "ones":
+        return torch.ones(shape, dtype=dtype, device=like.device)
+    if fill == "arange":
+        return torch.arange(like.numel()).reshape(shape).to(like.device, dtype)
+    return torch.randn(shape, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(like.device, dtype)
+
+
+def _with_values(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    if tensor.is_contiguous():
+        result = values
+    else:
+        result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+        flat = tuple(slice(None) if stride else slice(1) for stride in tensor.stride())
+        result[flat].copy_(values[flat])
+    return result.requires_grad_(tensor.requires_grad)
+
+
+def fillable_inputs(case: Case) -> list[int]:
+    """The positions of inputs that can be filled. Of aliased inputs, the first one stands for all."""
+    groups = aliased_groups(case.inputs)
+    follow = {
+        i for group in groups for i in (group[1:] if covering_storage([case.inputs[i] for i in group]) else group)
+    }
+    return [i for i, v in enumerate(case.inputs) if isinstance(v, torch.Tensor) and v.numel() and i not in follow]
+
+
+def _changed(
+    case: Case, applies: Callable[[torch.Tensor], bool], change: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[Case]:
+    places = [i for i, v in enumerate(case.inputs) if isinstance(v, torch.Tensor) and applies(v)]
+    choices: Sequence[list[int]] = [places, *([p] for p in places)] if len(places) > 1 else [places]
+    for chosen in choices:
+        if chosen:
+            yield Case(case.module, tuple(_at(change, v, i in chosen) for i, v in enumerate(case.inputs)))
+
+
+def _at(change: Callable[[torch.Tensor], torch.Tensor], value: Any, here: bool) -> Any:
+    return change(value) if here else value
+
+
+def _float32(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().to(torch.float32).requires_grad_(value.requires_grad)
+
+
+def _contiguous(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().contiguous().clone().requires_grad_(value.requires_grad)

@@ -1,0 +1,117 @@
+"""Tries variants of a case: a variant that runs uncompiled gets a trial, and is taken if it still fails."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from minifier.graph_problem import Case, Fails, ask_oracle, case_key, copy_case, copy_to_device
+from minifier.node_metadata import refresh_metadata
+from minifier.search import Oracle
+from minifier.torch_private import restore_torch_state
+
+__all__ = ["CaseProblem", "Simplifier", "Variants", "runs_uncompiled"]
+
+# The time limit of a variant that runs uncompiled: these seconds plus this multiple of the time of the first case.
+_SLACK, _FACTOR = 1.0, 20.0
+_CPU = torch.device("cpu")
+_MAX_SECONDS = 20.0  # seconds; the most that a variant may take
+Variants = Callable[[Case], Iterator[Case]]
+
+
+class CaseProblem:
+    """Whole cases with an oracle; implements `minifier.search.ReductionProblem`."""
+
+    def __init__(self, fails: Fails, refused: list[Exception]) -> None:
+        self._fails = fails
+        self._oracle_errors = refused
+
+    def key(self, candidate: Case) -> str:
+        """See `ReductionProblem.key`."""
+        return case_key(candidate)
+
+    def fails(self, candidate: Case) -> bool:
+        """See `ReductionProblem.fails`."""
+        return ask_oracle(self._fails, candidate, self._oracle_errors)
+
+    def cost(self, candidate: Case) -> int:
+        """The number of operations."""
+        return sum(node.op.startswith("call_") for node in candidate.module.graph.nodes)
+
+
+class Simplifier:
+    """Holds the simplest case so far and tries variants of it."""
+
+    def __init__(self, oracle: Oracle[Case], case: Case) -> None:
+        self.case = case
+        self._oracle = oracle
+        # The CPU reports an index out of bounds as an exception; on a GPU it breaks the context for good.
+        self._on_cpu = torch.cuda.is_initialized() and runs_uncompiled(case, on_cpu=True)
+        if not self._on_cpu:
+            runs_uncompiled(case)  # the first run loads modules, and is not timed
+        began = time.monotonic()
+        runs_uncompiled(case, on_cpu=self._on_cpu)
+        self._limit = min(_MAX_SECONDS, _SLACK + _FACTOR * (time.monotonic() - began))
+
+    def take_first(self, variants: Variants) -> bool:
+        """Take the first variant that runs uncompiled and still fails. True if there was one."""
+        return any(self.try_variant(variant) for variant in variants(self.case))
+
+    def take_all(self, variants: Variants) -> bool:
+        """Take variants, each made from the last one taken, until none fails. True if any was taken."""
+        taken = False
+        while self.take_first(variants):
+            taken = True
+        return taken
+
+    def try_variant(self, variant: Case) -> bool:
+        """Take this variant if it runs uncompiled and still fails. True if it was taken."""
+        if not runs_uncompiled(variant, self._limit, self._on_cpu):
+            return False
+        variant = refresh_metadata(variant)
+        if self._oracle.fails(variant):
+            self.case = variant
+            return True
+        return False
+
+
+class _TakesTooLongError(Exception):
+    """The time limit of a run has passed."""
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise `_TakesTooLongError` after a time limit: a simpler loop condition may never become false.
+
+    It needs SIGALRM, so it has no effect outside the main thread, or if the program handles that signal itself.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _TakesTooLongError
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # repeated: an exception that is raised in a __del__ is lost
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def runs_uncompiled(case: Case, seconds: float = _MAX_SECONDS, on_cpu: bool = False) -> bool:
+    """Whether the case runs uncompiled within `seconds`. A variant that does not is skipped without a trial."""
+    try:
+        copied = copy_to_device(case, _CPU) if on_cpu else copy_case(case)
+        with restore_torch_state(), _time_limit(seconds):
+            copied.module.forward(*copied.inputs)  # a call of the module would print the failing line
+    except Exception:  # noqa: BLE001  any operation may reject the shapes or dtypes of a variant
+        return False
+    return True

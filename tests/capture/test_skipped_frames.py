@@ -1,0 +1,157 @@
+"""Frames that Dynamo leaves untraced: heard of without disturbing its log, recorded, and told with the break."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+
+import pytest
+import torch
+
+from dynadiag.capture import skipped_frames
+from dynadiag.explain.explanation import Explanation, explain
+from dynadiag.recording.opening import open_recording
+from dynadiag.torch_private import skip_log as torch_skips
+from tests.capture.runs import Bench
+
+# 2.11 leaves a frame without a word where it finds no tensor in it.
+needs_reasons = pytest.mark.skipif(torch.__version__ < "2.13", reason="this torch does not say why it left a frame")
+
+REST = """
+    import torch
+
+    class Pair:
+        def __init__(self, y):
+            self.y = y
+
+    @torch.compiler.disable
+    def pair(x):
+        return Pair(x + 1)
+
+    def numbers(x):
+        yield x.cos()
+        yield x.sin()
+
+    @torch.compile(backend="eager")
+    def step(x):
+        out = pair(x.sin())
+        return sum(numbers(out.y))
+
+    step(torch.ones(3))
+"""
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    """Dynamo's logger, put back as it was."""
+    one = logging.getLogger("torch._dynamo.convert_frame")
+    level, handlers = one.level, list(one.handlers)
+    yield one
+    one.setLevel(level)
+    one.handlers[:] = handlers
+
+
+def rest_uncompiled() -> None:
+    @torch.compiler.disable
+    def out(x: torch.Tensor) -> object:
+        return {1, x}
+
+    def split(x: torch.Tensor) -> object:
+        return len(out(x.sin()))
+
+    torch._dynamo.reset()
+    torch.compile(split, backend="eager")(torch.ones(3))
+
+
+@needs_reasons
+def test_dynamo_tells_of_each_frame_and_the_logger_is_let_go(logger: logging.Logger) -> None:
+    heard: list[tuple[str, str]] = []
+
+    def listener(code: CodeType, reason: str) -> None:
+        heard.append((code.co_name, reason))
+
+    torch_skips.listen_for_skips(listener)
+    try:
+        rest_uncompiled()
+    finally:
+        torch_skips.stop_listening_for_skips(listener)
+    assert ("torch_dynamo_resume_in_split_at_", "no tensor-related objects found in frame") in [
+        (name.rstrip("0123456789"), reason) for name, reason in heard
+    ]
+    assert type(logger) is logging.Logger
+    assert "_listeners" not in vars(logger)
+
+
+@needs_reasons
+def test_dynamos_own_log_names_its_own_lines(logger: logging.Logger) -> None:
+    seen: list[logging.LogRecord] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(record)
+
+    logger.addHandler(Kept(logging.DEBUG))
+    logger.setLevel(logging.DEBUG)
+    listener = lambda _code, _reason: None  # noqa: E731 - the same object is released
+    torch_skips.listen_for_skips(listener)
+    try:
+        rest_uncompiled()
+    finally:
+        torch_skips.stop_listening_for_skips(listener)
+    told = [record for record in seen if record.getMessage().startswith("skipping: ")]
+    assert told
+    assert {Path(record.pathname).name for record in told} == {"convert_frame.py"}
+
+
+def code(name: str, file: str = "/home/user/train.py") -> CodeType:
+    return (lambda: None).__code__.replace(co_name=name, co_qualname=name, co_filename=file, co_firstlineno=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "reason", "recorded"),
+    [
+        ("torch_dynamo_resume_in_f_at_7", "/home/user/train.py", "no tensor-related objects found in frame", True),
+        ("helper", "/home/user/train.py", "no tensor-related objects found in frame", False),
+        ("helper", "/home/user/train.py", "Dynamo tracing is disabled", True),
+        ("numbers", "/home/user/train.py", "an error was suppressed during compilation", True),
+        ("helper", "/home/user/train.py", "frame is in the Dynamo skipfiles list", False),
+        ("helper", "/home/user/train.py", "Dynamo decided to skip the frame while tracing: no ops", False),
+        ("numbers", torch.__file__, "an error was suppressed during compilation", False),
+    ],
+)
+def test_only_what_nothing_else_tells_is_recorded(name: str, file: str, reason: str, recorded: bool) -> None:
+    found = skipped_frames.describe_skipped_frame(code(name, file), reason)
+    assert found == ({"file": file, "line": 7, "function": name, "reason": reason} if recorded else None)
+
+
+@pytest.fixture(scope="module")
+def explanation(tmp_path_factory: pytest.TempPathFactory) -> Explanation:
+    bench = Bench(tmp_path_factory.mktemp("skips"), REST)
+    run = bench.recorded()
+    assert run.code == 0, run.err
+    with open_recording(bench.out / "run.dynadiag") as recording:
+        return explain(recording)
+
+
+@needs_reasons
+def test_a_break_tells_that_what_follows_it_was_not_compiled(explanation: Explanation) -> None:
+    (impact,) = explanation.impacts
+    assert [(rest.line, rest.reason) for rest in impact.left] == [(17, "no tensor-related objects found in frame")]
+
+
+def test_a_generator_is_named_as_the_reason() -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+
+    found = skipped_frames.describe_skipped_frame(
+        numbers.__code__.replace(co_filename="/home/user/train.py"), "an error was suppressed during compilation"
+    )
+    assert found is not None
+    assert "generator" in found["reason"]
+
+
+@needs_reasons
+def test_a_generator_that_could_not_be_traced_is_a_skipped_frame(explanation: Explanation) -> None:
+    assert ("numbers", 11) in [(frame.function, frame.line) for frame in explanation.skipped]

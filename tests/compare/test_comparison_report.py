@@ -1,0 +1,127 @@
+"""The table and the document of a comparison built by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.compare.comparison import Comparison
+from dynadiag.compare.comparison_report import comparison_json, comparison_text
+from dynadiag.compare.compile_summary import CompileSummary
+from dynadiag.compare.variant import Variant
+from dynadiag.compare.variant_result import Gpu, Peak, VariantResult
+from dynadiag.render.formatting import short_duration
+from dynadiag.render.style import Style
+from dynadiag.trial.signature import Signature
+
+COMPILED = CompileSummary(
+    seconds=4.0,
+    parts=(("dynamo", 1.0), ("inductor", 3.0)),
+    graphs=2,
+    breaks=1,
+    recompiles=0,
+    generated=3,
+    extern=2,
+    cached=False,
+    no_graphs=None,
+    no_cudagraphs=(),
+    notes=(),
+)
+
+
+def measured(
+    mode: str, first: float, warm: float, compiled: CompileSummary | None = None, gpu: Gpu | None = None
+) -> VariantResult:
+    return VariantResult(
+        Variant("make", mode),
+        first=(first, warm, warm),
+        rounds=((warm, warm * 1.01, warm * 1.02),),
+        first_peak=Peak(3 << 20, 5 << 30 if gpu else None),
+        compiled=compiled,
+        torch="2.13.0",
+        threads=2,
+        device="cpu",
+        gpu=gpu,
+    )
+
+
+EAGER = measured("eager", 0.02, 0.01)
+
+
+def text(*rows: VariantResult, interrupted: bool = False, style: Style | None = None) -> str:
+    return comparison_text(Comparison((EAGER, *rows), interrupted), "t.py:make", style or Style())
+
+
+def test_the_table_says_how_each_stands_against_eager() -> None:
+    shown = text(measured("default", 5.0, 0.005, COMPILED), measured("max-autotune", 9.0, 0.02, COMPILED))
+    default = next(line for line in shown.splitlines() if line.startswith("default "))
+    assert re.findall(r"\S+", default)[:3] == ["default", "5.00", "s"]
+    assert "2.00x faster" in default
+    assert re.search(r"2.00x slower +never", shown)
+    assert re.search(r"^default +3 MB +- +5 +2 +1 +0$", shown, re.M)
+
+
+def test_what_is_within_the_noise_is_said_to_be() -> None:
+    shown = text(measured("default", 5.0, 0.01, COMPILED))
+    assert "within the noise" in shown
+    assert "--repeat" in shown
+    document = json.loads(comparison_json(Comparison((EAGER, measured("default", 5.0, 0.01)), False), "t.py:make"))
+    assert document["rows"][1]["against_eager"] == {"ratio": 1.0, "noise": True, "pays_after": None}
+
+
+def test_a_failure_is_told_in_its_first_line_and_whole_in_the_document() -> None:
+    failure = Signature("exception", "SomeError", "first line\x1b[31m\nsecond line", "torch/x.py:1 in f")
+    row = VariantResult(Variant("make", "default"), failure)
+    shown = text(row)
+    assert "default: SomeError: first line\\x1b[31m" in shown
+    assert "second line" not in shown
+    document = json.loads(comparison_json(Comparison((EAGER, row), False), "t.py:make"))
+    assert document["rows"][1]["failure"]["message"].endswith("second line")
+    assert (document["schema"], document["torch"]) == (1, "2.13.0")
+
+
+def test_a_gpu_has_its_own_columns() -> None:
+    shown = text(measured("default", 5.0, 0.005, COMPILED, Gpu(7, 3, 0.25, 0.5, 0.002)))
+    assert re.search(r"^default +5 GB +- +3 +25% +50% +2.00 ms +7 +2 +1 +0$", shown, re.M)
+    assert "launches" in shown
+
+
+def test_remarks_name_the_variants_that_they_are_about() -> None:
+    skipped = replace(COMPILED, no_cudagraphs=("cpu device",), cached=True)
+    shown = text(measured("reduce-overhead", 5.0, 0.005, skipped), measured("max-autotune", 5.0, 0.005, skipped))
+    assert "reduce-overhead, max-autotune: no CUDA graphs: cpu device" in shown
+    assert "reduce-overhead, max-autotune: compiled code came from torch's cache" in shown
+
+
+def test_on_a_cpu_reduce_overhead_is_said_to_be_the_default_mode() -> None:
+    assert "reduce-overhead: this mode adds CUDA graphs to the default mode" in text(
+        measured("reduce-overhead", 5.0, 0.005)
+    )
+    assert "CUDA graphs" not in text(measured("default", 5.0, 0.005))
+
+
+def test_times_that_spread_wider_than_they_are_long_are_remarked_on() -> None:
+    busy = VariantResult(Variant("make", "default"), first=(1.0,), rounds=((0.001, 0.001, 0.1, 0.1),))
+    assert "OMP_NUM_THREADS=1" in text(busy)
+    assert "OMP_NUM_THREADS=1" not in text()
+
+
+def test_an_interrupted_comparison_says_so() -> None:
+    assert "interrupted after 1 round;" in text(interrupted=True)
+
+
+def test_several_functions_are_told_apart() -> None:
+    other = VariantResult(Variant("other", "default"), first=(1.0,), rounds=((1.0,),))
+    assert re.search(r"^other: default ", text(other), re.M)
+
+
+@given(st.floats(0, 1e5))
+def test_a_time_has_its_value_in_three_digits(seconds: float) -> None:
+    value, unit = short_duration(seconds).split()
+    scale = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit]
+    assert float(value) * scale == pytest.approx(seconds, rel=6e-3, abs=1e-8)

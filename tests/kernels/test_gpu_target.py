@@ -1,0 +1,126 @@
+"""Code generated for a GPU that is not there: as the GPU would get it, while the program's results stay the CPU's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import dynadiag
+from dynadiag.kernels import GeneratedModule, generated_modules
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
+PROGRAM = """
+import dynadiag
+import torch
+from torch.nn import functional as F
+
+from dynadiag.torch_private.gpu_target import generate_for_gpu
+
+generate_for_gpu("h200")
+
+
+def reduced(x):
+    return (x * x).sum()
+
+
+def normed(x, w):
+    return F.layer_norm(x, (64,), w)
+
+
+def spread(x):
+    return F.softmax(x.float(), -1)
+
+
+def linear(x, w, b):
+    return F.gelu(F.linear(x, w, b)) + torch.arange(16, device=x.device)
+
+
+def noted(x):
+    y = x + 1
+    print("between")
+    return y * 2
+
+
+def check(function, *inputs):
+    actual = torch.compile(function)(*inputs)
+    torch.testing.assert_close(actual, function(*inputs), rtol=0.02, atol=0.02)
+    if actual.requires_grad:
+        compiled = torch.autograd.grad(actual.float().sum(), inputs[0])
+        expected = torch.autograd.grad(function(*inputs).float().sum(), inputs[0])
+        torch.testing.assert_close(compiled, expected, rtol=0.02, atol=0.02)
+
+
+torch.manual_seed(0)
+half = {"dtype": torch.bfloat16, "requires_grad": True}
+with dynadiag.record("generated.dynadiag"):
+    check(reduced, torch.randn(1 << 20))
+    check(normed, torch.randn(8, 64, **half), torch.randn(64, **half))
+    check(spread, torch.randn(8, 4096))
+    check(linear, torch.randn(8, 32, requires_grad=True), torch.randn(16, 32), torch.randn(16))
+    check(noted, torch.randn(8))
+assert not torch.cuda.is_available()
+"""
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> list[GeneratedModule]:
+    """The modules of the program, which asserts by itself that its results are eager's."""
+    folder = tmp_path_factory.mktemp("target")
+    (folder / "program.py").write_text(PROGRAM)
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with dynadiag.open(folder / "generated.dynadiag") as recording:
+        return list(generated_modules(recording))
+
+
+def _sources(generated: list[GeneratedModule], function: str, stage: str) -> list[str]:
+    """The kernels of the graphs whose operators stand in that function."""
+    head = PROGRAM.splitlines().index(
+        next(line for line in PROGRAM.splitlines() if line.startswith(f"def {function}("))
+    )
+    found = []
+    for unit in generated:
+        lines = {place.line for call in unit.calls for place in call.source_lines}
+        if unit.parsed.stage == stage and lines and all(head < line <= head + 4 for line in lines):
+            found += [one.source for one in unit.parsed.definitions.values()]
+    return found
+
+
+def test_kernels_are_for_the_device(generated: list[GeneratedModule]) -> None:
+    definitions = [one for unit in generated for one in unit.parsed.definitions.values()]
+    assert definitions
+    for one in definitions:
+        assert one.language == "triton"
+        assert "type='cuda', index=0, multi_processor_count=132, cc=90" in one.source
+
+
+def test_a_reduction_is_split_for_its_processors(generated: list[GeneratedModule]) -> None:
+    assert len(_sources(generated, "reduced", "inference")) == 2
+
+
+def test_a_decomposition_that_asks_the_device_is_told(generated: list[GeneratedModule]) -> None:
+    """On a CPU the statistics of a layer norm are rounded to the input's dtype."""
+    (source,) = _sources(generated, "normed", "forward")
+    assert source.count("'*fp32'") == 2
+
+
+def test_softmax_is_online(generated: list[GeneratedModule]) -> None:
+    assert any("online" in source for source in _sources(generated, "spread", "inference"))
+
+
+def test_a_bias_stays_in_its_product(generated: list[GeneratedModule]) -> None:
+    calls = [call.name for unit in generated for call in unit.calls if call.language == "extern"]
+    assert "addmm" in " ".join(calls)
+
+
+def test_another_device_is_refused() -> None:
+    program = "from dynadiag.torch_private.gpu_target import generate_for_gpu; generate_for_gpu('abacus')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "no GPU 'abacus' is known to generate for: known are h200" in done.stderr

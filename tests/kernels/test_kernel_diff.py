@@ -1,0 +1,74 @@
+"""What became of each kernel, on kernels made by hand."""
+
+from __future__ import annotations
+
+from dynadiag.kernels import Cost, KernelCall, change_diff, compare_kernels
+from dynadiag.kernels.module_parser import KernelDefinition
+
+
+def _kernel(name: str, nodes: str, source: str | None = None, stage: str = "forward") -> KernelCall:
+    text = source or f"computes {nodes}"
+    definition = KernelDefinition(name, "cpp", 1, 2, 3, f"{name}\n{text}\n", (), (), None)
+    return KernelCall(
+        index=0,
+        compile_id="0/0",
+        stage=stage,
+        event=0,
+        name=name,
+        language="cpp",
+        call_number=1,
+        line=9,
+        text=f"{name}(buf0)",
+        definition=definition,
+        nodes=tuple(nodes.split()),
+        views=(),
+        ops=(),
+        operator_lines=(),
+        dynamo_nodes=(),
+        source_lines=(),
+        view_lines=(),
+        evidence="scheduler",
+        grid=None,
+        cost=Cost(),
+        device="cpu",
+        cache=None,
+        partition=None,
+        fallback=None,
+    )
+
+
+def _kinds(before: list[KernelCall], after: list[KernelCall]) -> list[tuple[str, list[str], list[str]]]:
+    return [
+        (change.kind, [call.name for call in change.before], [call.name for call in change.after])
+        for change in compare_kernels(before, after)
+    ]
+
+
+def test_a_kernel_under_another_name_is_the_same() -> None:
+    assert _kinds([_kernel("a_0", "sin", "x")], [_kernel("a_7", "sin", "x")]) == [("same", ["a_0"], ["a_7"])]
+
+
+def test_a_kernel_of_another_stage_is_not() -> None:
+    kinds = _kinds([_kernel("a", "sin")], [_kernel("a", "sin", stage="backward")])
+    assert kinds == [("went", ["a"], []), ("appeared", [], ["a"])]
+
+
+def test_changed() -> None:
+    assert _kinds([_kernel("a", "sin add")], [_kernel("b", "sin mul")]) == [("changed", ["a"], ["b"])]
+
+
+def test_split_and_merged() -> None:
+    whole, parts = _kernel("ab", "sin add mul sum"), [_kernel("a", "sin add"), _kernel("b", "mul sum")]
+    assert _kinds([whole], parts) == [("split", ["ab"], ["a", "b"])]
+    assert _kinds(parts, [whole]) == [("merged", ["a", "b"], ["ab"])]
+
+
+def test_of_two_that_are_the_same_one_may_go() -> None:
+    same = [_kernel("a", "sin", "x"), _kernel("b", "cos", "x")]
+    assert _kinds(same, same[:1]) == [("went", ["b"], []), ("same", ["a"], ["a"])]
+
+
+def test_a_diff_leaves_the_names_out() -> None:
+    (change,) = compare_kernels([_kernel("a", "sin", "x\ny")], [_kernel("b", "sin", "x\nz")])
+    changed = [line for line in change_diff(change).splitlines()[2:] if line[0] in "+-"]
+    assert changed == ["-y", "+z"]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynadiag.bisect.trial_log import TrialLog
+from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.bisect.verdict import Culprit, Verdict
+from dynadiag.minify import bisect_repro as module
+from dynadiag.minify.bisect_repro import bisect_repro
+from dynadiag.minify.minify_result import MinifyResult
+from dynadiag.minify.repro_trial_log import ReproTrialLog
+from dynadiag.trial.program import Program
+from dynadiag.trial.supervise import Limits
+
+RESULT = MinifyResult("reduced", rung="inductor", text="# exception at rung inductor\nimport torch\n", proved=True)
+FOUND = Verdict("found", {}, "inductor", culprits=(Culprit("lowering", "tanh", "0/0", "inference"),))
+
+
+@dataclass
+class Runner:
+    forks: bool = True
+    limits: Limits = Limits(600.0, 1 << 30)  # noqa: RUF009 - it is frozen
+
+    @contextmanager
+    def on(self, _: Program) -> Iterator[Runner]:
+        yield self
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[TrialLog]:
+    made = TrialLog(tmp_path / "search.dynadiag", "train.py", ["train.py"])
+    yield made
+    made.discard()
+
+
+def after(
+    rows: TrialLog, runner: Any, monkeypatch: pytest.MonkeyPatch, verdict: Verdict
+) -> tuple[MinifyResult, list[str]]:
+    """The result, and what was told of trials, where bisection says this."""
+    told: list[str] = []
+
+    def bisect(search: TrialSearch, _: object) -> Verdict:
+        search.on_trial(1, "aot_eager", "pass", 0.1)
+        return verdict
+
+    monkeypatch.setattr(module, "bisect", bisect)
+    search = TrialSearch(runner, rows, lambda _number, label, _status, _seconds: told.append(label))
+    return bisect_repro(search, Program("repro.py"), ReproTrialLog(rows, RESULT.text), RESULT), told
+
+
+def test_what_is_at_fault_is_in_the_header(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, told = after(rows, Runner(), monkeypatch, FOUND)
+    assert result.text == "# exception at rung inductor\n# bisected: lowering tanh\nimport torch\n"
+    assert result.bisect_verdict is FOUND
+    assert told == ["the repro: aot_eager"]
+
+
+@pytest.mark.parametrize("why", ["below its rung", "no forks", "too long"])
+def test_where_nothing_is_found_the_text_is_as_it_was_proved(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    if why == "too long":
+        monkeypatch.setattr(module, "_TOTAL_TIMEOUT", -1.0)
+    verdict = Verdict("flaky", {}) if why == "below its rung" else FOUND
+    result, told = after(rows, Runner(forks=why != "no forks"), monkeypatch, verdict)
+    assert (result.text, result.bisect_verdict, result.proved) == (RESULT.text, None, True)
+    (note,) = result.notes
+    assert ("too long" if why == "no forks" else why) in note
+    assert bool(told) == (why != "no forks")

@@ -1,0 +1,34 @@
+"""Trials of a text, in a fork of the process that reduces."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+from dynadiag.minify.candidate_trials import CandidateTrials
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.supervise import Limits
+
+TEXT = '''
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def halved(x_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, tl.load(x_ptr + offsets) * 0.5)
+
+assert "tl.store" in halved.src
+'''
+trials = CandidateTrials("inductor", Plan(), Limits.default(60), (), lambda: None, 1, accuracy=False, backward=False)
+outcome = trials.text(TEXT)
+assert outcome.passed, outcome.tail
+"""
+
+
+def test_a_text_has_a_source_for_those_who_read_it() -> None:
+    """Triton takes the source of a kernel from its file."""
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr

@@ -1,0 +1,52 @@
+"""What a failure names is tried first: one trial instead of a search by halves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dynadiag.bisect.trial_log import outcome_from_json
+from dynadiag.minify.event_kinds import LOWERING_STARTED
+from dynadiag.minify.reducer import _outcome_to_keep, _suspects
+from dynadiag.trial.outcome import Decision, Outcome
+from dynadiag.trial.signature import Signature
+from tests.minify.test_command import minify
+
+PROGRAM = """
+import torch
+import torch._inductor.config
+
+torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "{kind}"
+torch.manual_seed(0)
+layers = [m for _ in range(6) for m in (torch.nn.Linear(8, 8), torch.nn.Tanh())]
+net = torch.nn.Sequential(*layers[:7], torch.nn.ReLU(), *layers[7:])
+x = torch.randn(4, 8)
+with torch.no_grad():
+    torch.testing.assert_close(torch.compile(net)(x), net(x))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["compile_error", "accuracy"])
+def test_the_kernel_at_fault_is_tried_before_all_else(tmp_path: Path, kind: str) -> None:
+    """By the kernel that the C++ compiler refused, and by the values that leave the graph's own."""
+    code, repro, data, told = minify(tmp_path, PROGRAM.format(kind=kind))
+    assert code == 0, told
+    assert (data["nodes_after"], data["proved"], data["minimal"]) == (1, True, True)
+    assert "relu(" in repro.read_text()
+    assert "witness: 1 operations" in told
+    assert "prefix:" not in told  # nothing was halved
+
+
+@pytest.mark.parametrize(("kind", "suspects"), [("hang", [["relu"]]), ("exception", [])])
+def test_of_what_kills_its_process_the_operator_that_was_being_lowered(kind: str, suspects: list[list[str]]) -> None:
+    begun = tuple(
+        Decision(LOWERING_STARTED, node, " ".join(names)) for node, names in (("sin", ["sin"]), ("relu_1", ["relu"]))
+    )
+    outcome = Outcome(Signature(kind, kind, ""), 1.0, points=begun)
+    assert _suspects(outcome) == suspects
+    assert (
+        _suspects(outcome_from_json(json.dumps(_outcome_to_keep(outcome)))) == suspects
+    )  # by a search that is taken up again

@@ -1,0 +1,24 @@
+"""A failure of Triton's rung on a machine without a GPU is not reduced, and that is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from dynadiag.bisect.bisector import BisectOptions, FailingRung
+from dynadiag.bisect.ladder import LadderResult
+from dynadiag.minify.minify_result import result_text
+from dynadiag.minify.minimizer import MinifyRequest, _Minimizer
+from dynadiag.render.style import Style
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.signature import Signature
+
+
+def test_a_failure_in_the_interpreter_is_told_and_not_reduced() -> None:
+    failed = Outcome(Signature("exception", "AssertionError", "not close", rung="triton"), 1.0)
+    located = FailingRung(failed, LadderResult({"triton": "same"}, "triton", failed))
+    search = cast(Any, SimpleNamespace(runner=SimpleNamespace(interpret=True), reference=None))
+    result = _Minimizer(search, MinifyRequest(BisectOptions(), Path("repro.py")))._after_ladder(located)
+    assert (result.rung, result.exit_code) == ("triton", 7)
+    assert "interpreter" in result_text(result, Style())

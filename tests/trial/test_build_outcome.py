@@ -1,0 +1,58 @@
+"""The outcome that is built from a process's events and its exit code."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from dynadiag.trial.build_outcome import build_outcome
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import ProcessResult
+
+FAILURE = Signature("exception", "torch.AcceleratorError", "CUDA error: device-side assert triggered")
+RAISED = {"event": "end", "failure": FAILURE.to_json(), "facts": {}}
+# What libstdc++ prints when an exception leaves a destructor.
+ABORTED = """terminate called after throwing an instance of 'c10::AcceleratorError'
+  what():  CUDA error: device-side assert triggered
+Search for `cudaErrorAssert' in the documentation.
+frame #0: c10::Error::Error()
+"""
+
+
+def _ended(*events: dict[str, Any], code: int, printed: str = "", accuracy: bool = False) -> Outcome:
+    return build_outcome(ProcessResult(events, 1.0, None), code, 1, Plan(accuracy=accuracy), printed)
+
+
+def test_what_was_raised_counts_and_not_what_the_process_died_of_afterwards() -> None:
+    assert _ended(RAISED, code=-signal.SIGABRT).signature == FAILURE
+
+
+@pytest.mark.parametrize("told", [{"event": "end", "failure": None, "facts": {}}, {"event": "note", "text": ""}])
+def test_a_process_that_was_killed_otherwise_failed_of_that(told: dict[str, Any]) -> None:
+    found = _ended(told, code=-signal.SIGSEGV, printed=ABORTED).signature
+    assert found == Signature("signal", "SIGSEGV", "killed by SIGSEGV")
+
+
+def test_the_programs_own_comparison_does_not_hide_a_crash_under_accuracy() -> None:
+    found = _ended(RAISED, code=-signal.SIGSEGV, accuracy=True).signature
+    assert found is not None
+    assert found.kind == "signal"
+    assert _ended(RAISED, code=1, accuracy=True).passed
+
+
+def test_an_error_of_a_device_that_aborts_the_process_is_that_error() -> None:
+    found = _ended(code=-signal.SIGABRT, printed=ABORTED).signature
+    assert found is not None
+    assert (found.kind, found.type) == ("signal", "SIGABRT")
+    assert found.same_as(FAILURE)
+
+
+def test_the_kernel_that_was_running_at_the_end_is_where_it_went_astray() -> None:
+    apart = {"event": "diverged", "keys": ["far"], "captured": [], "jump": 9.0}
+    begun, ended = ({"event": "running", "keys": keys, "captured": []} for keys in (["late"], []))
+    assert _ended(apart, begun, code=-signal.SIGSEGV).diverged == ("late",)
+    assert _ended(apart, begun, ended, code=1).diverged == ("far",)

@@ -1,0 +1,60 @@
+"""Compiles in child processes of a program are part of its trial."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dynadiag
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+
+SPAWNS = """
+import multiprocessing, sys
+
+def work():
+    import torch
+    def backend(gm, inputs):
+        raise RuntimeError("no")
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+
+if __name__ == "__main__":
+    import torch
+    worker = multiprocessing.get_context("spawn").Process(target=work)
+    worker.start()
+    worker.join()
+    sys.exit(worker.exitcode)
+"""
+
+
+def test_a_worker_compiles_at_the_rung_of_the_trial(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SPAWNS)
+    with Runner(Program(str(program))) as runner:
+        outcome = runner.run_fresh(Plan(rung="eager"))
+    assert outcome.passed
+    assert "<work.<locals>.backend>" in (outcome.facts or {})["backends"]
+
+
+PREPARED = """
+from dynadiag.bisect import bisector, compiler_hooks
+from dynadiag.torch_private import trial
+from dynadiag.trial import child_processes, rungs
+from torch._dynamo import trace_rules
+
+child_processes.install_hooks(bisector.HOOKS)
+assert "lib.with.dots" in rungs.__file__
+assert all(trace_rules.check_file(one.__file__).skipped for one in (rungs, compiler_hooks, trial))
+"""
+
+
+def test_dynamo_leaves_ours_alone_wherever_it_is_installed(tmp_path: Path) -> None:
+    """A folder such as `.venv/lib/python3.12` has a dot, so it is no name of a module."""
+    library = tmp_path / "lib.with.dots"
+    library.mkdir()
+    (library / "dynadiag").symlink_to(Path(dynadiag.__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": str(library)}
+    subprocess.run([sys.executable, "-P", "-c", PREPARED], env=environment, check=True, cwd=tmp_path)

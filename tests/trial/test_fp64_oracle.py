@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dynadiag.trial.fp64_oracle import Difference, compare_runs
+from dynadiag.trial.reference_run import ReplayableCall, run_call
+from tests.watching import autocast_watcher
+
+
+def _judged(function: object, wrong: object, *args: torch.Tensor) -> list[Difference]:
+    call = ReplayableCall(function, args, {})  # type: ignore[arg-type]  # any callable
+    expected, actual = (run_call(call, one, call.copies()) for one in (function, wrong))  # type: ignore[arg-type]
+    return compare_runs(call, expected, actual, None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+def test_inputs_of_one_storage_share_it_in_float64_too(dtype: torch.dtype) -> None:
+    """A write to one input shows in the other. Otherwise float64 would call the right result wrong."""
+
+    def function(base: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        base.add_(100)
+        return rows[0].clone()
+
+    def wrong(base: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return function(base, rows) - 10
+
+    base = torch.arange(24).reshape(4, 6).to(dtype)
+    found = _judged(function, wrong, base, base[1:])
+    assert [difference.rounding for difference in found] == [False]
+
+
+def test_an_input_nudged_within_its_precision_is_no_proof() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x * 1e6)
+
+    def otherwise(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x * 1e3 * 1e3)
+
+    found = _judged(function, otherwise, torch.linspace(0.1, 1.0, 64))
+    assert found
+    assert all(difference.rounding for difference in found)
+
+
+def _above_one(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.softmax(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
+
+
+def test_the_side_of_a_threshold_that_rounding_decides_is_no_proof() -> None:
+    def otherwise(x: torch.Tensor) -> torch.Tensor:
+        e = torch.exp(x - x.amax(-1, keepdim=True))
+        return torch.where((e / e.sum(-1, keepdim=True)).flip(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
+
+    found = _judged(_above_one, otherwise, torch.randn(64, 64, generator=torch.Generator().manual_seed(0)))
+    assert found
+    assert all(difference.rounding for difference in found)
+
+
+def test_a_wrong_value_beside_such_a_threshold_is_wrong() -> None:
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        out = torch.where(x.softmax(-1).flip(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
+        return out + 30 * (x == x.amax())
+
+    found = _judged(_above_one, wrong, torch.randn(64, 64, generator=torch.Generator().manual_seed(0)))
+    assert [difference.rounding for difference in found] == [False]
+    assert "1 of them wrong" in found[0].text
+
+
+def test_a_cast_that_is_left_out_is_no_proof_forward_or_backward() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * x.half().float()).cumsum(0)
+
+    def otherwise(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * x).cumsum(0)
+
+    found = _judged(function, otherwise, torch.linspace(0.1, 3.0, 2000).requires_grad_())
+    assert {difference.text.partition(" differs")[0] for difference in found} == {"output 0", "gradient of input 0"}
+    assert all(difference.rounding for difference in found)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_what_is_exact_is_not_excused(dtype: torch.dtype) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.floor(x * 2)
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        return torch.ceil(x * 2) - 1
+
+    found = _judged(function, wrong, torch.arange(32, dtype=dtype))
+    assert [difference.rounding for difference in found] == [False]
+    assert "32 of them wrong" in found[0].text
+
+
+def test_infinity_where_the_truth_is_infinite_is_not_any_large_number() -> None:
+    found = _judged(torch.log, lambda x: torch.log(x.clamp(min=1e-30)), torch.tensor([0.0, 1.0]))
+    assert [difference.rounding for difference in found] == [False]
+
+
+def test_a_wrong_value_beside_random_numbers_and_a_cast_is_wrong() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.rand(64) * x.half().float()
+
+    rounded = _judged(function, lambda x: torch.rand(64) * x, torch.linspace(0.1, 1, 64))
+    wrong = _judged(function, lambda x: torch.rand(64) * x + 0.01, torch.linspace(0.1, 1, 64))
+    assert [d.rounding for d in (*rounded, *wrong)] == [True, False]
+
+
+def test_gradients_are_taken_outside_autocast() -> None:
+    """torch recommends it. A backward pass that a compiler traced under autocast has other results."""
+    watched, seen = autocast_watcher()
+    call = ReplayableCall(watched, (torch.ones(2, requires_grad=True),), {})
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        run_call(call, call.function, call.copies())
+        assert torch.is_autocast_enabled("cpu")
+    assert seen == [(True, False)]

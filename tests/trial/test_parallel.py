@@ -1,0 +1,98 @@
+"""Parallel trials: they do run at the same time, and one after another where they cannot."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dynadiag.bisect.bisector import HOOKS
+from dynadiag.trial.plan import Plan, Switch
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.supervise import kill_session
+
+pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+
+MEETS = """
+import os, time
+from pathlib import Path
+import torch
+
+def met():
+    Path({folder!r}, str(os.getpid())).touch()
+    end = time.monotonic() + 60
+    while len(list(Path({folder!r}).iterdir())) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+
+torch.compile(lambda x: x.sin())(torch.ones(3))
+met()
+"""
+ALIKE = """
+import torch
+x = torch.ones(64)
+torch.compile(lambda x: x.sin())(x)
+"""
+EAGER = [Plan("eager", caches=False), Plan("aot_eager", caches=False)]
+OFF = Plan("inductor", caches=False, switches=(Switch("lowering", True, ()),))
+IN_INDUCTOR = [Plan("inductor", caches=False), OFF]
+
+
+def runner(tmp_path: Path, source: str) -> Runner:
+    program = tmp_path / "program.py"
+    program.write_text(source)
+    return Runner(Program(str(program)), HOOKS)
+
+
+@pytest.mark.parametrize("plans", [EAGER, IN_INDUCTOR], ids=["at the first call", "at the graph"])
+def test_two_trials_meet(tmp_path: Path, plans: list[Plan]) -> None:
+    (meeting := tmp_path / "meeting").mkdir()
+    with runner(tmp_path, MEETS.format(folder=str(meeting))) as trials:
+        assert trials.start_forks(threads=1) is None
+        assert trials.runs_in_parallel
+        outcomes = trials.run_many(plans)
+    assert all(outcome.passed for outcome in outcomes)
+    assert {str(outcome.pid) for outcome in outcomes} == {file.name for file in meeting.iterdir()}
+    assert max(outcome.seconds for outcome in outcomes) < 60
+
+
+def test_each_outcome_is_that_of_its_plan(tmp_path: Path) -> None:
+    source = """
+import sys, torch
+sys.exit(torch.compile(lambda x: torch.compiler.is_compiling() * 3 + int(x.shape[0] == 0))(torch.ones(1)))
+"""
+    with runner(tmp_path, source) as trials:
+        trials.start_forks(threads=1)
+        for _ in range(3):
+            outcomes = trials.run_many([Plan("uncompiled", caches=False), Plan("eager", caches=False)])
+            assert [outcome.exit_code for outcome in outcomes] == [0, 3]
+
+
+def test_what_begins_at_two_places_runs_at_once_too(tmp_path: Path) -> None:
+    (meeting := tmp_path / "meeting").mkdir()
+    with runner(tmp_path, MEETS.format(folder=str(meeting))) as trials:
+        trials.start_forks(threads=1)
+        outcomes = trials.run_many([EAGER[0], OFF])
+        assert trials._checkpoint is not None
+        assert not trials._checkpoint.replicas
+    assert {str(outcome.pid) for outcome in outcomes} == {file.name for file in meeting.iterdir()}
+
+
+def test_what_cannot_stand_at_one_place_is_tried_in_turn(tmp_path: Path) -> None:
+    with runner(tmp_path, ALIKE) as trials:
+        trials.start_forks(threads=1)
+        assert all(outcome.passed for outcome in trials.run_many([OFF, replace(OFF, accuracy=True)]))
+        assert trials._graph_checkpoint is not None
+        assert trials._graph_checkpoint[1] is not None
+        assert not trials._graph_checkpoint[1].replicas
+
+
+def test_a_twin_that_is_gone_is_no_outcome(tmp_path: Path) -> None:
+    with runner(tmp_path, ALIKE) as trials:
+        trials.start_forks(threads=1)
+        trials.run_many(EAGER)
+        assert trials._checkpoint is not None
+        kill_session(trials._checkpoint.replicas[0].leader)
+        assert all(outcome.passed for outcome in trials.run_many(EAGER))

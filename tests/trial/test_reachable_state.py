@@ -1,0 +1,172 @@
+"""What a call reaches beside its arguments starts in the same state in each run."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from dynadiag.trial.fp64_oracle import Difference, compare_runs
+from dynadiag.trial.reachable_state import expand_objects
+from dynadiag.trial.reference_run import ReplayableCall, run_call
+
+
+def _judged(function: Any, wrong: Any, *args: Any) -> list[Difference]:
+    call = ReplayableCall(function, args, {})
+    expected, actual = (run_call(call, one, call.copies()) for one in (function, wrong))
+    return compare_runs(call, expected, actual, None)
+
+
+class Trainer:
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = torch.nn.Linear(4, 4)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        self.seen = 0
+        self.losses: list[float] = []
+        self.notes: OrderedDict[str, int] = OrderedDict()
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        self.optimizer.zero_grad()
+        loss = self.model(x).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+        self.seen += 1
+        self.losses.append(loss.item())
+        self.notes[str(self.seen)] = self.seen
+        return loss
+
+
+def test_each_arm_of_a_training_step_begins_where_the_first_began() -> None:
+    trainer, twin = Trainer(), Trainer()
+    x = torch.ones(2, 4)
+    twin.step(x)
+    for trained in (trainer, twin):
+        call = ReplayableCall(trained.step, (x,), {})
+        first, second = (run_call(call, trained.step, call.copies()) for _ in range(2))
+        assert first.error is None
+        assert second.error is None
+        assert first.gradients is None is second.gradients  # `backward` used the graph up
+        assert compare_runs(call, first, second, None) == []
+    twin_again = ReplayableCall(twin.step, (x,), {})
+    run_call(twin_again, twin.step, twin_again.copies())
+    assert (trainer.seen, trainer.losses, list(trainer.notes)) == (0, [], [])
+    assert (twin.seen, len(twin.losses), list(twin.notes)) == (1, 1, ["1"])
+    assert not trainer.optimizer.state
+    assert all(p.grad is None for p in trainer.model.parameters())
+
+
+def test_the_programs_own_arm_leaves_its_effects() -> None:
+    trainer, twin = Trainer(), Trainer()
+    call = ReplayableCall(trainer.step, (torch.ones(2, 4),), {})
+    run_call(call, trainer.step, call.copies())
+    run_call(call, trainer.step, (call.args, call.kwargs), differentiate=False)
+    twin.step(torch.ones(2, 4))
+    assert trainer.seen == twin.seen
+    torch.testing.assert_close(trainer.model.weight, twin.model.weight)
+
+
+def test_a_wrong_step_of_an_optimizer_shows_in_its_parameters() -> None:
+    trainer = Trainer()
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        loss = trainer.step(x)
+        with torch.no_grad():
+            trainer.model.weight.mul_(2)
+        return loss
+
+    assert [d.rounding for d in _judged(trainer.step, wrong, torch.ones(2, 4))] == [False]
+
+
+@dataclass
+class Output:
+    value: torch.Tensor
+    more: dict[str, list[torch.Tensor]] = field(default_factory=dict)
+
+
+def test_results_in_an_object_of_the_users_own_are_compared() -> None:
+    def function(x: torch.Tensor) -> Output:
+        return Output(x + 1, {"twice": [x * 2]})
+
+    def wrong(x: torch.Tensor) -> Output:
+        return Output(x + 1, {"twice": [x * 3]})
+
+    assert [d.rounding for d in _judged(function, wrong, torch.ones(3))] == [False]
+    assert _judged(function, function, torch.ones(3)) == []
+
+
+def test_what_only_one_of_them_keeps_is_not_compared() -> None:
+    kept: list[torch.Tensor] = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x + 1)
+        return x * 2
+
+    def otherwise(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    assert _judged(function, otherwise, torch.ones(2)) == []
+
+
+def test_what_both_keep_is_compared() -> None:
+    kept: list[torch.Tensor] = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x + 1)
+        return x * 2
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x + 2)
+        return x * 2
+
+    assert [d.rounding for d in _judged(function, wrong, torch.ones(2))] == [False]
+
+
+def test_an_argument_that_holds_tensors_is_put_back() -> None:
+    cache = Output(torch.zeros(2))
+
+    def function(into: Output, x: torch.Tensor) -> torch.Tensor:
+        into.value.add_(x)
+        into.more["new"] = [x]
+        return into.value * 1
+
+    assert _judged(function, function, cache, torch.ones(2)) == []
+    assert (cache.value.sum().item(), cache.more) == (0, {})
+
+
+def test_what_is_no_object_of_the_users_is_left_as_it_is() -> None:
+    values = [1, "text", None, torch.ones(2), torch.float32, len]
+    assert all(a is b for a, b in zip(expand_objects(values), values, strict=True))
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)])
+        self.seen = {"mean": torch.zeros(2)}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        self.seen["mean"].copy_(x.detach().mean(0))
+        return x
+
+
+def test_what_differs_has_the_name_that_the_function_has_for_it() -> None:
+    block, scale = Block(), torch.ones(2, requires_grad=True)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return block(x) * scale
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        result = block(x)
+        block.layers[1].running_mean.data.add_(1)
+        block.seen["mean"].data.add_(1)
+        return result + (result - result.detach()) + result.detach() * 0 * scale
+
+    told = {difference.text.partition(" differs")[0] for difference in _judged(step, wrong, torch.randn(8, 2))}
+    assert "block.layers[1].running_mean afterwards" in told
+    assert "block.seen['mean'] afterwards" in told
+    assert {"gradient of block.layers[1].weight", "gradient of scale"} <= told

@@ -1,0 +1,161 @@
+"""Functions compiled to Triton kernels and run by Triton's interpreter, in a process of its own, compared with
+eager.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json, sys, torch
+from dynadiag.trial import triton_interpreter
+from dynadiag.trial.context import TRIAL
+
+triton_interpreter.install()
+events = []
+TRIAL.send = lambda event, **data: events.append(data["name"])
+torch._inductor.config.fx_graph_cache = False
+torch.manual_seed(0)
+x = torch.randn(16, 40)
+holes = x.clone()
+holes[1, 2], holes[3, 4], holes[5, 6] = torch.nan, torch.inf, -torch.inf
+index = torch.randint(0, 16, (8,))
+whole, bytes_ = torch.randint(-50, 50, (16, 40)), torch.randint(-128, 128, (16, 40), dtype=torch.int8)
+divisor = torch.where(whole.flip(0) == 0, 3, whole.flip(0))
+functional, special = torch.nn.functional, torch.special
+OLD = torch.__version__ < (2, 12)  # whose frexp gives infinities an exponent, and which never rounds in casts
+
+CASES = {
+    "pointwise": (lambda a: functional.gelu(a).sigmoid() * a.expm1(), (x,)),
+    "softmax": (lambda a: a.softmax(-1), (x,)),
+    "extremes with their places": (lambda a: (a.max(1), a.argmin(0), a.amax()), (holes,)),
+    "welford": (lambda a: torch.var_mean(a, 1), (x,)),
+    "products and truths": (lambda a: (a.prod(1), (a > 0).any(1), (a > -9).all(0)), (x,)),
+    "scans": (lambda a: (a.cumsum(1), a.cumprod(1), a.cummax(1), a.logcumsumexp(0)), (x,)),
+    "sort": (lambda a: torch.sort(a, dim=1, stable=True), (holes,)),
+    "gather and scatter": (lambda a, i: a.index_add(0, i, a[:8]) + a[i].sum(0), (x, index)),
+    "special functions": (lambda a: (special.i1e(a), torch.lgamma(a), special.bessel_j0(a)), (x,)),
+    "mantissas": (lambda a: torch.frexp(a), (x if OLD else holes,)),
+    "whole numbers": (lambda a: ((a * 9).int() // 4, (a * 9).int() % 4, (a * 9).round().long() >> 1), (x,)),
+    "half": (lambda a: (a.bfloat16() * 1.007, (a.half() + 1).exp(), a.bfloat16().sum(1)), (holes,)),
+    "casts": (
+        lambda a: (a.double().exp(), a.bool(), *(() if OLD else (a.half().float(), a.bfloat16().float()))),
+        (holes,),
+    ),
+    "division": (lambda a, b: (a // b, a % b, a.fmod(b), a.div(b, rounding_mode="trunc")), (whole, divisor)),
+    "overflow": (lambda a: (a + a, a * a, a >> 1, a << 1, ~a, a.abs(), a.view(torch.uint8) >> 1, a.sum(1)), (bytes_,)),
+    "comparisons": (
+        lambda a: (a > 0, a.isnan(), a.isinf(), a.maximum(a.flip(0)), a.fmax(a.flip(0)), a.nan_to_num(), a.clamp(-1, 1),
+                   a.sign(), a.relu(), torch.where(a > 0, a, -a), a.round(), a.trunc(), a.floor()),
+        (holes,),
+    ),
+    "rows of several blocks": (lambda a: (a.sum(1), a.softmax(1), a.argmax(1), a.var(1)), (torch.randn(2, 3000),)),
+    "searches": (lambda a, b: (torch.bucketize(a, b), torch.searchsorted(b, a)), (x, torch.arange(-2.0, 3))),
+    "more special functions": (
+        lambda a, b: (special.i0(a), special.erfinv(a.tanh()), special.erfcx(a), a.atan2(b), a.hypot(b), a.nextafter(b),
+                      a.fmod(0.3), a.copysign(b), special.ndtri(a.sigmoid()), special.bessel_y0(a.abs())),
+        (x, x.flip(0)),
+    ),
+}
+ROUNDED = {"half", "casts"}  # Inductor leaves out the rounding between two of its operations unless it is told not to
+leaves = torch.utils._pytree.tree_leaves
+
+
+found = {}
+for name in sys.argv[1:] or CASES:
+    function, arguments = CASES[name]
+    torch._dynamo.reset()
+    events.clear()
+    expected = leaves(function(*arguments))
+    actual = leaves(torch.compile(function, options={"emulate_precision_casts": name in ROUNDED})(*arguments))
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other, equal_nan=True)
+    found[name] = list(events)
+print(json.dumps(found))
+"""
+CASES = (
+    "casts",
+    "comparisons",
+    "division",
+    "extremes with their places",
+    "gather and scatter",
+    "half",
+    "mantissas",
+    "more special functions",
+    "overflow",
+    "pointwise",
+    "products and truths",
+    "rows of several blocks",
+    "scans",
+    "searches",
+    "softmax",
+    "sort",
+    "special functions",
+    "welford",
+    "whole numbers",
+)
+
+
+def _python(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", text, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+@functools.cache
+def _run() -> dict[str, list[str]]:
+    done = _python(PROGRAM)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_compute_what_eager_does_and_each_is_told(name: str) -> None:
+    told = _run()[name]
+    assert told
+    assert all(kernel.startswith("triton_") for kernel in told)
+
+
+def test_no_case_is_left_out() -> None:
+    assert set(CASES) == set(_run())
+    assert all(len(told) == len(set(told)) for told in _run().values()), "each kernel once a trial"
+
+
+ASSERTED = """
+import torch
+from dynadiag.trial import triton_interpreter
+
+triton_interpreter.install()
+torch._inductor.config.fx_graph_cache = False
+torch.compile(lambda a, i: a[i] + 1)(torch.ones(4), torch.tensor([1, 9]))
+"""
+
+
+def test_an_index_out_of_bounds_is_an_assertion_of_the_kernel() -> None:
+    done = _python(ASSERTED)
+    assert done.returncode == 1
+    assert "index out of bounds" in done.stderr
+
+
+BFLOAT16 = """
+import numpy as np, torch
+from dynadiag.torch_private import interpreter_patches
+
+edges = torch.tensor([0.0, -0.0, 1e-40, 3.4e38, torch.inf, -torch.inf])
+values = torch.cat([torch.randn(4096) * 2.0 ** torch.randint(-130, 120, (4096,)), edges])
+bits = interpreter_patches._to_bfloat16(values.numpy())
+assert torch.equal(torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16), values.bfloat16())
+odd = np.array([0x7F800001, 0xFFFFFFFF], dtype=np.uint32).view(np.float32)  # NaNs whose upper half says infinity
+assert np.isnan(interpreter_patches._from_bfloat16(interpreter_patches._to_bfloat16(odd))).all()
+"""
+
+
+def test_rounding_to_bfloat16_is_torchs() -> None:
+    done = _python(BFLOAT16)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,40 @@
+"""The node under the cursor: what it reads and what reads it."""
+
+from __future__ import annotations
+
+from tests.tui.build import DYNAMO, POST_GRAD
+from tui.documents import split_lines
+from tui.graph_node import NodeDetails, node_on_line
+from tui.line_links import NodeNames, graph_links
+
+
+def _node(text: str, start: str) -> NodeDetails | None:
+    lines = split_lines(text)
+    links = graph_links(lines, NodeNames(), dynamo=True)
+    index = next(number for number, line in enumerate(lines) if line.strip().startswith(start))
+    return node_on_line(lines, links.defined, index)
+
+
+def test_inputs_and_users_by_name() -> None:
+    node = _node(POST_GRAD, "sin:")
+    assert node is not None
+    assert node.value == "f32[4][1]cpu"
+    assert node.expression == "torch.ops.aten.sin.default(arg0_1)"
+    assert [name for name, _ in node.users] == ["relu"]
+
+
+def test_what_frees_a_node_is_no_use_of_it() -> None:
+    node = _node(DYNAMO, "y:")
+    assert node is not None
+    assert [name for name, _ in node.inputs] == ["l_x_"]
+    assert [name for name, _ in node.users] == ["z"]
+
+
+def test_the_output_is_a_user() -> None:
+    node = _node(DYNAMO, "z:")
+    assert node is not None
+    assert [name for name, _ in node.users] == ["output"]
+
+
+def test_a_comment_defines_no_node() -> None:
+    assert _node(DYNAMO, "# File") is None

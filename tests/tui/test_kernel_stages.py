@@ -1,0 +1,91 @@
+"""Stages below a kernel, tied line by line to its source."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from dynadiag.errors import DynadiagError
+from dynadiag.kernels import CompiledStages, Stage
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen, settle
+from tui.code_panes import read_panes, set_stages
+from tui.documents import split_lines
+from tui.kernel_stages import CompiledKernel, kernel_call_at
+from tui.session import Session
+from tui.widgets.code_pane import CodePane, is_kernel_line
+
+MODULE_LINES = split_lines(build.MODULE)
+
+
+def _made(session: Session) -> tuple[CompiledKernel, int]:
+    """A stage of the C++ kernel, and the line (from 0) of the module that its one statement stands on."""
+    line = next(number for number, text in enumerate(MODULE_LINES) if "auto tmp0" in text)
+    call = kernel_call_at(session, "0/0", _module(session), line)
+    assert call is not None
+    assert call.name == "cpp_fused_relu_1"
+    assert call.definition is not None
+    source = line + 2 - call.definition.first_line
+    stage = Stage("asm", "kernel:\n  mov %rax, %rbx\n  ret", ((2, source),))
+    return CompiledKernel(call, CompiledStages("native", {"asm": stage})), line
+
+
+def test_an_instruction_stands_beside_its_address(program: Path) -> None:
+    with Session.open(program) as session:
+        made, _ = _made(session)
+        text = f"        /*00a0*/{' ' * 19}LDC R1, c[0x0][0x28] ;"
+        sass = CompiledKernel(made.call, CompiledStages("sm_90", {"sass": Stage("sass", text, ())}))
+        board = read_panes(session, "0/0")
+        set_stages(board, sass)
+        ref = board.ref("stage")
+        assert ref is not None
+        assert board.documents[ref.key].lines == ["/*00a0*/ LDC R1, c[0x0][0x28] ;"]
+
+
+def _module(session: Session) -> str:
+    return f"event:{session.kernels('0/0')[0].event}"
+
+
+def test_a_line_of_assembly_belongs_to_one_line_of_the_kernel_and_to_the_users(program: Path) -> None:
+    with Session.open(program) as session:
+        board = read_panes(session, "0/0")
+        made, line = _made(session)
+        set_stages(board, made)
+        ref = board.ref("stage")
+        assert ref is not None
+        stage, module = board.links[ref.key], board.links[_module(session)]
+        (exact,) = [place for place in stage.keys_of(1) if is_kernel_line(place)]
+        assert module.lines_of({exact}) == (line,)
+        assert {place for place in stage.keys_of(1) if not is_kernel_line(place)} == {(build.FILE, 7)}
+        assert stage.keys_of(2) == frozenset()
+
+
+async def test_a_kernel_that_is_compiled_and_one_that_cannot_be_is_said_where_its_stages_would_stand(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going, said = threading.Event(), "no compiler: there is no g++ here"
+
+    def failing(*_: object) -> CompiledKernel:
+        going.wait(60)
+        raise DynadiagError(said)
+
+    monkeypatch.setattr("tui.views.stage_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.stage_actions.made_of", failing)
+    async with browsing(program, (200, 40)) as pilot:
+        await press(pilot, "3", "tab", "tab", "tab", "slash", *"auto tmp0", "enter")
+        await pilot.press("a")
+        while "compiling" not in screen(pilot):
+            await pilot.pause(0.01)
+        going.set()
+        await settle(pilot)
+        assert "compiling" not in screen(pilot)
+        pane = pilot.app.query_one("#pane-stage", CodePane)
+        assert pane.display
+        assert said in pane._note
+
+
+def test_no_kernel_stands_on_an_import(program: Path) -> None:
+    with Session.open(program) as session:
+        assert kernel_call_at(session, "0/0", _module(session), 1) is None

@@ -1,0 +1,132 @@
+"""The recording of a search, opened later: what it came to stands first, and it can be gone on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen
+from tui.app import Browser
+from tui.confirm import Confirm
+from tui.search_result import read_search_result, safe_options
+from tui.session import Session
+from tui.views.trials import TrialsView
+from tui.widgets.code_pane import CodePane
+
+CULPRIT = {"class": "lowering", "name": "relu", "compile_id": "0/0", "file": build.FILE, "line": 7}
+FOUND = {
+    "verdict": "found",
+    "rungs": {"uncompiled": "pass", "inductor": "same", "triton": "not_run"},
+    "failure": {"type": "wrong_result", "message": "output 0 differs"},
+    "culprits": [CULPRIT],
+    "trials": 24,
+    "seconds": 28.1,
+}
+
+
+def _program_here(folder: Path, events: build.Events) -> build.Events:
+    (folder / "prog.py").touch()
+    events[0][0]["dynadiag_run"].update(cwd=str(folder), argv=["prog.py"])
+    return events
+
+
+async def test_its_overview_is_what_it_came_to(tmp_path: Path) -> None:
+    path = build.recording(tmp_path, build.search_events(0, FOUND, ["--accuracy"]))
+    async with browsing(path, (80, 24)) as pilot:
+        text = screen(pilot)
+        assert "bisect --accuracy" in text
+        assert "found  24 trials in 28.1 s" in text
+        assert "uncompiled✓  inductor✗" in text
+        assert "triton" not in text
+        assert "output 0 differs" in text
+        assert "never imported" not in text
+        await press(pilot, "enter")
+        pane = pilot.app.focused
+        assert isinstance(pane, CodePane)
+        assert pane.text_of(pane.cursor) == "    z = torch.relu(y)"
+        assert "this compile is not" in screen(pilot)
+
+
+async def test_its_trials_have_the_verdict_above_them(tmp_path: Path) -> None:
+    async with browsing(build.recording(tmp_path, build.search_events(0, FOUND))) as pilot:
+        await press(pilot, "8")
+        text = screen(pilot)
+        assert "culprit  lowering relu" in text
+        assert "inductor" in text
+        await press(pilot, "c")
+        assert "there is no stopped search" in screen(pilot)
+
+
+async def test_one_that_was_stopped_is_gone_on_with(tmp_path: Path) -> None:
+    events = build.search_events(130, options=["--accuracy", "-o", "/elsewhere", "--rungs", "eager,inductor"])
+    path = build.recording(tmp_path, _program_here(tmp_path, events))
+    async with browsing(path) as pilot:
+        assert "c resumes it" in screen(pilot)
+        await press(pilot, "8", "c")
+        assert isinstance(pilot.app.screen, Confirm)
+        text = " ".join(screen(pilot).split())
+        assert "$ dynadiag bisect --accuracy --rungs eager,inductor --resume" in text
+        await press(pilot, "escape")
+        assert isinstance(pilot.app, Browser)
+        assert isinstance(pilot.app.current, TrialsView)
+        assert pilot.app.current.search is None
+
+
+@pytest.mark.parametrize(("code", "first"), [(0, True), (1, False)])
+async def test_a_program_that_ends_well_is_searched_for_calls_that_are_wrong(
+    code: int, first: bool, tmp_path: Path
+) -> None:
+    events = _program_here(tmp_path, [*build.run_events(), *build.end_events(code)])
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "8", "B")
+        assert ("bisect --accuracy prog.py" in screen(pilot)) is first
+        await press(pilot, "a")
+        assert ("bisect --accuracy prog.py" in screen(pilot)) is not first
+
+
+async def test_a_repro_is_shown_and_opened_from_the_overview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repro = tmp_path / "repro.py"
+    repro.write_text("assert False, 'the repro'\n")
+    document = {"repro": str(repro), "nodes_before": 5, "nodes_after": 3}
+    opened: list[Path] = []
+    monkeypatch.setattr("tui.editor.edit_path", lambda _app, path, _line: opened.append(path))
+    async with browsing(build.recording(tmp_path, build.search_events(0, document))) as pilot:
+        assert "5 → 3 operations" in screen(pilot)
+        await press(pilot, "enter")
+        assert opened == [repro]
+        await press(pilot, "8", "shift+tab")
+        assert "assert False, 'the repro'" in screen(pilot)
+        await press(pilot, "tab")
+        assert "trial 1" in screen(pilot)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "gone.py", "/dev/zero"])
+async def test_a_strangers_recording_opens_no_other_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.editor.edit_path", lambda *_: pytest.fail("it was opened"))
+    async with browsing(build.recording(tmp_path, build.search_events(0, {"repro": name}))) as pilot:
+        await press(pilot, "enter")
+        assert "does not exist any more" in screen(pilot)
+        await press(pilot, "8", "shift+tab")
+        assert "root:" not in screen(pilot)
+
+
+def test_options_that_write_somewhere_or_are_none_are_not_taken_over() -> None:
+    sound = ["--accuracy", "--rungs", "eager", "--timeout", "9.5", "--repeat", "3"]
+    assert safe_options([*sound, "--output", "x", "--timeout", "--force", 3, None, "prog.py"]) == tuple(sound)
+    assert safe_options("--accuracy") == safe_options(None) == ()
+
+
+@pytest.mark.parametrize("document", [[], {"culprits": 3, "rungs": [], "failure": "x", "repro": 1, "trials": "y"}])
+async def test_a_strangers_verdict_is_not_believed(document: object, tmp_path: Path) -> None:
+    path = build.recording(tmp_path, build.search_events(0, document))  # type: ignore[arg-type]
+    async with browsing(path) as pilot:
+        assert "found  2 trials" in screen(pilot)
+
+
+def test_a_program_that_was_recorded_is_no_search(program: Path) -> None:
+    with Session.open(program) as session:
+        assert read_search_result(session) is None

@@ -1,0 +1,80 @@
+"""The command palette. It lists every described action with its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.binding import Binding
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.dom import DOMNode
+
+from tui.help import key_label
+from tui.views import SCREENS
+
+if TYPE_CHECKING:
+    from tui.app import Browser
+
+__all__ = ["ActionProvider", "described_bindings"]
+
+RunAction = Callable[[], Awaitable[object]]
+
+_CURSOR_MOVES = ("down", "up", "half-down", "half-up", "page-down", "page-up", "first", "last", "left", "right")
+
+
+def described_bindings(node: DOMNode) -> Iterator[Binding]:
+    """Yield our described bindings of a node, first those of its class, then those of its base classes."""
+    for kind in type(node).__mro__:
+        for binding in kind.__dict__.get("BINDINGS", ()):
+            if isinstance(binding, Binding) and binding.id and binding.description:
+                yield binding
+
+
+class ActionProvider(Provider):
+    """The actions of the focused widget, of its screen, of the application, then of the other screens."""
+
+    async def discover(self) -> Hits:
+        """Yield every action before the user types, except cursor movement."""
+        for title, name, run in self._actions():
+            if name.removeprefix("lines.") not in _CURSOR_MOVES:
+                yield DiscoveryHit(title, run, help=name)
+
+    async def search(self, query: str) -> Hits:
+        """Yield the actions whose title matches the query."""
+        matcher = self.matcher(query)
+        for title, name, run in self._actions():
+            score = matcher.match(title)
+            if score > 0:
+                yield Hit(score, matcher.highlight(title), run, help=name)
+
+    def _actions(self) -> Iterator[tuple[str, str, RunAction]]:
+        """Yield the title, the id and the callback of each action."""
+        seen: set[str] = set()
+        node: DOMNode | None = self.focused or cast("Browser", self.app).current
+        while node is not None:
+            for binding in described_bindings(node):
+                if binding.id and binding.id not in seen:
+                    seen.add(binding.id)
+                    yield _title(binding), binding.id, partial(self.app.run_action, binding.action, node)
+            node = node.parent
+        yield from self._other_screens()
+
+    def _other_screens(self) -> Iterator[tuple[str, str, RunAction]]:
+        """Yield the actions of screens that are not shown. Running one switches to its screen first."""
+        browser = cast("Browser", self.app)
+        for screen in SCREENS:
+            if screen.name != browser.current.NAME:
+                for binding in screen.view_class().__dict__.get("BINDINGS", ()):
+                    if isinstance(binding, Binding) and binding.id:
+                        run = partial(self._run_on_screen, screen.name, binding.action)
+                        yield f"{screen.title}: {_title(binding)}", binding.id, run
+
+    async def _run_on_screen(self, screen: str, action: str) -> None:
+        browser = cast("Browser", self.app)
+        await browser.action_view(screen)
+        await browser.run_action(action, browser.current)
+
+
+def _title(binding: Binding) -> str:
+    return f"{binding.tooltip or binding.description}  ({key_label(binding)})"

@@ -1,0 +1,259 @@
+"""The compiles as a tree: call stacks at the top, then compiles, then the artifacts of each compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dynadiag.explain import Explanation
+from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel
+from dynadiag.render.formatting import count, duration
+from dynadiag.render.paths import source_location
+from tui.location import Location
+from tui.styled_text import Fragment, Line, line, one_line
+from tui.widgets.tree import Branch
+
+__all__ = ["CompileTree", "call_lines", "compile_branches", "compile_lines"]
+
+_OUTCOME = {
+    "ok": ("✓ ok", "good"),
+    "break": ("⚡break", "break"),
+    "error": ("✗ error", "error"),
+    "skipped": ("- skipped", "dim"),
+    "running": ("● running", "good"),
+}
+_MAX_COMPILES = 200  # compiles listed in the detail of one call; the tree has all of them
+_MAX_KERNELS = 200  # kernels of one compile in the tree; the Kernels screen has all of them
+
+
+@dataclass(slots=True)
+class CompileTree:
+    """The data of the tree: the explanation, indexed by compile id."""
+
+    explanation: Explanation
+    graphs: Callable[[str], Sequence[Graph]]  # of a compile id; called when a branch opens
+    kernels: Callable[[str], Sequence[Kernel]]  # of a compile id; called when a branch opens
+    breaks: dict[str, list[Break]] = field(default_factory=dict)
+    calls: dict[str, tuple[tuple[Frame, ...], tuple[Compile, ...]]] = field(default_factory=dict)  # by branch key
+
+    @classmethod
+    def build(
+        cls,
+        explanation: Explanation,
+        graphs: Callable[[str], Sequence[Graph]],
+        kernels: Callable[[str], Sequence[Kernel]],
+    ) -> CompileTree:
+        """Index the breaks of an explanation by compile id."""
+        made = cls(explanation, graphs, kernels)
+        for item in explanation.breaks:
+            made.breaks.setdefault(item.compile_id, []).append(item)
+        return made
+
+    @property
+    def cwd(self) -> str | None:
+        """The working directory of the recorded program."""
+        return self.explanation.run.cwd
+
+
+@dataclass(slots=True)
+class _CallNode:
+    """A user frame that led to compiles."""
+
+    children: dict[Frame, _CallNode] = field(default_factory=dict)
+    compiles: list[Compile] = field(default_factory=list)
+    order: list[_CallNode | Compile] = field(default_factory=list)
+    frame: Frame | None = None
+
+
+def compile_branches(tree: CompileTree) -> list[Branch]:
+    """Return the root branches of the tree."""
+    root = _CallNode()
+    for item in tree.explanation.compiles:
+        here = root
+        for frame in item.user_stack[:-1]:
+            if frame not in here.children:
+                here.children[frame] = _CallNode(frame=frame)
+                here.order.append(here.children[frame])
+            here = here.children[frame]
+        here.order.append(item)
+    return _child_branches(root, "", tree)
+
+
+def _child_branches(call: _CallNode, path: str, made: CompileTree) -> list[Branch]:
+    return [
+        _compile_branch(item, made) if isinstance(item, Compile) else _call_branch(item, f"{path}/{place_}", made)
+        for place_, item in enumerate(call.order)
+    ]
+
+
+def _call_branch(call: _CallNode, path: str, made: CompileTree) -> Branch:
+    """Return the branch of a frame. Frames with a single caller share one line with it."""
+    frames = [call.frame]
+    while len(call.order) == 1 and isinstance(call.order[0], _CallNode):
+        call = call.order[0]
+        frames.append(call.frame)
+    made.calls[f"call{path}"] = (tuple(frame for frame in frames if frame), tuple(_compiles_below(call)))
+    last = frames[-1]
+    at = source_location(last.file, last.line, None, made.cwd) if last else "?"
+    name = one_line(last.function) if last else "?"
+    parts: list[Fragment] = [(at, ""), (f" in {name}", "dim")]
+    if len(frames) > 1:
+        parts.append((f"  ({count(len(frames) - 1, 'call')} above)", "dim"))
+    target = Location("code", document=f"source:{last.file}", line=last.line) if last else None
+    return Branch(f"call{path}", tuple(parts), target, lambda: _child_branches(call, path, made), expanded=True)
+
+
+def _compiles_below(call: _CallNode) -> Iterator[Compile]:
+    """Yield the compiles that a call led to, directly or not."""
+    for item in call.order:
+        yield from (item,) if isinstance(item, Compile) else _compiles_below(item)
+
+
+def _compile_branch(item: Compile, made: CompileTree) -> Branch:
+    mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
+    seconds = duration(item.seconds.total) if item.seconds.total is not None else "-"
+    parts: list[Fragment] = [
+        (f"{one_line(item.compile_id):<5} ", "key"),
+        (f"{mark:<9} ", role),
+        (f"{seconds:>7}  ", ""),
+        (one_line(item.function), "strong"),
+        (f":{item.line}" if item.line else "", "dim"),
+        (f"  {item.attempts} attempts" if item.attempts > 1 else "", "break"),
+    ]
+    target = Location("code", compile_id=item.compile_id)
+    return Branch(f"compile/{item.index}", _non_empty(parts), target, lambda: _compile_children(item, made))
+
+
+def _compile_children(item: Compile, made: CompileTree) -> list[Branch]:
+    key, id_ = f"compile/{item.index}", item.compile_id
+    found = [
+        Branch(
+            f"{key}/break/{one.index}",
+            _non_empty([(one_line(one.gb_id or "break"), "break"), (f" {one_line(one.gb_type)}", "")]),
+            Location("breaks", item=one.index if one.cause is None else one.cause),
+        )
+        for one in made.breaks.get(id_, [])
+    ]
+    for graph in made.graphs(id_):
+        parts: list[Fragment] = [
+            (one_line(graph.stage), ""),
+            (f"  {count(graph.nodes, 'node')}, {count(graph.ops, 'op')}", "dim"),
+        ]
+        found.append(
+            Branch(f"{key}/graph/{graph.index}", tuple(parts), Location("code", id_, document=f"event:{graph.event}"))
+        )
+    found.append(Branch(f"{key}/guards", ((count(item.guards, "guard"), ""),), Location("guards", id_)))
+    for kernel in made.kernels(id_)[:_MAX_KERNELS]:
+        parts = [(f"{kernel.language} ", "dim"), (one_line(kernel.name), "")]
+        found.append(Branch(f"{key}/kernel/{kernel.index}", tuple(parts), Location("kernels", item=kernel.index)))
+    return found
+
+
+def call_lines(key: str, made: CompileTree) -> list[Line]:
+    """Return the details of a call: its callers and the compiles that it led to."""
+    found = [
+        made.calls[one] for end in range(len(key) + 1) if (one := key[:end]) in made.calls and _ends_path_step(key, end)
+    ]
+    if not found:
+        return []
+    compiles = found[-1][1]
+    spent = sum(item.seconds.total or 0.0 for item in compiles)
+    frames = [frame for frames, _ in found for frame in frames]
+    return [
+        line((count(len(compiles), "compile"), "strong"), f", {duration(spent)}"),
+        Line(),
+        *_section("called", [_frame_line(frame, made) for frame in frames]),
+        *_section("compiled", [_compile_line(item) for item in compiles[:_MAX_COMPILES]]),
+    ]
+
+
+def _ends_path_step(key: str, end: int) -> bool:
+    """Whether `end` is the end of a path component of `key`."""
+    return end == len(key) or key[end] == "/"
+
+
+def _compile_line(item: Compile) -> Line:
+    mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
+    parts = (f"{one_line(item.compile_id):<6} ", "key"), (f"{mark:<10}", role), one_line(item.function)
+    return line(*parts, to=Location("compiles", compile_id=item.compile_id))
+
+
+def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
+    """Return the details of one compile."""
+    mark, role = _OUTCOME.get(item.outcome, (item.outcome, ""))
+    code = Location("code", item.compile_id)
+    lines = [
+        line(
+            (f"{one_line(item.compile_id)}  ", "key"),
+            (one_line(item.function), "strong"),
+            ("  ", ""),
+            (mark, role),
+            to=code,
+        ),
+        line((source_location(item.file, item.line, None, made.cwd), "dim")),
+        *_failure_lines(item),
+        Line(),
+        *_phase_lines(item),
+        line(
+            f"{count(item.attempts, 'attempt')}, ", count(item.guards, "guard"), to=Location("guards", item.compile_id)
+        ),
+        *([line(f"FX graph cache: {one_line(item.cache)}")] if item.cache else []),
+        Line(),
+    ]
+    lines += _section("called from", [_frame_line(frame, made) for frame in item.user_stack[:-1]])
+    lines += _section("breaks", [_break_line(one, made) for one in made.breaks.get(item.compile_id, [])])
+    lines += _section("graphs", [_graph_line(one) for one in made.graphs(item.compile_id)])
+    lines += _section("kernels", [_kernel_line(one) for one in made.kernels(item.compile_id)[:_MAX_KERNELS]])
+    return lines
+
+
+def _failure_lines(item: Compile) -> list[Line]:
+    if not item.reason and not item.error:
+        return []
+    head = line((one_line(item.error or item.outcome), "error" if item.outcome == "error" else "strong"))
+    return [head, *(line(f"  {text}") for text in (item.reason or "").split("\n")[:40])]
+
+
+def _phase_lines(item: Compile) -> list[Line]:
+    spent = item.seconds
+    parts = (
+        ("total", spent.total),
+        ("Dynamo", spent.dynamo),
+        ("AOTAutograd and below", spent.aot),
+        ("Inductor and below", spent.inductor),
+        ("code generation", spent.codegen),
+    )
+    known = [line(f"{duration(value):>8}  {name}") for name, value in parts if value is not None]
+    return known or [line(("no compile time was recorded", "dim"))]
+
+
+def _section(title: str, lines: Sequence[Line]) -> list[Line]:
+    return [line((title, "title"), (f"  {len(lines)}", "dim")), *lines, Line()] if lines else []
+
+
+def _frame_line(frame: Frame, made: CompileTree) -> Line:
+    target = Location("code", document=f"source:{frame.file}", line=frame.line)
+    return line(
+        source_location(frame.file, frame.line, None, made.cwd), (f" in {one_line(frame.function)}", "dim"), to=target
+    )
+
+
+def _break_line(item: Break, made: CompileTree) -> Line:
+    at = source_location(item.span.file, item.span.line, None, made.cwd)
+    target = Location("breaks", item=item.index if item.cause is None else item.cause)
+    return line((f"{one_line(item.gb_id or 'break')} ", "break"), one_line(item.gb_type), (f"  {at}", "dim"), to=target)
+
+
+def _graph_line(item: Graph) -> Line:
+    target = Location("code", item.compile_id, document=f"event:{item.event}")
+    return line(
+        f"{one_line(item.stage):<18}", (f"{count(item.nodes, 'node'):>14}, {count(item.ops, 'op')}", "dim"), to=target
+    )
+
+
+def _kernel_line(item: Kernel) -> Line:
+    return line((f"{item.language:<8}", "dim"), one_line(item.name), to=Location("kernels", item=item.index))
+
+
+def _non_empty(parts: Sequence[Fragment]) -> tuple[Fragment, ...]:
+    return tuple(part for part in parts if part[0])

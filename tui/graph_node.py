@@ -1,0 +1,58 @@
+"""The graph node under the cursor: what it computes, its inputs and its users."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["NodeDetails", "node_on_line"]
+
+_MAX_USERS = 200  # users listed; an input may have 50,000
+_STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
+_ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"([^\"]*)\"")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_FREES_SEPARATOR = ";  "  # a printed line frees nodes after this
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetails:
+    """A node. ``inputs`` and ``users`` are pairs of a name and a line (from 0)."""
+
+    name: str
+    value: str  # such as "f32[4, 16][16, 1]cpu"; empty if not printed
+    expression: str
+    inputs: tuple[tuple[str, int], ...]
+    users: tuple[tuple[str, int], ...]
+    hidden_users: int  # number of users that are not listed
+
+
+def node_on_line(lines: Sequence[str], defined: Mapping[str, int], index: int) -> NodeDetails | None:
+    """Return the node that a line defines, or ``None`` if it defines none."""
+    found = _STATEMENT.match(lines[index])
+    if found is not None:
+        name, value, expression = found[1], found[2] or "", found[3].partition(_FREES_SEPARATOR)[0]
+    elif (argument := _ARGUMENT.match(lines[index])) is not None:
+        name, value, expression = argument[1], argument[2], ""
+    else:
+        return None
+    if defined.get(name) != index:
+        return None
+    names = dict.fromkeys(word for word in _NAME.findall(expression) if word in defined and word != name)
+    users = _users(lines, name, index)
+    inputs = tuple((word, defined[word]) for word in names)
+    return NodeDetails(name, value, expression, inputs, tuple(users[:_MAX_USERS]), max(0, len(users) - _MAX_USERS))
+
+
+def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]:
+    word = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
+    found = []
+    for number in range(index + 1, len(lines)):
+        line = lines[number]
+        if name in line:
+            statement = _STATEMENT.match(line)
+            if statement is not None and word.search(statement[3].partition(_FREES_SEPARATOR)[0]):
+                found.append((statement[1], number))
+            elif line.lstrip().startswith("return") and word.search(line):
+                found.append(("output", number))
+    return found

@@ -1,0 +1,81 @@
+"""Guards as a tree of the values that they check: ``L['self']`` contains ``L['self'].layers[0].weight``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dynadiag.recording.records import Guard
+from dynadiag.render.formatting import count
+from dynadiag.render.paths import source_location
+from tui.styled_text import Fragment, one_line
+from tui.widgets.tree import Branch
+
+__all__ = ["guard_branches", "source_components"]
+
+_COMPONENT = re.compile(r"\[(?:'(?:[^'\\]|\\.)*'|[^\[\]]*)\]|\.\w+(?:\(\))?|^[\w]+")
+_MAX_EXPANDED = 40  # with more guards, branches start closed
+
+
+def source_components(source: str) -> tuple[str, ...]:
+    """Split the source of a guard into its components. An empty source has none.
+
+    >>> steps("L['x'].size()[0]")
+    ("L['x']", '.size()', '[0]')
+    """
+    found = _COMPONENT.findall(source)
+    if "".join(found) != source:
+        return (source,)
+    if len(found) > 1 and found[0] in ("L", "G"):
+        found[:2] = [found[0] + found[1]]
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _SourceNode:
+    children: dict[str, _SourceNode] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+
+    def guard_count(self) -> int:
+        return len(self.guards) + sum(child.guard_count() for child in self.children.values())
+
+
+def guard_branches(guards: Sequence[Guard], cwd: str | None) -> list[Branch]:
+    """Return the root branches of the tree."""
+    root = _SourceNode()
+    for guard in guards:
+        here = root
+        for step in source_components(guard.source):
+            here = here.children.setdefault(step, _SourceNode())
+        here.guards.append(guard)
+    return _child_branches(root, "", cwd, is_open=len(guards) <= _MAX_EXPANDED)
+
+
+def _child_branches(value: _SourceNode, path: str, cwd: str | None, *, is_open: bool) -> list[Branch]:
+    own = [_guard_branch(guard, cwd) for guard in value.guards]
+    return [
+        *own,
+        *(_source_branch(step, child, f"{path}\n{step}", cwd, is_open) for step, child in value.children.items()),
+    ]
+
+
+def _source_branch(step: str, value: _SourceNode, path: str, cwd: str | None, is_open: bool) -> Branch:
+    """Return the branch of a value. A value with a single child and no guard shares one line with it."""
+    name = step
+    while not value.guards and len(value.children) == 1:
+        ((step, value),) = value.children.items()
+        name += step
+        path = f"{path}\n{step}"
+    parts: tuple[Fragment, ...] = ((one_line(name), "strong"), (f"  {count(value.guard_count(), 'guard')}", "dim"))
+    return Branch(
+        f"value{path}", parts, None, lambda: _child_branches(value, path, cwd, is_open=is_open), expanded=is_open
+    )
+
+
+def _guard_branch(guard: Guard, cwd: str | None) -> Branch:
+    at = source_location(guard.file, guard.line, None, cwd) if guard.file else ""
+    parts: list[Fragment] = [(one_line(guard.kind), "key"), (f"  {one_line(guard.expression)[:300]}", "")]
+    if at:
+        parts.append((f"  {at}", "dim"))
+    return Branch(f"guard/{guard.index}", tuple(parts))

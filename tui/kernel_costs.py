@@ -1,0 +1,64 @@
+"""What the kernels of a compile move (estimated) and how long they take (if measured).
+
+This needs the generated code, so it is read on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dynadiag.kernels import KernelCall
+from dynadiag.kernels.timing import Roofline, saved_times
+from tui.module_links import compile_calls
+from tui.session import Session
+
+__all__ = ["KernelCost", "Kernels", "read_kernel_costs"]
+
+_MAX_NODES = 100_000  # with more nodes in its graphs, the generated code of a compile is not read
+
+Kernels = Mapping[tuple[int | None, str], "KernelCost"]  # by the event of the module and the kernel's name
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCost:
+    """All calls of one kernel in its module.
+
+    ``bytes_moved`` counts bytes read and written, or is ``None`` if unknown. ``seconds`` is the time of all calls,
+    ``peak_share`` the fraction of the device's peak; both are ``None`` unless ``dynadiag kernels --measure`` has
+    measured them.
+    """
+
+    calls: int
+    bytes_moved: int | None
+    seconds: float | None
+    peak_share: float | None
+    lines: tuple[str, ...]  # of the user's source, as ``file:line``
+
+
+def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], KernelCost]:
+    """Return the costs of the kernels of these compiles."""
+    found: dict[tuple[int | None, str], list[KernelCall]] = {}
+    scale = Roofline(times=saved_times(session.recording))
+    for compile_id in compile_ids:
+        if sum(graph.nodes for graph in session.graphs(compile_id)) <= _MAX_NODES:
+            for call in compile_calls(session, compile_id):
+                found.setdefault((call.event, call.name), []).append(call)
+    return {key: _cost(calls, scale) for key, calls in found.items()}
+
+
+def _cost(calls: list[KernelCall], scale: Roofline) -> KernelCost:
+    moved = [call.cost.bytes_moved for call in calls]
+    known = [number for number in moved if number is not None]
+    places = dict.fromkeys(f"{place.file}:{place.line}" for call in calls for place in call.source_lines)
+    whole = sum(known) if len(known) == len(moved) else None
+    return KernelCost(len(calls), whole, *_measured(calls, scale), tuple(places))
+
+
+def _measured(calls: Iterable[KernelCall], scale: Roofline) -> tuple[float | None, float | None]:
+    """Return the seconds of all calls and the mean share of the peak, weighted by time."""
+    timed = [(time.seconds, scale.peak_share(call)) for call in calls if (time := scale.time_of(call)) is not None]
+    weighed = [(seconds, share) for seconds, share in timed if share is not None]
+    whole = sum(seconds for seconds, _ in weighed)
+    share = sum(seconds * part for seconds, part in weighed) / whole if whole else None
+    return (sum(seconds for seconds, _ in timed) if timed else None), share

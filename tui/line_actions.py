@@ -1,0 +1,90 @@
+"""Actions on the focused list or text: search, filter, write to a file, open in an editor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual.app import App
+
+from tui.widgets.lines import FilterableLines, Lines
+from tui.widgets.prompt import Prompt
+
+__all__ = ["LineActionsApp"]
+
+
+class LineActionsApp(App[int]):
+    """The actions that every list and text understands."""
+
+    @property
+    def focused_lines(self) -> Lines | None:
+        """The list or text that has the focus, or ``None``."""
+        return self.focused if isinstance(self.focused, Lines) else None
+
+    async def action_search(self) -> None:
+        """Ask for a text and search the focused lines for it."""
+        if (lines := self.focused_lines) is not None:
+            await self.query_one(Prompt).ask("/", lines.matcher.pattern, lambda text: self._search(lines, text))
+
+    def _search(self, lines: Lines, text: str) -> None:
+        lines.focus()
+        if not lines.search(text):
+            self.notify(f"not found here: {text} (0 searches the whole recording)", severity="warning", markup=False)
+
+    async def action_filter(self) -> None:
+        """Ask for a text and show only the lines that contain it."""
+        lines = self.focused_lines
+        if isinstance(lines, FilterableLines):
+            await self.query_one(Prompt).ask("filter: ", lines.filter, lambda text: self._filter(lines, text))
+
+    def _filter(self, lines: FilterableLines, text: str) -> None:
+        lines.focus()
+        lines.set_filter(text)
+
+    async def action_write(self) -> None:
+        """Ask for a file name and write the focused text to a new file."""
+        if (lines := self.focused_lines) is not None:
+            await self.query_one(Prompt).ask("write to: ", "", lambda text: self._write(lines, text))
+
+    def _write(self, lines: Lines, name: str) -> None:
+        lines.focus()
+        if not name:
+            return
+        path = Path(name)
+        try:
+            path = path.expanduser()
+            with path.open("x", encoding="utf-8") as file:
+                file.write(lines.full_text())
+        except FileExistsError:
+            self.notify(f"{path} exists: choose another name", severity="error", markup=False)
+        except (OSError, RuntimeError) as error:  # RuntimeError: no such home folder
+            reason = error.strerror if isinstance(error, OSError) else error
+            self.notify(f"cannot write {path}: {reason}", severity="error", markup=False)
+        else:
+            self.notify(f"{lines.count:,} lines written to {path}", markup=False)
+
+    def action_edit(self) -> None:
+        """Open the focused document in the user's editor."""
+        if (lines := self.focused_lines) is not None and (document := lines.document) is not None:
+            from tui.editor import edit_document
+
+            self._report_editor(edit_document(self, document, lines.cursor + 1))
+
+    def edit_file(self, path: Path) -> None:
+        """Open a repro in the user's editor. A recording could name any file, so only existing ``.py`` files open."""
+        from tui.editor import edit_path
+
+        if path.suffix == ".py" and path.is_file():
+            self._report_editor(edit_path(self, path, 1))
+        else:
+            self._report_editor(f"{path}: this repro does not exist any more")
+
+    def _report_editor(self, problem: str | None) -> None:
+        if problem:
+            self.notify(problem, severity="error", markup=False)
+
+    def action_escape(self) -> None:
+        """Clear the search and the filter of the focused lines."""
+        if (lines := self.focused_lines) is not None:
+            lines.search("")
+            if isinstance(lines, FilterableLines) and lines.filter:
+                self._filter(lines, "")

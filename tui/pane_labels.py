@@ -1,0 +1,44 @@
+"""The titles and messages of the code panes."""
+
+from __future__ import annotations
+
+from tui.line_links import LineKey
+from tui.styled_text import one_line
+from tui.widgets.code_pane import CodePane, is_kernel_line
+
+__all__ = ["EMPTY_PANE", "PANE_TITLES", "UNKNOWN_COMPILE", "pane_status", "user_lines_text"]
+
+UNKNOWN_COMPILE = "this compile is not in the recording"
+
+# The titles of panes without a document.
+PANE_TITLES = {"dynamo": "Dynamo's graph", "later": "later graphs", "kernel": "generated code"}
+
+EMPTY_PANE = {
+    "source": "no source: torch did not report a file",
+    "dynamo": "Dynamo made no graph in this compile",
+    "later": "no later graph was recorded",
+    "kernel": "no code was generated in this compile",
+    "stage": "no kernel was compiled here",
+}
+
+
+def pane_status(pane: CodePane, places: frozenset[LineKey], lit: int, *, here: bool) -> str:
+    """Return what the title of a pane says: the cursor's line, or the number of linked lines."""
+    if here and pane.count:
+        return f"{pane.cursor + 1:,}/{pane.count:,}"
+    if not pane.count:
+        return ""
+    if not places or not lit:
+        return "no mapping"
+    guess = pane.links.lines_of(places)[0] in pane.links.inferred
+    return f"{lit} line{'s' if lit != 1 else ''}{', inferred' if guess else ''}"
+
+
+def user_lines_text(pane: CodePane, places: frozenset[LineKey]) -> str:
+    """Return the source lines that the cursor's line is linked to."""
+    if not pane.count:
+        return ""
+    if not places:
+        return "no mapping for this line"
+    own = sorted(place for place in places if not is_kernel_line(place))
+    return ", ".join(f"{one_line(file.rpartition('/')[2])}:{line}" for file, line in own[:4])

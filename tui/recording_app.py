@@ -1,0 +1,127 @@
+"""Reads the recording of the application: it may grow, disappear, or be one of several in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from textual.actions import ActionParseResult
+from textual.dom import DOMNode
+
+from dynadiag.errors import DynadiagError, UnreadableInput
+from tui.file_watch import FileWatch
+from tui.line_actions import LineActionsApp
+from tui.session import JOURNAL_SUFFIX, Session
+from tui.styled_text import one_line
+
+__all__ = ["RecordingApp"]
+
+_CLOSE_DELAY = 5.0  # seconds before the old recording is closed, as workers may still read it
+
+
+class RecordingApp(LineActionsApp):
+    """Opens recordings in a worker and switches to one when it has been read completely."""
+
+    def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0) -> None:
+        """Browse `session`. If it is one of a folder's recordings, `paths` are those and `rank` its index."""
+        super().__init__()
+        self.session = session
+        self.paths, self.rank = paths, rank
+        self.reading = 0  # recordings being read
+        self._last_request = 0  # the number of the last request
+        self._file_watch = FileWatch(session.path, live=session.live)
+
+    def on_mount(self) -> None:
+        self.set_interval(self._file_watch.interval, self.check_recording)
+
+    def session_replaced(self) -> None:
+        """Called when `session` is another recording."""
+
+    def session_kept(self) -> None:
+        """Called when a requested recording could not be read, so that `session` stays."""
+
+    def check_recording(self) -> None:
+        """Check whether the recording has grown or disappeared."""
+        seen = self._file_watch.check()
+        ended = Path(str(self.session.path).removesuffix(JOURNAL_SUFFIX))
+        if seen == "gone" and ended.is_file():
+            self._read(ended, self._use_finished)  # a search has ended: its journal has become its recording
+        elif seen == "gone":
+            self.report_problem(f"{self.session.path} was deleted: the browser shows what it has read")
+        elif seen == "grown":
+            self.action_reload()
+
+    def action_reload(self) -> None:
+        """Read the recording again."""
+        self._read(self.session.path, self._use)
+
+    def open_rank(self, rank: int, then: Callable[[], None]) -> None:
+        """Switch to another recording of the folder, then call `then`."""
+
+        def arrived(session: Session) -> None:
+            self.rank, self._file_watch = rank, FileWatch(session.path, live=session.live)
+            self._use(session)
+            then()
+
+        self._read(self.paths[rank], arrived)
+
+    def report_problem(self, reason: str) -> None:
+        """Show an error message."""
+        self.notify(one_line(reason), title="cannot read", severity="error", timeout=10, markup=False)
+
+    @contextmanager
+    def reporting_problems(self) -> Iterator[None]:
+        """Show the error if the body finds a damaged recording."""
+        try:
+            yield
+        except UnreadableInput as error:
+            self.report_problem(str(error))
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Run an action, and show the error if it finds a damaged recording."""
+        with self.reporting_problems():
+            return await super().run_action(action, default_namespace, namespaces)
+        return True
+
+    def _read(self, path: Path, then: Callable[[Session], None]) -> None:
+        self.reading += 1
+        self._last_request += 1
+        serial = self._last_request
+
+        def read() -> None:
+            try:
+                with self._file_watch.backing_off():
+                    session = Session.open(path)
+                    session.explanation()
+            except DynadiagError as error:
+                self.call_from_thread(arrive, None, str(error))
+            else:
+                self.call_from_thread(arrive, session, "")
+
+        def arrive(session: Session | None, problem: str) -> None:
+            self.reading -= 1
+            if session is None:
+                self.report_problem(problem)
+                self.session_kept()
+            elif serial == self._last_request:
+                then(session)
+            else:
+                session.close()  # a newer request has replaced this one
+
+        self.run_worker(read, thread=True, exclusive=True, group="reopen")
+
+    def _use_finished(self, session: Session) -> None:
+        self._file_watch = FileWatch(session.path, live=session.live)
+        self._use(session)
+
+    def _use(self, session: Session) -> None:
+        old, self.session = self.session, session
+        self._file_watch.live = session.live
+        self.session_replaced()
+        self.set_timer(_CLOSE_DELAY, old.close)

@@ -1,0 +1,91 @@
+"""Full-text search of a recording. It searches the tables first, then the log.
+
+An event is looked up only where the text matches, so the speed is that of decompression, also for 500 MB. At any time
+memory holds one block of the log, one page of rows, and the hits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tui.log_search import search_log
+from tui.search_hits import RECORD_TYPES, Hit, log_hit, record_hit
+from tui.session import Session
+from tui.text_match import TextMatcher
+
+__all__ = ["MAX_HITS", "RecordingSearch"]
+
+MAX_HITS = 500  # hits kept of each kind
+_PAGE = 1000  # rows read at once
+
+
+@dataclass(slots=True)
+class RecordingSearch:
+    """One search. `run` adds to `hits` in a worker thread while a screen shows them."""
+
+    session: Session
+    pattern: str
+    hits: list[Hit] = field(default_factory=list)
+    phase: str = ""  # the table that is being searched, or "log"
+    bytes_searched: int = 0  # bytes of the log searched so far
+    finished: bool = False  # finished or stopped
+    error: str | None = None  # the error that ended it
+    _counts: Counter[str] = field(default_factory=Counter)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user stopped the search."""
+        return self._stop.is_set()
+
+    @property
+    def matcher(self) -> TextMatcher:
+        """The matcher, to highlight the text on the screen."""
+        return TextMatcher(self.pattern)
+
+    @property
+    def bytes_total(self) -> int:
+        """Size of the log in bytes."""
+        return self.session.recording.log_size
+
+    @property
+    def truncated_kinds(self) -> list[str]:
+        """The kinds that have more hits than are kept."""
+        return [kind for kind, number in self._counts.items() if number > MAX_HITS]
+
+    def stop(self) -> None:
+        """Stop the search and keep its hits."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Search until the end. Raises `UnreadableInput` if the recording is damaged."""
+        for hit in self._search():
+            if self.stopped:
+                break
+            self._counts[hit.kind] += 1
+            if self._counts[hit.kind] <= MAX_HITS:
+                self.hits.append(hit)
+
+    def _search(self) -> Iterator[Hit]:
+        yield from self._search_records()
+        self.phase = "log"
+        for done, seen in search_log(self.session.recording, self.pattern):
+            self.bytes_searched = done
+            if self.stopped:
+                return
+            if seen is not None:
+                yield log_hit(seen, self.session)
+
+    def _search_records(self) -> Iterator[Hit]:
+        finder, cwd = self.matcher, self.session.run.cwd
+        for kind, record in RECORD_TYPES.items():
+            self.phase, start = f"{kind}s", 0
+            while not self.stopped and self._counts[kind] <= MAX_HITS:
+                rows = self.session.recording.page(record, start, _PAGE)
+                if not rows:
+                    break
+                start = rows[-1].index + 1
+                yield from (hit for row in rows if (hit := record_hit(kind, row, finder, cwd)) is not None)

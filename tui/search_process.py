@@ -1,0 +1,205 @@
+"""Runs `dynadiag bisect` or `dynadiag minify` for the browser, in a process of its own.
+
+A recording may come from a stranger, and this runs the program that it names. So the user first sees the command and
+its folder, and must confirm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dynadiag.errors import DynadiagError
+from dynadiag.recording.records import Run
+from dynadiag.render.paths import relative_path
+
+__all__ = ["SearchCommand", "SearchProcess", "TrialProgress", "search_command"]
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_TRIAL_LINE = re.compile(r"trial (\d+): (.*): (\w+) \(([\d.]+) s\)$")
+_RESUME_HINT = "resume with --resume "
+_INTERRUPTED = 130  # exit code of an interrupted search
+_SHUTDOWN_TIMEOUT = 20.0  # seconds that a search may take to stop when the browser quits
+_MAX_TRIALS = 50_000  # trials kept
+_MAX_MESSAGES = 200  # other lines of stderr kept
+_MAX_LINE_BYTES = 16 << 20  # bytes of one line of output
+_MAX_REPORT_LINES = 2000  # lines of the report kept
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCommand:
+    """A command to run, and its folder."""
+
+    kind: str  # "bisect" | "minify"
+    argv: tuple[str, ...]
+    folder: Path
+    options: tuple[str, ...] = ()  # options of the search; the command contains them too
+    resume: Path | None = None  # the recording of the search to resume
+
+    @property
+    def text(self) -> str:
+        """The command as a user would type it."""
+        return shlex.join(["dynadiag", *self.argv[3:]])
+
+    @property
+    def brief(self) -> str:
+        """The command with paths relative to its folder."""
+        words = [relative_path(word, str(self.folder)) if word.startswith("/") else word for word in self.argv[3:]]
+        return shlex.join(["dynadiag", *words])
+
+
+def search_command(kind: str, run: Run, options: tuple[str, ...] = (), resume: Path | None = None) -> SearchCommand:
+    """Return the command that searches the recorded program, or that resumes the search in `resume`.
+
+    Raises `DynadiagError` if the program is not on this machine.
+    """
+    folder = Path(run.cwd or ".")
+    if not folder.is_dir():
+        raise DynadiagError(f"{folder}: the program's folder does not exist here")
+    words = _target(run.target, folder)
+    if words is None:
+        name = run.target or "the recording"
+        raise DynadiagError(f"{name}: this program does not exist here; run `dynadiag {kind}` on it yourself")
+    again = ("--resume", str(resume.absolute())) if resume is not None else ()
+    command = (sys.executable, "-m", "dynadiag", kind, *options, *again, *words, *run.argv[1:])
+    return SearchCommand(kind, command, folder, options, resume)
+
+
+def _target(target: str, folder: Path) -> list[str] | None:
+    """Return the target of the command line, or ``None`` if no such program exists here."""
+    module = target.removeprefix("-m ")
+    place, colon, name = target.rpartition(":")
+    if target.startswith("-m ") and _MODULE.fullmatch(module):
+        return ["-m", module]
+    if colon and name.isidentifier() and (_MODULE.fullmatch(place) or _is_program(folder / place)):
+        return [target]
+    return [target] if _is_program(folder / target) else None
+
+
+def _is_program(path: Path) -> bool:
+    return path.suffix == ".py" and path.is_file() and not path.name.startswith("-")
+
+
+@dataclass(frozen=True, slots=True)
+class TrialProgress:
+    """One finished trial."""
+
+    number: int
+    label: str
+    status: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class SearchProcess:
+    """A search that runs or has run. It calls ``on_change`` whenever there is something new."""
+
+    command: SearchCommand
+    on_change: Callable[[], None]
+    trials: list[TrialProgress] = field(default_factory=list)
+    messages: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_MESSAGES))
+    report: list[str] = field(default_factory=list)
+    verdict: dict[str, Any] = field(default_factory=dict)  # the JSON of the verdict, once written
+    exit_code: int | None = None  # the exit code, once known
+    finished: bool = False  # it has ended and its verdict has been read
+    started: float = field(default_factory=time.monotonic)
+    _process: asyncio.subprocess.Process | None = None
+    _interrupted: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self.exit_code is None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the search was interrupted and can be resumed."""
+        return self.exit_code == _INTERRUPTED
+
+    @property
+    def recording(self) -> Path | None:
+        """The recording of the search. The last line on stderr names it, after a hint if it was stopped."""
+        path = (
+            Path(self.messages[-1].rpartition(_RESUME_HINT)[2])
+            if self.messages and self.exit_code is not None
+            else None
+        )
+        return path if path and path.suffix == ".dynadiag" and path.is_file() else None
+
+    async def run(self) -> None:
+        """Run the search until it ends or `stop` is called."""
+        with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
+            document = Path(scratch, "verdict.json")
+            words = [*self.command.argv[:4], "--json", str(document), *self.command.argv[4:]]
+            pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+            self._process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=null,
+                stdout=pipe,
+                stderr=pipe,
+                cwd=self.command.folder,
+                start_new_session=True,
+                limit=_MAX_LINE_BYTES,
+            )
+            self.on_change()
+            try:
+                errors, out = self._process.stderr, self._process.stdout
+                await asyncio.gather(self._read(errors, self._add_error_line), self._read(out, self._add_report_line))
+                self.exit_code = await self._process.wait()
+            finally:
+                if not self._interrupted:  # a second signal would end it before it has saved its trials
+                    self.stop()
+            self.verdict = _read_verdict(document)
+        self.finished = True
+        self.on_change()
+
+    def stop(self) -> None:
+        """Interrupt the search as Ctrl-C does. Its trials are kept."""
+        if self._process is not None and self._process.returncode is None:
+            self._interrupted = True
+            self._process.send_signal(signal.SIGINT)
+
+    async def shut_down(self) -> None:
+        """Interrupt the search and wait for its end. asyncio kills what still runs when the browser ends."""
+        if self._process is not None:
+            if not self._interrupted:
+                self.stop()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), _SHUTDOWN_TIMEOUT)
+
+    async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
+        while stream is not None and (line := await stream.readline()):
+            take(line.decode("utf-8", "replace").rstrip("\n"))
+
+    def _add_error_line(self, text: str) -> None:
+        found = _TRIAL_LINE.search(text)
+        if found is None:
+            self.messages.append(text)
+        elif len(self.trials) < _MAX_TRIALS:
+            self.trials.append(TrialProgress(int(found[1]), found[2], found[3], float(found[4])))
+        self.on_change()
+
+    def _add_report_line(self, text: str) -> None:
+        """Keep a line of the report that the command prints."""
+        if len(self.report) < _MAX_REPORT_LINES:
+            self.report.append(text)
+
+
+def _read_verdict(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # it ended without a verdict; the exit code is shown
+        return {}
+    return found if isinstance(found, dict) else {}

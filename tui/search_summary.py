@@ -1,0 +1,141 @@
+"""The state and the result of a search, as lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dynadiag.render.formatting import count, duration
+from dynadiag.render.paths import source_location
+from tui.error_summary import brief_error
+from tui.location import FILE_VIEW, Location
+from tui.search_process import SearchProcess
+from tui.search_result import SearchResult
+from tui.styled_text import Fragment, Line, line, one_line
+
+__all__ = ["result_lines", "search_lines"]
+
+_EXIT_SENTENCES = {
+    0: ("found", "good"),
+    3: ("it does not fail", "break"),
+    4: ("it fails uncompiled too", "break"),
+    5: ("it fails, but not every time: no culprit can be named", "break"),
+    6: ("the repro was written, and its proof failed", "break"),
+    7: ("it fails in a way that cannot be reduced", "break"),
+    130: ("stopped: its trials are kept, c resumes it", "break"),
+}
+_NO_EXIT = ("it did not end: its trials are kept, c resumes it", "break")
+_RUNNING = ("● running in another terminal", "good")
+_RUNG_MARKS = {"pass": ("✓", "good"), "same": ("✗", "error"), "fail": ("✗", "error")}
+_DOES_NOT_FAIL = 3  # exit code of a search whose program does not fail
+
+
+def search_lines(
+    search: SearchProcess | None, trials: int, finding: SearchResult | None = None, cwd: str | None = None
+) -> list[Line]:
+    """Return the head of the Trials screen: the search started here, otherwise the recorded one."""
+    if search is None:
+        return [*_recorded_lines(finding, cwd), *(_hint_lines() if finding is None or not trials else ())]
+    lines = [line((f"$ {search.command.brief}", "dim")), line((f"in {search.command.folder}", "dim"))]
+    if search.running:
+        last = search.trials[-1] if search.trials else None
+        said = search.messages[-1] if search.messages else "starting"
+        now = f"trial {last.number}: {last.label}: {last.status}" if last else said
+        since = f"{time.monotonic() - search.started:.0f} s  "
+        return [line(("● running  ", "good"), (since, "dim"), f"{one_line(now)}  ", ("x stops it", "dim")), *lines]
+    return [*_ended_lines(search, cwd), *lines, *_report_lines(search)]
+
+
+def result_lines(finding: SearchResult, cwd: str | None, *, here: bool = False) -> Iterator[Line]:
+    """Yield the result of a search: verdict, culprits or repro, rungs, failure.
+
+    If `here`, the program's own recording is open, so that the lines can go to its compiles.
+    """
+    words, role = _status_sentence(finding)
+    seconds = finding.verdict.get("seconds")
+    time = f" in {duration(seconds)}" if isinstance(seconds, (int, float)) else ""
+    told = finding.verdict.get("trials")
+    trials = told if isinstance(told, int) else finding.trials
+    yield line((words, role), (f"  {count(trials, 'trial')}{time}", "dim"))
+    for culprit in _dicts(finding.verdict.get("culprits")):
+        yield _culprit_line(culprit, cwd, here=here)
+    yield from _repro_lines(finding.verdict)
+    if isinstance(rungs := finding.verdict.get("rungs"), dict):
+        yield line(("rungs    ", "key"), *_rung_fragments(rungs))
+    if isinstance(failure := finding.verdict.get("failure"), dict):
+        what = ": ".join(str(failure[name]) for name in ("type", "message") if failure.get(name))
+        yield line(("failure  ", "key"), (brief_error(what), ""))
+    if finding.kind == "bisect" and finding.exit_code == _DOES_NOT_FAIL and "--accuracy" not in finding.options:
+        yield line(("B, then a: ", "key"), ("compares each compiled call with its uncompiled self", "dim"))
+
+
+def _status_sentence(finding: SearchResult) -> tuple[str, str]:
+    if finding.running:
+        return _RUNNING
+    if finding.exit_code is None:
+        return _NO_EXIT
+    if finding.kind == "minify" and finding.exit_code == 0:
+        return "written and proved", "good"
+    return _EXIT_SENTENCES.get(finding.exit_code or 0, (f"ended with exit code {finding.exit_code}", "error"))
+
+
+def _recorded_lines(finding: SearchResult | None, cwd: str | None) -> Iterator[Line]:
+    if finding is None:
+        yield line(("this recording has no search", "strong"))
+        return
+    yield line((" ".join((finding.kind or "a search", *finding.options)), "strong"))
+    yield from result_lines(finding, cwd)
+
+
+def _hint_lines() -> Iterator[Line]:
+    yield line(("B", "key"), " bisects the program: finds the part of the compiler at fault")
+    yield line(("M", "key"), " minifies it: writes a small program with the same failure")
+
+
+def _ended_lines(search: SearchProcess, cwd: str | None) -> Iterator[Line]:
+    if search.exit_code is None:
+        return
+    finding = SearchResult(
+        search.command.kind, search.command.options, search.verdict, search.exit_code, len(search.trials)
+    )
+    yield from result_lines(finding, cwd, here=True)
+    if not search.verdict and not search.stopped:
+        yield from (line((one_line(text), "dim")) for text in list(search.messages)[-3:])
+
+
+def _report_lines(search: SearchProcess) -> Iterator[Line]:
+    """Yield the report of the command itself."""
+    yield Line()
+    yield from (line(text) for text in search.report)
+
+
+def _repro_lines(document: Mapping[str, Any]) -> Iterator[Line]:
+    repro, sizes = document.get("repro"), [document.get(f"nodes_{when}") for when in ("before", "after")]
+    if isinstance(repro, str):
+        left = f"{sizes[0]} → {sizes[1]} operations, " if all(isinstance(size, int) for size in sizes) else ""
+        words = (f"{left}enter opens it in $EDITOR  ", (one_line(repro), "dim"))
+        yield line(("repro    ", "key"), *words, to=Location(FILE_VIEW, document=repro))
+
+
+def _rung_fragments(rungs: Mapping[str, Any]) -> Iterator[Fragment]:
+    for name, status in rungs.items():
+        if status != "not_run":
+            mark, role = _RUNG_MARKS.get(str(status), ("?", "break"))
+            yield f"{one_line(str(name))}{mark}  ", role
+
+
+def _culprit_line(data: Mapping[str, Any], cwd: str | None, *, here: bool) -> Line:
+    file, number = data.get("file"), data.get("line")
+    name = (f"{one_line(str(data.get('class')))} {one_line(str(data.get('name')))}", "error")
+    compile_id = found if isinstance(found := data.get("compile_id"), str) else None
+    if not isinstance(file, str) or not isinstance(number, int):
+        whole = Location("code", compile_id) if here and compile_id else None
+        words = "  source line not known" + (f"; enter shows compile {one_line(compile_id or '')}" if whole else "")
+        return line(("culprit  ", "key"), name, (words, "dim"), to=whole)
+    target = Location("code", compile_id, document=f"source:{file}", line=number)
+    return line(("culprit  ", "key"), name, (f"  {source_location(file, number, None, cwd)}", "dim"), to=target)
+
+
+def _dicts(found: Any) -> Iterator[Mapping[str, Any]]:
+    return (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))

@@ -1,0 +1,44 @@
+"""Text search in lines. A lower-case pattern ignores case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["TextMatcher"]
+
+_MAX_MATCHES = 50  # matches highlighted on one line
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatcher:
+    """A text pattern. The empty pattern matches nothing."""
+
+    pattern: str = ""
+
+    def matches(self, text: str) -> bool:
+        """Whether a text contains the pattern."""
+        return bool(self.pattern) and self.pattern in self._folded(text)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the start and end of each match in a text."""
+        if not self.matches(text):
+            return []
+        folded, found, start = self._folded(text), list[tuple[int, int]](), 0
+        while len(found) < _MAX_MATCHES and (start := folded.find(self.pattern, start)) >= 0:
+            found.append((start, start + len(self.pattern)))
+            start += len(self.pattern)
+        return found
+
+    def find_next(
+        self, text_of: Callable[[int], str], count: int, start: int, direction: int, *, here: bool = False
+    ) -> int | None:
+        """Return the nearest matching line from `start` in direction `direction`, wrapping around, or ``None``."""
+        for step in range(0 if here else 1, count + 1):
+            index = (start + direction * step) % count
+            if self.matches(text_of(index)):
+                return index
+        return None
+
+    def _folded(self, text: str) -> str:
+        return text if self.pattern != self.pattern.lower() else text.lower()

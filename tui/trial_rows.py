@@ -1,0 +1,113 @@
+"""Trials as rows of a table, and the details of one trial."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dynadiag.recording.records import Trial
+from tui.error_summary import brief_error
+from tui.search_process import TrialProgress
+from tui.styled_text import Line, line, one_line
+from tui.widgets.table import Row
+
+__all__ = ["running_row", "trial_lines", "trial_row"]
+
+_ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
+
+
+def running_row(item: TrialProgress) -> Row:
+    """Return the row of a finished trial of a running search. Its key is that of the later record."""
+    cells = (str(item.number), item.status, f"{item.seconds:.1f}", "-", one_line(item.label))
+    return Row(cells, item.number - 1, _ROLES.get(item.status, ""))
+
+
+def trial_row(item: Trial) -> Row:
+    """Return the row of a recorded trial."""
+    outcome = _json(item.outcome)
+    status = _status(outcome)
+    cells = (str(item.index + 1), status, f"{item.seconds:.1f}", str(item.pid or "-"), _label(item, outcome))
+    return Row(cells, item.index, _ROLES.get(status, ""))
+
+
+def trial_lines(item: Trial) -> list[Line]:
+    """Return the details of a trial: failure, output, then candidate and outcome as JSON."""
+    outcome = _json(item.outcome)
+    made = [line((f"trial {item.index + 1}", "title"), f"  {_status(outcome)}, {item.seconds:.1f} s")]
+    made.append(line(_label(item, outcome)))
+    if isinstance(outcome, dict):
+        made += [*_failure_lines(outcome.get("signature")), *_output_lines(outcome.get("tail"))]
+    return [
+        *made,
+        Line(),
+        line(("candidate", "strong")),
+        *_json_lines(item.candidate),
+        Line(),
+        line(("outcome", "strong")),
+        *_json_lines(item.outcome),
+    ]
+
+
+def _failure_lines(signature: Any) -> list[Line]:
+    if not isinstance(signature, dict):
+        return []
+    words = [str(signature[name]) for name in ("type", "message") if signature.get(name)]
+    where = [str(signature[name]) for name in ("user", "where") if signature.get(name)]
+    return [
+        line((brief_error(": ".join(words)), "error")),
+        *([line((f"at {one_line(', '.join(where))}", "dim"))] if where else []),
+    ]
+
+
+def _output_lines(tail: Any) -> list[Line]:
+    if not isinstance(tail, str) or not tail.strip():
+        return []
+    return [Line(), line(("output", "strong")), *(line(f"  {text}") for text in tail.rstrip().split("\n"))]
+
+
+def _status(outcome: Any) -> str:
+    found = outcome.get("status") if isinstance(outcome, dict) else outcome
+    return one_line(str(found))[:40] or "?"
+
+
+def _label(item: Trial, outcome: Any) -> str:
+    """Return the search's own label of a trial; if the recording has none, a summary of its candidate."""
+    told = outcome.get("label") if isinstance(outcome, dict) else None
+    return one_line(told) if isinstance(told, str) else _candidate_summary(item.candidate)
+
+
+def _candidate_summary(candidate: str) -> str:
+    """Summarize a candidate: the rung, and the decisions that it switches off."""
+    head, brace, rest = candidate.partition("{")
+    found = _json(brace + rest) if brace else candidate
+    if not isinstance(found, dict):
+        return one_line(candidate)
+    words = [head.strip(), str(found.get("rung") or "as written")]
+    words += [_switch_summary(item) for item in found.get("switches") or () if isinstance(item, dict)]
+    words += [
+        "with accuracy" if found.get("accuracy") else "",
+        "without caches" if found.get("caches") is False else "",
+    ]
+    task = found.get("task")
+    words += [task if isinstance(task, str) else json.dumps(task)[:80] if task else ""]
+    return one_line(", ".join(word for word in words if word))
+
+
+def _switch_summary(item: dict[str, Any]) -> str:
+    """Summarize a switch: which decisions of a class stay on or are off, by the end of their hashes."""
+    suffixes = item.get("suffixes")
+    ends = "/".join(str(one) for one in suffixes[:6]) if isinstance(suffixes, list) else ""
+    return f"{item.get('group')} {'only' if item.get('keep') else 'without'} {ends or 'all'}"
+
+
+def _json_lines(text: str) -> list[Line]:
+    found = _json(text)
+    made = found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False)
+    return [line(f"  {part}") for part in made.replace("\\n", "\n    ").split("\n")]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,172 @@
+"""A pane of code with line numbers, syntax highlighting and the links between lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Set
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.strip import Strip
+
+from tui.colors import line_color, role_style, syntax_style, tint
+from tui.documents import Document
+from tui.highlighting import Highlighter
+from tui.line_links import LineKey, LineLinks
+from tui.widgets.lines import Lines
+
+__all__ = ["CodePane", "is_kernel_line"]
+
+_HIGHLIGHT_SHARE = 0.30  # share of the link color in the background of highlighted lines
+_EMPTY = LineLinks()
+_FILE_COMMENT = "# File: "  # precedes the nodes of a source line in a printed graph
+_MAX_SEARCHED_LINES = 2000  # highlighted lines searched for such a comment
+
+
+class CodePane(Lines):
+    """Shows a document. A linked line has a bar in the color of its source line."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("e", "app.edit", "open this line in $EDITOR", show=False, id="code.edit"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._document: Document | None = None
+        self.links = _EMPTY
+        self._colors: Mapping[LineKey, int] = {}
+        self._highlighter = Highlighter((), ())
+        self._highlighted: Mapping[int, LineKey] = {}
+        self._note = ""
+
+    @property
+    def document(self) -> Document | None:
+        return self._document
+
+    def show_note(self, note: str) -> None:
+        """Show a message instead of a document."""
+        self._document, self.links, self._highlighted, self._note = None, _EMPTY, {}, note
+        self.resize_content(0)
+
+    def render_line(self, y: int) -> Strip:
+        note = self._note or (self.document.note if self.document else "")
+        if note:
+            width = self.scrollable_content_region.width
+            style = self.rich_style + role_style("dim", self.dark)
+            rows = textwrap.wrap(note, max(width, 1))
+            return Strip([Segment(rows[y] if y < len(rows) else "", style)]).crop_extend(0, width, style)
+        return super().render_line(y)
+
+    def show(self, document: Document, links: LineLinks = _EMPTY, line: int = 0) -> None:
+        """Show a document with the cursor on a line (from 0)."""
+        self._document, self.links, self._highlighted, self._note = document, links, {}, ""
+        self._highlighter = Highlighter(document.lines, document.regions)
+        self.set_reactive(Lines.cursor, max(0, min(line, len(document.lines) - 1)))
+        self.resize_content(max((_width(text) for text in document.lines), default=0) + self._margin)
+        self.scroll_to(0, max(0, self.cursor - self.page_height // 3), animate=False, immediate=True, force=True)
+        self.refresh()
+
+    def set_colors(self, colours: Mapping[LineKey, int]) -> None:
+        """Set the color number of each source line. All panes use the same numbers."""
+        self._colors = colours
+        self.refresh()
+
+    def highlight(self, places: Set[LineKey], *, reveal: bool) -> int:
+        """Highlight the lines linked to these source lines. Return how many there are."""
+        lines = self.linked_lines(places)
+        self._highlighted = {line: _color_key(self.links.keys_of(line) & places) for line in lines}
+        if reveal and lines:
+            first = self.first_highlighted
+            if not any(self.is_line_visible(line) for line in lines if line >= first):
+                self.reveal(first, middle=True)
+        self.refresh()
+        return len(lines)
+
+    def linked_lines(self, places: Set[LineKey]) -> tuple[int, ...]:
+        """Return the linked lines; if a kernel line is given, only the lines linked to it."""
+        return self.links.lines_of([place for place in places if is_kernel_line(place)]) or self.links.lines_of(places)
+
+    @property
+    def first_highlighted(self) -> int:
+        """The highlighted line to show first: in a graph a computation rather than an argument."""
+        lines = self.highlighted
+        heads = (line for line in lines[:_MAX_SEARCHED_LINES] if self.text_of(line).lstrip().startswith(_FILE_COMMENT))
+        return next(heads, lines[0])
+
+    @property
+    def highlighted(self) -> list[int]:
+        """The highlighted lines, sorted."""
+        return sorted(self._highlighted)
+
+    def is_line_visible(self, line: int) -> bool:
+        """Whether a line is on the screen."""
+        return int(self.scroll_y) <= line < int(self.scroll_y) + self.page_height
+
+    @property
+    def first_visible_linked(self) -> int:
+        """The first linked line on the screen, or the first line."""
+        top = int(self.scroll_y)
+        seen = range(top, min(self.count, top + self.page_height))
+        return next((line for line in seen if self.links.keys_of(line)), top)
+
+    @property
+    def _margin(self) -> int:
+        return len(str(max(self.count, 1))) + 3
+
+    @property
+    def count(self) -> int:
+        return len(self.document.lines) if self.document and not self.document.note else 0
+
+    def text_of(self, index: int) -> str:
+        return self.document.lines[index] if self.document else ""
+
+    def whole(self) -> str:
+        return "\n".join(self.document.lines) + "\n" if self.document else ""
+
+    def draw(self, index: int) -> Strip:
+        dark = self.dark
+        return Strip([Segment(text, syntax_style(kind, dark)) for text, kind in self._highlighter.line(index)])
+
+    def side(self, index: int) -> Strip:
+        number = f"{index + 1:>{self._margin - 3}}"
+        places = self.links.keys_of(index)
+        lit = index in self._highlighted
+        place = self._highlighted.get(index) or (_color_key(places) if places else None)
+        guess = index in self.links.inferred
+        mark = " " if place is None else ("▒" if guess else "█") if lit else "┆" if guess else "▌"
+        return Strip(
+            [
+                Segment(f"{number} ", role_style("gutter", self.dark)),
+                Segment(f"{mark} ", Style(color=self._color_of(place))),
+            ]
+        )
+
+    def ground(self, index: int) -> Style | None:
+        place = self._highlighted.get(index)
+        if place is None:
+            return None
+        return Style(bgcolor=tint(self._color_of(place), self._surface(), _HIGHLIGHT_SHARE))
+
+    def _surface(self) -> str:
+        return self.background_colors[1].hex6
+
+    def _color_of(self, place: LineKey | None) -> str:
+        return line_color(self._colors.get(place, 0) if place else 0, self.dark)
+
+
+def is_kernel_line(place: LineKey) -> bool:
+    """Whether a key is a line of a kernel and not a line of the user's source."""
+    return place[0].startswith("event:")
+
+
+def _color_key(places: Set[LineKey]) -> LineKey:
+    """Return the key that colors a line: the source line if there is one."""
+    return min(places, key=lambda place: (is_kernel_line(place), place))
+
+
+def _width(line: str) -> int:
+    """Return the approximate width of a line in columns. It is exact if that is cheap."""
+    return len(line) + 3 * line.count("\t") if line.isascii() else cell_len(line)

@@ -1,0 +1,86 @@
+"""Text with roles: reports, details, the overview."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.strip import Strip
+
+from tui.colors import role_style
+from tui.line_wrapping import wrap_lines
+from tui.styled_text import Line
+from tui.widgets.lines import Lines
+
+__all__ = ["StyledLines"]
+
+_MARK_WIDTH = 2  # columns of the mark
+
+
+class StyledLines(Lines):
+    """A text. A mark precedes each line that has a target."""
+
+    def __init__(
+        self,
+        lines: Sequence[Line] = (),
+        *,
+        id: str | None = None,  # noqa: A002 - Textual's name
+        classes: str | None = None,
+        wrap: bool = False,
+    ) -> None:
+        """If `wrap`, long lines are wrapped instead of scrolled sideways."""
+        super().__init__(id=id, classes=classes)
+        self._unwrapped = self._lines = lines
+        self._wrap = wrap
+        self._wrapped_columns = 0  # columns that the lines are wrapped to
+        self._marks = any(item.target for item in lines)
+
+    def on_mount(self) -> None:
+        self.show(self._unwrapped)
+
+    def on_resize(self) -> None:
+        if self._wrap and self.columns != self._wrapped_columns:
+            self.show(self._unwrapped, keep=True)
+
+    def show(self, lines: Sequence[Line], *, keep: bool = False) -> None:
+        """Show other lines, from the top unless `keep`."""
+        self._unwrapped = self._lines = lines
+        self._marks = any(item.target for item in lines)
+        if self._wrap:
+            self._wrapped_columns = self.columns
+            self._lines = wrap_lines(lines, self._wrapped_columns - (_MARK_WIDTH if self._marks else 0))
+        self.resize_content(max((cell_len(item.text) for item in lines), default=0))
+        if not keep:
+            self.scroll_to(0, 0, animate=False, immediate=True, force=True)
+            self.set_reactive(Lines.cursor, 0)
+        self.refresh()
+
+    @property
+    def columns(self) -> int:
+        """Columns for text. Those of a scrollbar that may appear are not counted."""
+        bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical
+        return max(1, self.scrollable_content_region.width - bar)
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """The lines as they are wrapped."""
+        return self._lines
+
+    @property
+    def count(self) -> int:
+        return len(self._lines)
+
+    def text_of(self, index: int) -> str:
+        return self._lines[index].text
+
+    def side(self, index: int) -> Strip | None:
+        if not self._marks:
+            return None
+        item = self._lines[index]
+        mark = "▸ " if item.target and not item.continues else "  "
+        return Strip([Segment(mark, role_style("key", self.dark))])
+
+    def draw(self, index: int) -> Strip:
+        dark = self.dark
+        return Strip([Segment(text, role_style(role, dark)) for text, role in self._lines[index].fragments])
