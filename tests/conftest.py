@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from tests.interpreters import warm
 
 # A shell that starts `make test &` in a script has it ignore Ctrl-C, which all that it starts inherits: tests that
 # interrupt a command would wait for its end.
@@ -13,3 +17,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A deadline of an example would fail on a busy machine.
 settings.register_profile("dynadiag", deadline=None)
 settings.load_profile("dynadiag")
+
+
+@pytest.fixture(scope="module")
+def forked_interpreters() -> Iterator[None]:
+    """The interpreters that the tests of a module start are forks of one that has torch loaded."""
+    with warm():
+        yield

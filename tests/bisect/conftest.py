@@ -15,6 +15,7 @@ from dynadiag.bisect.verdict import Verdict
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
+from tests.interpreters import warm
 
 Bisected = Callable[..., Verdict]
 
@@ -35,7 +36,7 @@ def bisected(tmp_path: Path) -> Bisected:
         def tell(number: int, label: str, status: str, seconds: float) -> None:
             log.write(f"{number} {label} {status} {seconds}\n")
 
-        with Runner(program, HOOKS, Limits.default(timeout)) as runner:
+        with warm(), Runner(program, HOOKS, Limits.default(timeout)) as runner:
             search = TrialSearch(runner, rows, tell, repeat=repeat)
             verdict = bisect(search, BisectOptions(repeat=repeat, **options))  # type: ignore[arg-type]
         rows.finish(verdict.exit_code, force=True)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from dynadiag.kernels import GeneratedModule, generated_modules
 from dynadiag.recording.fold import fold
 from dynadiag.recording.opening import open_recording
+from tests.interpreters import DYNADIAG, warm
 from tests.kernels.programs import program
-
-DYNADIAG = Path(sys.executable).with_name("dynadiag")
 
 
 @functools.cache
@@ -37,7 +35,8 @@ def record(text: str, name: str, *, caches: bool = False) -> Path:
     path.write_text(text)
     off = {} if caches else {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
     command = [str(DYNADIAG), "explain", "--force", "-o", str(recording), str(path)]
-    done = subprocess.run(command, env=environment(**off), capture_output=True, text=True, timeout=300)
+    with warm():
+        done = subprocess.run(command, env=environment(**off), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return recording
 

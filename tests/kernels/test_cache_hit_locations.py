@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dynadiag.kernels.cache_hit_locations import locate_cache_hit
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
+
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
 _GRAPH = """
 class GraphModule(torch.nn.Module):

@@ -10,7 +10,10 @@ import pytest
 
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
-from tests.kernels.recorded import DYNADIAG, environment, recorded
+from tests.interpreters import DYNADIAG
+from tests.kernels.recorded import environment, recorded
+
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
 _MODULE = """# AOT ID: ['0_inference']
 from torch._inductor.async_compile import AsyncCompile

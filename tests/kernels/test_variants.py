@@ -8,8 +8,11 @@ import subprocess
 import pytest
 
 from dynadiag.kernels import KernelCall, KernelChange, change_diff, compare_kernels
-from tests.kernels.recorded import DYNADIAG, environment
+from tests.interpreters import DYNADIAG
+from tests.kernels.recorded import environment
 from tests.kernels.variants import path, variant
+
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
 _LANGUAGES = ("cpp", "triton")
 

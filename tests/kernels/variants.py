@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dynadiag.kernels import KernelCall, kernel_calls
 from dynadiag.recording.opening import open_recording
+from tests.interpreters import warm
 from tests.kernels.programs import HEAD
 from tests.kernels.recorded import environment
 
@@ -64,7 +65,8 @@ def _folder(language: str) -> tempfile.TemporaryDirectory[str]:
     Path(folder.name, "model.py").write_text(_program(language))
     off = environment(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
     command = [sys.executable, "model.py"]
-    done = subprocess.run(command, cwd=folder.name, env=off, capture_output=True, text=True, timeout=300)
+    with warm():
+        done = subprocess.run(command, cwd=folder.name, env=off, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     return folder
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 PROGRAM = """
 from dynadiag.minify.candidate_trials import CandidateTrials
 from dynadiag.trial.plan import Plan

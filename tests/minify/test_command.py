@@ -10,6 +10,8 @@ import pytest
 
 from dynadiag import recording
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 DYNADIAG = [sys.executable, "-m", "dynadiag", "minify"]
 NO_LOWERING = """
 import torch

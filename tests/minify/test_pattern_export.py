@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 # The program registers in the three ways that there are, with passes of torch's and with one of its own. What it
 # would be carried as is printed, and has to do the same in a process that knows nothing of the program.
 PROGRAM = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -14,9 +15,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tests.interpreters import DYNADIAG, warm
+
 SAMPLES = Path(__file__).parents[2] / "samples"
 TORCH = ".".join(version("torch").split(".")[:2])
-DYNADIAG = Path(sys.executable).with_name("dynadiag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,12 @@ def _kept() -> tempfile.TemporaryDirectory[str]:
 
 
 def _run(command: list[str], folder: Path) -> Ended:
+    # When garbage is collected decides which of its optimizers are gone by the time that the next one is compiled.
+    with contextlib.nullcontext() if command[-1].endswith("kfold_regression.py") else warm():
+        return _run_in(command, folder)
+
+
+def _run_in(command: list[str], folder: Path) -> Ended:
     places = {name: folder / name.lower() for name in ("HOME", "TMPDIR", "XDG_STATE_HOME")}
     here = folder / "here"
     for place in (*places.values(), here):

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.samples.running import DYNADIAG, SAMPLES, bare, explained
+from tests.interpreters import DYNADIAG
+from tests.samples.running import SAMPLES, bare, explained
 
 
 def test_vit_amp_trains_the_same_uncompiled_and_compiled() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import dynadiag
-from tests.samples.running import DYNADIAG, SAMPLES, TORCH, explained, line_of
+from tests.interpreters import DYNADIAG
+from tests.samples.running import SAMPLES, TORCH, explained, line_of
 
 
 def bisected(arguments: list[str], folder: Path) -> tuple[int, dict[str, Any]]:

@@ -1,0 +1,405 @@
+"""Python processes that need not load torch again: each is a fork of one process that has it loaded.
+
+A fresh interpreter spends seconds on ``import torch`` and on the compiler's first steps before it comes to what a test
+is about. TransformOnly ``with warm():`` a ``subprocess.Popen`` of this interpreter, or of the console script ``dynadiag``,
+is a fork of a server instead. It has the arguments, environment, folder, descriptors and session that were asked for,
+runs ``__main__`` anew, is a child of this process, and its ``import torch`` ends with the entry points that a real one
+calls. The same holds for what it starts before it imports torch itself.
+
+Where a fork cannot stand for an interpreter, there is a real one: other options of Python's, another setting of torch's
+in the environment, a process that has imported torch, a machine with a GPU. Tests of how a process starts, is killed or
+is not disturbed do not come here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import io
+import json
+import os
+import random
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fcntl import F_DUPFD_CLOEXEC, fcntl
+from pathlib import Path
+from typing import Any, NoReturn
+
+__all__ = ["DYNADIAG", "warm"]
+
+DYNADIAG = Path(sys.executable).with_name("dynadiag")
+_Real = subprocess.Popen
+_PARAMETERS = tuple(inspect.signature(_Real._execute_child).parameters)[1:]  # type: ignore[attr-defined]
+# Variables that Python, torch, Triton and compilers read early: a fork has those of the server.
+_EARLY = ("PYTHON", "TORCH", "PYTORCH", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "CXX", "PATH")
+_SERVERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS", "PYTORCH_NVML_BASED_CUDA_CHECK")
+# What is heeded here, or read late, or no different: all forks of one server hash alike.
+_HEEDED = {*_SERVERS, "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_FORCE_DISABLE_CACHES"}
+_HEEDED |= {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"}
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_HIGH = 500  # descriptors on their way are numbered from here
+_prctl = ctypes.CDLL(None).prctl
+
+
+@contextlib.contextmanager
+def warm() -> Iterator[None]:
+    """While this lasts, interpreters that are started are forks wherever they can be."""
+    before, subprocess.Popen = subprocess.Popen, _Forked  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        subprocess.Popen = before  # type: ignore[misc]
+
+
+class _Forked(_Real):  # type: ignore[type-arg]
+    """A process like any other to whoever started it."""
+
+    def _execute_child(self, *values: Any) -> None:
+        asked = dict(zip(_PARAMETERS, values, strict=True))
+        pid = _start_hooks(asked) if _can_be_a_fork(asked) else None
+        if pid is None:
+            super()._execute_child(*values)  # type: ignore[misc]
+            return
+        self.pid, self._child_created = pid, True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(asked[name] for name in pipes))  # type: ignore[attr-defined]
+
+
+def _can_be_a_fork(asked: Mapping[str, Any]) -> bool:
+    args = asked["args"]
+    usual = {"shell": False, "preexec_fn": None, "gid": None, "uid": None, "umask": -1, "process_group": -1}
+    return (
+        isinstance(args, list | tuple)
+        and str(args[0]) in (sys.executable, str(DYNADIAG))
+        and _script(_words(args)) is not None
+        and all(asked[name] == value for name, value in usual.items() if name in asked)
+        and _same_for_torch(os.environ if asked["env"] is None else asked["env"])
+        and not _State.imported
+        and (_State.base is None or threading.active_count() == 1)
+    )
+
+
+def _words(args: Sequence[Any]) -> list[str]:
+    """The words after the interpreter's own name."""
+    words = [os.fsdecode(word) for word in args]
+    return words[1:] if words[0] == sys.executable else words
+
+
+def _script(words: list[str]) -> tuple[bool, str, list[str]] | None:
+    """(whether the path is safe, ``-c``, ``-m`` or a file, the rest), or None where the words are others."""
+    safe = words[:1] == ["-P"]
+    words = words[safe:]
+    if not words or (words[0] in ("-c", "-m") and len(words) < 2):
+        return None
+    if words[0].startswith("-") and words[0] not in ("-c", "-m"):
+        return None
+    if words[0] == "-m" and words[1].startswith("torch"):
+        return None
+    return safe, words[0], words[1:]
+
+
+def _same_for_torch(environment: Mapping[str, str]) -> bool:
+    return _relevant_variables(environment) == _relevant_variables(
+        _State.environment if _State.base is not None else os.environ
+    )
+
+
+def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_EARLY) and name not in _HEEDED}
+
+
+class _State:
+    """Of this process: nothing in one that pytest started; in the server and its forks, what they began with."""
+
+    base: set[int] | None = None  # descriptors of the server's libraries
+    environment: Mapping[str, str] = types.MappingProxyType({})
+    imported = False  # the program has imported torch: a fork of it would be no fresh interpreter
+
+
+def _start_hooks(asked: Mapping[str, Any]) -> int | None:
+    """The process id of the fork, once it has its session and its descriptors; None where there is none to be had."""
+    given = ("p2cread", "c2pwrite", "errwrite")
+    standard = [number if (number := asked[name]) != -1 else default for default, name in enumerate(given)]
+    request = {
+        "words": _words(asked["args"]),
+        "environment": dict(os.environ if asked["env"] is None else asked["env"]),
+        "folder": os.fspath(asked["cwd"] or Path.cwd()),
+        "session": bool(asked["start_new_session"]),
+        "numbers": [0, 1, 2, *sorted(asked["pass_fds"])],
+        "parent": os.getpid(),
+    }
+    descriptors = [*standard, *sorted(asked["pass_fds"])]
+    return _server().start(request, descriptors) if _State.base is None else _fork_here(request, descriptors)
+
+
+# --- in the process that pytest runs in ---
+
+
+class _Server:
+    """The process that has torch loaded, as the one who asks it sees it."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lock = threading.Lock()
+        cache = Path(tempfile.gettempdir(), "dynadiag-tests-inductor")
+        environment = {"TORCHINDUCTOR_CACHE_DIR": str(cache), **os.environ} | dict.fromkeys(_SERVERS, "1")
+        self._process = _Real(
+            [sys.executable, "-c", "from tests.interpreters import serve; serve()", str(theirs.fileno())],
+            env=environment,
+            cwd=Path(__file__).parents[1],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
+        theirs.close()
+        self._able = self._channel.recv(16) == b"ready"
+
+    def start(self, request: dict[str, Any], descriptors: list[int]) -> int | None:
+        if not self._able:
+            return None
+        reading, writing = os.pipe()
+        with self._lock, tempfile.TemporaryFile() as file, os.fdopen(reading, "rb") as answer:
+            file.write(json.dumps(request).encode())
+            file.flush()
+            _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            try:
+                socket.send_fds(self._channel, [b"start"], [file.fileno(), writing, *descriptors])
+                os.close(writing)
+                said = answer.read()
+            finally:
+                _prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        return int(said) if said else None
+
+
+@functools.cache
+def _server() -> _Server:
+    return _Server()
+
+
+# --- in the server ---
+
+
+def serve() -> NoReturn:
+    """Loads torch, compiles something small, and forks whenever it is asked to, until nobody can ask any more."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    path = list(sys.path)
+    import torch
+
+    from dynadiag.trial import zygote
+
+    if not torch.cuda.is_available():
+        zygote._warm_up_compiler()
+        zygote._warm_up_compiler = lambda: None
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page of what is loaded, and come later than a program's own
+    _State.base = _open_descriptors() - {channel.fileno()}
+    _State.environment = dict(os.environ)
+    sys.path[:] = path  # torch's loading adds to it
+    channel.send(b"no" if torch.cuda.is_available() else b"ready")
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(channel, 16, 250)
+        if not descriptors:
+            os._exit(0)
+        pid = os.fork()
+        if pid == 0:
+            _fork_and_leave(channel, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        os.waitpid(pid, 0)
+
+
+def _fork_and_leave(channel: socket.socket, descriptors: list[int]) -> NoReturn:
+    """The fork of a fork whose parent is gone becomes a child of the process that asked for it."""
+    middle = os.getpid()
+    if os.fork():
+        os._exit(0)
+    channel.close()
+    file, answer, *rest = descriptors
+    request = json.loads(os.pread(file, os.fstat(file).st_size, 0))
+    while os.getppid() == middle:
+        os.sched_yield()
+    if os.getppid() != request["parent"]:
+        os._exit(1)
+    _become(request, rest, answer)
+
+
+# --- in the forks ---
+
+
+def _fork_here(request: dict[str, Any], descriptors: list[int]) -> int:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _become(request, descriptors, writing)
+    os.close(writing)
+    os.read(reading, 16)
+    os.close(reading)
+    return pid
+
+
+def _become(request: dict[str, Any], descriptors: list[int], answer: int) -> NoReturn:
+    """This process as the interpreter that was asked for, from its start to its end."""
+    answer = _take(descriptors, request["numbers"], answer)
+    if request["session"]:
+        os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False
+    os.write(answer, str(os.getpid()).encode())
+    os.close(answer)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    tempfile.tempdir = None
+    random.seed()
+    _redirect_streams()
+    _hide_torch()
+    subprocess.Popen = _Forked  # type: ignore[misc]
+    _end(_status(functools.partial(_run, request["words"])))
+
+
+def _open_descriptors() -> set[int]:
+    return {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
+
+
+def _take(descriptors: list[int], numbers: list[int], answer: int) -> int:
+    """The given descriptors under their numbers and nothing else but the server's; gives `answer`'s new number."""
+    assert _State.base is not None
+    high = [fcntl(descriptor, F_DUPFD_CLOEXEC, _HIGH) for descriptor in (*descriptors, answer)]
+    for descriptor in _open_descriptors() - _State.base - set(high):
+        with contextlib.suppress(OSError):  # of the listing itself
+            os.close(descriptor)
+    for number, descriptor in zip(numbers, high, strict=False):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    return high[-1]
+
+
+def _redirect_streams() -> None:
+    """What a process above had not yet written out is not this one's."""
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        before = getattr(sys, name)
+        raw = io.FileIO(number, "w", closefd=False)
+        stream = io.TextIOWrapper(
+            raw if before.write_through else io.BufferedWriter(raw),
+            before.encoding,
+            before.errors,
+            line_buffering=number == 2 or os.isatty(number),
+            write_through=before.write_through,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _hide_torch() -> None:
+    """``import torch`` finds what is loaded, and ends as a real one: with the entry points of other packages."""
+    if "torch" not in sys.modules:
+        return
+    loaded = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"}
+    for name in loaded:
+        del sys.modules[name]
+    find = importlib.machinery.PathFinder.find_spec
+    spec = importlib.util.spec_from_loader("torch", _Loaded(loaded, find), origin=loaded["torch"].__file__)
+    assert spec is not None
+    spec.submodule_search_locations = list(loaded["torch"].__path__)
+    spec.has_location = True
+
+    def find_spec(name: str, *more: Any) -> importlib.machinery.ModuleSpec | None:
+        return spec if name == "torch" else find(name, *more)
+
+    importlib.machinery.PathFinder.find_spec = find_spec  # type: ignore[method-assign, assignment]
+
+
+class _Loaded(importlib.abc.Loader):
+    """Stands for the loader of torch."""
+
+    def __init__(self, modules: dict[str, types.ModuleType], find: Any) -> None:
+        self._modules, self._find = modules, find
+
+    def create_module(self, _spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return self._modules["torch"]
+
+    def exec_module(self, torch: Any) -> None:
+        importlib.machinery.PathFinder.find_spec = self._find  # type: ignore[method-assign]
+        sys.modules.update(self._modules)
+        _State.imported = True
+        threads = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+        if threads != torch.get_num_threads():
+            torch.set_num_threads(threads)
+        torch.seed()  # a process that seeds nothing has random numbers of its own
+        if os.environ.get("TORCHINDUCTOR_FORCE_DISABLE_CACHES") == "1":
+            torch.compiler.config.force_disable_caches = True
+        if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
+            torch._import_device_backends()
+
+
+def _run(words: list[str]) -> None:
+    """``python WORDS...``."""
+    script = _script(words)
+    assert script is not None
+    safe, first, rest = script
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=__builtins__, __spec__=None, __annotations__={})
+    sys.path[0:1] = [] if safe else [{"-c": "", "-m": str(Path.cwd())}.get(first, str(Path(first).resolve().parent))]
+    sys.orig_argv = [sys.executable, *words]
+    if first == "-c":
+        sys.argv = ["-c", *rest[1:]]
+        exec(compile(rest[0], "<string>", "exec"), main.__dict__)
+    elif first == "-m":
+        sys.argv = ["-m", *rest[1:]]
+        runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]
+    else:
+        sys.argv = [first, *rest]
+        path = os.path.abspath(first)  # noqa: PTH100 - as Python does, which resolves no links
+        main.__file__, main.__loader__ = path, importlib.machinery.SourceFileLoader("__main__", path)
+        exec(compile(Path(path).read_bytes(), path, "exec"), main.__dict__)
+
+
+def _status(action: Callable[[], None]) -> int:
+    """The exit code that Python ends with; an interrupted one is ended by the signal."""
+    try:
+        action()
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        print(error.code, file=sys.stderr)  # noqa: T201 - as Python does
+        return 1
+    except BaseException as error:  # noqa: BLE001 - the program's, whatever it is
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _end(code: int) -> NoReturn:
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)

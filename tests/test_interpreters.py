@@ -1,0 +1,79 @@
+"""A fork that stands for an interpreter is to its program what a real one is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.interpreters import warm
+
+SHOWS = """
+import atexit, os, signal, sys
+print(__name__, __file__ if "__file__" in globals() else None, sys.argv, sys.path, os.getcwd(), os.environ["MINE"])
+print(os.getppid() == int(os.environ["PARENT"]), os.getsid(0) == os.getpid(), signal.getsignal(signal.SIGINT))
+print(sys.stdin.read(), "torch" in sys.modules, "torch.nn" in sys.modules, os.path.exists(sys.argv[1]))
+atexit.register(print, "at the end")
+from torch.nn import functional
+import torch
+print(torch.get_num_threads(), torch._dynamo.config.recompile_limit, functional.relu.__name__)
+"""
+ENDS = {
+    "returns": "",
+    "a number": "sys.exit(7)",
+    "an exception": "def inner():\n    raise KeyError('mine')\ninner()",
+    "a signal": "os.kill(os.getpid(), signal.SIGKILL)",
+    "an interruption": "os.kill(os.getpid(), signal.SIGINT)\nsignal.pause()",
+}
+
+
+def _ran(words: list[str], folder: Path, descriptor: int) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, *words, f"/proc/self/fd/{descriptor}"],
+        cwd=folder,
+        env={**os.environ, "MINE": "1", "PARENT": str(os.getpid())},
+        input="typed",
+        capture_output=True,
+        text=True,
+        pass_fds=[descriptor],
+        start_new_session=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("ending", ENDS)
+def test_a_program_sees_and_shows_the_same(ending: str, tmp_path: Path) -> None:
+    text = SHOWS + ENDS[ending]
+    (tmp_path / "program.py").write_text(text)
+    ways = {"returns": ["-c", text], "a number": ["-m", "program"]}
+    words = ways.get(ending, ["program.py"])
+    with (tmp_path / "open").open("w") as file:
+        real = _ran(words, tmp_path, file.fileno())
+        with warm():
+            forked = _ran(words, tmp_path, file.fileno())
+    assert forked == real
+    assert "typed False False True" in real[1]
+
+
+def test_a_process_that_has_imported_torch_and_another_setting_of_torchs_get_a_real_one() -> None:
+    asks = "import sys; print('tests.interpreters' in sys.modules)"
+    starts = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {asks!r}])"
+    with warm():
+        forked = subprocess.check_output([sys.executable, "-c", starts], text=True)
+        after = subprocess.check_output([sys.executable, "-c", f"import torch\n{starts}"], text=True)
+        other = subprocess.check_output([sys.executable, "-c", asks], text=True, env={**os.environ, "TORCH_LOGS": ""})
+    assert [forked, after, other] == ["True\n", "False\n", "False\n"]
+
+
+def test_it_is_a_child_that_can_be_waited_for_and_killed() -> None:
+    with warm():
+        process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    assert process.poll() is None
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
