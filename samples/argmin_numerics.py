@@ -1,10 +1,10 @@
-"""The best of several choices, found wrong by compiled code: a difference that no tolerance explains.
+"""The best of several choices, computed wrongly by compiled code: a difference that no tolerance explains.
 
-A history of costs is moved on by one step in place, each row taking the row before it, and `argmin` picks the choice
-with the least sum over the history. Nothing fails and nothing is rounded: compiled code overwrites rows before they are
-read, so that other choices are best. The program says for how many tasks the compiled choice differs, and ends well, as
-a training run would. (Whether it does depends on torch's version and device: on torch 2.13 and a CPU it does, after
-pytorch#197829.)
+A history of costs is shifted in place, each row taking the values of the previous row. Then `argmin` picks the choice
+with the least sum over the history. Nothing fails and nothing is rounded, but compiled code overwrites rows before they
+are read, so other choices come out best. The program prints for how many tasks the compiled choice differs, and exits
+with code 0, as a training run would. (Whether it differs depends on torch's version and device: it does on torch 2.13
+and a CPU, after pytorch#197829.)
 
     dynadiag bisect --accuracy samples/argmin_numerics.py
     dynadiag minify --accuracy -o repro.py samples/argmin_numerics.py
@@ -21,7 +21,7 @@ STEPS, TASKS, CHOICES = 3, 16, 16
 
 
 def best(history: torch.Tensor) -> torch.Tensor:
-    """(STEPS, TASKS, CHOICES), moved on in place -> the best choice of each task."""
+    """(STEPS, TASKS, CHOICES), shifted in place -> the best choice of each task."""
     history[1:] = history[:-1].clone()
     return history.sum(dim=0).argmin(dim=1)
 

@@ -1,9 +1,9 @@
-"""A pass of one's own over the FX graph, in a custom backend that calls Inductor: a right one and a wrong one.
+"""A pass over the FX graph, in a custom backend that calls Inductor: a right version and a wrong one.
 
-Both mean to make one product of two: `x * 2 * 3` is `x * 6`. The wrong one does what is often shown: it takes whatever
-arguments a node has, adds where it should multiply (of Nodes too, which raises), and swallows every exception. So the
-graph stays valid, nothing is reported, and the numbers are wrong. The program prints the graph before and after its
-pass, side by side, and fails where the compiled result differs from the uncompiled one.
+Both are meant to combine two multiplications: `x * 2 * 3` is `x * 6`. The wrong one makes common mistakes: it takes any
+arguments that a node has, adds instead of multiplying (even Nodes, which raises), and swallows every exception. The
+graph stays valid and nothing is reported, but the numbers are wrong. The program prints the graph before and after its
+pass, side by side, and fails if the compiled result differs from the uncompiled one.
 
     python samples/constant_fold_pass.py
     dynadiag bisect samples/constant_fold_pass.py wrong
@@ -25,7 +25,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def is_scaling(value: object) -> bool:
-    """Whether a node multiplies a tensor by a number that stands in the program."""
+    """Whether a node multiplies a tensor by a constant."""
     return (
         isinstance(value, Node)
         and value.target in (operator.mul, torch.mul)
@@ -35,7 +35,7 @@ def is_scaling(value: object) -> bool:
 
 
 def fold_scalings(gm: GraphModule) -> GraphModule:
-    """`x * 2 * 3` -> `x * 6`, where nothing else uses `x * 2`."""
+    """Replace `x * 2 * 3` by `x * 6` if nothing else uses `x * 2`."""
     for node in list(gm.graph.nodes):
         inner = node.args[0] if is_scaling(node) else None
         if isinstance(inner, Node) and is_scaling(inner) and len(inner.users) == 1:
@@ -46,7 +46,7 @@ def fold_scalings(gm: GraphModule) -> GraphModule:
 
 
 def fold_scalings_wrongly(gm: GraphModule) -> GraphModule:
-    """The same with its mistakes: any node, a sum for a product, and not a word of what goes wrong."""
+    """The same with mistakes: any node, a sum instead of a product, and no error is reported."""
     for node in list(gm.graph.nodes):
         try:
             inner, factor = node.args
@@ -59,7 +59,7 @@ def fold_scalings_wrongly(gm: GraphModule) -> GraphModule:
 
 
 def table(gm: GraphModule) -> list[str]:
-    """A line for each node."""
+    """Return a line for each node."""
     return [f"{node.name:7} {getattr(node.target, '__name__', node.target):7} {node.args}" for node in gm.graph.nodes]
 
 
@@ -79,7 +79,7 @@ def right(gm: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
 
 
 def wrong(gm: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
-    """The backend with the wrong one."""
+    """The backend with the wrong pass."""
     before = table(gm)
     folded = fold_scalings_wrongly(gm)
     show(before, table(folded))

@@ -1,8 +1,8 @@
-"""A branch on the value of a tensor: why it cannot be one graph, and two ways to write it so that it is.
+"""A branch on the value of a tensor: why it breaks the graph, and two ways to write it without a break.
 
-`scale_if_positive` asks a tensor a question and lets Python choose. The answer exists only when the program runs, so
-Dynamo ends the graph at the `if` (often said to be traced into one; it is not). `torch.where` computes both arms and
-picks; `torch.cond` keeps both in the graph and runs one.
+The branch of `scale_if_positive` depends on the value of a tensor, which exists only when the program runs. So Dynamo
+ends the graph at the `if` (it does not trace into it, as is often said). `torch.where` computes both branches and picks
+one; `torch.cond` keeps both branches in the graph and runs one.
 
     dynadiag explain samples/control_flow.py
 """

@@ -1,7 +1,7 @@
-"""A backend of one's own: it prints the FX graph that Dynamo hands it, and runs the graph as it is.
+"""A custom backend: it prints the FX graph that Dynamo passes to it, and runs the graph uncompiled.
 
-The same graph is in the recording, node for node, taken before the backend is called: what a backend does to it
-changes nothing there.
+The recording has the same graph, node for node. It is recorded before the backend is called, so the backend cannot
+change it there.
 
     dynadiag explain samples/custom_backend.py
 """
@@ -17,7 +17,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def print_graph(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., object]:
-    """The backend: called by Dynamo once per graph, with example inputs (fake tensors)."""
+    """The backend. Dynamo calls it once for each graph, with example inputs (fake tensors)."""
     print(f"a graph with {len(example_inputs)} inputs")
     rows = [("op", "name", "target", "arguments")]
     rows += [(node.op, node.name, _name(node.target), str(node.args)) for node in gm.graph.nodes]

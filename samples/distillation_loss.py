@@ -1,9 +1,9 @@
-"""Distillation: a small model and an expensive loss, which asks a larger, frozen one. Three ways to compile it.
+"""Distillation: a small model and an expensive loss that runs a larger, frozen model. Three ways to compile it.
 
-`loss_eager` compiles the model and leaves the loss as it is; `loss_apart` compiles the loss too, by itself;
-`one_module` puts both into one module and compiles that, so that there is one graph and Inductor sees across the seam.
-The program itself shows that the losses are the same, with `aot_eager`, which is quick, or with the backend that is its
-argument. Graphs, kernels and time are not the same:
+`loss_eager` compiles the model and not the loss. `loss_apart` compiles model and loss separately. `one_module` puts
+both into one module, so that there is one graph and Inductor can fuse across the two. The program checks that the
+losses are the same, with `aot_eager`, which is quick, or with the backend that is its argument. Graphs, kernels and
+times differ:
 
     dynadiag compare --train --modes as-written --also loss_apart,one_module samples/distillation_loss.py:loss_eager
     dynadiag compare --train samples/distillation_loss.py:one_module
@@ -26,7 +26,7 @@ Call = tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]
 
 
 class DistillationLoss(nn.Module):
-    """(logits, images, labels) -> cross entropy plus the divergence from what the teacher says of the images."""
+    """(logits, images, labels) -> cross entropy plus the divergence from the teacher's logits."""
 
     def __init__(self, teacher: nn.Module) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Both(nn.Module):
 
 
 def parts() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
-    """Student, loss and a batch, the same each time."""
+    """Return student, loss and a batch, the same in each call."""
     torch.manual_seed(0)
     student, teacher = ViT(width=32, depth=1), ViT(width=64, depth=2)
     return student.to(DEVICE), DistillationLoss(teacher.eval()).to(DEVICE), batch()
@@ -79,7 +79,7 @@ def one_module(backend: str = "inductor") -> Call:
 
 
 def losses(call: Call) -> list[float]:
-    """The loss of each of STEPS training steps."""
+    """Return the loss of each of STEPS training steps."""
     step, data = call
     optimizer = torch.optim.SGD((one for one in step.parameters() if one.requires_grad), lr=0.1)
     found = []

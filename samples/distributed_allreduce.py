@@ -1,8 +1,8 @@
-"""A small convnet whose forward sums over all ranks: the collective becomes a node of the graph, on every rank.
+"""A small convnet whose forward sums over all ranks: the collective becomes a node of the graph on every rank.
 
-It runs by itself as one rank, and under `torchrun` as one of several: gloo on a CPU, nccl on a GPU. Under
-`DYNADIAG_RECORD` each rank records itself, with its number in the recording's name. With `hang` as its argument the
-last rank stays away from the collective, and the others wait for it until `TIMEOUT`.
+It runs as a single rank, and under `torchrun` as one of several: gloo on a CPU, nccl on a GPU. Under
+`DYNADIAG_RECORD` each rank records itself, with its number in the recording's name. With the argument `hang` the last
+rank does not take part in the collective, and the others wait for it until `TIMEOUT`.
 
     dynadiag explain samples/distributed_allreduce.py
     DYNADIAG_RECORD=ranks torchrun --nproc-per-node 2 samples/distributed_allreduce.py
@@ -26,7 +26,7 @@ TIMEOUT = timedelta(seconds=20)
 
 
 class ConvNet(nn.Module):
-    """Tells four classes of small images apart, by what all ranks see together."""
+    """Classifies small images into four classes, by features summed over all ranks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class ConvNet(nn.Module):
 
 
 def join() -> torch.device:
-    """Join the other ranks, or be the only one."""
+    """Join the process group, or create one with a single rank."""
     if "RANK" in os.environ:
         dist.init_process_group(BACKEND, timeout=TIMEOUT)
     else:

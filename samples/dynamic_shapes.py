@@ -1,7 +1,7 @@
-"""Sequences of many lengths, in four ways: how often each way compiles, and what ends the recompiling.
+"""Sequences of many lengths, compiled in four ways: how often each way compiles, and what stops the recompiles.
 
-By itself (`dynamic=None`) torch compiles for the first length, then once more for any length. `dynamic=False` compiles
-for each length, until torch's limit of variants is reached and the rest runs uncompiled. `dynamic=True` and
+With `dynamic=None`, the default, torch compiles for the first length, then once more for any length. `dynamic=False`
+compiles for each length until torch's recompile limit is reached; the rest runs uncompiled. `dynamic=True` and
 `mark_dynamic` compile once.
 
     dynadiag explain samples/dynamic_shapes.py

@@ -1,4 +1,4 @@
-"""Two pointwise operations and a sum of them: one kernel after Inductor, three launches without it.
+"""Two pointwise operations and their sum: one kernel with Inductor, three launches without it.
 
 dynadiag explain samples/fused_ops.py
 """

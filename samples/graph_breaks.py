@@ -1,7 +1,7 @@
-"""A small convnet with four lines in its forward that people expect to break the graph: which of them still do?
+"""A small convnet with four lines in its forward that may break the graph: which of them do?
 
-An assertion on a tensor, a number taken out of a tensor and put into a dict, a loop over a NumPy array, and a print. At
-the end the program asks dynadiag which of the four lines torch broke the graph at, on this version of torch.
+An assertion on a tensor, a number taken from a tensor and stored in a dict, a loop over a NumPy array, and a print. At
+the end the program asks dynadiag at which of the four lines this version of torch broke the graph.
 
     dynadiag explain samples/graph_breaks.py
 """
@@ -23,7 +23,7 @@ MARK = "  # suspect: "
 
 
 class ConvNet(nn.Module):
-    """Tells four classes of small images apart."""
+    """Classifies small images into four classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ConvNet(nn.Module):
 
 
 def suspects() -> dict[int, str]:
-    """Line -> what is suspected of it, from the marks in this file."""
+    """Return line -> suspect, from the marks in this file."""
     lines = Path(__file__).read_text().splitlines()
     marked = [(number, line) for number, line in enumerate(lines, 1) if MARK in line and not line.startswith("MARK")]
     return {number: line.split(MARK)[1] for number, line in marked}

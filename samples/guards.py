@@ -1,8 +1,8 @@
-"""What compiled code assumes about its inputs, and what happens when an assumption stops being true.
+"""What compiled code assumes about its inputs, and what happens when an assumption no longer holds.
 
-One function, called with float32, then bfloat16, then another length, then a third. The change of dtype and the first
-change of length each cost a recompile; the second change of length costs none, because after the first torch made the
-length symbolic.
+One function, called with float32, then bfloat16, then another length, then a third length. The change of dtype and the
+first change of length each cost a recompile. The second change of length costs none, because torch has made the length
+symbolic.
 
     dynadiag explain samples/guards.py
 """

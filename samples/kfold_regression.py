@@ -1,9 +1,9 @@
-"""A three-layer regression, trained and evaluated over five folds with the whole of it under `torch.compile`.
+"""A three-layer regression, trained and evaluated over five folds, all of it under one `torch.compile`.
 
-Ten features, Adam, mean squared error; 103 rows, so that folds differ in size by one. The function as a whole is left
-to Python, because its loop cannot be in a graph; what it calls is compiled: the net, forward and backward, and Adam's
-update of each parameter. A fold of another size costs a recompile, after which the number of rows is a symbol; a new
-optimizer for each fold costs some more. The losses are those of the uncompiled run.
+Ten features, Adam, mean squared error, and 103 rows, so that the sizes of the folds differ by one. Dynamo leaves the
+function as a whole to Python, because its loop cannot be in a graph. What it calls is compiled: the net, forward and
+backward, and Adam's update of each parameter. A fold of another size costs a recompile, after which the number of rows
+is symbolic; the new optimizer of each fold costs more recompiles. The losses equal those of the uncompiled run.
 
     dynadiag explain samples/kfold_regression.py
 """
@@ -37,7 +37,7 @@ class Regression(nn.Module):
 def train_and_evaluate(
     net: nn.Module, optimizer: torch.optim.Optimizer, train: list[torch.Tensor], test: list[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Train for STEPS full batches; the mean squared error and R2 on the test split."""
+    """Train for STEPS full batches. Return the mean squared error and R2 on the test split."""
     net.train()
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -58,7 +58,7 @@ def make_rows() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def cross_validate(train_fold=train_and_evaluate) -> list[tuple[float, float]]:  # type: ignore[no-untyped-def]
-    """(mean squared error, R2) of each fold, a new net for each."""
+    """Return (mean squared error, R2) of each fold, with a new net for each."""
     x, y = make_rows()
     scores = []
     for held_out in torch.arange(ROWS).tensor_split(FOLDS):

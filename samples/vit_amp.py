@@ -1,8 +1,8 @@
 """A Vision Transformer on random images, trained with and without bfloat16 autocast, uncompiled and compiled.
 
-The program itself shows that compiling changes the losses by no more than rounding: with `aot_eager`, which is quick,
-or with the backend that is its argument. What it is for is the table of modes, of inference and of a training step,
-each in float32 and under autocast:
+The program checks that compiling changes the losses by no more than rounding. By default it uses `aot_eager`, which is
+quick; its argument names another backend. Its purpose is the comparison of compile modes, of inference and of a
+training step, each in float32 and under autocast:
 
     dynadiag compare --inference --amp none,bf16 samples/vit_amp.py:inference
     dynadiag compare --train --amp none,bf16 samples/vit_amp.py:training
@@ -24,7 +24,7 @@ BATCH, STEPS = 8, 3
 
 
 class Block(nn.Module):
-    """Attention and a two-layer network, each after a layer norm and added to what came in."""
+    """Attention and a two-layer network, each after a layer norm, with residual connections."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Training(nn.Module):
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
-    """Random images and labels."""
+    """Return random images and labels."""
     images = torch.randn(BATCH, CHANNELS, SIZE, SIZE, device=DEVICE)
     return images, torch.randint(CLASSES, (BATCH,), device=DEVICE)
 
@@ -87,7 +87,7 @@ def training() -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
 
 
 def losses(backend: str | None, *, amp: bool) -> list[float]:
-    """The loss of each of STEPS training steps, from the same weights and images each time; None is uncompiled."""
+    """Return the loss of each of STEPS training steps, always from the same weights. None: uncompiled."""
     model, (images, labels) = training()
     step = torch.compile(model, backend=backend) if backend else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
