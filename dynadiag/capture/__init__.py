@@ -1,1 +1,1 @@
-"""What listens to torch and appends to a journal."""
+"""Listen to torch in the user's process and append its events to a journal."""

@@ -1,7 +1,7 @@
-"""What a graph break knows of itself when it is logged: its type, and the exact span that it blames.
+"""What a graph break knows when torch logs it: its type, and the exact span of source that it blames.
 
-torch's text names a line. The span comes from the instruction that Dynamo's interpreter of that very frame stood
-at: its ``positions`` hold columns for every instruction (Python 3.11 and up).
+torch's text names a line. The span comes from the instruction that Dynamo's translator of that frame is at: its
+``positions`` have columns for every instruction (Python 3.11 and up).
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from dynadiag.capture import spans
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import instructions
 
-Sources: TypeAlias = Callable[[str], spans.SourceText]  # the lines of a file as they were when it was first met
+Sources: TypeAlias = Callable[[str], spans.SourceText]  # the lines of a file when the recorder first saw it
 
 
 def describe_break(
     failure: BaseException, emitter: FrameType | None, sources: Sources, *, fatal: bool
 ) -> dict[str, Any]:
-    """The data of one break: ``gb_type``, the place (file, line, columns, function) and whether torch raised it."""
+    """Return the data of one break: ``gb_type``, its location, and whether torch raised it.
+
+    The location is file, line, columns and function.
+    """
     place = _blamed_location(failure, emitter, sources)
     return {"gb_type": _gb_type(failure), "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
 
 
 def user_callers(frame: FrameType | None) -> list[dict[str, Any]]:
-    """The user's frames from ``frame`` outwards, outermost first: torch leaves them out where it raises."""
+    """Return the user's frames from ``frame`` outwards, outermost first. torch leaves them out of a raised break."""
     found = []
     while frame is not None:
         own = str(frame.f_globals.get("__name__")).partition(".")[0] == "dynadiag"
@@ -40,7 +43,7 @@ def user_callers(frame: FrameType | None) -> list[dict[str, Any]]:
 
 
 def frame_data(file: str, line: int | None, function: str) -> dict[str, Any]:
-    """A frame of the user's as our events have it."""
+    """Return a frame in the form that our events have."""
     return {"file": file, "line": line, "function": function}
 
 
@@ -50,7 +53,7 @@ def _gb_type(failure: BaseException) -> str | None:
 
 
 def _blamed_location(failure: BaseException, emitter: FrameType | None, sources: Sources) -> dict[str, Any] | None:
-    """The innermost frame that is the user's or of a library he called; the innermost of all where there is none."""
+    """The innermost frame of the user's code or of a library that it called. If there is none, the innermost of all."""
     interpreters = list(torch_private.instruction_translators(emitter, failure))
     theirs = [tx for tx in interpreters if not is_stdlib_or_torch(tx.f_code.co_filename)]
     innermost = (theirs or interpreters)[-1:]
@@ -73,7 +76,7 @@ def _line(tx: Any) -> int | None:
 
 @functools.cache
 def is_stdlib_or_torch(file: str) -> bool:
-    """Whether a file belongs to Python's own library, to torch, or to the interpreter itself."""
+    """Whether a file belongs to Python's standard library, to torch, or to the interpreter."""
     if file.startswith("<frozen "):
         return True
     path = Path(file)
@@ -83,7 +86,7 @@ def is_stdlib_or_torch(file: str) -> bool:
 
 
 def _parts_below_stdlib(path: Path) -> tuple[str, ...]:
-    """The parts of a path below Python's library: ``site-packages`` there means a library of the user's."""
+    """The parts of a path below the standard library. ``site-packages`` there is a library of the user's."""
     stdlib, torch = _stdlib_and_torch()
     if _inside(path, torch):
         return ()

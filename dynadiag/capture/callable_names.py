@@ -1,4 +1,4 @@
-"""What the user had compiled, by the name and the place of its code: of objects that are called, not functions."""
+"""The name and location of what the user compiled, when it is a callable object and not a function."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dynadiag.capture.breaks import is_stdlib_or_torch
 
 __all__ = ["describe_callable"]
 
-_PLAIN_MODULES = ("builtins", "types", "torch._ops")  # kinds of functions and operators, whose attributes are plain
+_PLAIN_MODULES = ("builtins", "types", "torch._ops")  # their types have plain attributes, without code of the user's
 
 
 def describe_callable(called: Any, caller: FrameType) -> dict[str, Any]:
-    """``file``, ``line``, ``function`` of what a call of it runs: a module's ``forward``, a partial's function.
+    """Return ``file``, ``line`` and ``function`` of the code that a call runs.
 
-    Where that has no Python code, file and line are those of the user's innermost frame from ``caller`` on. Nothing of
-    the user's is called, and no attribute computed.
+    That is a module's ``forward`` or a partial's function. If it is not Python code, file and line are those of the
+    user's innermost frame from ``caller`` outwards. Nothing of the user's code is called.
     """
     found = _code_location(called)
     return found if found["file"] else {**found, **_user_line_of(caller)}
@@ -46,7 +46,7 @@ def _code_location(called: Any) -> dict[str, Any]:
 
 
 def _class_attribute(kind: type, name: str) -> Any:
-    """What a class defines under a name, or the first of its bases that does."""
+    """The attribute of a class, or of the first of its bases that defines it."""
     return next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None)
 
 

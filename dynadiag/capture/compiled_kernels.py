@@ -1,6 +1,6 @@
-"""The Triton kernels that the program built, with their stages: read when it ends, not while it runs.
+"""The Triton kernels that the program compiled, with their stages. They are read when the program ends.
 
-The stages are files of Triton's own cache; what the kernel takes of the processor is what the driver said of it.
+The stages are files of Triton's own cache. Registers and spills come from the GPU driver.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dynadiag.torch_private import triton_autotuner as torch_private
 
 __all__ = ["describe_kernels"]
 
-_MAX_STAGE_BYTES = 4 << 20  # bytes of one stage that are kept; the largest met so far is a tenth of it
+_MAX_STAGE_BYTES = 4 << 20  # bytes of one stage that are recorded; the largest seen so far is a tenth of it
 
 
 def describe_kernels(module: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Of each kernel of a generated module: what it takes, and its stages as JSON (``cubin`` in base 64)."""
+    """Yield the data of each kernel of a generated module, and its stages as JSON (``cubin`` in base 64)."""
     for binary in torch_private.built_kernels(module):
         made = _metadata(binary)
         yield (
@@ -58,7 +58,7 @@ def _stages(binary: torch_private.TritonBinary) -> dict[str, str]:
 
 
 def _read_cache_file(binary: torch_private.TritonBinary, suffix: str) -> bytes | None:
-    """A file of Triton's cache; None where it is not there (any more) or too large."""
+    """A file of Triton's cache, or None if it is missing or too large."""
     if binary.folder is None:
         return None
     for file in sorted(binary.folder.glob(f"*.{suffix}")):

@@ -1,8 +1,8 @@
-"""A graph that Dynamo hands to its backend, as data from which it can be rebuilt.
+"""Write a graph that Dynamo gives to its backend as data from which it can be rebuilt.
 
-Nodes keep op, target, arguments and what is known of their value; tensors keep shape, stride, dtype, device and
-``requires_grad``, and the number of their storage, so that inputs that share memory are seen to. Nothing here is
-code: targets are names, and arguments are JSON in which everything that JSON lacks is an object with one key:
+Nodes have op, target, arguments and a description of their value. Tensors have shape, stride, dtype, device,
+``requires_grad`` and the number of their storage, which shows inputs that share memory. Nothing is code: targets are
+names. Arguments are JSON; anything that JSON lacks is an object with one key:
 
     {"%": "relu"}            a node            {"t": [1, 2]}          a tuple
     {"dtype": "float32"}     a torch.dtype     {"device": "cpu"}      a torch.device
@@ -22,11 +22,11 @@ from torch import fx
 
 from dynadiag.torch_private import capture as torch_private
 
-_MAX_LIST_ITEMS = 1_000  # elements of a list argument that are written out; longer ones are cut with a word
+_MAX_LIST_ITEMS = 1_000  # elements of a list argument; a longer list is written as its length
 
 
 def graph_json(gm: fx.GraphModule) -> str:
-    """The graph module and its subgraphs as one JSON text, one node a line (readable, and diffs line by line)."""
+    """Return the graph module and its subgraphs as one JSON text, one node per line, so that it can be diffed."""
     stacks: dict[str, int] = {}
     storages: dict[int, int] = {}
     nodes = [json.dumps(_encode_node(node, stacks, storages), separators=(",", ":")) for node in gm.graph.nodes]
@@ -58,7 +58,7 @@ def _encode_node(node: fx.Node, stacks: dict[str, int], storages: dict[int, int]
 
 
 def target_name(target: Any) -> str:
-    """A name by which a target can be looked up in a closed list: ``aten.relu.default``, ``torch.relu``, ``add``."""
+    """Return a name that a closed list can resolve: ``aten.relu.default``, ``torch.relu``, ``add``."""
     if isinstance(target, str):
         return target
     if isinstance(target, torch._ops.OpOverload):
@@ -69,7 +69,7 @@ def target_name(target: Any) -> str:
 
 
 def encode_argument(value: Any) -> Any:
-    """An argument as JSON (the table above)."""
+    """Encode an argument as JSON (see the table above)."""
     if isinstance(value, fx.Node):
         return {"%": value.name}
     if isinstance(value, float) and not math.isfinite(value):
@@ -135,7 +135,7 @@ def _encode_tensor(value: torch.Tensor, storages: dict[int, int]) -> dict[str, A
 
 
 def _storage_id(value: torch.Tensor) -> int | None:
-    """What tells storages apart; None where a tensor has none of its own (inside vmap, some subclasses)."""
+    """The identity of a tensor's storage, or None if it has none of its own (inside vmap, some subclasses)."""
     try:
         return int(value.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
@@ -147,7 +147,7 @@ def _size(size: Any) -> int | str:
 
 
 def _size_symbols(gm: fx.GraphModule) -> dict[str, dict[str, str]]:
-    """The range and the example value of each size symbol that the graph was made under."""
+    """The range and the example value of each size symbol of the graph."""
     for node in gm.graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
         env = getattr(getattr(value, "fake_mode", None), "shape_env", None)

@@ -1,8 +1,8 @@
-"""Guards, while torch still has them as objects: where each came from, and which of them failed.
+"""Guards while torch has them as objects: where each came from, and which of them failed.
 
-A recompile's own reason names the first failing guard. Here every leaf guard of every cached entry is asked again,
-each against its own value, so that all that changed is known at once. Values are read, never called upon: only
-plain numbers, strings, dtypes and the like are written out, anything else by its type.
+A recompile's own reason names only the first failing guard. Here every leaf guard of every cache entry is checked
+again, each against its own value, so that all changes are known at once. Values are read without calling the user's
+code: only plain numbers, strings, dtypes and the like are written out, anything else by its type.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _TENSOR = re.compile(
 )
 _SOURCES = re.compile(r"[LG](?:\[[^\[\]]*\]|\.\w+(?:\(\))?)+")  # L['args'][0].size()[1] in an expression
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\(.*, (?P<id>\d+)\)(?:, type=(?P<type><.*?>)(?=\s|$))?")
-_LENGTH = re.compile(r"^(?:len\(.*\) == (?P<was>\d+)|not \S+)$")  # `not xs`, as torch writes it for an empty one
+_LENGTH = re.compile(r"^(?:len\(.*\) == (?P<was>\d+)|not \S+)$")  # torch writes `not xs` for an empty list
 _SINGLETON = re.compile(r"^.* is (?P<was>(not )?(None|True|False|\.\.\.))$")
 _EQUALS = re.compile(r"^(?P<source>.*?) == (?P<was>.*)$")
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-# The lengths that Python itself knows.
+# ``__len__`` of the builtin types, which runs no code of the user's.
 _BUILTIN_LENGTHS = {kind.__len__ for kind in (list, tuple, dict, set, frozenset, str, bytes, deque)}
 _SETTINGS: dict[str, Callable[[], object]] = {
     "grad_mode": torch.is_grad_enabled,
@@ -38,15 +38,18 @@ _SETTINGS: dict[str, Callable[[], object]] = {
     "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
     "default_dtype": torch.get_default_dtype,
 }
-# Dtypes that can be the default, by their number in c10::ScalarType, which is what the guard on it prints.
+# Dtypes that can be the default, by their number in c10::ScalarType, which the guard on it prints.
 _DEFAULT_DTYPES = {"5": "torch.float16", "6": "torch.float32", "7": "torch.float64", "15": "torch.bfloat16"}
 _DICT_LENGTH = re.compile(r"len\((?P<source>.*)\) != (?P<was>\d+)")
 _ITEM_FUNCTION = "_dynadiag_item"
-_MAX_TEXT = 200  # characters of a value that are kept
+_MAX_TEXT = 200  # characters of a value that are recorded
 
 
 def guard_locations(guards: Any) -> list[list[Any]]:
-    """``[kind, source, file, line, function]`` of each guard whose user stack torch kept: the innermost user line."""
+    """Return ``[kind, source, file, line, function]`` for each guard whose user stack torch kept.
+
+    The line is the innermost of the user's.
+    """
     found = []
     for guard in guards:
         stack = guard.user_stack
@@ -59,10 +62,10 @@ def guard_locations(guards: Any) -> list[list[Any]]:
 
 
 def failing_guards(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every guard of one cached entry that does not hold for ``f_locals``: guard, source, was, now, against."""
+    """Yield every guard of one cache entry that fails for ``f_locals``: guard, source, was, now, against."""
     wrapper = entry.guard_manager
     root = getattr(wrapper, "root", None)
-    if root is None or wrapper.closure_vars is None:  # the entry was invalidated: torch keeps a sentence, no guards
+    if root is None or wrapper.closure_vars is None:  # torch invalidated the entry: it has a message, no guards
         yield _invalidated(str(getattr(wrapper, "invalidation_reason", "")), str(entry.compile_id))
         return
     scope = {**wrapper.closure_vars, "L": f_locals, "G": wrapper.global_scope["G"]}
@@ -73,7 +76,7 @@ def failing_guards(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, A
 
 
 def _invalidated(reason: str, against: str) -> dict[str, Any]:
-    """``Cache line invalidated because L['self'] got deallocated``."""
+    """Parse ``Cache line invalidated because L['self'] got deallocated``."""
     found = re.search(r"because (?P<source>.*) got deallocated", reason)
     changed = {"source": found["source"], "was": "alive", "now": "deallocated"} if found else {}
     return {"guard": reason, "against": against, **changed}
@@ -82,7 +85,7 @@ def _invalidated(reason: str, against: str) -> dict[str, Any]:
 class _GuardScope:
     """Evaluates torch's own guard expressions in the scope that torch evaluates them in.
 
-    An item of a dict is read as torch's guards read it, past a subclass's own ``__getitem__`` and ``__missing__``:
+    An item of a dict is read as torch's guards read it, without the ``__getitem__`` and ``__missing__`` of a subclass:
     those may make a new object at each call, or add the key.
     """
 
@@ -90,14 +93,14 @@ class _GuardScope:
         self._globals, self._locals = (
             {**globals_, _ITEM_FUNCTION: _plain_item},
             scope,
-        )  # comprehensions see globals only
+        )  # comprehensions only see globals
 
     def evaluate(self, expression: str) -> Any:
         return eval(_compiled(expression), self._globals, self._locals)  # noqa: S307 - torch's code in torch's process
 
 
 class _PlainItems(ast.NodeTransformer):
-    """``a[b]`` as ``_ITEM(a, b)``."""
+    """Rewrites ``a[b]`` to ``_ITEM_FUNCTION(a, b)``."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -143,7 +146,7 @@ def _leaf_failures(manager: Any, lookup: _GuardScope, f_locals: dict[str, Any]) 
 
 
 def _child_managers(manager: Any) -> list[Any]:
-    """The managers below one; those of a dict's keys and values hang apart from the rest."""
+    """The managers below a manager. A dict's keys and values have theirs in a separate table."""
     pairs = manager.get_key_value_managers().values() if hasattr(manager, "get_key_value_managers") else ()
     found = [child for pair in pairs for child in pair]
     if not pairs:
@@ -152,7 +155,7 @@ def _child_managers(manager: Any) -> list[Any]:
 
 
 def _has_other_type(manager: Any, value: Any) -> bool:
-    """Whether a dict is of another type than the manager of its items takes: it has no leaf guard to say so."""
+    """Whether a dict has another type than its manager expects. No leaf guard checks that."""
     of_items = hasattr(manager, "get_key_value_managers") and isinstance(value, dict)
     return of_items and type(value) is not manager.get_type_of_guarded_value()
 
@@ -203,17 +206,17 @@ def _was_and_now(code: str, value: Any) -> dict[str, str | None]:
 
 
 def _is_sized(value: Any) -> bool:
-    """Whether asking for a length runs nothing of the user's."""
+    """Whether its length can be read without running the user's code."""
     return type(value).__len__ in _BUILTIN_LENGTHS if hasattr(type(value), "__len__") else False
 
 
 def _singleton_of_id(number: int) -> str | None:
-    """The singletons whose identity says their value."""
+    """The singletons whose identity gives their value."""
     return next((repr(one) for one in (True, False, None) if id(one) == number), None)
 
 
 def _tensor_differences(match: re.Match[str], source: str, value: torch.Tensor) -> Iterator[dict[str, Any]]:
-    """What differs between the tensor that was guarded on and the one that came."""
+    """The differences between the tensor that was guarded on and the new one."""
     was_size, was_stride = _sizes(match["size"]), _sizes(match["stride"])
     if type(value).__name__ != match["type"]:
         yield {"source": f"{source}.__class__", "was": match["type"], "now": type(value).__name__}
@@ -236,7 +239,7 @@ def _tensor_differences(match: re.Match[str], source: str, value: torch.Tensor) 
 
 
 def _dispatch_key_difference(match: re.Match[str], source: str, value: torch.Tensor) -> dict[str, Any]:
-    """What is left where neither shape nor dtype changed: the kind of tensor (a subclass, a sparse or wrapped one)."""
+    """The difference when neither shape nor dtype changed: the kind of tensor (a subclass, a sparse or wrapped one)."""
     now = str(torch._C._dispatch_keys(value)).removeprefix("DispatchKeySet(").removesuffix(")")
     return {"source": source, "was": f"dispatch keys {match['keys']}", "now": f"dispatch keys {now}"}
 
@@ -247,7 +250,7 @@ def _sizes(text: str) -> list[str | None]:
 
 
 def _global_state(leaf: Any, code: str, value: Any) -> Iterator[dict[str, str | None]]:
-    """Which global settings changed: torch names them when the guard is asked to say why it failed."""
+    """The global settings that changed. torch names them in the verbose check of the guard."""
     told = "".join(leaf.check_verbose(value).verbose_code_parts)
     names = told.partition("GLOBAL_STATE changed:")[2].split()
     for name in names:
@@ -258,7 +261,7 @@ def _global_state(leaf: Any, code: str, value: Any) -> Iterator[dict[str, str | 
 
 
 def _setting(code: str, name: str) -> tuple[str | None, str | None]:
-    """What a global setting was when it was guarded on, and what it is now."""
+    """The value of a global setting when it was guarded on, and its value now."""
     if device := re.fullmatch(r"autocast\((\w+)\)_enabled", name):
         enabled = torch.is_autocast_enabled(device[1])
         return str(not enabled), str(enabled)
@@ -269,7 +272,7 @@ def _setting(code: str, name: str) -> tuple[str | None, str | None]:
 
 
 def _length_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The length of a dict, which its manager keeps to itself: torch tells it when asked why the entry does not fit."""
+    """Failed checks of a dict's length. Its manager makes them itself, and torch reports them in the verbose check."""
     for part in root.check_verbose(f_locals).verbose_code_parts:
         if match := _DICT_LENGTH.match(part):
             source = match["source"]
@@ -283,7 +286,10 @@ def _length_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -
 
 
 def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Symbolic-shape guards hang at the root as one guard with many parts, each an expression over the locals."""
+    """Failed symbolic-shape guards.
+
+    They are one guard at the root with many parts, each an expression over the locals.
+    """
     for leaf in root.get_epilogue_lambda_guards():
         if not callable(leaf) or leaf(f_locals):
             continue
@@ -292,7 +298,7 @@ def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) ->
             try:
                 holds = bool(lookup.evaluate(code))
             except (KeyError, AttributeError, IndexError, TypeError, NameError, SyntaxError, ValueError):
-                holds = True  # cannot be asked again: torch's own reason stands
+                holds = True  # it cannot be checked again: torch's own reason is used
             if not holds:
                 source = next(iter(_SOURCES.findall(code)), None)
                 now = lookup.evaluate(source) if source else None
@@ -307,7 +313,7 @@ def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) ->
 
 
 def short_value(value: Any) -> str:
-    """A value as a short text, without calling anything that the user wrote."""
+    """Return a value as a short text, without calling the user's code."""
     if type(value) in _PLAIN_TYPES:
         text = repr(value)
     elif isinstance(value, torch.Tensor):

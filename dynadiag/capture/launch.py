@@ -1,7 +1,7 @@
 """Run a program under the recorder, in a process of its own, as ``python FILE.py ARGS...`` would run it.
 
-The recorder comes in through torch's own entry point (`dynadiag.autoload`): the command line, ``sys.path`` and the
-environment are what they would be without us.
+The recorder is loaded through torch's own entry point (`dynadiag.autoload`). The command line, ``sys.path`` and the
+environment are the same as without us.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dynadiag.recording.opening import journal_header
 
 __all__ = ["ProcessEnd", "launch"]
 
-_MAX_INTERRUPTS = 2  # Ctrl-C this often, and the program is killed
+_MAX_INTERRUPTS = 2  # times that Ctrl-C is left to the program; the next one kills it
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a recorded program ended. ``other_journals`` are the journals of its other processes, rank by rank."""
+    """How a recorded program ended. ``other_journals`` are those of its other processes, by rank."""
 
     exit_code: int
     seconds: float
@@ -43,10 +43,10 @@ class ProcessEnd:
 def launch(
     command: Sequence[str], journal: Path, settings: Settings, variables: Mapping[str, str] | None = None
 ) -> ProcessEnd:
-    """Run ``command`` with its main process recorded into ``journal``, and add to it how the program ended.
+    """Run ``command`` with its main process recorded into ``journal``, and append how the program ended.
 
-    ``variables`` are added to its environment. Raises `DynadiagError` where the recorder is not installed in the
-    interpreter that runs us.
+    ``variables`` are added to its environment. Raises `DynadiagError` if the recorder is not installed in this
+    interpreter.
     """
     _check_installed()
     journal = journal.absolute()
@@ -105,7 +105,7 @@ def _why_not_recorded() -> str:
 
 
 class _SignalForwarder:
-    """While the program runs, Ctrl-C is its own affair; a third one kills it. A request to end is passed on."""
+    """Leaves Ctrl-C to the program while it runs, but kills it at the third one. SIGTERM is passed on."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -131,7 +131,7 @@ class _SignalForwarder:
 
 
 def _in_foreground() -> bool:
-    """Whether we are in the foreground of a terminal: its Ctrl-C then went to the program as well."""
+    """Whether we are in a terminal's foreground group: then its Ctrl-C also went to the program."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""A whole process that records itself: started by our commands, or by anything with ``DYNADIAG_RECORD`` set."""
+"""Record the current process: started by our commands, or by anything with ``DYNADIAG_RECORD`` set."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from dynadiag.recording.journal import Journal
 __all__ = ["RECORDING_SUFFIX", "record_this_process"]
 
 RECORDING_SUFFIX = ".dynadiag"
-_MAX_NAMES = 1000  # tried for one recording; more than one is needed where ranks start again
+_MAX_NAMES = 1000  # names that are tried for one recording; restarted ranks need more than one
 
 
 @functools.cache  # once a process, however often torch's entry points are called
 def record_this_process() -> None:
-    """Start the recorder of this process, and end it when the interpreter ends.
+    """Start the recorder of this process, and stop it when the interpreter ends.
 
-    The main process of a command of ours has its journal from the start; every other process gets one with its first
-    event, so that workers which never compile leave nothing behind. Raises whatever is in the way of recording.
+    The main process of one of our commands has its journal from the start. Any other process gets one at its first
+    event, so that workers which never compile leave no file. Raises whatever prevents recording.
     """
     folder = Path(os.environ[settings_.FOLDER_VARIABLE]).absolute()
     settings = settings_.from_environment(os.environ)
@@ -76,9 +76,9 @@ def _create_journal(folder: Path, settings: settings_.Settings) -> Journal:
 
 
 def _candidate_paths(folder: Path, settings: settings_.Settings) -> Iterator[Path]:
-    """Names for this process's recording: the first that is free is taken.
+    """The file names for this process's recording, of which the first free one is taken.
 
-    A rank gets its number; a rank that starts again, or a worker that inherits its environment, its process id too.
+    A rank has its number. A restarted rank, or a worker that inherits the rank's environment, also has its process id.
     """
     if settings.journal is not None and settings.parent == os.getppid():
         yield Path(settings.journal)
@@ -92,7 +92,7 @@ def _candidate_paths(folder: Path, settings: settings_.Settings) -> Iterator[Pat
 
 
 def _end_with_multiprocessing_worker(recorder: Callable[[], Recorder], began: float) -> None:
-    """A child of `multiprocessing` leaves without running what `atexit` holds: it has finalizers of its own."""
+    """Stop with a `multiprocessing` child: it skips `atexit` and runs finalizers of its own."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         from multiprocessing import util
@@ -114,9 +114,9 @@ def _end_recording(recorder: Recorder, started: float) -> None:
 
 
 def _pass_variables_on(variables: dict[str, str]) -> None:
-    """Give our variables to processes that the program starts with an environment of its own making.
+    """Add our variables to the environments that the program makes for its child processes.
 
-    ``torchrun`` copies ``os.environ``, where our variables are hidden: without this its workers would not record.
+    ``torchrun`` copies ``os.environ``, in which our variables are hidden. Without this its workers would not record.
     """
     original = subprocess.Popen.__init__
 

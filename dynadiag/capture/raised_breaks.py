@@ -1,4 +1,4 @@
-"""The data of a break that torch raised before it traced anything: it is at the head of what was to be compiled."""
+"""The data of a break that torch raised before it traced anything. It is at the head of the compiled function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["describe_raised_break", "parse_compile_id"]
 
 
 def describe_raised_break(found: RaisedBreak, sources: Sources) -> dict[str, Any]:
-    """``gb_type``, torch's text, the place, and the user's stack down to the call."""
+    """Return ``gb_type``, torch's text, the location, and the user's stack down to the call."""
     called = found.called
     code = called if isinstance(called, CodeType) else getattr(called, "__code__", None)
     place = _called_location(called, found)
@@ -27,7 +27,7 @@ def describe_raised_break(found: RaisedBreak, sources: Sources) -> dict[str, Any
 
 
 def parse_compile_id(compile_id: str) -> dict[str, int]:
-    """The context that torch gives the events of a compile, of its id ("0/1"); none of an id of another form."""
+    """Return the event context of a compile id ("0/1"). Empty for an id of another form."""
     frame, _, number = compile_id.partition("/")
     return {"frame_id": int(frame), "frame_compile_id": int(number)} if frame.isdigit() and number.isdigit() else {}
 

@@ -1,8 +1,8 @@
 """The recorder: a handler of torch's structured trace that appends each event to a journal.
 
-Where an event says less than the torch function that emits it knows, a probe looks at that function's local variables
-and an event of ours goes into the journal just before torch's. Nothing of torch is replaced, so nothing is
-different when the recorder is gone; a probe that fails says so in the journal and changes nothing else.
+When the torch function that emits an event knows more than the event says, a probe reads that function's local
+variables and writes an event of ours to the journal just before torch's. Nothing of torch is replaced, so nothing
+remains when the recorder is gone. A probe that fails writes that to the journal and changes nothing else.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import exception_frames as torch_untold
 from dynadiag.torch_private import skip_log as torch_skips
 
-_MAX_REOPENS = 3  # times that a journal is opened again: a disk that is full stays full
-_MAX_SOURCE_BYTES = 2_000_000  # bytes of one source file that are kept
+_MAX_REOPENS = 3  # times that a journal is reopened; a full disk stays full
+_MAX_SOURCE_BYTES = 2_000_000  # bytes of one source file that are recorded
 _CONTEXT = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
 
 
 class Recorder(logging.Handler):
-    """Appends every event of the trace to a journal that ``open_journal`` makes when the first one comes.
+    """Appends every event of the trace to a journal, which ``open_journal`` makes at the first event.
 
-    A forked child (a DataLoader worker, say) never writes into its parent's journal: it gets one of its own with its
-    first event. Safe from any thread.
+    A forked child (such as a DataLoader worker) never writes into its parent's journal. It gets one of its own at its
+    first event. Safe for any thread.
     """
 
     def __init__(self, open_journal: Callable[[], Journal], *, source: bool = True) -> None:
@@ -46,16 +46,19 @@ class Recorder(logging.Handler):
         self._redactor = None if source else Redactor()
         self._journal: Journal | None = None
         self._pid = 0
-        self._opening: dict[int, threading.Lock] = {}  # by process: a fork may copy a lock that is held
+        self._opening: dict[int, threading.Lock] = {}  # by process id: a fork may copy a locked lock
         self._cuda_graph_handler = _CudaGraphSkipHandler(self)
-        self._sources: dict[str, list[str]] = {}  # lines of the user's files as they were when first met
-        self._files: set[str] = set()  # of which the text is in the journal
-        self._modules: dict[str, Mapping[str, Any]] = {}  # generated modules by their file, and the event of each
+        self._sources: dict[str, list[str]] = {}  # lines of the user's files when they were first seen
+        self._files: set[str] = set()  # files whose text is in the journal
+        self._modules: dict[str, Mapping[str, Any]] = {}  # metadata of each generated module's event, by file
         self._reopened = 0
         self._released = False
 
     def start(self) -> None:
-        """Listen. What a first graph needs is loaded now where torch is: a compile is measured, its imports with it."""
+        """Listen to torch.
+
+        If torch is loaded, import what a first graph needs now, so that no compile is timed with it.
+        """
         if "torch" in sys.modules:
             importlib.import_module("dynadiag.capture.graphs")
         self._released = False
@@ -64,19 +67,19 @@ class Recorder(logging.Handler):
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._cuda_graph_handler)
 
     def stop(self) -> None:
-        """Stop listening, and close the journal."""
+        """Stop listening and close the journal."""
         self._release()
         if self._journal is not None:
             self._journal.close()
 
     def add_module(self, metadata: Mapping[str, Any]) -> None:
-        """Take note of a generated module, by torch's event of it, for `record_kernels`."""
-        self.journal()  # first: a forked child, which begins its own here, forgets its parent's modules
+        """Remember a generated module for `record_kernels`, from the metadata of its event."""
+        self.journal()  # first, because a forked child drops its parent's modules when it begins a journal
         if isinstance(file := (metadata["inductor_output_code"] or {}).get("file_path"), str):
             self._modules[file] = metadata
 
     def record_kernels(self) -> None:
-        """Append what Triton made of the kernels of the generated modules so far. Never raises."""
+        """Append the Triton kernels of the generated modules so far. Never raises."""
         if not (self.has_journal and self._modules):
             return
         from dynadiag.capture import compiled_kernels
@@ -90,7 +93,10 @@ class Recorder(logging.Handler):
         self._modules.clear()
 
     def record_exception(self, failure: BaseException | None) -> None:
-        """Append what an exception that left the program tells of a break or recompile. Never raises."""
+        """Append the break or recompile behind an exception that ended the program, if no event has it.
+
+        Never raises.
+        """
         try:
             if self.has_journal and (found := torch_untold.find_raised_break(failure)) is not None:
                 data = raised_breaks.describe_raised_break(found, self.source_lines)
@@ -115,7 +121,7 @@ class Recorder(logging.Handler):
         return self._pid == os.getpid()
 
     def journal(self) -> Journal:
-        """The journal of this process, opened on first use. Raises `DynadiagError` where it cannot be."""
+        """Return the journal of this process, opened on first use. Raises `DynadiagError` if it cannot be opened."""
         journal = self._journal
         if journal is None or self._pid != os.getpid():
             with self._opening.setdefault(os.getpid(), threading.Lock()):
@@ -127,27 +133,27 @@ class Recorder(logging.Handler):
         return journal
 
     def _begin_journal(self) -> Journal:
-        """A new journal, with the names in it that torch refers to by number and will not tell again."""
+        """A new journal with the names that torch has interned. torch will not log them again."""
         journal = self._open_journal()
         for name, number in torch_private.interned_names().items():
             journal.append({"str": [name, number]})
         return journal
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Append one event, and what its probe finds before it. No lock: an append is one write. Never raises."""
+        """Append one event, after the event of its probe. Never raises. An append is one write, so it takes no lock."""
         metadata: Mapping[str, Any] | None = getattr(record, "metadata", None)
         if metadata is not None and not self._released:
             try:
                 self._probe(metadata, sys._getframe(1))
                 self._append(metadata, getattr(record, "payload", None), record)
-            except Exception as error:  # noqa: BLE001 - it would come up in the user's program, out of torch.compile
+            except Exception as error:  # noqa: BLE001 - it would reach the user's program through torch.compile
                 self.give_up(error)
         return True
 
-    emit = handle  # type: ignore[assignment]  # logging calls handle(); emit() is for those who call it by name
+    emit = handle  # type: ignore[assignment]  # logging calls handle(); emit() is for direct callers
 
     def close(self) -> None:
-        """Nothing: ``logging.config`` closes handlers that it did not make, and the journal must stay open."""
+        """Do nothing: ``logging.config`` closes handlers that it did not make, and the journal must stay open."""
 
     def give_up(self, error: Exception) -> None:
         """Record this process no further, and say so once. Never raises."""
@@ -183,7 +189,7 @@ class Recorder(logging.Handler):
             self.give_up(error)
 
     def append(self, kind: str, data: Any, context: Mapping[str, Any], payload: str | None = None) -> None:
-        """Append an event of ours, ``dynadiag_<kind>``, in the context of torch's event."""
+        """Append an event of ours, ``dynadiag_<kind>``, with the context of torch's event."""
         self._append({f"dynadiag_{kind}": data, **{key: context[key] for key in _CONTEXT if key in context}}, payload)
 
     def _append(
@@ -198,7 +204,7 @@ class Recorder(logging.Handler):
             self.journal().append(metadata, payload, **place)
 
     def _reopen(self, journal: Journal) -> None:
-        """Go on where the program has closed the journal (daemons close every descriptor); not for ever."""
+        """Reopen a journal that the program closed (daemons close every descriptor), a limited number of times."""
         self._reopened += 1
         if self._reopened > _MAX_REOPENS or journal.removed:
             raise DynadiagError(f"cannot write {journal.path}: {journal.failure}")
@@ -206,7 +212,7 @@ class Recorder(logging.Handler):
         self._journal.append({"dynadiag_missed": {"probe": "journal", "error": journal.failure}})
 
     def _probe(self, metadata: Mapping[str, Any], emitter: FrameType) -> None:
-        """Look where torch's event says less than its emitter knows."""
+        """Run the probe of an event, if it has one."""
         artifact = metadata.get("artifact")
         name = artifact.get("name") if artifact is not None else next(iter(metadata))
         probe = _PROBES.get(name)
@@ -218,7 +224,7 @@ class Recorder(logging.Handler):
             self._note_missed(str(name), error, metadata)
 
     def record_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
-        """Keep the text of one of the user's files, as it is now, once."""
+        """Append the text of one of the user's files as it is now, once."""
         if not file or file in self._files or breaks.is_stdlib_or_torch(file):
             return
         self._files.add(file)
@@ -227,21 +233,24 @@ class Recorder(logging.Handler):
             self.append("source", {"file": file}, metadata, text[:_MAX_SOURCE_BYTES])
 
     def source_lines(self, file: str) -> list[str]:
-        """The lines of a file as Python has them, kept: torch makes `linecache` forget a file that has changed."""
+        """Return the lines of a file as Python has them.
+
+        They are cached because torch makes `linecache` drop changed files.
+        """
         if not self._sources.get(file):
             self._sources[file] = list(linecache.getlines(file))
         return self._sources[file]
 
 
 class _CudaGraphSkipHandler(logging.Handler):
-    """Appends what Inductor says where it makes no CUDA graph: the trace does not hold all of it."""
+    """Appends Inductor's reasons for making no CUDA graph. The trace does not have all of them."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(logging.WARNING)
         self._recorder = recorder
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Append one reason, with the compile that it came up in. Never raises."""
+        """Append one reason, with the compile that it belongs to. Never raises."""
         if record.levelno >= self.level:
             try:
                 data = {"reason": record.getMessage(), "compile_id": torch_private.current_compile_id()}
@@ -274,7 +283,7 @@ def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
 
 
 def _callable_location(code: CodeType, emitter: FrameType) -> dict[str, Any]:
-    """A function that is compiled, or what the user had compiled where torch put a function of its own around it."""
+    """The location of a compiled function, or of the user's callable if torch wrapped it in a function of its own."""
     wrapped = torch_private.wrapped_callable(emitter)
     return _code_location(code) if wrapped is None else callable_names.describe_callable(wrapped, emitter)
 

@@ -1,9 +1,9 @@
-"""Leave the user's source text out of events, for code that must not travel (``--no-source``).
+"""Remove the user's source text from events, for code that must not leave the machine (``--no-source``).
 
 Files, lines, names and shapes stay. torch quotes source in known places: the ``loc`` of stack entries, the code lines
-of tracebacks, and comments in graphs, guards and generated code; what stands there is left out. Payloads of a kind that
-we do not know are left out whole. Then every line of every file that an event names is looked for in what is left,
-so that a place that we do not know shows nothing either.
+of tracebacks, and comments in graphs, guards and generated code. That text is removed. A payload of an unknown kind is
+removed completely. Then every line of every file that an event names is searched for in the rest, so that an unknown
+place shows no source either.
 """
 
 from __future__ import annotations
@@ -17,12 +17,8 @@ from typing import Any
 __all__ = ["Redactor"]
 
 _REPLACEMENT = "<source left out>"
-_MIN_LINE_CHARS = (
-    6  # characters of a line that is looked for: `else:` and `x = 1` say nothing, and stand in torch's own text
-)
-_LINES_IN_TORCH_MESSAGES = frozenset(
-    {"torch._dynamo.graph_break()"}
-)  # lines that are words of torch's messages as well
+_MIN_LINE_CHARS = 6  # characters of a line that is searched for: `else:` and `x = 1` also occur in torch's own text
+_LINES_IN_TORCH_MESSAGES = frozenset({"torch._dynamo.graph_break()"})  # lines that torch's own messages contain too
 
 _TRACEBACK_CODE = re.compile(r"(?m)^(\s*File \"[^\"]*\", line \d+.*)\n(?:\s+[^\n]*\n?)(?:\s*[\^~]+\s*\n?)?")
 _CODE_COMMENT = re.compile(r"(?m)((?:# )?File:? [^\n]*?), code: [^\n]*$")
@@ -59,16 +55,16 @@ _KINDS_WITHOUT_SOURCE = (
 
 
 class Redactor:
-    """Takes the source out of one event after another; it learns which files there are from what it sees."""
+    """Removes source from one event after another. It learns from the events which files there are."""
 
     def __init__(self) -> None:
         self._files: set[str] = set()
-        self._lines: dict[str, None] = {}  # in every spelling that a line may have inside JSON or a repr
+        self._lines: dict[str, None] = {}  # in every escaped form that JSON or a repr gives a line
 
     def redact(
         self, metadata: Mapping[str, Any], payload: str | None, is_theirs: Callable[[str], bool]
     ) -> tuple[Mapping[str, Any], str | None]:
-        """The same event without the text of files for which ``is_theirs``."""
+        """Return the event without the text of files for which ``is_theirs`` is true."""
         for file in _files_named_in(metadata, payload):
             if file not in self._files:
                 self._files.add(file)
@@ -104,7 +100,7 @@ class Redactor:
 
 
 def _files_named_in(metadata: Mapping[str, Any], payload: str | None) -> Iterator[str]:
-    """The files that an event names: torch gives each a number, our own events and tracebacks say it."""
+    """The files that an event names: torch numbers them, our own events and tracebacks name them."""
     for value in metadata.values():
         if isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[0], str):
             yield value[0]
@@ -115,7 +111,7 @@ def _files_named_in(metadata: Mapping[str, Any], payload: str | None) -> Iterato
 
 
 def _escaped_forms(text: str) -> Iterator[str]:
-    """A line as it is, and inside a string of JSON, twice over, or of Python."""
+    """A line as it is, inside a JSON string, inside a JSON string twice, and inside a Python string."""
     yield text
     quoted = json.dumps(text)[1:-1]
     yield quoted

@@ -1,4 +1,4 @@
-"""What is known of a run at its beginning and at its end. Loads no torch: the command line writes headers too."""
+"""What is known about a run at its beginning and at its end. Imports no torch: the command line writes headers too."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ _RELEVANT_PREFIXES = (
     "OMP_NUM_THREADS",
     "CUDA_VISIBLE",
 )
-_MAX_VALUE = 500  # characters of a variable that are kept: it is a setting, or a list of paths
+_MAX_VALUE = 500  # characters of a variable that are recorded: a setting, or a list of paths
 
 
 def run_header(target: str | None, launcher: int | None = None) -> dict[str, Any]:
-    """The process that writes it stands for the program. ``launcher`` is the process id of the command that started
-    the program."""
+    """Return the metadata of the current process at its start.
+
+    ``launcher`` is the process id of the command that started the program.
+    """
     torch = sys.modules.get("torch")
     return {
         "target": target or " ".join(sys.argv),
@@ -49,7 +51,7 @@ def run_header(target: str | None, launcher: int | None = None) -> dict[str, Any
 def _working_directory() -> str | None:
     try:
         return str(Path.cwd())
-    except OSError:  # the program is in a folder that is gone
+    except OSError:  # the folder does not exist any more
         return None
 
 
@@ -59,14 +61,14 @@ def _rank() -> int | None:
 
 
 def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that change what torch.compile does: people forget that they have set them."""
+    """The variables that change what torch.compile does. Users forget that they have set them."""
     return {
         name: value[:_MAX_VALUE] for name, value in sorted(environment.items()) if name.startswith(_RELEVANT_PREFIXES)
     }
 
 
 def run_footer(started: float) -> dict[str, Any]:
-    """What is known when the interpreter ends."""
+    """Return the metadata that is known when the interpreter ends."""
     return {"seconds": time.time() - started, "device": _device(), "uncaught": _uncaught_exception()}
 
 
@@ -78,6 +80,6 @@ def _device() -> str | None:
 
 
 def _uncaught_exception() -> str | None:
-    """The type of the exception that ended the program, as the interpreter noted it."""
+    """The type of the exception that ended the program, as the interpreter recorded it."""
     kind = getattr(sys, "last_type", None)
     return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else None

@@ -1,7 +1,7 @@
-"""What Inductor's scheduler knows of each operation when it hands over the generated code: where it came from.
+"""What Inductor's scheduler knows about each operation when it emits the generated code: where it came from.
 
-The text of a C++ kernel names neither the nodes nor the lines that it was made of. The lowered graph does, and it is
-a local of the function that emits ``inductor_output_code``. It is walked once, names only.
+The text of a C++ kernel names neither nodes nor lines. The lowered graph does, and it is a local variable of the
+function that emits ``inductor_output_code``. It is read once, names only.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["scheduler_json"]
 
 
 def scheduler_json(lowered: Any) -> str:
-    """The operations of a lowered graph in the order of their code, and the Dynamo nodes of its nodes, as JSON.
+    """Return the operations of a lowered graph in the order of their code, and the Dynamo nodes of its nodes, as JSON.
 
-    ``operations``: ``[group, kind, outputs, reads, origin, origins, reason]``. Operations of one group are fused;
-    ``outputs`` and ``reads`` are names of buffers in the wrapper, ``origin`` is the node whose value the first output
-    is (or None), ``origins`` are all nodes that Inductor says went into it, ``reason`` why a fallback is one.
-    ``sources`` maps a node to Dynamo's. A branch or a loop's body is a lowered graph of its own, and its code stands
-    before that of the graph around it; its nodes have its name before their own, as its buffers have.
+    ``operations``: ``[group, kind, outputs, reads, origin, origins, reason]``. Operations of one group are fused.
+    ``outputs`` and ``reads`` are names of buffers in the wrapper. ``origin`` is the node whose value the first output
+    is (or None), ``origins`` are all nodes that Inductor says went into it, ``reason`` says why Inductor falls back to
+    ATen. ``sources`` maps a node to Dynamo's nodes. A branch or a loop body is a lowered graph of its own. Its code
+    comes before that of the graph that contains it, and its name is a prefix of its nodes' and buffers' names.
     """
     graphs = [*_subgraphs(lowered, set()), lowered]
     groups = count()
@@ -34,7 +34,7 @@ def scheduler_json(lowered: Any) -> str:
 
 
 def _subgraphs(lowered: Any, seen: set[str]) -> Iterator[Any]:
-    """The lowered graphs of branches and loops' bodies, each once, the innermost first."""
+    """The lowered graphs of branches and loop bodies, each once, the innermost first."""
     for graph in torch_private.lowered_subgraphs(lowered):
         if graph.name not in seen:
             seen.add(graph.name)

@@ -1,7 +1,7 @@
-"""How a process is told to record itself: two environment variables.
+"""The two environment variables that make a process record itself.
 
-``DYNADIAG_RECORD`` is the folder, and is the user's to set. ``DYNADIAG_RECORD_SETTINGS`` (JSON) is what our own
-commands add for a program that they start: its target, who is the main process, what to leave out.
+``DYNADIAG_RECORD`` is the folder; the user may set it. ``DYNADIAG_RECORD_SETTINGS`` (JSON) is what our own commands add
+for a program that they start: its target, which process is the main one, what to leave out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ SETTINGS_VARIABLE = "DYNADIAG_RECORD_SETTINGS"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to record. ``limit`` is in bytes; ``parent`` is the process id of the command that started the
-    program; its child, the main process, writes ``journal``, and others write beside it."""
+    """What to record.
+
+    ``limit`` is in bytes. ``parent`` is the process id of the command that started the program. Its child, the main
+    process, writes ``journal``; other processes write beside it.
+    """
 
     target: str | None = None
     journal: str | None = None
@@ -29,12 +32,12 @@ class Settings:
     limit: int = 2_000_000_000
 
     def environment(self, folder: str) -> dict[str, str]:
-        """The variables that make a child record itself into ``folder``."""
+        """Return the variables that make a child process record itself into ``folder``."""
         return {FOLDER_VARIABLE: folder, SETTINGS_VARIABLE: json.dumps(asdict(self))}
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """The settings in an environment; the defaults where there are none or they cannot be read."""
+    """Return the settings in an environment, or the defaults if there are none or they are invalid."""
     try:
         return Settings(**json.loads(environment.get(SETTINGS_VARIABLE, "{}")))
     except (ValueError, TypeError):
@@ -42,9 +45,9 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
 
 
 def hide_variables() -> None:
-    """Take our variables out of ``os.environ``, so that the program sees the environment that it was given.
+    """Remove our variables from ``os.environ``, so that the program sees the environment that it was given.
 
-    They stay in the C environment: processes that the program starts still inherit them, and record themselves.
+    They stay in the C environment: processes that the program starts still inherit them and record themselves.
     """
     for name in (FOLDER_VARIABLE, SETTINGS_VARIABLE):
         value = os.environ.pop(name, None)

@@ -1,4 +1,4 @@
-"""Frames that Dynamo leaves to Python before it traces anything, of which the trace has no event."""
+"""Frames that Dynamo leaves to Python before it traces anything. The trace has no event for them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from dynadiag.capture.breaks import is_stdlib_or_torch
 __all__ = ["describe_skipped_frame"]
 
 _RESUME_PREFIX = "torch_dynamo_resume_in_"
-_SKIPPED_WHILE_TRACING = "Dynamo decided to skip the frame while tracing"  # it has a compile of its own
-# Of whole functions thousands are left as they should be (no tensor in them, library code); not for these reasons.
-_SUPPRESSED = "an error was suppressed"  # before it was traced (a generator), or while
+_SKIPPED_WHILE_TRACING = "Dynamo decided to skip the frame while tracing"  # such a frame has a compile in the trace
+# Dynamo rightly leaves thousands of whole functions (no tensor in them, library code). These reasons are reported.
+_SUPPRESSED = "an error was suppressed"  # before tracing (a generator) or during it
 _REPORTED_REASONS = (
     "dynamo tracing is disabled",
     "torch dispatch mode",
     "torchdynamo_debug_function",
     _SUPPRESSED,
 )
-# What that error is, which torch keeps to itself: "Attempt to trace generator", GB0003.
+# The suppressed error, which torch does not report: "Attempt to trace generator", GB0003.
 _GENERATOR = "torch.compile compiles no generator by itself, only where a compiled function goes through it"
 
 
 def describe_skipped_frame(code: CodeType, reason: str) -> dict[str, Any] | None:
-    """What to record of one frame; None where it is torch's or Python's, told elsewhere, or of no account.
+    """Return the data of one skipped frame.
 
-    What follows a graph break is always of account: where Dynamo finds no tensor among its locals, nothing of the rest
-    of the function is compiled, and nothing else says so.
+    None if the frame is torch's or Python's, has an event elsewhere, or is left for an ordinary reason. A resume
+    function after a graph break is always recorded: when Dynamo finds no tensor among its locals, the rest of the
+    function is not compiled, and nothing else says so.
     """
     resumed = code.co_name.startswith(_RESUME_PREFIX)
     if is_stdlib_or_torch(code.co_filename) or reason.startswith(_SKIPPED_WHILE_TRACING):

@@ -1,7 +1,7 @@
-"""Where a break is, in characters of the user's source: what its instruction works on.
+"""Where a break is, in characters of the user's source: the code that its instruction works on.
 
-CPython keeps a position for every instruction, columns and all (3.11 and up). Some stand for a whole statement with the
-block under it: to underline fifty lines of a loop says nothing of what broke there.
+CPython keeps a position for every instruction, with columns (3.11 and up). Some positions cover a whole statement with
+its block. Then the span is narrowed, because an underlined loop of fifty lines does not say what broke.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any, TypeAlias
 
 __all__ = ["BytePositions", "SourceText", "blamed_positions", "definition_head", "to_character_columns"]
 
-# They take the value of an expression from the stack. CPython 3.11 gives them the position of their statement, from
-# 3.12 on that of the expression (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
+# Instructions that take an expression's value from the stack. CPython 3.11 gives them their statement's position, from
+# 3.12 on the expression's (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
 _TAKES_VALUE = re.compile(r"POP_JUMP_\w*IF_|BEFORE_WITH|GET_ITER|FOR_ITER|CHECK_EXC_MATCH")
-_KEEPS_VALUE = re.compile(r"GET_ITER|COPY|STORE_")  # they come between: `for`, and `if (n := f(x)):`
+_KEEPS_VALUE = re.compile(r"GET_ITER|COPY|STORE_")  # instructions in between: in `for`, and `if (n := f(x)):`
 _COMPOUND = re.compile(r"(async|class|def|elif|else|except|finally|for|if|match|try|while|with)\b")
 _DEFINITION = re.compile(r"(\s*)(async\s+)?def\b")
-SourceText: TypeAlias = Sequence[str]  # the lines of a file with their ends, none where it is not known
+SourceText: TypeAlias = Sequence[str]  # the lines of a file with their line ends; empty if unknown
 _OPENING, _CLOSING = "([{", ")]}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class BytePositions:
-    """A span of source: lines 1-based, columns in bytes of UTF-8 from 0, the end exclusive."""
+    """A range of source: lines are 1-based, columns are 0-based UTF-8 bytes, the end is exclusive."""
 
     line: int
     column: int
@@ -38,7 +38,7 @@ class BytePositions:
     end_column: int
 
     def contains(self, other: BytePositions) -> bool:
-        """Whether another span lies inside this one and is less than all of it."""
+        """Whether another range is inside this one and smaller."""
         return other != self and self._start <= other._start and other._end <= self._end
 
     @property
@@ -51,7 +51,7 @@ class BytePositions:
 
 
 def blamed_positions(source: SourceText, instructions: Iterator[Any]) -> BytePositions | None:
-    """What an instruction works on, given with those before it, the nearest first; None where nothing is known.
+    """Return the code that an instruction works on, or None if it is unknown. `instructions` go backwards from it.
 
     The line is always the instruction's own, which torch names.
     """
@@ -60,7 +60,7 @@ def blamed_positions(source: SourceText, instructions: Iterator[Any]) -> BytePos
     if whole is None:
         return None
     if _TAKES_VALUE.match(getattr(current, "opname", "")):
-        # After a break the value may be from before it, and its instructions are gone: then the source says.
+        # After a break the value may come from before the break. Its instructions are gone, so parse the source.
         for find in (lambda: _value_on_stack(instructions), lambda: _head_expression(source, whole)):
             taken = find()
             if taken and taken.line == whole.line and whole.contains(taken):
@@ -69,7 +69,7 @@ def blamed_positions(source: SourceText, instructions: Iterator[Any]) -> BytePos
 
 
 def definition_head(source: SourceText, code: CodeType) -> BytePositions | None:
-    """The head of a function's definition, below its decorators; None for a lambda, or where there is no source."""
+    """Return the head of a function's definition, below its decorators. None for a lambda, or without source."""
     last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
     for number in range(code.co_firstlineno, last + 1):
         if match := _DEFINITION.match(_line(source, number)):
@@ -78,12 +78,12 @@ def definition_head(source: SourceText, code: CodeType) -> BytePositions | None:
 
 
 def _value_on_stack(before: Iterable[Any]) -> BytePositions | None:
-    """The expression that left its value on the stack: what the instruction before works on."""
+    """The expression that left its value on the stack: the code of the instruction before."""
     return _positions(next((item for item in before if not _KEEPS_VALUE.match(getattr(item, "opname", ""))), None))
 
 
 def _head_expression(source: SourceText, span: BytePositions) -> BytePositions | None:
-    """What the head of a statement asks for: its condition, what it iterates over, its context manager."""
+    """The expression in the head of a statement: its condition, its iterable, its context manager."""
     head = _statement_head(source, span)
     lines = [_line(source, number) for number in range(head.line, head.end_line + 1)]
     if head == span or not lines[0]:
@@ -114,7 +114,7 @@ def _expression(node: ast.AST) -> ast.expr | None:
 
 
 def _shifted_to_head(node: ast.expr, head: BytePositions, lines: int) -> BytePositions:
-    """Where a part of a head is in the file, given where it is in the text of the head."""
+    """The file position of a node that was parsed from the text of a head."""
     line, end_line = node.lineno + lines, node.end_lineno or node.lineno
     end_line += lines
     column, end_column = node.col_offset, node.end_col_offset or 0
@@ -134,7 +134,7 @@ def _positions(instruction: Any) -> BytePositions | None:
 
 
 def _statement_head(source: SourceText, span: BytePositions) -> BytePositions:
-    """The head of a compound statement (``class Net(Base)``) without the block under it; all else as it is."""
+    """The head of a compound statement (``class Net(Base)``) without its block. Any other span as it is."""
     text = _line(source, span.line).encode()[span.column :].decode(errors="replace")
     if not _COMPOUND.match(text):
         return span
@@ -145,13 +145,13 @@ def _statement_head(source: SourceText, span: BytePositions) -> BytePositions:
     line, column = end
     offset = len([text, *rest][line - 1][:column].encode()) + (span.column if line == 1 else 0)
     head = BytePositions(span.line, span.column, span.line + line - 1, offset)
-    return head if span.contains(head) else span  # not where a call of the user's own `match` ends before a colon
+    return head if span.contains(head) else span  # a call of the user's own `match` may end before a colon
 
 
 def _end_of_head(lines: list[str]) -> tuple[int, int] | None:
     """Line (from 1) and column (in characters) of the colon that ends the head of a compound statement."""
     depth = 0
-    with suppress(tokenize.TokenError, SyntaxError):  # the block may end in the middle of a string: the head is whole
+    with suppress(tokenize.TokenError, SyntaxError):  # the text may end inside a string of the block
         for token in tokenize.generate_tokens(io.StringIO("".join(lines)).readline):
             if token.type == tokenize.OP:
                 depth += (token.string in _OPENING) - (token.string in _CLOSING)
@@ -161,7 +161,7 @@ def _end_of_head(lines: list[str]) -> tuple[int, int] | None:
 
 
 def to_character_columns(source: SourceText, span: BytePositions) -> dict[str, int | None]:
-    """A span as it is recorded: its columns in characters, None where the text of their line is not to be had."""
+    """Return a span as it is recorded. Columns are in characters, None when the text of their line is unknown."""
     return {
         "column": _character_column(source, span.line, span.column),
         "end_line": span.end_line,
@@ -170,11 +170,11 @@ def to_character_columns(source: SourceText, span: BytePositions) -> dict[str, i
 
 
 def _character_column(source: SourceText, line: int, offset: int) -> int | None:
-    """A column in characters from CPython's offset in UTF-8 bytes."""
+    """Convert CPython's offset in UTF-8 bytes to a column in characters."""
     text = _line(source, line)
     return len(text.encode()[:offset].decode(errors="replace")) if text else None
 
 
 def _line(source: SourceText, number: int) -> str:
-    """A line by its number, from 1; empty where there is none."""
+    """A line by its 1-based number. Empty if there is none."""
     return source[number - 1] if 1 <= number <= len(source) else ""

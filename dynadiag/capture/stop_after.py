@@ -1,8 +1,8 @@
-"""End a program after so many calls of compiled functions (``--stop-after``), for loops that run for days.
+"""End a program after a number of calls of compiled functions (``--stop-after``), for loops that run for days.
 
-The program ends as by ``sys.exit(0)`` where it makes the next such call: its ``finally`` and ``with`` blocks run, and
-nobody's ``except Exception`` holds it up. A compiled function that another one calls counts when Python calls it, that
-is, not where it became part of the caller's graph.
+The program ends as with ``sys.exit(0)`` at its next such call: its ``finally`` and ``with`` blocks run, and no ``except
+Exception`` stops it. A compiled function that another one calls counts only when Python calls it, not when it was
+inlined into the caller's graph.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["StoppedAfterCalls", "stop_after"]
 
 
 class StoppedAfterCalls(SystemExit):
-    """The program has made the calls that it was run for."""
+    """The program has made the requested number of calls."""
 
 
 def stop_after(calls: int, recorder: Recorder) -> None:
-    """Let this process make ``calls`` calls of compiled functions, and end it at the next."""
+    """Let this process make ``calls`` calls of compiled functions, and end it at the next one."""
     made = itertools.count(1)
 
     def count() -> None:

@@ -1,7 +1,7 @@
-"""The recording: one SQLite file that holds everything torch.compile said during a run.
+"""The recording: one SQLite file with everything that torch.compile reported during a run.
 
-The ground floor of the house: imports nothing else of dynadiag but its errors, and never torch. The names below
-load on first use, because the journal runs in the user's process, where SQLite and the rest are not wanted.
+This is the lowest layer: it imports nothing of dynadiag but its errors, and never torch. The names below are loaded on
+first use, because the journal runs in the user's process, which must not load SQLite and the rest.
 """
 
 from __future__ import annotations

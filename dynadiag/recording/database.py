@@ -1,7 +1,7 @@
-"""The SQLite file of a recording, opened read-only on the assumption that a stranger made it.
+"""The SQLite file of a recording, opened read-only as if a stranger had made it.
 
-Nothing in the file can run: extensions are off, and the schema is held to be exactly ours before anything is read from
-it (no views, triggers or virtual tables). Whatever is wrong with a file comes out as one `UnreadableInput`.
+Nothing in the file can run: extensions are off, and the schema must be exactly ours (no views, triggers or virtual
+tables) before anything is read. Any defect of the file raises `UnreadableInput`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ R = TypeVar("R")
 
 
 class Database:
-    """An open file with our tables in it. Any thread may read from it."""
+    """An open file with our tables. Any thread may read from it."""
 
     path: Path
     connection: sqlite3.Connection
-    version: int  # of the schema that the file was made with
+    version: int  # schema version of the file
 
     def __init__(self, path: Path) -> None:
         """Open the file at `path`. Raises `UnreadableInput`."""
@@ -51,12 +51,12 @@ class Database:
         self.connection.close()
 
     def execute(self, query: str, values: tuple[object, ...] | list[str] = ()) -> sqlite3.Cursor:
-        """Run a query, `reading` around it."""
+        """Run a query. Call it inside `reading`."""
         return self.connection.execute(query, values)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """The one place where whatever a damaged file brings about becomes `UnreadableInput`."""
+        """Turn every error that a damaged file causes into `UnreadableInput`. All reads go through here."""
         try:
             with self._lock:
                 yield
@@ -64,7 +64,7 @@ class Database:
             raise UnreadableInput(f"{self.path}: a damaged recording ({_one_line(error)})") from error
 
     def single_row(self, found: tuple[R, ...], what: str) -> R:
-        """The one row that there must be of `what`."""
+        """Return the single row of `found`. Raises `UnreadableInput` unless there is exactly one."""
         if len(found) != 1:
             raise UnreadableInput(f"{self.path}: a damaged recording ({len(found)} rows of {what}, not 1)")
         return found[0]
@@ -88,7 +88,10 @@ class Database:
         self._check_tables()
 
     def _check_tables(self) -> None:
-        """Hold the schema to be ours, word for word: a view or a generated column would run what its maker wrote."""
+        """Require that the schema is ours, word for word.
+
+        A view or a generated column would run code of whoever made the file.
+        """
         with self.reading():
             rows = self.connection.execute("SELECT type, name, rootpage, sql FROM sqlite_schema").fetchall()
         made = {name: sql for kind, name, root, sql in rows if kind == "table" and root}
@@ -100,7 +103,7 @@ class Database:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse what is no SQLite file before SQLite sees it (a pipe would hang)."""
+    """Refuse a file that is not SQLite before SQLite opens it (a pipe would block)."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UnreadableInput(f"{path}: not a file")
@@ -123,12 +126,12 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def check_type(value: Any, kind: type[R]) -> R:
-    """A cell of the type that the column has: SQLite holds no column to it. Raises `FieldError`."""
+    """Return a cell if it has the type of its column, which SQLite does not enforce. Raises `FieldError`."""
     if type(value) is not kind:
         raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")
     return value
 
 
 def _one_line(error: object) -> str:
-    """An error's words, fit for a terminal: SQLite quotes what it could not read."""
+    """The text of an error, safe for a terminal: SQLite quotes what it could not read."""
     return "".join([char if char.isprintable() else "?" for char in str(error)])[:200]

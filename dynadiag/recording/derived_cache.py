@@ -1,4 +1,4 @@
-"""What is made of a recording afterwards, on request, and kept in it."""
+"""Data that is derived from a recording on request and saved in it: stages of kernels, times."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dynadiag.recording.schema import TABLES
 __all__ = ["DERIVED_TABLE", "load_derived", "save_derived"]
 
 DERIVED_TABLE = next(table for table in TABLES if table.name == "made")
-_MAX_BYTES = 64 << 20  # bytes of one value, whatever a file claims; a kernel's stages are a hundredth of it
-_TIMEOUT = 2.0  # seconds for another process that writes to the same file
+_MAX_BYTES = 64 << 20  # bytes of one value, whatever the file claims; a kernel's stages take a hundredth of it
+_TIMEOUT = 2.0  # seconds to wait for another process that writes to the same file
 
 
 def save_derived(recording: Path, key: str, value: Any) -> bool:
-    """Keep `value` (JSON) under `key` in the recording; False where its file takes nothing more.
+    """Save `value` as JSON under `key` in the recording. Returns False if the file cannot be written.
 
-    That is so where it cannot be written, or was made by a version that knew of no such table.
+    That is also so when the file was made by a version without this table.
     """
     packed = zstandard.ZstdCompressor().compress(orjson.dumps(value))
     try:
@@ -40,11 +40,11 @@ def save_derived(recording: Path, key: str, value: Any) -> bool:
 
 
 def load_derived(packed: bytes) -> Any:
-    """A kept value. Raises `FieldError` where it is damaged; what it decompresses to is known beforehand."""
+    """Return a saved value. Raises `FieldError` if it is damaged. Its decompressed size is checked first."""
     size = zstandard.frame_content_size(packed)
     if not 0 <= size <= _MAX_BYTES:
-        raise FieldError(f"a kept value of {size} bytes")
+        raise FieldError(f"a saved value of {size} bytes")
     try:
         return orjson.loads(zstandard.ZstdDecompressor().decompress(packed, max_output_size=size))
     except ValueError as error:
-        raise FieldError("a kept value is no JSON") from error
+        raise FieldError("a saved value is not JSON") from error

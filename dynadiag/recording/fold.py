@@ -1,8 +1,7 @@
-"""A log becomes a recording: the journal of a run of ours, or a ``TORCH_TRACE`` log from anywhere.
+"""Fold a log into a recording: the journal of our own run, or a ``TORCH_TRACE`` log from anywhere.
 
-The log is read once, in pieces of one block, so that memory does not grow with it. Each piece is compressed in a
-thread (zstd lets go of the interpreter) while its events are indexed and handed to the digest, which turns them into
-typed records.
+The log is read once, block by block, so that memory does not grow with it. A thread compresses each block (zstd
+releases the GIL) while its events are indexed and given to the digest, which turns them into typed records.
 """
 
 from __future__ import annotations
@@ -29,39 +28,39 @@ from dynadiag.recording.store import RecordingWriter, atomic_write
 
 __all__ = ["MAX_DIGEST_PAYLOAD", "EventDigest", "fold"]
 
-MAX_DIGEST_PAYLOAD = 16 << 20  # bytes of one payload that a digest gets to see, so that its memory is bounded
-_MAX_KINDS = 1000  # torch has about a hundred: a log with more is not torch's, and counts must stay few
-_MAX_NAME = 1000  # characters of a name in the index; the event has the whole
-_ZSTD_LEVEL = 3  # of zstd: docs/notes/recording-compression.md
-_MAX_PENDING = 4  # blocks under compression at once
+MAX_DIGEST_PAYLOAD = 16 << 20  # bytes of one payload that a digest can read, to bound its memory
+_MAX_KINDS = 1000  # kinds that are counted; torch has about a hundred, so a log with more is not torch's
+_MAX_NAME = 1000  # characters of a name in the index; the event has the full name
+_ZSTD_LEVEL = 3  # see docs/notes/recording-compression.md
+_MAX_PENDING = 4  # blocks compressed at once
 
 Row = tuple[int, str, str | None, str, int | None, str | None, int, int, int]
 
 
 class EventDigest(Protocol):
-    """What makes typed records of events; it sees them in the order of the log, noise left out."""
+    """Turns events into typed records. It sees the events in log order, without noise."""
 
     def event(self, event: Event, metadata: dict[str, Any], payload: Callable[[], str]) -> Iterable[object]:
-        """The records that this event completes. `payload` reads at most `MAX_DIGEST_PAYLOAD` bytes."""
+        """Yield the records that this event completes. `payload` reads at most `MAX_DIGEST_PAYLOAD` bytes."""
         ...
 
     def finish(self) -> Iterable[object]:
-        """The records that the end of the log completes, the run among them."""
+        """Yield the records that the end of the log completes, with the run among them."""
         ...
 
 
 def fold(log: Path, recording: Path, digest: EventDigest | None = None, *, force: bool = False) -> None:
-    """Make a recording of `log`. It appears whole or not at all; `log` is left as it is.
+    """Make a recording of `log`. It appears complete or not at all. `log` is not changed.
 
-    Raises `UnreadableInput` where `log` holds no event, `DynadiagError` where `recording` exists (without `force`)
-    or cannot be written.
+    Raises `UnreadableInput` if `log` has no event, `DynadiagError` if `recording` exists (without `force`) or cannot be
+    written.
     """
     with _open_log(log) as source, atomic_write(recording, force) as scratch, RecordingWriter(scratch) as store:
         _Fold(log, source, store, digest or Digest()).run()
 
 
 class _LogFile:
-    """The log as it is now: what is appended while it is read is left for another time."""
+    """An open log with its size at that moment. Anything appended later is ignored."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -76,7 +75,7 @@ class _LogFile:
         os.close(self._descriptor)
 
     def read(self, start: int, size: int) -> bytes:
-        """Bytes from `start`, fewer than `size` only where the file ends."""
+        """Read `size` bytes from `start`, fewer only at the end of the file."""
         parts = []
         while size > 0 and (part := os.pread(self._descriptor, size, start)):
             parts.append(part)
@@ -84,7 +83,7 @@ class _LogFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def blocks(self) -> Iterator[bytes]:
-        """Consecutive pieces of one block each."""
+        """Yield consecutive pieces of one block each."""
         for start in range(0, self.size, BLOCK_SIZE):
             if not (piece := self.read(start, min(BLOCK_SIZE, self.size - start))):
                 return
@@ -103,16 +102,16 @@ def _open_log(log: Path) -> _LogFile:
 
 
 class _Fold:
-    """One run of `fold`: the state between the pieces."""
+    """The state of one call of `fold`."""
 
     def __init__(self, log: Path, source: _LogFile, store: RecordingWriter, digest: EventDigest) -> None:
         self._log, self._source, self._store, self._digest = log, source, store, digest
         self._index = 0  # of the next event
-        self._noise_lines = 0  # lines that are no event
+        self._noise_lines = 0  # lines that are not part of an event
         self._counts: Counter[str] = Counter()
         self._run: Run | None = None
-        self._lost_records = 0  # records that could not be kept
-        self._first_loss = ""  # and why, for the first of them
+        self._lost_records = 0  # records that could not be stored
+        self._first_loss = ""  # why the first of them could not
 
     def run(self) -> None:
         parser, size = LogParser(), 0
@@ -128,7 +127,7 @@ class _Fold:
         self._store.add(self._final_run())
 
     def _compress_blocks(self) -> Iterator[bytes]:
-        """The pieces of the log, while a thread compresses them for the store."""
+        """Yield the pieces of the log while a thread compresses them for the store."""
         compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True, write_content_size=True)
         pending: deque[Future[bytes]] = deque()
         stored = 0
@@ -147,7 +146,7 @@ class _Fold:
         self._store.events([self._event_row(raw) for raw in raws])
 
     def _event_row(self, raw: RawEvent) -> Row:
-        """The row of one event, which is handed to the digest on the way."""
+        """Give an event to the digest and return its row."""
         index, self._index = self._index, self._index + 1
         metadata = None if raw.header is None else parse_metadata(raw.header)
         if raw.header is None or metadata is None:
@@ -183,7 +182,7 @@ class _Fold:
         return payload_text(self._source.read(start, min(size, MAX_DIGEST_PAYLOAD)))
 
     def _store_records(self, records: Iterable[object]) -> None:
-        """Keep what the digest made."""
+        """Store the records of the digest."""
         for record in records:
             if isinstance(record, Run):
                 self._run = record
@@ -200,14 +199,14 @@ class _Fold:
     def _notes(self) -> Iterator[str]:
         if self._noise_lines:
             lines = "1 line" if self._noise_lines == 1 else f"{self._noise_lines:,} lines"
-            yield f"{lines} of {self._log.name} could not be read as events (kept as they are)."
+            yield f"{lines} of {self._log.name} could not be read as events (they are kept unchanged)."
         if self._lost_records:
             what = "1 thing" if self._lost_records == 1 else f"{self._lost_records:,} things"
-            yield f"{what} in the log had unexpected values and could not be kept: {self._first_loss}."
+            yield f"{what} in the log had unexpected values and could not be stored: {self._first_loss}."
 
 
 def _unknown_run(log: Path) -> Run:
-    """The run of a log that does not say what it is of."""
+    """The run of a log that does not say what it records."""
     return Run(
         target=log.name,
         argv=(),
@@ -227,13 +226,13 @@ def _unknown_run(log: Path) -> Run:
 
 
 def _event_name(body: object) -> str | None:
-    """The name in an event's own metadata."""
+    """The name in an event's metadata."""
     name = body.get("name") if type(body) is dict else None
     return name[:_MAX_NAME] if type(name) is str else None
 
 
 def _compile_id(metadata: dict[str, Any]) -> str:
-    """torch's text of a compile id (``CompileId.__str__``)."""
+    """The compile id in torch's own text form (``CompileId.__str__``)."""
     frame, number = _counter_or_none(metadata.get("frame_id")), _counter_or_none(metadata.get("frame_compile_id"))
     autograd = _counter_or_none(metadata.get("compiled_autograd_id"))
     framed = frame is not None and number is not None
@@ -243,5 +242,5 @@ def _compile_id(metadata: dict[str, Any]) -> str:
 
 
 def _counter_or_none(value: object) -> int | None:
-    """A counter of torch's, whatever else a log may hold in its place."""
+    """A counter of torch's, or None if the log has anything else there."""
     return value if type(value) is int and 0 <= value < 1 << 31 else None

@@ -1,4 +1,4 @@
-"""Logs in and out: a ``TORCH_TRACE`` log to a recording, and back, byte for byte."""
+"""Import a ``TORCH_TRACE`` log into a recording, and export it again byte for byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RANK = re.compile(r"rank_?(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What an import made: the recordings, and the files of the folder that were no logs."""
+    """The result of an import: the recordings, and the files of the folder that were not logs."""
 
     recordings: tuple[Path, ...]
     skipped: tuple[Path, ...]
@@ -30,9 +30,9 @@ def import_log(
 ) -> ImportResult:
     """Make a recording of a log, or of each log in a folder (torch writes one per rank).
 
-    One log becomes `output`. Several become files beside each other, ``NAME-rank0.dynadiag`` and so on, or ``NAME-0``
-    where the logs do not name their rank. Nothing is left where one of them fails. Raises `UnreadableInput` where
-    there is no log, `DynadiagError` where an output exists and `force` is not given.
+    One log becomes `output`. Several become ``NAME-rank0.dynadiag`` and so on, or ``NAME-0`` if the logs do not name
+    their rank. If one fails, none is left. Raises `UnreadableInput` if there is no log, `DynadiagError` if an output
+    exists and `force` is false.
     """
     logs, skipped = _find_logs(log)
     outputs = _output_paths(logs, output)
@@ -51,8 +51,7 @@ def import_log(
 def export_log(recording: Path, output: Path, *, force: bool = False) -> None:
     """Write the log that a recording was made from, byte for byte.
 
-    Raises `UnreadableInput` where the recording cannot be read, `DynadiagError` where `output` exists and `force`
-    is not given.
+    Raises `UnreadableInput` if the recording cannot be read, `DynadiagError` if `output` exists and `force` is false.
     """
     with Recording(recording) as source, atomic_write(output, force) as scratch, scratch.open("wb") as file:
         for piece in source.raw():
@@ -60,7 +59,7 @@ def export_log(recording: Path, output: Path, *, force: bool = False) -> None:
 
 
 def _find_logs(path: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The logs at `path`, and the files there that are none."""
+    """The logs at `path`, and the files there that are not logs."""
     if not path.is_dir():
         return (path,), ()
     files = sorted(entry for entry in path.iterdir() if entry.is_file() and entry.suffix == ".log")
@@ -71,7 +70,7 @@ def _find_logs(path: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
 
 
 def _begins_as_log(file: Path) -> bool:
-    """Whether an event begins in the first megabyte: a training script's own log lies beside torch's now and then."""
+    """Whether an event begins in the first megabyte. Other logs of a training script may be in the same folder."""
     from dynadiag.recording.log import LogParser
 
     try:

@@ -1,9 +1,9 @@
 """The journal: an append-only file in the format of ``TORCH_TRACE`` logs, written while the program runs.
 
-It lives in the user's process, so it imports the standard library only, never raises because of what it is given to
-write or because a disk is full, and hands every event to the kernel with one ``write`` before `Journal.append`
-returns: whatever was appended survives a crash of the process. The format is that of torch's own
-``TorchLogsFormatter``: a glog line that ends in a JSON object, then the payload, each line led by a tab.
+It is used in the user's process. So it imports only the standard library, and it never raises because of the data it
+gets or a full disk. `Journal.append` hands each event to the kernel with one ``write`` before it returns, so the event
+survives a crash of the process. The format is that of torch's ``TorchLogsFormatter``: a glog line that ends in a JSON
+object, then the payload, each line with a leading tab.
 """
 
 from __future__ import annotations
@@ -22,51 +22,52 @@ from dynadiag.errors import DynadiagError
 
 __all__ = ["DEFAULT_LIMIT", "LIMIT_KIND", "Journal"]
 
-DEFAULT_LIMIT = 4 << 30  # bytes: ten times the largest log met so far, and still less than a home quota
+DEFAULT_LIMIT = 4 << 30  # bytes; ten times the largest log seen so far, and less than a usual home quota
 LIMIT_KIND = "dynadiag_limit"
-_HIGH_DESCRIPTOR = 500  # above what programs count on, below the usual soft limit of 1024 open files
+_HIGH_DESCRIPTOR = 500  # above the numbers that programs use, below the usual soft limit of 1024 open files
 
 
 class Journal:
-    """An open journal. One `append` is one event; any thread may call it.
+    """An open journal. One `append` writes one event. Any thread may call it.
 
-    A forked child never writes into its parent's file: `is_owner` is false there, `append` returns False, and the
-    inherited descriptor is closed on the first call. The child opens a journal of its own if it wants one.
+    A forked child never writes into its parent's file. In the child `is_owner` is false, `append` returns False, and
+    the first call closes the inherited descriptor. The child opens a journal of its own if it needs one.
     """
 
     def __init__(self, path: Path, descriptor: int, limit: int | None) -> None:
-        """Take over `descriptor`; use `Journal.create`."""
+        """Take frame_origin of `descriptor`. Use `Journal.create` instead."""
         self.path = path
-        self.failure: str | None = None  # why writing stopped, in the system's words
-        self.full = False  # the size limit was reached, and events were left out
+        self.failure: str | None = None  # the system's message when writing failed
+        self.full = False  # the size limit was reached and events were dropped
         self._descriptor: int | None = descriptor
         self._identity = _identity(descriptor)
         self.limit = limit
         self._size = 0
         self._pid = os.getpid()
-        self._lock = threading.RLock()  # reentrant: a signal handler of the program's may compile while we write
+        self._lock = threading.RLock()  # reentrant: the program's signal handler may compile while we write
 
     @classmethod
     def create(cls, path: Path, limit: int | None = DEFAULT_LIMIT) -> Journal:
-        """Make a new file at `path`, at most `limit` bytes long (``None``: no limit).
+        """Create a new file at `path` of at most `limit` bytes (``None``: no limit).
 
-        Raises `DynadiagError` where the file exists or cannot be made.
+        Raises `DynadiagError` if the file exists or cannot be created.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
             descriptor = os.open(path, flags, 0o666)
         except FileExistsError:
-            raise DynadiagError(f"{path} exists already: give another name, or remove it") from None
+            raise DynadiagError(f"{path} already exists: give another name, or remove it") from None
         except OSError as error:
             raise DynadiagError(f"cannot write {path}: {error.strerror}") from error
         return cls(path, _move_to_high_descriptor(descriptor), limit)
 
     @classmethod
     def reopen(cls, path: Path, limit: int | None = None) -> Journal:
-        """Go on with a journal whose process has ended, to add how it ended; or whose descriptor the program closed.
+        """Open an existing journal to append to it.
 
-        What comes next begins a line even if the last event was cut short (a full disk, a kill in mid-write).
-        Raises `DynadiagError` where it cannot be opened for writing.
+        Its process has ended and its exit is to be recorded, or the program closed the descriptor. The next event
+        begins a line even if the last one was cut short (a full disk, a kill during the write). Raises `DynadiagError`
+        if the file cannot be opened for writing.
         """
         try:
             descriptor = _move_to_high_descriptor(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC))
@@ -80,7 +81,7 @@ class Journal:
 
     @property
     def is_owner(self) -> bool:
-        """Whether this process made the journal: false in a forked child."""
+        """Whether this process created the journal. False in a forked child."""
         return self._pid == os.getpid()
 
     @property
@@ -108,11 +109,11 @@ class Journal:
         severity: str = "V",
         past_limit: bool = False,
     ) -> bool:
-        """Write one event and say whether it is in the file.
+        """Write one event. Returns whether it is in the file. Never raises: see `failure` and `full`.
 
-        `metadata` is torch's dictionary: the kind of the event is its first key. `created` is in seconds since the
-        epoch (now, where it is not given), `severity` the letter of the glog line. `past_limit` is for the few small
-        events that must not be lost, such as the end of the run. Never raises: see `failure` and `full`.
+        `metadata` is torch's dictionary, whose first key is the kind of the event. `created` is in seconds since the
+        epoch (by default now), `severity` the letter of the glog line. `past_limit` is for the few small events that
+        must not be lost, such as the end of the run.
         """
         if not self.is_owner:
             self._detach()
@@ -127,7 +128,7 @@ class Journal:
             return self._write(data)
 
     def close(self) -> None:
-        """Close the file; later events are left out. Closing twice is harmless."""
+        """Close the file. Later events are dropped. Closing twice is allowed."""
         if not self.is_owner:
             self._detach()
             return
@@ -140,7 +141,7 @@ class Journal:
             self._write(_event(prefix, {LIMIT_KIND: {"bytes": self.limit}}, None))
 
     def _write(self, data: bytes) -> bool:
-        """Write all of `data`: a short write happens on signals and on full disks."""
+        """Write all of `data`. Signals and full disks cause short writes."""
         descriptor = self._descriptor
         if descriptor is None:
             return False
@@ -171,7 +172,7 @@ class Journal:
 
 
 def _event(prefix: str, metadata: Mapping[str, object], payload: str | None) -> bytes:
-    """The bytes of one event. tlparse and torch expect the MD5 of a payload in the metadata, so it is added."""
+    """The bytes of one event. tlparse and torch expect the MD5 of the payload in the metadata, so it is added."""
     if payload is None:
         return f"{prefix} {_json(metadata)}\n".encode("utf-8", "backslashreplace")
     if "has_payload" not in metadata:
@@ -182,10 +183,10 @@ def _event(prefix: str, metadata: Mapping[str, object], payload: str | None) -> 
 
 
 def _json(metadata: Mapping[str, object]) -> str:
-    """Metadata as one line of JSON; what JSON cannot hold becomes its ``repr``, as in torch's own log."""
+    """Metadata as one line of JSON. What JSON cannot represent becomes its ``repr``, as in torch's own log."""
     try:
         return _ENCODER.encode(metadata)
-    except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles, endless nesting
+    except (TypeError, ValueError, RecursionError):  # keys that are not strings, cycles, endless nesting
         return json.dumps({_key_text(key): _json_or_repr(value) for key, value in metadata.items()})
 
 
@@ -194,7 +195,7 @@ def _key_text(key: object) -> str:
 
 
 def _json_or_repr(value: object) -> object:
-    """`value` if JSON can hold it, or else its ``repr``."""
+    """Return `value` if JSON can represent it, else its ``repr``."""
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError):
@@ -205,16 +206,16 @@ def _json_or_repr(value: object) -> object:
 def _repr(value: object) -> str:
     try:
         return repr(value)
-    except Exception:  # noqa: BLE001 - the repr is the user's code, and the event matters more than it
+    except Exception:  # noqa: BLE001 - the repr is the user's code; its failure must not lose the event
         return f"<{type(value).__name__} without a repr>"
 
 
-_ENCODER = json.JSONEncoder(default=_repr)  # json.dumps makes one for every call that has a default
+_ENCODER = json.JSONEncoder(default=_repr)  # json.dumps would make a new one for every call with a default
 _last_timestamp: tuple[int, str] = (-1, "")
 
 
 def _timestamp(created: float) -> str:
-    """``MMDD HH:MM:SS.micros`` in local time. The second is formatted once: strftime costs more than the rest."""
+    """``MMDD HH:MM:SS.micros`` in local time. The text of a second is cached because strftime is slow."""
     global _last_timestamp
     second = int(created)
     known, text = _last_timestamp
@@ -228,7 +229,7 @@ _relative_paths: dict[str, str] = {}
 
 
 def _relative_path(pathname: str) -> str:
-    """A path relative to the first entry of ``sys.path`` that holds it, as torch writes the emitting line."""
+    """A path relative to the first entry of ``sys.path`` that contains it, as torch writes it."""
     known = _relative_paths.get(pathname)
     if known is None:
         known = _relative_paths[pathname] = _find_relative(pathname)
@@ -247,25 +248,25 @@ def _find_relative(pathname: str) -> str:
 
 
 def _identity(descriptor: int) -> tuple[int, int]:
-    """Device and inode: a descriptor's number alone may come to mean another file."""
+    """Device and inode: a descriptor's number alone may be reused for another file."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
 
 
 def _close(descriptor: int, identity: tuple[int, int]) -> None:
-    """Close `descriptor` if it is still the file it was."""
+    """Close `descriptor` if it is still the same file."""
     try:
         if _identity(descriptor) == identity:
             os.close(descriptor)
-    except OSError:  # it is closed already, which is what was wanted
+    except OSError:  # it is closed already
         return
 
 
 def _move_to_high_descriptor(descriptor: int) -> int:
-    """The same file under a high number, so that the program's own files get the numbers they always got."""
+    """Move a file to a high descriptor number, so that the program's own files get their usual numbers."""
     try:
         high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)
-    except OSError:  # a low limit on open files: the low number serves as well
+    except OSError:  # the limit on open files is low: keep the low number
         return descriptor
     os.close(descriptor)
     return high

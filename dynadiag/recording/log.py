@@ -1,10 +1,9 @@
-"""The format of ``TORCH_TRACE`` logs, read as a stream: where each event lies, and what its header says.
+"""Parse ``TORCH_TRACE`` logs as a stream: where each event is in the file, and what its header says.
 
-An event is a glog line that ends in a JSON object, ``V1120 06:38:46.123456 PID PATH:LINE] {json}``, and the lines
-after it that are led by a tab: its payload. Everything else is noise (what a program printed into the same file,
-blank lines, a header cut short), which is kept as events of the kind `NOISE_KIND`, so that the events of a log cover
-every byte of it. Nothing here raises because of what a log holds, and no more than one header is held in memory:
-payloads are given as places in the file.
+An event is a glog line that ends in a JSON object, ``V1120 06:38:46.123456 PID PATH:LINE] {json}``, and the lines with
+a leading tab after it, which are its payload. All else is noise: output of the program in the same file, blank lines, a
+header that was cut short. Noise becomes events of the kind `NOISE_KIND`, so that the events cover every byte of the
+log. No content of a log makes this module raise. At most one header is in memory; payloads are positions in the file.
 """
 
 from __future__ import annotations
@@ -28,28 +27,28 @@ __all__ = [
 
 NOISE_KIND = "dynadiag_unparsed"
 MAX_HEADER = 4 << 20  # bytes; torch asks that metadata stay under 1 MB
-_MAX_NOISE = 1 << 20  # bytes of noise in one event, so that a file of nothing else can be read piece by piece
+_MAX_NOISE = 1 << 20  # bytes of noise in one event, so that a file of only noise can be read in pieces
 
 _RECORD = re.compile(rb"\n(?=[^\t])")
 _GLOG = re.compile(rb"[A-Z]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ ")
 _TIME = slice(1, 21)  # of the glog line
-# The names that torch reserves, and the two that it adds: never the kind of an event.
+# The keys that torch reserves, and the two that it adds: they are never the kind of an event.
 _RESERVED = ("rank", "severity", "timestamp", "pathname", "thread", "subgraph_name")
 _COMPILE = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
 _CONTEXT = frozenset((*_RESERVED, *_COMPILE, "has_payload", "stack"))
 
 
 class RawEvent(NamedTuple):
-    """One event as it lies in the log: bytes ``start`` to ``start + size``, the header line first."""
+    """One event's position in the log: bytes `start` to ``start + size``, the header line first."""
 
     start: int
     size: int
     header: bytes | None  # without its newline; None for noise
-    lines: int  # lines of noise, 0 for an event
+    lines: int  # number of lines of noise, 0 for an event
 
 
 class LogParser:
-    """Bytes in, events out. Feed it consecutive pieces of a log of any size, then call `finish`."""
+    """Takes bytes, returns events. Call `feed` with consecutive pieces of any size, then `finish`."""
 
     def __init__(self) -> None:
         self._read = 0  # bytes fed so far
@@ -61,7 +60,7 @@ class LogParser:
         self._open = False
 
     def feed(self, piece: bytes) -> list[RawEvent]:
-        """The events that are known to end within what was fed so far."""
+        """Return the events that end within the bytes fed so far."""
         data = self._carry + piece if self._carry else piece
         base = self._read - len(self._carry)
         self._read += len(piece)
@@ -81,7 +80,7 @@ class LogParser:
         return done
 
     def finish(self) -> list[RawEvent]:
-        """The events that the end of the file closes."""
+        """Return the events that the end of the file completes."""
         done: list[RawEvent] = []
         if self._carry:
             self._add_line(self._read - len(self._carry), self._carry, done)
@@ -90,14 +89,14 @@ class LogParser:
         return done
 
     def _line_starts(self, data: bytes) -> list[int]:
-        """Where the lines begin that no tab leads."""
+        """The positions of lines without a leading tab."""
         starts = [match.end() for match in _RECORD.finditer(data)]
         if data and (self._carry or (self._line_start and not data.startswith(b"\t"))):
             starts.insert(0, 0)
         return starts
 
     def _add_line(self, start: int, line: bytes | None, done: list[RawEvent]) -> None:
-        """Open an event at `start`; a line that is no header goes on with the noise before it."""
+        """Begin an event at `start`. A line that is not a header continues the noise before it."""
         if line is not None and _GLOG.match(line) is None:
             line = None
         if line is None and self._open and self._header is None and start - self._start < _MAX_NOISE:
@@ -116,10 +115,10 @@ class LogParser:
 
 
 def parse_metadata(header: bytes) -> dict[str, Any] | None:
-    """The JSON object of a header line, or ``None`` where it holds none that can be read.
+    """Return the JSON object of a header line, or ``None`` if it has no valid one.
 
-    orjson is strict; what Python's own writer makes beyond the standard (``NaN``, lone surrogates, numbers of any
-    length) is read by Python's own reader, its text made fit for UTF-8.
+    orjson is strict. Python's own parser reads what Python's writer adds to the standard (``NaN``, lone surrogates,
+    long integers), with its text made valid UTF-8.
     """
     text = header[header.find(b"] {") + 2 :]
     try:
@@ -132,7 +131,7 @@ def parse_metadata(header: bytes) -> dict[str, Any] | None:
 def _python_json(text: bytes) -> object:
     try:
         return _valid_text(json.loads(text))
-    except (ValueError, RecursionError):  # not JSON; nested without end
+    except (ValueError, RecursionError):  # not JSON, or nested too deeply
         return None
 
 
@@ -147,7 +146,7 @@ def _valid_text(value: Any) -> Any:
 
 
 def event_kind(metadata: dict[str, Any]) -> str:
-    """The kind of an event: its first key that is not context; ``"unknown"`` where there is none."""
+    """Return the kind of an event: its first key that is not context, ``"unknown"`` if there is none."""
     for key in metadata:
         if key not in _CONTEXT:
             return key
@@ -155,10 +154,10 @@ def event_kind(metadata: dict[str, Any]) -> str:
 
 
 def event_time(header: bytes) -> str:
-    """The time of a glog line as it stands there: ``"1120 06:38:46.123456"`` (no year, local time)."""
+    """Return the time of a glog line as written: ``"1120 06:38:46.123456"`` (no year, local time)."""
     return header[_TIME].decode("ascii")
 
 
 def payload_text(raw: bytes) -> str:
-    """The payload whose bytes in the log are `raw`: without the leading tabs, bytes that are no UTF-8 replaced."""
+    """Return the text of a payload from its bytes in the log. Leading tabs are removed, invalid UTF-8 is replaced."""
     return raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n").decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Opening whatever a user names: a recording, a journal that nobody has folded yet, or a TORCH_TRACE log.
+"""Open what a user names: a recording, a journal that is not folded yet, or a TORCH_TRACE log.
 
-A ``.dynadiag`` file may still be a journal: of a program that runs, that crashed together with the recorder, or that
-recorded itself on a cluster. Whoever opens it folds it in place once its process is gone.
+A ``.dynadiag`` file may still be a journal: of a program that is running, that crashed with its recorder, or that
+recorded itself on a cluster. Opening it folds it in place once its process has ended.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ __all__ = [
     "read_head",
 ]
 
-SUFFIX = ".dynadiag"  # of recordings, and of journals that become recordings
+SUFFIX = ".dynadiag"  # recordings, and journals that become recordings
 _SQLITE = b"SQLite format 3\x00"
 _HEADER = b'{"dynadiag_run": '
-_HEAD_BYTES = 1 << 16  # bytes of a file's beginning that are looked at
+_HEAD_BYTES = 1 << 16  # bytes of a file that are read to tell what it is
 
 
 def open_recording(path: Path, digest: Callable[[], EventDigest] = Digest) -> Recording:
-    """Open a recording, or fold a journal with a `digest` and open that. Raises `UnreadableInput`.
+    """Open a recording, or fold a journal with `digest` and open the result. Raises `UnreadableInput`.
 
-    The journal of a process that still runs is folded into a scratch file, and stays as it is. So does a file that is
-    not named as recordings are: it may be a log that was exported and is to stay one.
+    The journal of a running process is folded into a temporary file and is not changed. The same holds for a file
+    without the suffix of recordings: it may be an exported log that must stay one.
     """
     if is_journal(path):
         if path.suffix != SUFFIX or is_running(path):
@@ -52,7 +52,7 @@ def open_recording(path: Path, digest: Callable[[], EventDigest] = Digest) -> Re
 
 
 def list_recordings(folder: Path) -> tuple[Path, ...]:
-    """The recordings of a folder that processes recorded themselves into, rank by rank."""
+    """Return the recordings in a folder, by rank. Raises `UnreadableInput` if there are none."""
     found = tuple(sorted(folder.glob("*.dynadiag")))
     if not found:
         raise UnreadableInput(f"{folder}: no recording in this folder (they are named *.dynadiag)")
@@ -60,13 +60,13 @@ def list_recordings(folder: Path) -> tuple[Path, ...]:
 
 
 def is_journal(path: Path) -> bool:
-    """Whether a file is a journal of ours that has not been folded. Raises `UnreadableInput` for what is no file."""
+    """Whether a file is an unfolded journal of ours. Raises `UnreadableInput` if the path is not a file."""
     start = read_head(path, _HEAD_BYTES)
     return not start.startswith(_SQLITE) and _HEADER in start.split(b"\n", 1)[0]
 
 
 def read_head(path: Path, size: int) -> bytes:
-    """The first bytes of a file. Raises `UnreadableInput` for what is no file: a pipe would be waited for."""
+    """Return the first bytes of a file. Raises `UnreadableInput` if it is not a file, since a pipe would block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -81,12 +81,12 @@ def read_head(path: Path, size: int) -> bytes:
 
 
 def fold_in_place(path: Path, digest: Callable[[], EventDigest] = Digest) -> None:
-    """Make a recording of a journal, under its own name. The journal is there until the recording is whole."""
+    """Turn a journal into a recording of the same name. The journal exists until the recording is complete."""
     fold(path, path, digest(), force=True)
 
 
 def journal_header(path: Path) -> dict[str, Any] | None:
-    """What a journal says of the process that writes it; None where the file is no journal."""
+    """Return what a journal says about the process that writes it, or None if the file is not a journal."""
     line = read_head(path, _HEAD_BYTES).split(b"\n", 1)[0]
     start = line.find(_HEADER)
     if start < 0:
@@ -116,7 +116,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _snapshot(path: Path, digest: Callable[[], EventDigest]) -> Recording:
-    """A recording of what is there by now. The file has no name by the time it is returned."""
+    """A recording of the journal so far. Its temporary file is already unlinked when this returns."""
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         scratch = Path(folder, path.name)
         fold(path, scratch, digest())

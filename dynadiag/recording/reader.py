@@ -1,7 +1,7 @@
-"""Reading a recording, lazily: the typed tables, and the log that they were made from.
+"""Read a recording lazily: the typed tables, and the log that they were made from.
 
-The file may be a stranger's: see `database` for what is checked when it is opened. Every size that it claims is
-checked before it is believed.
+A stranger may have made the file. `database` says what is checked when it is opened. Every size in the file is checked
+before it is used.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from dynadiag.recording.schema import RECORD_TABLES, mapping_of
 
 __all__ = ["MAX_PAYLOAD", "EventSpan", "Recording"]
 
-MAX_PAYLOAD = 256 << 20  # bytes; the largest payload met so far is a tenth of it
-_MAX_BLOCK = 8 << 20  # bytes of log in a block, whatever the file claims
+MAX_PAYLOAD = 256 << 20  # bytes; the largest payload seen so far is a tenth of it
+_MAX_BLOCK = 8 << 20  # bytes of log in one block, whatever the file claims
 _MAX_BLOCKS_KEPT = 4
 _PAGE = 500  # rows fetched at a time
 _EVENT = "SELECT id, kind, name, compile_id, attempt, payload_size, time FROM event"
@@ -52,7 +52,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class EventSpan:
-    """An event with the bytes of the log that it takes: its header line, and then its payload."""
+    """An event and its position in the log: the header line, then the payload."""
 
     event: Event
     start: int
@@ -60,20 +60,20 @@ class EventSpan:
 
     @property
     def payload_start(self) -> int:
-        """Where its payload begins."""
+        """The offset of its payload."""
         return self.start + self.header_size
 
     @property
     def end(self) -> int:
-        """The byte after it."""
+        """The offset after its last byte."""
         return self.payload_start + self.event.payload_size
 
 
 class Recording:
-    """An open recording. A context manager; any thread may read from it.
+    """An open recording. It is a context manager, and any thread may read from it.
 
-    Opening reads the schema and the row of the run; everything else is read when it is asked for. Every method
-    raises `UnreadableInput` where the file turns out to be damaged.
+    Opening reads the schema and the row of the run. All else is read on request. Every method raises `UnreadableInput`
+    if the file turns out to be damaged.
     """
 
     path: Path
@@ -98,79 +98,82 @@ class Recording:
         self.close()
 
     def close(self) -> None:
-        """Close the file; reading afterwards raises `UnreadableInput`."""
+        """Close the file. Reading afterwards raises `UnreadableInput`."""
         self._database.close()
 
     # The typed tables
 
     def compiles(self) -> tuple[Compile, ...]:
-        """Every compile, in the order in which they began."""
+        """Return every compile, in the order in which they began."""
         return self._records(Compile, "ORDER BY id")
 
     def breaks(self) -> tuple[Break, ...]:
-        """Every graph break, roots and consequences."""
+        """Return every graph break: root causes and consequences."""
         return self._records(Break, "ORDER BY id")
 
     def recompiles(self) -> tuple[Recompile, ...]:
-        """Every frame that was compiled again."""
+        """Return every recompile."""
         return self._records(Recompile, "ORDER BY id")
 
     def skipped(self) -> tuple[SkippedFrame, ...]:
-        """Every frame that was left to Python."""
+        """Return every frame that Dynamo left to Python."""
         return self._records(SkippedFrame, "ORDER BY rowid")
 
     def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]:
-        """The graphs of every compile, or of one."""
+        """Return the graphs of one compile, or of all."""
         return self._of_compile(Graph, compile_id)
 
     def graphs_at(self, stage: str) -> tuple[Graph, ...]:
-        """The graphs of every compile at one stage."""
+        """Return the graphs of all compiles at one stage."""
         return self._records(Graph, "WHERE stage = ? ORDER BY id", stage)
 
     def guards(self, compile_id: str | None = None) -> tuple[Guard, ...]:
-        """The guards of every compile, or of one."""
+        """Return the guards of one compile, or of all."""
         return self._of_compile(Guard, compile_id)
 
     def symbols(self) -> tuple[Symbol, ...]:
-        """Symbolic sizes and what happened to them."""
+        """Return symbolic sizes, and the guards and specializations on them."""
         return self._records(Symbol, "ORDER BY rowid")
 
     def kernels(self, compile_id: str | None = None) -> tuple[Kernel, ...]:
-        """Generated and called kernels, of every compile or of one."""
+        """Return generated and called kernels of one compile, or of all."""
         return self._of_compile(Kernel, compile_id)
 
     def links(self, module: int | None = None) -> tuple[Link, ...]:
-        """How lines belong together, of every generated module or of one; empty in recordings from before links."""
+        """Return the links between lines of one generated module, or of all.
+
+        Recordings of schema version 1 have none.
+        """
         if self._database.version < RECORD_TABLES[Link].since:
             return ()
         rest = "" if module is None else "WHERE module = ? "
         return self._records(Link, f"{rest}ORDER BY rowid", *(() if module is None else (module,)))
 
     def trials(self) -> tuple[Trial, ...]:
-        """The trials of a search, in the order in which they ended."""
+        """Return the trials of a search, in the order in which they ended."""
         return self._records(Trial, "ORDER BY id")
 
     def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> tuple[Node, ...]:
-        """Nodes of a graph that was kept as data, from position `start`; empty where it was not."""
+        """Return nodes of a graph from position `start`. Empty unless the graph was recorded as data."""
         rest = "WHERE graph = ? AND position >= ? ORDER BY position LIMIT ?"
         found = self._records(GraphNode, rest, graph, start, -1 if limit is None else limit)
         return tuple(row.node for row in found)
 
     def page(self, record: type[R], start: int, limit: int) -> tuple[R, ...]:
-        """Up to `limit` rows of a table whose rows have an id, from this id on: what a search holds at once."""
+        """Return up to `limit` records with an id of at least `start`, so that a search need not hold a whole table."""
         return self._records(record, "WHERE id >= ? ORDER BY id LIMIT ?", start, limit)
 
     # The log
 
     @property
     def log_size(self) -> int:
-        """Bytes of the log that the recording was made from: what `raw` yields in all."""
+        """Bytes of the log that the recording was made from, which `raw` yields."""
         return self._size
 
     def event_spans(self, offset: int, limit: int) -> list[EventSpan]:
-        """Up to `limit` events, the first of them the one that takes the byte at `offset` of the log."""
+        """Return up to `limit` events, beginning with the one that contains byte `offset` of the log."""
         first, last = 0, self._single_integer("SELECT COALESCE(MAX(id), 0) FROM event")
-        while first < last:  # the order of the ids is that of the bytes, so no index on the bytes is needed
+        while first < last:  # ids and offsets have the same order, so no index on offsets is needed
             middle = (first + last + 1) // 2
             if self._single_integer("SELECT start FROM event WHERE id >= ? ORDER BY id LIMIT 1", middle) <= offset:
                 first = middle
@@ -191,7 +194,7 @@ class Recording:
         start: int = 0,
         limit: int | None = None,
     ) -> Iterator[Event]:
-        """The events that fit, in the order of the log, from the `start`-th of them, read as they are consumed."""
+        """Yield the events that match, in log order, from the `start`-th match on. They are read while you iterate."""
         where, values = _filter(name=name, compile_id=compile_id, kind=kind)
         query = f"{_EVENT} {where} ORDER BY id LIMIT ? OFFSET ?"
         with self._database.reading():
@@ -200,45 +203,45 @@ class Recording:
             yield from rows
 
     def event(self, index: int) -> Event:
-        """The event with this index. Raises `UnreadableInput` where there is none."""
+        """Return the event with this index. Raises `UnreadableInput` if there is none."""
         with self._database.reading():
             rows = self._database.execute(f"{_EVENT} WHERE id = ?", (index,)).fetchall()
             return _event_of_row(self._database.single_row(tuple(rows), f"event {index}"))
 
     def metadata(self, event: int) -> dict[str, Any]:
-        """The JSON object of an event's header; empty for noise."""
+        """Return the JSON object of an event's header. Empty for noise."""
         start, header, _ = self._event_location(event)
         return (parse_metadata(self._read_bytes(start, header)) or {}) if header else {}
 
     def payload(self, event: int) -> str:
-        """The text of an event's payload; empty where it has none."""
+        """Return the text of an event's payload. Empty if it has none."""
         start, header, payload = self._event_location(event)
         return payload_text(self._read_bytes(start + header, payload))
 
     def source(self, file: str) -> str | None:
-        """The user's source as it was when recorded; ``None`` where it was not kept."""
+        """Return the user's source file as it was when recorded, or ``None`` if it was not recorded."""
         found = self._records(SourceFile, "WHERE file = ? ORDER BY rowid DESC LIMIT 1", file)
         return self.payload(found[0].event) if found else None
 
     def counts(self) -> dict[str, int]:
-        """How many events there are of each kind."""
+        """Return the number of events of each kind."""
         with self._database.reading():
             rows = self._database.execute("SELECT kind, events FROM count ORDER BY kind").fetchall()
             return {check_type(kind, str): check_type(events, int) for kind, events in rows}
 
     def totals(self) -> dict[str, int]:
-        """How many records there are in each table, tables without any left out."""
+        """Return the number of records in each table. Empty tables are left out."""
         with self._database.reading():
             rows = self._database.execute("SELECT name, records FROM total ORDER BY name").fetchall()
             return {check_type(name, str): check_type(records, int) for name, records in rows}
 
     def raw(self) -> Iterator[bytes]:
-        """The log that the recording was made from, byte for byte, in pieces."""
+        """Yield the log that the recording was made from, byte for byte."""
         for index in range(-(-self._size // self._block_size)):
             yield self._block(index)
 
     def derived(self, key: str) -> Any:
-        """What was made of the recording afterwards and kept under `key` (see `made.keep`), or None."""
+        """Return derived data that `derived_cache.save_derived` saved under `key`, or None."""
         if self._database.version < DERIVED_TABLE.since:
             return None
         with self._database.reading():
@@ -277,7 +280,7 @@ class Recording:
         return size, block, lines
 
     def _event_location(self, event: int) -> tuple[int, int, int]:
-        """Where an event lies: start, bytes of the header, bytes of the payload."""
+        """The position of an event: start, header size, payload size."""
         query = "SELECT start, header_size, payload_size FROM event WHERE id = ?"
         with self._database.reading():
             rows = self._database.execute(query, (event,)).fetchall()
@@ -308,7 +311,7 @@ class Recording:
             return known
 
     def _decompress(self, index: int) -> bytes:
-        """A block of the log. What it will decompress to is known, so a bomb is refused before it goes off."""
+        """Decompress a block of the log. Its size is checked first, so that a zip bomb is refused."""
         rows = self._database.execute("SELECT data FROM block WHERE id = ?", (index,)).fetchall()
         (data,) = self._database.single_row(tuple(rows), f"block {index}")
         size = min(self._block_size, self._size - index * self._block_size)
@@ -318,9 +321,9 @@ class Recording:
 
 
 def _filter(**columns: str | None) -> tuple[str, list[str]]:
-    """A WHERE clause over the columns that are given, the most selective first.
+    """A WHERE clause over the given columns, the most selective first.
 
-    The first uses its index; a plus keeps SQLite from using the index of another one instead.
+    The first column uses its index. A plus sign keeps SQLite from choosing the index of another column.
     """
     given = [(column, value) for column, value in columns.items() if value is not None]
     terms = [f"{'+' if place else ''}{column} = ?" for place, (column, _) in enumerate(given)]

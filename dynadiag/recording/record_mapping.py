@@ -1,8 +1,8 @@
-"""Between a frozen record and its row: one rule for all records, read off their annotations.
+"""Map frozen records to SQLite rows and back. One rule for all records, derived from their annotations.
 
-Text, numbers and truth values are columns; a tuple is one column of JSON; a record within a record is spread over
-columns of its own, led by the field's name (``span_line``). Only what the annotation allows goes in or comes out:
-a recording from a stranger cannot bring a text where the programs above count on a number.
+Strings, numbers and booleans are columns. A tuple is one column of JSON. A record inside a record becomes several
+columns, with the field's name as a prefix (``span_line``). Only values that the annotation allows are written or read,
+so a stranger's recording cannot put a string where the code expects a number.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import orjson
 
 __all__ = ["MAX_VALUE", "FieldError", "RecordMapping", "column_of"]
 
-MAX_VALUE = 16 << 20  # bytes of one value; the reader sets SQLite's own limit to it
-_MAX_TEXT = 1 << 20  # characters of one text: longer ones are cut, the event keeps the whole
+MAX_VALUE = 16 << 20  # bytes of one value; the reader sets SQLite's own limit to this
+_MAX_TEXT = 1 << 20  # characters of one string; longer ones are cut, the event has the full text
 _INT64 = 1 << 63
 _SQL = {int: "INTEGER", bool: "INTEGER", float: "REAL", str: "TEXT"}
 
@@ -31,17 +31,17 @@ class FieldError(Exception):
 
 
 class _Codec(Protocol):
-    """How one field is written to its columns and read back."""
+    """Writes one field to its columns and reads it back."""
 
     @property
-    def columns(self) -> tuple[tuple[str, str, bool], ...]: ...  # name, SQL type, whether NULL is allowed
+    def columns(self) -> tuple[tuple[str, str, bool], ...]: ...  # name, SQL type, nullable
 
     def write(self, value: Any) -> list[Any]: ...
     def read(self, cells: Iterator[Any]) -> Any: ...
 
 
 class RecordMapping(Generic[R]):
-    """Reads and writes the records of one type; `columns` are ``(name, SQL type, nullable)`` in their order."""
+    """Reads and writes the records of one type. `columns` are ``(name, SQL type, nullable)``, in order."""
 
     def __init__(self, record: type[R], table: str) -> None:
         self.record = record
@@ -50,7 +50,7 @@ class RecordMapping(Generic[R]):
         self.columns = tuple(column for _, codec in self._fields for column in codec.columns)
 
     def row(self, record: R) -> list[Any]:
-        """The values of `record` for SQLite. Raises `FieldError`."""
+        """Return the values of `record` for SQLite. Raises `FieldError`."""
         cells: list[Any] = []
         for name, codec in self._fields:
             try:
@@ -60,7 +60,7 @@ class RecordMapping(Generic[R]):
         return cells
 
     def read(self, cells: Sequence[Any]) -> R:
-        """The record of a row. Raises `FieldError`."""
+        """Return the record of a row. Raises `FieldError`."""
         stream = iter(cells)
         try:
             return self.record(*[codec.read(stream) for _, codec in self._fields])
@@ -69,7 +69,7 @@ class RecordMapping(Generic[R]):
 
 
 def column_of(field: str) -> str:
-    """The column of a field: ``index`` is a word of SQL's."""
+    """Return the column name of a field. ``index`` is a keyword of SQL."""
     return "id" if field == "index" else field
 
 
@@ -87,7 +87,7 @@ def _codecs(record: type, table: str, prefix: str = "") -> Iterator[tuple[str, _
 
 
 def _split_optional(hint: Any) -> tuple[type, bool]:
-    """``int | None`` -> ``(int, True)``."""
+    """Split ``int | None`` into ``(int, True)``."""
     if get_origin(hint) in (Union, UnionType):
         (kind,) = (part for part in get_args(hint) if part is not NoneType)
         return kind, True
@@ -95,7 +95,7 @@ def _split_optional(hint: Any) -> tuple[type, bool]:
 
 
 class _Scalar:
-    """A number, a truth value or a text."""
+    """A number, a boolean or a string."""
 
     def __init__(self, name: str, kind: type, optional: bool) -> None:
         self.columns = ((name, _SQL[kind], optional),)
@@ -136,14 +136,14 @@ def _read_scalar(value: Any, kind: type, optional: bool) -> Any:
 
 
 def _sqlite_text(text: str) -> str:
-    """Text that SQLite takes: UTF-8 without lone surrogates, not endless."""
+    """Text that SQLite accepts: valid UTF-8, of limited length."""
     if len(text) > _MAX_TEXT:
         text = text[: _MAX_TEXT - 1] + "…"
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class _Tuple:
-    """A tuple of texts or of flat records, as a column of JSON (records as objects)."""
+    """A tuple of strings or of flat records, as one column of JSON (records as objects)."""
 
     def __init__(self, name: str, item: type) -> None:
         self.columns = ((name, "TEXT", False),)
@@ -155,7 +155,7 @@ class _Tuple:
         self._item = item
 
     def write(self, value: Any) -> list[Any]:
-        """JSON of at most `MAX_VALUE` bytes: the end of an endless tuple is left out."""
+        """JSON of at most `MAX_VALUE` bytes. The end of a longer tuple is dropped."""
         if type(value) is not tuple:
             raise FieldError(f"tuple expected, found {type(value).__name__}")
         items = [self._to_json(item) for item in value]
@@ -170,9 +170,9 @@ class _Tuple:
         try:
             items = orjson.loads(text)
         except orjson.JSONDecodeError as error:
-            raise FieldError(f"no JSON ({error})") from None
+            raise FieldError(f"not JSON ({error})") from None
         if type(items) is not list:
-            raise FieldError("no JSON list")
+            raise FieldError("not a JSON list")
         return tuple([self._from_json(item) for item in items])
 
     def _to_json(self, item: Any) -> Any:
@@ -186,12 +186,12 @@ class _Tuple:
         if self._fields is None:
             return _read_scalar(item, str, False)
         if type(item) is not dict:
-            raise FieldError("no JSON object")
+            raise FieldError("not a JSON object")
         return self._item(*[_read_scalar(item.get(name), *kind) for name, kind in self._fields.items()])
 
 
 class _Nested:
-    """A record within a record."""
+    """A record inside a record."""
 
     def __init__(self, record: type, table: str, prefix: str) -> None:
         self._record = record

@@ -1,10 +1,10 @@
-"""The typed records of a recording: what torch.compile did, as plain frozen data.
+"""The typed records of a recording: what torch.compile did, as frozen data.
 
-Every record is immutable and holds text, numbers and other records only. Lines are 1-based, columns are
-0-based characters, ends are exclusive, and ``None`` stands for what torch did not say. ``file`` is the path
-as Python gave it (absolute, or a name in angle brackets such as ``<string>``). ``compile_id`` is torch's own
-text: ``"0/1"`` for the second compile of frame 0, ``"!0/0/0"`` under compiled autograd, ``"-"`` outside any. torch
-gives ids out again after a reset: in the records the second compile of an id is then ``"0/0#2"``.
+Records hold text, numbers and other records only. Lines are 1-based, columns are 0-based characters, ends are
+exclusive. ``None`` means that torch did not say. ``file`` is the path as Python gave it (absolute, or a name in angle
+brackets such as ``<string>``). ``compile_id`` is torch's own text: ``"0/1"`` for the second compile of frame 0,
+``"!0/0/0"`` under compiled autograd, ``"-"`` outside any compile. torch reuses ids after a reset: the second compile of
+an id is recorded as ``"0/0#2"``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One entry of a user stack, outermost first in a stack."""
+    """One frame of a user stack. Stacks are outermost first."""
 
     file: str
     line: int | None
@@ -23,7 +23,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in source. The columns are ``None`` where only the line is known (a foreign log)."""
+    """A range of source. The columns are ``None`` when only the line is known (a foreign log)."""
 
     file: str | None
     line: int | None
@@ -36,9 +36,9 @@ class Span:
 class Run:
     """The process that was recorded.
 
-    ``exit_code`` is the program's own, negative for a signal, ``None`` where the run was cut short or nobody saw
-    it end. ``complete`` says that the recorder saw the end of the process. ``notes`` are sentences on what could
-    not be seen, ready to show.
+    ``exit_code`` is the program's own, negative for a signal, ``None`` when the run was cut short or nobody saw it end.
+    ``complete`` says whether the recorder saw the end of the process. ``notes`` are complete sentences about what the
+    recording lacks.
     """
 
     target: str
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it is of a log made elsewhere, which has no word on how the program ended."""
+        """Whether the log was made without our recorder. Such a log does not say how the program ended."""
         return self.python is None and self.exit_code is None and not self.complete
 
 
@@ -66,18 +66,18 @@ class Run:
 class Event:
     """One event of the structured trace. Its payload is read on request (`Recording.payload`)."""
 
-    index: int  # 0-based, in the order of the log
-    kind: str  # "artifact", "dynamo_start", ...; ours begin with "dynadiag_"
+    index: int  # 0-based, in log order
+    kind: str  # "artifact", "dynamo_start", ...; our own begin with "dynadiag_"
     name: str | None  # an artifact's name
     compile_id: str
     attempt: int | None
-    payload_size: int  # bytes as they stand in the log, 0 where there is none
+    payload_size: int  # bytes in the log, 0 without a payload
     time: str | None  # "1120 06:38:46.123456", as in the log
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Where the time of one compile went, in seconds. The parts are nested: total >= dynamo + aot, aot >= inductor."""
+    """The time of one compile, in seconds. The parts are nested: total >= dynamo + aot, aot >= inductor."""
 
     total: float | None = None
     dynamo: float | None = None
@@ -88,7 +88,7 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """One compile of one frame (all its attempts together)."""
+    """One compile of one frame, with all its attempts."""
 
     index: int
     compile_id: str
@@ -100,8 +100,8 @@ class Compile:
     attempts: int
     seconds: Seconds
     guards: int
-    error: str | None  # the type of the failure, where there was one
-    reason: str | None  # torch's own words on it
+    error: str | None  # type of the failure, if it failed
+    reason: str | None  # torch's message for it
     cache: str | None  # "hit", "miss", "bypass" of the FX graph cache
 
 
@@ -113,13 +113,13 @@ class Graph:
     compile_id: str
     stage: str  # "dynamo" | "pre_grad" | "joint" | "forward" | "backward" | "inference" | "post_grad" | torch's name
     nodes: int
-    ops: int  # nodes that compute: neither placeholder, get_attr nor output
+    ops: int  # nodes that compute: not placeholder, get_attr or output
     event: int  # the event whose payload is the text
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node of a graph that was kept as data."""
+    """One node of a graph that was recorded as data."""
 
     position: int
     name: str
@@ -135,7 +135,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node with the graph that it belongs to: what the digest hands to the store."""
+    """A node and the index of its graph, as the digest yields it."""
 
     graph: int
     node: Node
@@ -143,7 +143,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file of the user's source, as it was when recorded: the payload of an event."""
+    """A source file of the user's as it was when recorded. Its text is the payload of the event."""
 
     file: str
     event: int
@@ -151,7 +151,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A graph break. ``cause`` is the index of the root break that this one is a consequence of."""
+    """A graph break. ``cause`` is the index of the root break that it follows from."""
 
     index: int
     compile_id: str
@@ -164,12 +164,12 @@ class Break:
     function: str
     user_stack: tuple[Frame, ...]
     cause: int | None
-    fatal: bool  # torch raised instead of splitting the graph (fullgraph=True)
+    fatal: bool  # torch raised an exception instead of splitting the graph (fullgraph=True)
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedFrame:
-    """A frame that Dynamo left to Python, and why."""
+    """A frame that Dynamo left to Python, and the reason."""
 
     file: str
     line: int | None
@@ -179,7 +179,7 @@ class SkippedFrame:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition under which compiled code is used again."""
+    """A condition under which compiled code is reused."""
 
     index: int
     compile_id: str
@@ -192,20 +192,20 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class GuardFailure:
-    """One guard that failed and so made a recompile. ``was`` and ``now`` are short texts of the two values."""
+    """A guard that failed and caused a recompile. ``was`` and ``now`` are short texts of the two values."""
 
     guard: str
     source: str | None
     was: str | None
     now: str | None
-    against: str  # the compile id of the cached entry that it belongs to
+    against: str  # compile id of the cache entry that the guard belongs to
     file: str | None
     line: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Recompile:
-    """A frame compiled again. ``reasons`` is empty where torch recorded none."""
+    """A recompile of a frame. ``reasons`` is empty when torch recorded none."""
 
     index: int
     compile_id: str
@@ -213,12 +213,12 @@ class Recompile:
     line: int | None
     function: str
     reasons: tuple[GuardFailure, ...]
-    limit_reached: bool  # torch gave up compiling this frame
+    limit_reached: bool  # the recompile limit was reached: torch stopped compiling this frame
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A size that torch made symbolic (``s0``), or a guard or specialization on one."""
+    """A symbolic size (``s0``), or a guard or specialization on one."""
 
     compile_id: str
     name: str
@@ -231,40 +231,40 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A generated or called kernel."""
+    """A generated kernel, or a library call."""
 
     index: int
     compile_id: str
     name: str
     language: str  # "cpp" | "triton" | "extern"
-    event: int | None  # the event whose payload holds the source (the generated wrapper module)
+    event: int | None  # the event whose payload has the source (the generated module)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A line of one document, and a line of another that it comes from or, read the other way, becomes.
+    """A line of one document and the line of another that it comes from. Read in reverse: that it becomes.
 
-    The documents of a generated module: the user's "source", "dynamo"'s graph, the "graph" that was lowered, the
-    "module" itself. Without a ``to_line`` nobody knows a line of ``to_document`` that belongs to it: no mapping.
+    The documents of a generated module are the user's "source", "dynamo" (Dynamo's graph), "graph" (the graph that was
+    lowered) and "module" (the generated module). Without a ``to_line`` no mapping to ``to_document`` is known.
     """
 
     compile_id: str
-    module: int  # the event with the generated module
+    module: int  # the event of the generated module
     document: str  # "module" | "graph" | "dynamo"
     event: int  # the event whose payload is the document
     line: int
-    name: str  # the kernel or library call of a line of the module, the node of a line of a graph
+    name: str  # of a module line, the kernel or library call; of a graph line, the node
     role: str  # "compute" | "load" | "store" | "constant" | "call" in a module; "node"
-    to_document: str  # "graph" | "dynamo" | "source", and "module" where a node has no kernel
+    to_document: str  # "graph" | "dynamo" | "source", or "module" when a node has no kernel
     to_event: int | None
     to_line: int | None
-    to_name: str | None  # the node, the source file
+    to_name: str | None  # the node, or the source file
     how: str  # "scheduler" | "comment" | "dataflow" | "around" | "aligned" | "graph" | "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial of a search: a candidate, run by itself, and how it ended. ``outcome`` is JSON."""
+    """One trial of a search: a candidate that ran by itself, and its outcome as JSON."""
 
     index: int
     pid: int | None

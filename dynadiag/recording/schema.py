@@ -1,6 +1,6 @@
-"""The schema of a recording, as data: the tables are made from it, and so is its page of documentation.
+"""The schema of a recording as data. The tables and their documentation page are made from it.
 
-``python -m dynadiag.recording.schema > docs/recording-schema.md`` writes the page anew.
+``python -m dynadiag.recording.schema > docs/recording-schema.md`` writes the page.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = [
     "markdown_page",
 ]
 
-APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's own tools show it
-VERSION = 3  # a reader refuses what is newer; 2 has links, 3 what was made afterwards
-BLOCK_SIZE = 1 << 20  # bytes of log in a block: see docs/notes/recording-compression.md for the figures
+APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's tools show it
+VERSION = 3  # a reader refuses newer versions; 2 added links, 3 derived data
+BLOCK_SIZE = 1 << 20  # bytes of log in one block; docs/notes/recording-compression.md has the figures
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its SQL type with constraints, and what it means in a line."""
+    """One column: its name, its SQL type with constraints, and a one-line description."""
 
     name: str
     sql: str
@@ -40,9 +40,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. `record` is the type of its rows where they are typed records; `indexes` is made once it is full.
+    """One table.
 
-    Recordings of a version before `since` have no such table.
+    `record` is the record type of its rows, if any. The statements in `indexes` run once the table is full.
+
+    Recordings of a version before `since` do not have the table.
     """
 
     name: str
@@ -54,17 +56,17 @@ class Table:
     since: int = 1
 
     def ddl(self) -> str:
-        """The statement that makes the table."""
+        """Return the statement that creates the table."""
         columns = ", ".join(f'"{column.name}" {column.sql}' for column in self.columns)
         return f'CREATE TABLE "{self.name}" ({columns}){self.options}'
 
     def insert(self, verb: str = "INSERT") -> str:
-        """The statement that adds a row."""
+        """Return the statement that adds a row."""
         marks = ", ".join("?" * len(self.columns))
         return f'{verb} INTO "{self.name}" VALUES ({marks})'
 
     def select(self, rest: str = "") -> str:
-        """The statement that reads rows."""
+        """Return the statement that reads rows."""
         columns = ", ".join(f'"{column.name}"' for column in self.columns)
         return f'SELECT {columns} FROM "{self.name}" {rest}'
 
@@ -81,7 +83,7 @@ def _record_table(
     after: tuple[str, ...] = (),
     since: int = 1,
 ) -> Table:
-    """The table of a record: its columns follow from the annotations, their meanings from `columns`."""
+    """Make the table of a record. Its columns follow from the annotations, their descriptions from `columns`."""
     made = []
     _MAPPINGS[record] = RecordMapping(record, name)
     for column, kind, optional in _MAPPINGS[record].columns:
@@ -92,14 +94,14 @@ def _record_table(
     return Table(name, meaning, tuple(made), record, suffix, after, since)
 
 
-_COMPILE_ID = 'torch\'s name of the compile: "0/1" is the second one of frame 0; "-" outside any'
+_COMPILE_ID = 'torch\'s id of the compile: "0/1" is the second one of frame 0; "-" outside any'
 _STACK = 'the user\'s frames, outermost first: JSON, [{"file", "line", "function"}]'
 _SPAN = {
-    "span_file": "the source file of the place",
-    "span_line": "its line, from 1",
-    "span_column": "its first column, from 0",
-    "span_end_line": "the line where it ends",
-    "span_end_column": "the column after its end",
+    "span_file": "the source file",
+    "span_line": "the first line, from 1",
+    "span_column": "the first column, from 0",
+    "span_end_line": "the last line",
+    "span_end_column": "the column after the last one",
 }
 _SOURCE_LINE = {"file": "the source file", "line": "the line in it, from 1"}
 
@@ -109,15 +111,15 @@ _STORAGE_TABLES = (
         "One row: the log that the recording was made from.",
         (
             Column("name", "TEXT NOT NULL", "the name of the file"),
-            Column("size", "INTEGER NOT NULL", "its bytes"),
-            Column("block_size", "INTEGER NOT NULL", "bytes of log in each block but the last"),
-            Column("events", "INTEGER NOT NULL", "rows of `event`"),
-            Column("unparsed_lines", "INTEGER NOT NULL", "lines that are no event, kept all the same"),
+            Column("size", "INTEGER NOT NULL", "its size in bytes"),
+            Column("block_size", "INTEGER NOT NULL", "bytes of log in each block except the last"),
+            Column("events", "INTEGER NOT NULL", "number of rows of `event`"),
+            Column("unparsed_lines", "INTEGER NOT NULL", "lines that belong to no event; they are kept too"),
         ),
     ),
     Table(
         "block",
-        "The log itself, byte for byte, cut into pieces of the same size: byte N is in block N / block_size.",
+        "The log itself, byte for byte, in pieces of the same size: byte N is in block N / block_size.",
         (
             Column("id", "INTEGER PRIMARY KEY", "from 0, in the order of the log"),
             Column("data", "BLOB NOT NULL", "one zstd frame with its content size and a checksum"),
@@ -383,12 +385,12 @@ RECORD_TABLES: dict[type, Table] = {table.record: table for table in _TYPED_TABL
 
 
 def mapping_of(record: type) -> RecordMapping[Any]:
-    """How the records of this type are written and read."""
+    """Return how records of this type are written and read."""
     return _MAPPINGS[record]
 
 
 def markdown_page() -> str:
-    """The page of documentation, in Markdown."""
+    """Return the documentation page, in Markdown."""
     parts = [
         "# The schema of a recording",
         "<!-- written by `python -m dynadiag.recording.schema`: change dynadiag/recording/schema.py instead -->",

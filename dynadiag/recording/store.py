@@ -1,4 +1,4 @@
-"""Writing a recording: one transaction into a temporary file that takes its name when it is whole."""
+"""Write a recording: one transaction into a temporary file, which is renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["RecordingWriter", "atomic_write"]
 _TABLE = {table.name: table for table in TABLES}
 _PRAGMAS = (
     "PRAGMA page_size = 8192",
-    "PRAGMA journal_mode = OFF",  # nobody reads the file before it is whole; a failure removes it
-    "PRAGMA synchronous = OFF",  # `atomic_write` flushes it once, at the end
+    "PRAGMA journal_mode = OFF",  # nobody reads the file before it is complete; a failure removes it
+    "PRAGMA synchronous = OFF",  # `atomic_write` flushes the file once, at the end
     "PRAGMA locking_mode = EXCLUSIVE",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
@@ -29,12 +29,12 @@ _PRAGMAS = (
 
 @contextmanager
 def atomic_write(output: Path, force: bool) -> Iterator[Path]:
-    """A temporary path beside `output` that becomes `output` at the end, or goes when the body raises.
+    """Yield a temporary path beside `output` that is renamed to `output` at the end, or removed when the body raises.
 
-    Raises `DynadiagError` where `output` exists and `force` is false, or where its folder cannot be written.
+    Raises `DynadiagError` if `output` exists and `force` is false, or if its folder cannot be written.
     """
     if not force and os.path.lexists(output):
-        raise DynadiagError(f"{output} exists already: give another name with -o, or --force to replace it")
+        raise DynadiagError(f"{output} already exists: give another name with -o, or --force to replace it")
     if not output.parent.is_dir():
         raise DynadiagError(f"{output}: there is no folder {output.parent}")
     scratch = output.with_name(f".{output.name[:100]}.{secrets.token_hex(6)}.part")
@@ -44,14 +44,14 @@ def atomic_write(output: Path, force: bool) -> Iterator[Path]:
         scratch.replace(output)
     except OSError as error:
         raise DynadiagError(f"cannot write {output}: {error.strerror}") from error
-    except sqlite3.Error as error:  # a full disk, a folder without permission: SQLite says it in its own words
+    except sqlite3.Error as error:  # a full disk, a folder without permission
         raise DynadiagError(f"cannot write {output}: {error}") from error
     finally:
         scratch.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:
-    """Bring `path` to the disk: the journal that it was made from may be removed next."""
+    """Flush `path` to disk: the journal that it was made from may be removed next."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -60,7 +60,10 @@ def _flush(path: Path) -> None:
 
 
 class RecordingWriter:
-    """An empty recording that is being filled. Use as a context manager: it is whole once the body has ended."""
+    """A new recording while it is written.
+
+    As a context manager it is complete when the body ends without an exception.
+    """
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
@@ -83,30 +86,30 @@ class RecordingWriter:
             self._database.close()
 
     def block(self, index: int, data: bytes) -> None:
-        """Add one compressed piece of the log."""
+        """Add one compressed block of the log."""
         self._database.execute(self._inserts["block"], (index, data))
 
     def events(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Add rows of `event`, their values in the order of its columns."""
+        """Add rows of the table `event`, with values in column order."""
         self._database.executemany(self._inserts["event"], rows)
 
     def add(self, record: object) -> None:
-        """Add a typed record. Raises `FieldError` where a field holds what its annotation does not allow."""
+        """Add a typed record. Raises `FieldError` if a field has a value that its annotation does not allow."""
         row = mapping_of(type(record)).row(record)
         name = RECORD_TABLES[type(record)].name
         self._database.execute(self._inserts[name], row)
         self._totals[name] += 1
 
     def log(self, name: str, size: int, block_size: int, events: int, unparsed_lines: int) -> None:
-        """Say what the log was."""
+        """Describe the log that the recording is made from."""
         self._database.execute(self._inserts["log"], (name, size, block_size, events, unparsed_lines))
 
     def counts(self, counts: Mapping[str, int]) -> None:
-        """Say how many events there are of each kind."""
+        """Set the number of events of each kind."""
         self._database.executemany(self._inserts["count"], counts.items())
 
     def _finish(self) -> None:
-        """Make the indexes and end the transaction: an index made over full tables costs a third."""
+        """Make the indexes and commit. Making an index over a full table costs a third."""
         self._database.executemany(self._inserts["total"], self._totals.items())
         for table in TABLES:
             for statement in table.indexes:

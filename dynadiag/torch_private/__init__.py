@@ -1,5 +1,5 @@
-"""Every private name of torch that dynadiag leans on, in one place: a module for each layer that needs some.
+"""Every private name of torch that dynadiag uses, with one module per layer that needs some.
 
-``capture`` listens in the user's process, so it patches nothing and imports torch only when a program has done so.
-``trial``, ``bisect``, ``minify`` and ``stages`` belong to processes of our own, which may be patched and then end.
+``capture`` runs in the user's process: it patches nothing that stays and imports torch only after the program did.
+``trial``, ``bisect``, ``minify`` and ``kernel_compilation`` run in processes of our own, which they may patch.
 """

@@ -1,6 +1,6 @@
-"""The private names of torch that the switches lean on, in one place. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+"""torch's private names that bisection uses. Read in torch 2.11.0, 2.13.0 and 2.15.0.
 
-All of this runs in the process of a trial, which is ours and ends with it.
+All of this runs in a trial's process, which is ours and ends with the trial.
 """
 
 from __future__ import annotations
@@ -58,21 +58,26 @@ __all__ = [
 
 _TORCH = torch.__file__.removesuffix("__init__.py")
 _STACK_ENTRY = re.compile(r'File "([^"]+)", line (\d+)')
-_graph_kinds: list[str] = []  # of the graph after AOTAutograd that is being compiled; a stack, since compiles nest
+_graph_kinds: list[str] = []  # kinds of the AOTAutograd graphs that are being compiled; a stack, because compiles nest
 
 
 def compile_id() -> str:
-    """torch's text of the compile that is running: ``0/1``, or ``-`` outside any."""
+    """Return torch's text of the running compile: ``0/1``, or ``-`` outside any."""
     found = CompileContext.current_compile_id()
     return "-" if found is None else str(found)
 
 
 def graph_kind() -> str | None:
+    """Return the kind of the graph that is being compiled: "forward", "backward" or "inference".
+
+    None outside a compile.
+    """
     return _graph_kinds[-1] if _graph_kinds else None
 
 
 @contextlib.contextmanager
 def graph_kind_set(kind: str) -> Iterator[None]:
+    """Set the kind of graph that is being compiled, for the length of a ``with`` block."""
     _graph_kinds.append(kind)
     try:
         yield
@@ -81,13 +86,14 @@ def graph_kind_set(kind: str) -> Iterator[None]:
 
 
 def inner_graph_kind(kwargs: dict[str, Any]) -> str:
+    """Return the kind of graph from the keyword arguments of Inductor's inner compile."""
     if kwargs.get("is_backward"):
         return "backward"
     return "inference" if kwargs.get("is_inference") else "forward"
 
 
 def user_line(node: Node) -> tuple[str, int] | None:
-    """The innermost line outside torch that a node came from."""
+    """Return the innermost line outside torch that a node came from."""
     return _outside_torch(node.stack_trace or "")
 
 
@@ -98,12 +104,13 @@ def _outside_torch(stack: str) -> tuple[str, int] | None:
 
 
 def traced_user_lines() -> list[tuple[str, int]]:
-    """The user's line of the node that is being traced, where FX knows it."""
+    """Return the user's line of the node that is being traced, in a list. Empty if FX does not know it."""
     line = _outside_torch(str(torch.fx.traceback.get_current_meta().get("stack_trace") or ""))
     return [line] if line else []
 
 
 def current_node() -> Node | None:
+    """Return the FX node that Inductor is lowering, or None."""
     from torch._inductor.virtualized import V
 
     node = V.current_node
@@ -111,14 +118,14 @@ def current_node() -> Node | None:
 
 
 def current_subgraph() -> tuple[str, ...]:
-    """The name of the branch of a conditional, or the body of a loop, that is being lowered; none in a whole graph."""
+    """Return the name of the branch or loop body that is being lowered, in a tuple. Empty for a whole graph."""
     from torch._inductor.virtualized import V
 
     return (str(V.graph.name),) if hasattr(V.graph, "parent") else ()
 
 
 def enclosing_nodes() -> Iterator[Node]:
-    """The conditional, or the loop, in a part of which a node is being lowered, and what is around that, inside out."""
+    """Yield the conditionals and loops that contain the node that is being lowered, the innermost first."""
     from torch._inductor.virtualized import V
 
     graph = getattr(V.graph, "parent", None)
@@ -129,7 +136,7 @@ def enclosing_nodes() -> Iterator[Node]:
 
 
 def operator_name(text: str) -> str:
-    """``aten.gelu.default`` from the repr of an operator."""
+    """Return ``aten.gelu.default`` from the repr of an operator."""
     found = re.search(r"OpOverload\(op='([^']+)', overload='([^']+)'\)|^([\w.:]+)$", text)
     if found is None:
         return text
@@ -137,7 +144,10 @@ def operator_name(text: str) -> str:
 
 
 def describe_pass(name: str, function: Callable[..., Any]) -> tuple[str, list[tuple[str, int]]]:
-    """The name of a pass and where it is defined: of a user's own its qualified name, of torch's torch's own name."""
+    """Return the name of a pass and where it is defined.
+
+    A pass of the user's has its qualified name, a pass of torch's the name that torch gives it.
+    """
     target: Any = function
     while isinstance(target, functools.partial):
         target = target.func
@@ -152,7 +162,7 @@ def describe_pass(name: str, function: Callable[..., Any]) -> tuple[str, list[tu
 
 
 def pattern_name(entry: Any) -> str:
-    """What a pattern replacement is called: its handler, or the function that its replacement was traced from."""
+    """Return the name of a pattern replacement: its handler, or the function that its replacement was traced from."""
     handler = getattr(entry, "handler", None)
     if handler is not None:
         return str(getattr(handler, "__qualname__", type(handler).__name__))
@@ -163,14 +173,14 @@ def pattern_name(entry: Any) -> str:
 
 
 def origin_nodes(scheduler_node: Any) -> list[Node]:
-    """The FX nodes that a kernel computes, in the order of their graph."""
+    """Return the FX nodes that a kernel computes, in graph order."""
     parts = (part.node for part in scheduler_node.get_nodes())
     found = {node for part in parts if part is not None for node in part.get_origins()}
     return sorted(found)
 
 
 def innermost_function(backend: Any) -> Callable[..., Any] | None:
-    """The Python function of a backend under torch's wrappers, where it is one."""
+    """Return the Python function of a backend below torch's wrappers, or None if it is not a function."""
     from torch._dynamo.eval_frame import innermost_backend
 
     found = innermost_backend(backend)
@@ -181,11 +191,15 @@ def innermost_function(backend: Any) -> Callable[..., Any] | None:
 
 
 def graph_of(graph: Any) -> Any:
+    """Return the graph of a module, or the graph itself."""
     return graph.graph if isinstance(graph, torch.fx.GraphModule) else graph
 
 
 def copy_of_graph(graph: Any) -> torch.fx.Graph:
-    """With what Dynamo writes on nodes beside their ``meta``, which a copy is without."""
+    """Return a copy of a graph, with the attributes that Dynamo sets on nodes beside ``meta``.
+
+    A plain copy loses them.
+    """
     original = graph_of(graph)
     kept: torch.fx.Graph = copy.deepcopy(original)
     for node, other in zip(original.nodes, kept.nodes, strict=True):
@@ -194,7 +208,7 @@ def copy_of_graph(graph: Any) -> torch.fx.Graph:
 
 
 def restore_graph(graph: Any, kept: torch.fx.Graph) -> None:
-    """Have a graph, or that of a module, be again what a copy of it is."""
+    """Restore a graph, or that of a module, to the state of an earlier copy."""
     inner = graph_of(graph)
     vars(inner).update({name: value for name, value in vars(kept).items() if name != "_owning_module"})
     for node in inner.nodes:
@@ -204,7 +218,7 @@ def restore_graph(graph: Any, kept: torch.fx.Graph) -> None:
 
 
 def index_among_same_origins(scheduler_node: Any) -> int:
-    """Which of the kernels with the same origins this is: an operator with two outputs is two of them."""
+    """Return the index of a kernel among those with the same origins: an operator with two outputs has two."""
     same = [
         other
         for other in scheduler_node.scheduler.name_to_node.values()
@@ -214,18 +228,19 @@ def index_among_same_origins(scheduler_node: Any) -> int:
 
 
 def wrap_subsystem(hook: Callable[..., bool]) -> None:
-    """Have ``hook(backend, subsystem, debug_info)`` decide what torch's own bisector is asked for."""
+    """Let ``hook(backend, subsystem, debug_info)`` answer wherever torch asks its own `CompilerBisector`."""
     from torch._inductor.compiler_bisector import CompilerBisector
 
     def disable_subsystem(backend: str, subsystem: str, debug_info: Any = None) -> bool:
         return hook(backend, subsystem, debug_info)
 
     CompilerBisector.disable_subsystem = staticmethod(disable_subsystem)
-    CompilerBisector.bisection_enabled = False  # heeds no bisect_status.txt that somebody left
+    CompilerBisector.bisection_enabled = False  # ignore a bisect_status.txt that an earlier run left
     CompilerBisector.get_backend = staticmethod(lambda: None)
 
 
 def wrap_observed_pass(hook: Callable[..., Any]) -> None:
+    """Call ``hook(inner, ...)`` in place of each pass that torch's `GraphTransformObserver` runs."""
     for name in ("apply_gm_pass", "apply_graph_pass"):
         inner = getattr(GraphTransformObserver, name)
         setattr(GraphTransformObserver, name, _hooked(inner, hook))
@@ -240,6 +255,7 @@ def _hooked(inner: Callable[..., Any], hook: Callable[..., Any]) -> Callable[...
 
 
 def wrap_inner_compile(hook: Callable[..., Any]) -> None:
+    """Call ``hook(inner, gm, args, kwargs)`` in place of Inductor's compile of one graph."""
     from torch._inductor import compile_fx
 
     inner = compile_fx._compile_fx_inner
@@ -252,23 +268,24 @@ def wrap_inner_compile(hook: Callable[..., Any]) -> None:
 
 
 def boxed_graph(gm: Any) -> Any:
-    """The graph as a callable in the boxed calling convention that AOTAutograd expects of a compiler."""
+    """Return the graph as a callable with the boxed calling convention that AOTAutograd expects."""
     from functorch.compile import make_boxed_func
 
     return make_boxed_func(gm.forward)
 
 
 def wrap_run_node(hook: Callable[..., Any]) -> None:
+    """Call ``hook(inner, graph, node)`` in place of Inductor's lowering of each node."""
     from torch._inductor.graph import GraphLowering
 
     GraphLowering.run_node = _hooked(GraphLowering.run_node, hook)
 
 
 def abbreviate_nested_kernels() -> None:
-    """Have the text of a library's kernel name the kernels that it reads, not spell them out.
+    """Make the text of a library kernel name its input kernels instead of printing them in full.
 
-    Torch puts the arguments of a lowering that raised into its message. Each spells out what it was computed from, all
-    the way and once a path: where every node before it is left to ATen, that is without end.
+    torch puts the arguments of a failed lowering into the message. Each prints what it was computed from, once per
+    path. When all earlier nodes fall back to ATen, that text grows without limit.
     """
     from torch._inductor.ir import ExternKernel
 
@@ -289,6 +306,7 @@ def abbreviate_nested_kernels() -> None:
 
 
 def wrap_pattern_apply(hook: Callable[..., Any]) -> None:
+    """Call ``hook(inner, entry, ...)`` in place of each application of a pattern."""
     from torch._inductor import pattern_matcher
 
     for kind in ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry"):
@@ -297,6 +315,7 @@ def wrap_pattern_apply(hook: Callable[..., Any]) -> None:
 
 
 def wrap_can_fuse(hook: Callable[..., bool]) -> None:
+    """Call ``hook(torch's answer, first, second)`` to decide whether Inductor may fuse two nodes."""
     from torch._inductor.scheduler import Scheduler
 
     inner = Scheduler.can_fuse
@@ -309,7 +328,7 @@ def wrap_can_fuse(hook: Callable[..., bool]) -> None:
 
 
 def wrap_cpp_kernel(is_enabled: Callable[..., bool]) -> None:
-    """Have C++ kernels for which ``on(scheduler nodes)`` is false written without vectors."""
+    """Generate C++ kernels without vectorization when ``on(scheduler nodes)`` is false."""
     from torch._inductor.codegen import cpp
 
     codegen_nodes = cpp.CppKernelProxy.codegen_nodes
@@ -334,6 +353,7 @@ def wrap_cpp_kernel(is_enabled: Callable[..., bool]) -> None:
 
 
 def call_with_backend(inner: Callable[..., Any], output_graph: Any, backend: str, *args: Any, **kwargs: Any) -> Any:
+    """Call `inner` with another backend, named `backend`, in Dynamo's output graph."""
     own = output_graph.compiler_fn
     output_graph.compiler_fn = lookup_backend(backend)
     try:
@@ -343,7 +363,7 @@ def call_with_backend(inner: Callable[..., Any], output_graph: Any, backend: str
 
 
 def wrap_frame(is_enabled: Callable[..., bool]) -> None:
-    """Have Dynamo skip each frame for whose code ``is_enabled`` is false."""
+    """Make Dynamo skip each frame whose code ``is_enabled`` rejects."""
     inner = convert_frame.CatchErrorsWrapper.__call__
 
     @functools.wraps(inner)
@@ -356,7 +376,7 @@ def wrap_frame(is_enabled: Callable[..., bool]) -> None:
 
 
 def code_of(function: Callable[..., Any]) -> Any:
-    """The code that Dynamo compiles for a call: the function's own, or the ``forward`` of its module."""
+    """Return the code that Dynamo compiles for a call: the function's own, or the ``forward`` of its module."""
     owner = getattr(function, "__self__", function)
     if isinstance(owner, torch.nn.Module):
         function = owner.forward

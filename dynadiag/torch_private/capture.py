@@ -1,9 +1,8 @@
-"""Every private name of torch that dynadiag leans on, in one place, with the versions it was seen in.
+"""torch's private names that the recorder uses, with the versions that they were seen in.
 
-The recorder listens to torch's structured trace and looks, when certain events pass, at the local variables of the
-torch function that emitted them. So what we know of torch is: the name of a logger, of a few functions, and of
-their locals. Each was read in torch 2.11.0, 2.13.0 and 2.15.0 unless its comment says otherwise; a test per entry runs
-on whatever torch is installed.
+The recorder listens to torch's structured trace. For certain events it reads the local variables of the torch function
+that emitted them. So it depends on the name of a logger, of some functions, and of their locals. Each was read in torch
+2.11.0, 2.13.0 and 2.15.0 unless its comment says otherwise. A test per entry runs on the installed torch.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from dynadiag.torch_private import loggers
 
 TRACE_LOGGER = "torch.__trace"
 
-# The functions that emit an event, and which of their locals say more than the event does.
+# The functions that emit an event, and the local variable that has more than the event.
 BREAK_EMITTERS = {
     "log_graph_break": "exc",  # InstructionTranslatorBase, symbolic_convert.py
     "unimplemented_with_warning": "e",  # exc.py
-    "__call__": "e",  # ConvertFrame, convert_frame.py: breaks that skip the whole frame
+    "__call__": "e",  # ConvertFrame, convert_frame.py: breaks that make Dynamo skip the whole frame
 }
 ERROR_EMITTER = ("_compile", "e")  # convert_frame.py: artifact dynamo_error
 SOFT_FAILURES = ("Unsupported", "UserError")  # exceptions of exc.py for which torch leaves a frame to Python
@@ -37,15 +36,15 @@ RECOMPILE_EMITTER = (
 # graph.py of Inductor: inductor_output_code; `self` is the lowered graph
 CODE_EMITTER = ("_compile_to_module_lines", "wrapper_code")
 
-# Functions whose `self` is Dynamo's interpreter of one user frame, with `f_code` and `current_instruction`.
+# Functions whose `self` is Dynamo's translator of one user frame, with `f_code` and `current_instruction`.
 TRANSLATOR_FRAMES = frozenset({"run", "step", "inline_call_"})
 
-_MAX_EMITTER_DISTANCE = 14  # frames between a logging handler and the function that emitted; 9 was the most seen
-_DYNAMO = "/torch/_dynamo/"  # the user's own functions may have these names too, and their locals are not looked at
+_MAX_EMITTER_DISTANCE = 14  # frames between a logging handler and the emitting function; the most seen is 9
+_DYNAMO = "/torch/_dynamo/"  # the user's functions may have the same names; their locals are not read
 
 
 def emitter_locals(function: str, local: str, start: FrameType | None) -> dict[str, Any] | None:
-    """The locals of the nearest caller named ``function`` that has a local named ``local``, or None."""
+    """Return the locals of the nearest caller named ``function`` that has a local named ``local``, or None."""
     frame, distance = start, 0
     while frame is not None and distance < _MAX_EMITTER_DISTANCE:
         if frame.f_code.co_name == function and _DYNAMO in frame.f_code.co_filename and local in frame.f_locals:
@@ -55,7 +54,10 @@ def emitter_locals(function: str, local: str, start: FrameType | None) -> dict[s
 
 
 def instruction_translators(start: FrameType | None, failure: BaseException | None) -> Iterator[Any]:
-    """Dynamo's interpreters of the user's frames, outermost first: those that run, then those that ``failure`` left."""
+    """Yield Dynamo's instruction instruction_translators of the user's frames, outermost first.
+
+    First those that are running, then those in the traceback of ``failure``.
+    """
     live: list[Any] = []
     frame = start
     while frame is not None:
@@ -74,7 +76,7 @@ def _translates(frame: FrameType) -> bool:
 
 
 def _translators_in_traceback(failure: BaseException | None) -> Iterator[Any]:
-    """The interpreters in the traceback of ``failure``, and of what it was raised from."""
+    """The instruction_translators in the traceback of ``failure``, and of the exceptions that it was raised from."""
     chain: list[BaseException] = []
     while failure is not None and failure not in chain:
         chain.append(failure)
@@ -87,12 +89,12 @@ def _translators_in_traceback(failure: BaseException | None) -> Iterator[Any]:
             trace = trace.tb_next
 
 
-# Where Inductor says that it makes no CUDA graph (cudagraph_utils.py): once the program runs, it says so nowhere else.
+# Inductor logs here why it makes no CUDA graph (cudagraph_utils.py). At run time it has no other event for it.
 CUDA_GRAPH_LOGGER = "torch._inductor.cudagraph_utils.__cudagraphs"
 
 
 def current_compile_id() -> str | None:
-    """torch's name of the compile that this thread is at, None outside any."""
+    """Return torch's id of the compile that this thread runs, None outside any."""
     from torch._guards import CompileContext
 
     found = CompileContext.current_compile_id()
@@ -100,10 +102,10 @@ def current_compile_id() -> str | None:
 
 
 def ends_in_exception(failure: BaseException, *, one_graph: bool) -> bool:
-    """Whether a failed compile ends in an exception; otherwise torch leaves the frame to Python and goes on.
+    """Whether a failed compile ends in an exception. If not, torch leaves the frame to Python and continues.
 
-    ``ConvertFrame.__call__`` (convert_frame.py) lets through what is no soft failure, and any where the program asked
-    for it: ``fullgraph=True``, or ``torch._dynamo.error_on_graph_break`` at the place of the failure.
+    ``ConvertFrame.__call__`` (convert_frame.py) raises what is not a soft failure. It raises any failure if the program
+    asks for it: ``fullgraph=True``, or ``torch._dynamo.error_on_graph_break`` at the location of the failure.
     """
     from torch._dynamo import config
 
@@ -117,10 +119,10 @@ def ends_in_exception(failure: BaseException, *, one_graph: bool) -> bool:
 
 
 def cached_entries(emitter: dict[str, Any], start: FrameType | None) -> list[Any]:
-    """The cache entries that a recompilation was held against.
+    """Return the cache entries that a recompile was checked against.
 
-    2.13 gives its emitter a list ``cache_entries``; 2.11 a linked list, which it has walked to the end when it logs,
-    but its caller ``_compile`` still has the first as ``cache_entry``.
+    2.13 gives its emitter a list ``cache_entries``. 2.11 has a linked list, which it has walked to the end when it
+    logs, but its caller ``_compile`` still has the first entry as ``cache_entry``.
     """
     if "cache_entries" in emitter:
         return list(emitter["cache_entries"])
@@ -133,10 +135,10 @@ def cached_entries(emitter: dict[str, Any], start: FrameType | None) -> list[Any
 
 
 def wrapped_callable(start: FrameType | None) -> Any:
-    """What ``torch.compile`` was given where that has no Python code which Dynamo takes, None otherwise.
+    """Return the argument of ``torch.compile`` if it has no Python code that Dynamo can take, else None.
 
     For builtins, partials, callable objects and modules of ``torch.nn`` Dynamo compiles ``inner`` of ``wrap_inline``
-    (external_utils.py), whose only cell is ``fn``. ``_compile`` has the cells of what it compiles as ``closure``.
+    (external_utils.py), whose only cell is ``fn``. ``_compile`` has the cells of the compiled function as ``closure``.
     """
     found = emitter_locals("_compile", "closure", start) or {}
     code, cells = found.get("code"), found.get("closure")
@@ -146,7 +148,7 @@ def wrapped_callable(start: FrameType | None) -> Any:
 
 
 def size_symbols(shape_env: Any) -> dict[str, dict[str, str]]:
-    """Range and example value of each backed symbol of a ShapeEnv (``var_to_val`` until 2.11, then renamed)."""
+    """Return range and example value of each backed symbol of a ShapeEnv (``var_to_val`` until 2.11, then renamed)."""
     values = getattr(shape_env, "backed_var_to_val", None)
     if values is None:
         values = shape_env.var_to_val
@@ -155,7 +157,7 @@ def size_symbols(shape_env: Any) -> dict[str, dict[str, str]]:
 
 
 def is_compiled(fn: object) -> bool:
-    """Whether ``fn`` came out of ``torch.compile`` or is a module on which ``Module.compile()`` was called."""
+    """Whether ``fn`` is a result of ``torch.compile`` or a module on which ``Module.compile()`` was called."""
     from torch._dynamo.eval_frame import OptimizedModule
 
     found = vars(fn) if hasattr(fn, "__dict__") else {}
@@ -165,21 +167,21 @@ def is_compiled(fn: object) -> bool:
 _COMPILED_ATTRIBUTES = (
     "_torchdynamo_orig_callable",
     "_compiled_call_impl",
-)  # of a compiled function, of a module after compile()
-STANCE_HOOK = "_callback_from_stance"  # of torch._dynamo.eval_frame: asked at the beginning of every compiled call
+)  # a compiled function; a module after compile()
+STANCE_HOOK = "_callback_from_stance"  # of torch._dynamo.eval_frame; it is called at the start of every compiled call
 
 
 def call_before_compiled_calls(hook: Callable[[], None]) -> None:
-    """Have ``hook`` called when a compiled function is called, before anything of it runs.
+    """Call ``hook`` before each call of a compiled function.
 
-    It costs every compiled call, and cannot be taken back: it is for programs that are ended early.
+    It slows every compiled call and cannot be undone. It is for programs that are ended early.
     """
     from torch._dynamo import eval_frame
 
     original = getattr(eval_frame, STANCE_HOOK)
 
     def counted(callback: Any) -> Any:
-        if callable(callback):  # None and False are `torch.compiler.disable` and run-only
+        if callable(callback):  # None and False stand for `torch.compiler.disable` and run-only
             hook()
         return original(callback)
 
@@ -187,18 +189,17 @@ def call_before_compiled_calls(hook: Callable[[], None]) -> None:
 
 
 def interned_names() -> dict[str, int]:
-    """The file names that torch has given numbers to: it tells a name once a process, whoever listens by then."""
-    structured = sys.modules.get("torch._logging.structured")  # not loaded yet: no name has been given a number
+    """Return torch's interned file names with their numbers. torch logs each name only once per process."""
+    structured = sys.modules.get("torch._logging.structured")  # None: not loaded, so no name has a number
     return {} if structured is None else dict(structured.INTERN_TABLE)
 
 
 class _TraceLogger(logging.Logger):
-    """The trace's logger while we listen: events reach us whatever the program's logging configuration says.
+    """The trace's logger while we listen: we get every event, whatever the program's logging configuration is.
 
-    ``logging.config.dictConfig`` disables loggers that it does not know or takes their handlers away,
-    ``logging.disable`` silences all, and torch asks whether there are handlers before it makes an event. The program's
-    own settings are kept beside ours: its handlers get what they would have got, and `release` leaves it all as it is.
-    A logger class or a record factory of the program's runs only where the program itself is to get the event.
+    ``logging.config.dictConfig`` disables loggers that it does not know or removes their handlers. ``logging.disable``
+    disables all. torch checks for handlers before it makes an event. The program's own settings are kept: its handlers
+    get the events that they would get without us, and `release` restores the logger.
     """
 
     debug = logging.Logger.debug
@@ -206,7 +207,7 @@ class _TraceLogger(logging.Logger):
     _log = logging.Logger._log
 
     @property
-    def disabled(self) -> bool:  # the program's value is kept, and not heeded
+    def disabled(self) -> bool:  # the program's value is kept but ignored
         return False
 
     @disabled.setter
@@ -279,7 +280,7 @@ def _always(_level: int) -> bool:
 
 
 def listen(listener: logging.Handler) -> None:
-    """Have the trace's logger give every event to ``listener``."""
+    """Make the trace's logger give every event to ``listener``."""
     logger = logging.getLogger(TRACE_LOGGER)
     loggers.attach(logger, _TraceLogger, listener)
     if listener not in logger.handlers:
@@ -287,7 +288,7 @@ def listen(listener: logging.Handler) -> None:
 
 
 def release(listener: logging.Handler) -> None:
-    """Take ``listener`` away; with the last one the logger is an ordinary one again, as the program left it."""
+    """Remove ``listener``. Without listeners the logger is an ordinary one again, as the program left it."""
     logger = logging.getLogger(TRACE_LOGGER)
     if listener in logger.handlers:
         logger.handlers.remove(listener)
@@ -295,7 +296,7 @@ def release(listener: logging.Handler) -> None:
 
 
 def lowered_graph(start: FrameType | None) -> Any:
-    """The lowered graph (``GraphLowering``) whose code is being handed over, or None where it came out of a cache."""
+    """Return the lowered graph (``GraphLowering``) whose code is being emitted, or None if it came from a cache."""
     function, local = CODE_EMITTER
     frame, distance = start, 0
     while frame is not None and distance < _MAX_EMITTER_DISTANCE:
@@ -306,12 +307,12 @@ def lowered_graph(start: FrameType | None) -> Any:
 
 
 def fused_operations(lowered: Any) -> list[list[Any]]:
-    """The scheduler's nodes in the order of the generated code, each as the operations that are fused in it."""
+    """Return the scheduler's nodes in the order of the generated code, each as a list of fused operations."""
     return [list(node.get_nodes()) for node in lowered.scheduler.nodes]
 
 
 def lowered_subgraphs(lowered: Any) -> list[Any]:
-    """The lowered graphs of the branches and the loops' bodies in a lowered graph that have code of their own."""
+    """Return the lowered graphs of branches and loop bodies that have code of their own."""
     held = [value for node in lowered.scheduler.nodes for one in node.get_nodes() for value in vars(one.node).values()]
     found = [one for value in held for one in (value if isinstance(value, list | tuple) else [value])]  # a list: 2.15
     graphs = [one.graph for one in found if type(one).__name__ == "Subgraph"]
@@ -319,10 +320,11 @@ def lowered_subgraphs(lowered: Any) -> list[Any]:
 
 
 def operation_provenance(node: Any, lowered: Any) -> tuple[list[str], list[str], str | None, list[str]]:
-    """Buffers that an operation of the scheduler writes and reads, the node that it is, the nodes that went into it.
+    """Return the buffers that an operation writes and reads, the node that it is, and the nodes that went into it.
 
-    A buffer that is a mutated input has the input's name among the outputs as well. In a subgraph Inductor counts the
-    nodes around it among the origins: they are left out, and the others get the subgraph's name as its buffers have it.
+    If a buffer is a mutated input, the input's name is among the outputs too. In a subgraph Inductor counts nodes
+    outside it among the origins: they are left out. The other names get the subgraph's name as a prefix, as its buffers
+    have.
     """
     outputs = [name for output in node.get_outputs() for name in (output.get_name(), *output.get_mutations())]
     reads = sorted({dependency.name for dependency in node.read_writes.reads})
@@ -333,7 +335,7 @@ def operation_provenance(node: Any, lowered: Any) -> tuple[list[str], list[str],
 
 
 def fallback_reason(node: Any) -> str | None:
-    """Why an operation of the scheduler is a call into ATen by way of Inductor's fallback; None where it is none."""
+    """Return why an operation falls back to ATen, or None if it does not."""
     if type(node.node).__name__ != "FallbackKernel":
         return None
     from torch._inductor import lowering
@@ -345,7 +347,7 @@ def fallback_reason(node: Any) -> str | None:
 
 
 def dynamo_source_names(node: Any) -> list[str]:
-    """The names of the nodes of Dynamo's graph that a node of a later graph was made from (of backward ones too)."""
+    """Return the names of Dynamo's nodes that a node of a later graph (also a backward one) was made from."""
     found = [source.name for source in node.meta.get("from_node") or ()]
     for key in ("source_fn_stack", "fwd_source_fn_stack"):
         found = found or [pair[0] for pair in (node.meta.get(key) or ())[-1:]]

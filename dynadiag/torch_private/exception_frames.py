@@ -1,9 +1,9 @@
-"""Breaks and recompiles that torch raises before it traces anything of a frame: no event and no log tells of them.
+"""Breaks and recompiles that torch raises before it traces a frame. No event and no log message reports them.
 
-With ``fullgraph=True`` those are a generator function (``ConvertFrameAssert.__call__``) and the limit of recompiles
-(``_compile``; both in convert_frame.py). All that is left of one is the exception: an ``Unsupported`` without
-``real_stack``, by itself or as the cause of another, and in its traceback the frames of torch that knew what was being
-compiled. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+With ``fullgraph=True`` these are a generator function (``ConvertFrameAssert.__call__``) and the recompile limit
+(``_compile``; both in convert_frame.py). Only the exception is left: an ``Unsupported`` without ``real_stack``, by
+itself or as the cause of another, with the torch frames in its traceback that know what was being compiled. Read in
+torch 2.11.0, 2.13.0 and 2.15.0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMPILE = ("_compile", "torch/_dynamo/convert_frame.py")  # it has the locals `
 _GUARD_REASONS = (
     "get_and_maybe_log_recompilation_reasons",
     "torch/_dynamo/guards.py",
-)  # it has `reasons`, torch's sentences
+)  # it has `reasons`, torch's messages
 _COMPILED_CALL = ("compile_wrapper", "torch/_dynamo/eval_frame.py")  # it has `fn`, the user's function
 
 
@@ -38,7 +38,7 @@ class RaisedBreak:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecompile:
-    """A recompile that ``torch._dynamo.config.error_on_recompile`` made an exception, before torch told of it."""
+    """A recompile that ``torch._dynamo.config.error_on_recompile`` turned into an exception before torch logged it."""
 
     compile_id: str
     code: CodeType
@@ -46,7 +46,7 @@ class RefusedRecompile:
 
 
 def find_refused_recompile(failure: BaseException | None) -> RefusedRecompile | None:
-    """The recompile behind an exception, if it is one."""
+    """Return the find_refused_recompile recompile behind an exception, if there is one."""
     if not any(type(one).__name__ == "RecompileError" for one in _exception_chain(failure)):
         return None
     frames = [frame for one in _exception_chain(failure) for frame in _frames(one)]
@@ -60,7 +60,7 @@ def find_refused_recompile(failure: BaseException | None) -> RefusedRecompile | 
 
 
 def find_raised_break(failure: BaseException | None) -> RaisedBreak | None:
-    """The break behind an exception, where torch told of it nowhere else."""
+    """Return the break behind an exception if torch reported it nowhere else."""
     for one in _exception_chain(failure):
         gb_type = getattr(one, "gb_type", None)
         if type(one).__module__ == "torch._dynamo.exc" and isinstance(gb_type, str) and gb_type:

@@ -1,4 +1,4 @@
-"""What torch believes that an operator returns: its fake kernel. Read in torch 2.11.0, 2.13.0, 2.15.0."""
+"""What torch expects an operator to return: its fake kernel. Read in torch 2.11.0, 2.13.0, 2.15.0."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TORCH = torch.__file__.removesuffix("__init__.py")
 
 
 def wrap_fake_dispatch(hook: Callable[..., Any]) -> None:
-    """Have ``hook(inner, mode, operator, types, args, kwargs)`` give the fake result of every operator.
+    """Let ``hook(inner, mode, operator, types, args, kwargs)`` compute the fake result of every operator.
 
-    All of the compiler asks there: Dynamo, AOTAutograd, Inductor. Fake results that torch kept are asked for behind it.
+    Dynamo, AOTAutograd and Inductor all call it. torch looks up its cached fake results inside `inner`.
     """
     inner = FakeTensorMode.dispatch
 
@@ -32,14 +32,14 @@ def wrap_fake_dispatch(hook: Callable[..., Any]) -> None:
 
 
 def size_hints(sizes: Sequence[int | torch.SymInt]) -> list[int | None]:
-    """The number behind each symbolic size, without a guard on it; None where it depends on data."""
+    """Return the value of each symbolic size, without adding a guard. None if it depends on data."""
     return [size if isinstance(size, int) else size.node.hint for size in sizes]
 
 
 def run_on_zeros(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What ``operator`` itself returns for tensors of zeros in place of these fake ones.
+    """Return what ``operator`` itself returns for tensors of zeros in place of these fake ones.
 
-    What it raises, it raises; and `ValueError` where a size of an input depends on data.
+    Raises what the operator raises, and `ValueError` if the size of an input depends on data.
     """
     with no_dispatch():
         args, kwargs = pytree.tree_map(_zeros_like_fake, (args, kwargs))
@@ -63,7 +63,7 @@ def _known_sizes(sizes: Sequence[int | torch.SymInt]) -> list[int]:
 
 
 def traced_user_line() -> tuple[str, int] | None:
-    """The user's line that Dynamo is tracing, where it is."""
+    """Return the user's line that Dynamo is tracing, or None."""
     if TracingContext.try_get() is None:
         return None
     outside = [frame for frame in TracingContext.extract_stack() if not frame.filename.startswith(_TORCH)]

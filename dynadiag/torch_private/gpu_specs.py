@@ -1,4 +1,4 @@
-"""What GPUs say of themselves, for code that is generated or compiled where there is none."""
+"""Properties of GPUs, for code that is generated or compiled on a machine without them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["GPU_SPECS", "GpuSpec"]
 
 @dataclass(frozen=True, slots=True)
 class GpuSpec:
-    """What an NVIDIA GPU says of itself, under the names of ``torch.cuda.get_device_properties``."""
+    """The properties of an NVIDIA GPU, named as in ``torch.cuda.get_device_properties``."""
 
     name: str
     major: int

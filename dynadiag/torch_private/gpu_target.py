@@ -1,11 +1,11 @@
-"""The private names of torch by which Inductor generates code for a GPU that is not there.
+"""Private names of torch for generating code for a GPU that this machine does not have.
 
-The program runs on the CPU. What AOTAutograd makes of it is lowered as though its tensors were the GPU's: a joint graph
-is moved there before it is cut in forward and backward, and while Inductor lowers a graph, whoever asks for the device
-hears the properties of the target. The generated module is not loaded: instead of it the graph itself runs, operator by
-operator, on the CPU. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+The program runs on the CPU. Its graph after AOTAutograd is lowered as if its tensors were on the GPU: a joint graph is
+moved there before it is split into forward and backward. While Inductor lowers a graph, queries of the device get the
+properties of the target. The generated module is not loaded. Instead the graph itself runs, operator by operator, on
+the CPU. Read in torch 2.11.0, 2.13.0 and 2.15.0.
 
-Autograd is not asked to differentiate tensors that claim to be on a GPU: its engine asks the driver for streams.
+Autograd never differentiates tensors that claim to be on a GPU, because its engine asks the driver for streams.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ _GPU = torch.device("cuda", 0)
 
 
 def generate_for_gpu(name: str) -> None:
-    """Have Inductor generate in this process for the GPU of that name what it would for the CPU.
+    """Make Inductor in this process generate code for the named GPU instead of the CPU.
 
-    Only code is generated: compiled functions return what their graphs compute on the CPU. Compiler caches are off.
-    Raises `DynadiagError` for a name that is not among `GPU_SPECS`.
+    Code is only generated: compiled functions return what their graphs compute on the CPU. Compiler caches are off.
+    Raises `DynadiagError` for a name that is not in `GPU_SPECS`.
     """
     if name not in GPU_SPECS:
         raise DynadiagError(f"no GPU {name!r} is known to generate for: known are {', '.join(GPU_SPECS)}")
     device = GPU_SPECS[name]
     triton.runtime.driver.set_active(CodegenOnlyDriver(device, "cuda:0"))
     config.fx_graph_cache = aot_config.enable_autograd_cache = False
-    CacheBase.get_system()  # torch keeps its answer, and a torch without CUDA would take the target for an AMD one
+    CacheBase.get_system()  # cached by torch; later a torch without CUDA would take the target for an AMD GPU
     for operator, decomposition in decompositions.items():
         decompositions[operator] = _decompose_as_gpu(decomposition)
-    fast_random_decomps.cache_clear()  # it copied them
+    fast_random_decomps.cache_clear()  # it has a copy of the table
     inductor._recursive_joint_graph_passes = _move_after_passes(inductor._recursive_joint_graph_passes)
     inductor._compile_fx_inner = _lower_for_gpu(inductor._compile_fx_inner, device)
 
 
 def _decompose_as_gpu(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """A decomposition to which its fake tensors are a GPU's: some (layer norm's) ask before they decide what to do."""
+    """Wrap a decomposition so that its fake tensors claim to be on a GPU. Some (layer norm's) depend on the device."""
 
     @functools.wraps(decomposition)
     def decompose(*args: Any, **kwargs: Any) -> Any:
@@ -90,9 +90,9 @@ def _set_devices(tensors: list[fake_tensor.FakeTensor], devices: list[torch.devi
 
 
 def _move_after_passes(passes: Callable[..., fx.GraphModule]) -> Callable[..., fx.GraphModule]:
-    """The passes over a joint graph, which is moved to the GPU when they are done.
+    """Wrap the passes over a joint graph so that the graph is moved to the GPU afterwards.
 
-    They come first, on the CPU: they compute constants, and patterns among them trace a joint graph of their own.
+    The passes run on the CPU: they compute constants, and some of their patterns trace a joint graph of their own.
     """
 
     @functools.wraps(passes)
@@ -107,7 +107,7 @@ def _move_after_passes(passes: Callable[..., fx.GraphModule]) -> Callable[..., f
 
 
 def _lower_for_gpu(lower: Callable[..., Any], device: GpuSpec) -> Callable[..., Any]:
-    """Inductor's lowering of one graph, for the device; the graph on the CPU is what will be called."""
+    """Wrap Inductor's lowering of one graph for the device. The result calls the graph on the CPU."""
 
     @functools.wraps(lower)
     def lower_for_device(graph: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
@@ -122,7 +122,7 @@ def _lower_for_gpu(lower: Callable[..., Any], device: GpuSpec) -> Callable[..., 
 
 
 def _boxed_call(graph: fx.GraphModule) -> Callable[[list[Any]], Any]:
-    """AOTAutograd's convention: one list of arguments, which the callee empties."""
+    """AOTAutograd's calling convention: one list of arguments, which the callee empties."""
 
     def call(arguments: list[Any]) -> Any:
         given = tuple(arguments)
@@ -130,12 +130,12 @@ def _boxed_call(graph: fx.GraphModule) -> Callable[[list[Any]], Any]:
         with torch.no_grad():
             return graph(*given)
 
-    call._boxed_call = True  # type: ignore[attr-defined] # where AOTAutograd looks for it
+    call._boxed_call = True  # type: ignore[attr-defined] # AOTAutograd checks this attribute
     return call
 
 
 def _replace_device(graph: fx.GraphModule, source: torch.device, target: torch.device) -> None:
-    """Wherever the graph names the one device as an argument, have it name the other."""
+    """Replace one device by another in the arguments of all nodes."""
 
     def moved(value: Any) -> Any:
         return target if isinstance(value, torch.device) and value.type == source.type else value
@@ -146,7 +146,7 @@ def _replace_device(graph: fx.GraphModule, source: torch.device, target: torch.d
 
 
 def _propagate(graph: fx.GraphModule) -> None:
-    """Compute anew what each node is, from inputs on the GPU."""
+    """Recompute each node's fake value from inputs on the GPU."""
     values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
     mode = next((value.fake_mode for value in values if isinstance(value, fake_tensor.FakeTensor)), None)
     if mode is not None:
@@ -154,7 +154,7 @@ def _propagate(graph: fx.GraphModule) -> None:
 
 
 def _gpu_copy(value: Any) -> Any:
-    """The like of a fake tensor on the GPU; anything else as it is."""
+    """A fake tensor like this one but on the GPU. Any other value as it is."""
     if not isinstance(value, fake_tensor.FakeTensor):
         return value
     with value.fake_mode:
@@ -163,7 +163,7 @@ def _gpu_copy(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _device_queries(device: GpuSpec) -> Iterator[None]:
-    """Whoever asks torch for the GPU meanwhile is told of this one. Of what is generated nothing is loaded."""
+    """While the block runs, torch's device queries get this device, and no generated code is loaded."""
 
     def properties(_which: Any = None) -> GpuSpec:
         return device
@@ -193,16 +193,16 @@ def _device_queries(device: GpuSpec) -> Iterator[None]:
 
 
 def _module_stub(_key: str, path: str, **_more: Any) -> Any:
-    """What stands for a generated module: its file, and in place of its function one that nobody calls."""
+    """A stand-in for a generated module: it has the file, and a function that must not be called."""
     return types.SimpleNamespace(__file__=path, call=_nothing)
 
 
 def _nothing(_arguments: list[Any]) -> None:
-    raise NotImplementedError("code for a GPU that is not there was called")
+    raise NotImplementedError("code for a GPU that this machine does not have was called")
 
 
 def _clear_device_caches() -> None:
-    """Drop what torch keeps of the device's answers (whether it has Triton, say)."""
+    """Clear torch's cached answers about the device (such as whether it has Triton)."""
     kept = [*vars(_triton).values(), inductor_utils.is_big_gpu, inductor_utils.get_max_num_sms]
     for function in kept:
         if hasattr(function, "cache_clear"):

@@ -1,7 +1,7 @@
-"""The private names of torch and Triton that running Inductor's Triton kernels without a GPU leans on.
+"""Private names of torch and Triton for running Inductor's Triton kernels in Triton's interpreter, without a GPU.
 
-Read in torch 2.11.0 with Triton 3.6.0, 2.13.0 and 2.15.0 with Triton 3.9.0. All of this runs in a process whose
-environment had ``TRITON_INTERPRET=1`` before Triton was imported, which is ours and ends with its trial.
+Read in torch 2.11.0 with Triton 3.6.0, and in 2.13.0 and 2.15.0 with Triton 3.9.0. All of this runs in a trial's
+process, whose environment had ``TRITON_INTERPRET=1`` before Triton was imported.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ __all__ = [
 
 
 def generate_triton_for_cpu() -> None:
-    """Have Inductor's Triton code generator serve tensors on the CPU."""
+    """Make Inductor's Triton code generator serve tensors on the CPU."""
     from torch._inductor.runtime import triton_helpers
 
     triton.runtime.driver.set_active(CodegenOnlyDriver(GPU_SPECS["h200"], tensor_device="cpu"))
     config.cpu_backend = "triton"
-    triton_helpers.set_driver_to_cpu = lambda: None  # generated modules call it, and warn where Triton has no CPU
+    triton_helpers.set_driver_to_cpu = lambda: None  # generated modules call it; it warns without a CPU driver
 
 
 def watch_launches(on_launch: Callable[[str], None]) -> None:
-    """Have ``launched(name of the kernel)`` called after each launch that the interpreter carried out."""
+    """Call ``launched(kernel name)`` after each launch in the interpreter."""
     run = CachingAutotuner.run
 
     @functools.wraps(run)
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with np.errstate(all="ignore"):  # a GPU divides by zero in silence
+        with np.errstate(all="ignore"):  # a GPU does not warn when it divides by zero
             result = run(self, *args, **kwargs)
         on_launch(self.fn.__name__)
         return result
@@ -57,10 +57,10 @@ def watch_launches(on_launch: Callable[[str], None]) -> None:
 
 
 def patch_language_once_per_launch() -> None:
-    """Have the interpreter prepare Triton's language once a launch, not for each call of a device function in it.
+    """Make the interpreter patch Triton's language once per launch, not for each call of a device function.
 
-    That is most of its time: looking through the language takes milliseconds, and Inductor's kernels call helpers for
-    each operation.
+    Patching takes most of the interpreter's time: it takes milliseconds, and Inductor's kernels call a helper for each
+    operation.
     """
     patch, call = interpreter._patch_lang, interpreter.GridExecutor.__call__
     patched: set[int] = set()
@@ -84,7 +84,7 @@ def patch_language_once_per_launch() -> None:
 
 
 def route_libdevice(implementation_of: Callable[[str], Callable[..., np.ndarray[Any, Any]]]) -> None:
-    """Have device functions computed by ``function(symbol)``, with Triton's own checks of their arguments."""
+    """Compute device functions with ``function(symbol)``, after Triton's own checks of their arguments."""
 
     def create_extern_elementwise(
         _self: Any, _name: str, _path: str, symbol: str, arguments: list[Any], result: Any, _pure: bool
@@ -99,11 +99,11 @@ def route_libdevice(implementation_of: Callable[[str], Callable[..., np.ndarray[
 
 
 def match_gpu_numerics() -> None:
-    """Mend where the interpreter computes something else than the compiled kernel would.
+    """Fix the interpreter where its results differ from those of a compiled kernel.
 
-    Assertions in kernels are checked. ``not`` is of each element of a block, as compiled. float32 is rounded to
-    bfloat16 to the nearest, not cut off, and a NaN stays one. Reductions and scans by a function of Inductor's own go
-    by halves, as a GPU's do, not element by element: besides, that takes seconds out of each.
+    Assertions in kernels are checked. ``not`` applies to each element of a block. float32 is rounded to the nearest
+    bfloat16 instead of truncated, and a NaN stays a NaN. Reductions and scans with a function of Inductor's combine
+    halves, as on a GPU, not one element after another, which would also take seconds each.
     """
     options = interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
     interpreter.interpreter_builder.options = options
@@ -119,7 +119,7 @@ def match_gpu_numerics() -> None:
 
     interpreter.InterpreterBuilder.cast_impl = cast_impl
     interpreter.ASTTransformer.visit_UnaryOp = _visit_unary_op
-    interpreter._elementwise_not = _elementwise_not  # rewritten functions see the names of this module
+    interpreter._elementwise_not = _elementwise_not  # rewritten functions run in the globals of this module
     interpreter.ReduceOps.generic_reduce = _reduce
     interpreter.ScanOps.generic_scan = _scan
     patch = interpreter._patch_lang_tensor
@@ -144,7 +144,7 @@ def _elementwise_not(value: Any) -> Any:
 
 
 def _to_bfloat16(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The bits of the nearest bfloat16, of two the even one; a NaN keeps its sign and becomes a quiet one."""
+    """The bits of the nearest bfloat16, ties to even. A NaN keeps its sign and becomes quiet."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), (bits >> 16) | 0x40, rounded).astype(np.uint16)
@@ -155,7 +155,7 @@ def _from_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _reduce(self: Any, given: Any) -> list[Any]:
-    """Neighbours are combined, all pairs at once, until one is left: the order of the elements is kept.
+    """Combine neighbours, all pairs at once, until one is left. This keeps the order of the elements.
 
     The size of a block is a power of 2.
     """
@@ -169,7 +169,7 @@ def _reduce(self: Any, given: Any) -> list[Any]:
 
 
 def _reduced_shape(self: Any, array: np.ndarray[Any, Any], axis: int) -> Any:
-    """The result of a reduction with or without the axis that it went along; over all axes, a scalar."""
+    """The result of a reduction with or without the reduced axis. A scalar if all axes are reduced."""
     if self.keep_dims:
         return array
     return array.item() if self.axis is None else np.squeeze(array, axis)
@@ -180,7 +180,7 @@ def _every_second(array: np.ndarray[Any, Any], axis: int, first: int) -> np.ndar
 
 
 def _combine(self: Any, left: list[Any], right: list[Any], kinds: list[Any]) -> list[Any]:
-    """The combining function of a reduction or a scan, on whole arrays of left and of right operands."""
+    """Apply the combining function of a reduction or scan to whole arrays of left and right operands."""
     pairs = zip((*left, *right), (*kinds, *kinds), strict=True)
     operands = [self.to_tensor(array, kind) for array, kind in pairs]
     made = self.combine_fn.rewrite()(*operands)
@@ -191,9 +191,9 @@ def _combine(self: Any, left: list[Any], right: list[Any], kinds: list[Any]) -> 
 
 
 def _scan(self: Any, given: Any) -> list[Any]:
-    """Each element is combined with the one 1, 2, 4, ... before it (Hillis and Steele, 1986).
+    """Combine each element with the one 1, 2, 4, ... positions before it (Hillis and Steele, 1986).
 
-    Blocks keep their size, a power of 2, since Triton takes no other: what has nothing before it is put back.
+    Blocks keep their size, because Triton requires a power of 2. Elements with nothing before them keep their value.
     """
     arrays = [one.handle.data for one in given]
     kinds = [one.dtype for one in given]

@@ -1,6 +1,6 @@
-"""The private names of torch behind kernels as Inductor writes, compiles and calls them, in a trial's process.
+"""torch's private names around kernels that Inductor generates, compiles and calls in a trial's process.
 
-Read in 2.11.0, 2.13.0 and 2.15.0.
+Read in torch 2.11.0, 2.13.0 and 2.15.0.
 """
 
 from __future__ import annotations
@@ -36,29 +36,30 @@ _LABEL = "<node>"
 
 @dataclass(frozen=True, slots=True)
 class KernelNodes:
-    """What a kernel computes: the names of the nodes, and of those in the captured graph that they came from."""
+    """The nodes that a kernel computes: their names, and the names of their source nodes in the captured graph."""
 
     names: tuple[str, ...]
     captured_names: tuple[str, ...]
 
     @classmethod
     def from_nodes(cls, nodes: Sequence[Node]) -> KernelNodes:
+        """Return the names from_nodes `nodes` and from_nodes their source nodes."""
         captured = dict.fromkeys(name for node in nodes for name in labelled_names(node))
         return cls(tuple(dict.fromkeys(node.name for node in nodes)), tuple(captured))
 
 
-NO_NODES = KernelNodes((), ())  # that is known of: by a kernel of a template, or of several in one
-_nodes_by_kernel: dict[str, KernelNodes] = {}  # by the name of the kernel; a name stands for what was written last
+NO_NODES = KernelNodes((), ())  # unknown nodes: a template kernel, or several kernels combined in one
+_nodes_by_kernel: dict[str, KernelNodes] = {}  # by kernel name; the last kernel of a name counts
 
 
 def wrap_kernel_call(
     is_active: Callable[[], bool], begun: Callable[[KernelNodes], str], label: Callable[[Node, KernelNodes], str]
 ) -> None:
-    """Have generated modules call the intermediate hooks before and after each kernel.
+    """Make generated modules call the intermediate hooks before and after each kernel.
 
-    Before it with what ``begun(computed)`` returns and None; once it has run, with what ``label(node, computed)``
-    returns and the buffer, for each buffer that holds the value of an FX node; at last with "" and None. ``computed``
-    is what the kernel computes. Where ``is_active()`` is false nothing is done.
+    Before the kernel: with the result of ``begun(computed)`` and None. After it, for each buffer with the value of an
+    FX node: with the result of ``label(node, computed)`` and the buffer. At last: with "" and None. ``computed`` are
+    the nodes that the kernel computes. Nothing is done when ``is_active()`` is false.
     """
     from torch._inductor.codegen.cpp import CppScheduling
     from torch._inductor.codegen.triton import TritonScheduling
@@ -99,9 +100,9 @@ def _remember_nodes(asked: Callable[[], bool], inner: Callable[..., str]) -> Cal
 
 
 def wrap_kernel_failure(is_active: Callable[[], bool], failed: Callable[[KernelNodes], None]) -> None:
-    """Have ``failed(computed)`` called where the C++ compiler or Triton did not take a kernel.
+    """Call ``failed(computed)`` when the C++ compiler or Triton rejects a kernel. It needs `wrap_kernel_call`.
 
-    Only where ``is_active()`` is true, then and when the kernel was written. Goes with `wrap_kernel_call`.
+    ``is_active()`` must be true at that time and when the kernel was generated.
     """
     from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -144,7 +145,7 @@ def _node_of_buffer(name: Any) -> Node | None:
 
 
 def _nodes_of_kernel_writing(node: Node, name: str) -> KernelNodes:
-    """What the kernel computes that makes a buffer, in the order of their graph."""
+    """The nodes of the kernel that writes a buffer, in graph order."""
     from torch._inductor.virtualized import V
 
     scheduler = V.graph.scheduler
@@ -155,21 +156,21 @@ def _nodes_of_kernel_writing(node: Node, name: str) -> KernelNodes:
 
 
 def label_nodes(graph: GraphModule) -> None:
-    """Have each node bear its own name where later nodes say what line they came from (`labelled_names`)."""
+    """Label each node of a graph, so that later nodes show which of them they came from (`labelled_names`)."""
     for node in graph.graph.nodes:
         node.meta["stack_trace"] = f'  File "{_LABEL}", line 1, in {node.name}\n'
 
 
 def labelled_names(node: Any) -> list[str]:
-    """The nodes of a graph seen by `label_nodes` that a later node came from.
+    """Return the nodes of a graph labelled by `label_nodes` that a later node came from.
 
-    To be asked while the later node's graph is compiled: when that is done, torch forgets where it came from.
+    Call it while the later node's graph is being compiled. torch drops the data afterwards.
     """
     return list(re.findall(rf'File "{_LABEL}", line 1, in (\w+)', node.stack_trace or ""))
 
 
 def current_lowered_graph() -> GraphModule:
-    """The graph that is being written as kernels, after all passes over it."""
+    """Return the graph that Inductor is generating code for, after all passes."""
     from torch._inductor.virtualized import V
 
     found = V.graph.module
@@ -178,10 +179,10 @@ def current_lowered_graph() -> GraphModule:
 
 
 def uses_inductor_random(graph: GraphModule) -> bool:
-    """Whether the kernels draw random numbers that eager does not."""
+    """Whether the kernels draw other random numbers than eager does."""
     return any("inductor_random" in str(node.target) for node in graph.graph.nodes)
 
 
 def can_read_tensors() -> bool:
-    """False while a CUDA graph is being recorded: nothing may be read back then."""
+    """Whether tensors can be read back now. False while a CUDA graph is being captured."""
     return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())

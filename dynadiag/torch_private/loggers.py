@@ -1,4 +1,4 @@
-"""Change what one logger of torch's does, and change it back: by its class, which `logging.config` leaves alone."""
+"""Replace the class of one of torch's loggers, and restore it. `logging.config` does not touch classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["attach", "detach", "listeners"]
 
 
 def attach(logger: logging.Logger, kind: type[logging.Logger], listener: Any) -> None:
-    """Make a logger one of ``kind`` with one more listener. A class of the program's stays its base."""
+    """Make a logger an instance of ``kind`` with one more listener. A class that the program gave it stays a base."""
     if not isinstance(logger, kind):
         own = type(logger)
         logger.__class__ = kind if own is logging.Logger else type(kind.__name__, (kind, own), {"_own": own})
@@ -17,7 +17,7 @@ def attach(logger: logging.Logger, kind: type[logging.Logger], listener: Any) ->
 
 
 def detach(logger: logging.Logger, kind: type[logging.Logger], listener: Any) -> None:
-    """Take a listener away; with the last one the logger gets the class that it had."""
+    """Remove a listener. Without listeners the logger gets its original class back."""
     rest = tuple(one for one in listeners(logger) if one != listener)
     logger.__dict__["_listeners"] = rest
     if not rest and isinstance(logger, kind):
@@ -26,6 +26,6 @@ def detach(logger: logging.Logger, kind: type[logging.Logger], listener: Any) ->
 
 
 def listeners(logger: logging.Logger) -> tuple[Any, ...]:
-    """The listeners of a logger; none where another thread or one of them has released it a moment ago."""
+    """Return the listeners of a logger. Empty if another thread, or one of them, has just released it."""
     found: tuple[Any, ...] = logger.__dict__.get("_listeners", ())
     return found

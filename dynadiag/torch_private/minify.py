@@ -1,6 +1,6 @@
-"""The private names of torch that the minifier's process leans on, in one place. Read in torch 2.11.0, 2.13.0, 2.15.0.
+"""torch's private names that the minifier uses. Read in torch 2.11.0, 2.13.0, 2.15.0.
 
-All of this runs in the process of a trial, which is ours and ends with it.
+All of this runs in a trial's process, which is ours and ends with the trial.
 """
 
 from __future__ import annotations
@@ -47,18 +47,16 @@ _CONFIG_MODULES = (
     "torch._functorch.config",
     "torch.fx.experimental._config",
 )
-_FIRST_BUFFER_ARGUMENT = (
-    7  # the place among the arguments of flex attention from which on are the tensors its functions close over
-)
+_FIRST_BUFFER_ARGUMENT = 7  # index of the first argument of flex attention that is a tensor its functions close over
 
 
 def config_modules() -> Iterator[ModuleType]:
-    """torch's configuration modules that are loaded."""
+    """Yield the loaded configuration modules of torch."""
     yield from (sys.modules[name] for name in _CONFIG_MODULES if name in sys.modules)
 
 
 def lowering_tables() -> Iterator[tuple[str, dict[Any, Any]]]:
-    """The tables that say how Inductor lowers and decomposes operators, each with its name in source."""
+    """Yield the tables of Inductor's lowerings and decompositions, each with its name in source."""
     for module, name in (
         ("torch._inductor.lowering", "lowerings"),
         ("torch._inductor.decomposition", "decompositions"),
@@ -73,7 +71,7 @@ def lowering_tables() -> Iterator[tuple[str, dict[Any, Any]]]:
 
 
 def unwrapped_backend(backend: Any) -> Any:
-    """A backend under torch's wrappers: `_TorchCompileInductorWrapper`, or what the program gave."""
+    """Return a backend without torch's wrappers: `_TorchCompileInductorWrapper`, or what the program gave."""
     from torch._dynamo.eval_frame import innermost_backend
 
     found = innermost_backend(backend)
@@ -81,19 +79,19 @@ def unwrapped_backend(backend: Any) -> Any:
 
 
 def backend_name_or_function(backend: Any) -> str | Callable[..., Any]:
-    """The name of a backend that torch itself registers, else the function that the program gave."""
+    """Return the name of a backend that torch itself registers, else the function that the program gave."""
     name, found = backend_name(backend), unwrapped_backend(backend)
     home = getattr(found, "__module__", None) or ""
     return name if not name.startswith("<") and home.startswith("torch.") else found
 
 
 def inductor_options(backend: Any) -> dict[str, Any]:
-    """The options that a ``torch.compile`` call gave, its mode among them written out."""
+    """Return the Inductor options of a ``torch.compile`` call, with its mode expanded."""
     return dict(getattr(unwrapped_backend(backend), "config", None) or {})
 
 
 def backward_nodes(outputs: Any) -> list[Any]:
-    """The autograd nodes of compiled graphs that these tensors came out of."""
+    """Return the autograd nodes of compiled graphs that these tensors came from."""
     pending = [t.grad_fn for t in outputs if isinstance(t, torch.Tensor) and t.grad_fn is not None]
     found: dict[int, Any] = {}
     for node in pending:
@@ -105,7 +103,7 @@ def backward_nodes(outputs: Any) -> list[Any]:
 
 
 def wrap_run_node(begun: Callable[[Any], None], failed: Callable[[Any], None]) -> None:
-    """Have ``begun(node)`` called before each node is lowered, and ``failed(node)`` where that raised."""
+    """Call ``begun(node)`` before each node is lowered, and ``failed(node)`` if that raises."""
     from torch._inductor.graph import GraphLowering
 
     inner = GraphLowering.run_node
@@ -123,12 +121,12 @@ def wrap_run_node(begun: Callable[[Any], None], failed: Callable[[Any], None]) -
 
 
 def wrap_run_backward(hook: Callable[..., Any]) -> None:
-    """Have ``hook(inner, *args, **kwargs)`` called wherever a backward pass is started from Python."""
+    """Call ``hook(inner, *args, **kwargs)`` in place of each backward pass that is started from Python."""
     torch.autograd._engine_run_backward = functools.partial(hook, torch.autograd._engine_run_backward)
 
 
 def reaches_program(error: BaseException) -> bool:
-    """Whether an exception of a backend reaches the program; of others Dynamo may make a graph break, or start anew."""
+    """Whether a backend's exception reaches the program. Dynamo may turn others into a graph break or a restart."""
     from torch._dynamo.exc import ShortenTraceback, TorchDynamoException
 
     return isinstance(error, ShortenTraceback) or not isinstance(error, TorchDynamoException)
@@ -140,7 +138,7 @@ def is_full_graph(output_graph: Any) -> bool:
 
 
 def custom_op_definition(name: str) -> Any:
-    """What ``torch.library.custom_op`` made under this name (``namespace::op``), or None."""
+    """Return what ``torch.library.custom_op`` made under this name (``namespace::op``), or None."""
     from torch._library.custom_ops import OPDEFS
 
     return OPDEFS.get(name)
@@ -148,7 +146,7 @@ def custom_op_definition(name: str) -> Any:
 
 @dataclass(slots=True)
 class LibraryOperator:
-    """An operator of a `torch.library.Library`: its schema, and what was registered for it by dispatch key."""
+    """An operator of a `torch.library.Library`: its schema, and its registered functions by dispatch key."""
 
     schema: str
     kernels: list[tuple[str, Any]] = field(default_factory=list)
@@ -158,7 +156,7 @@ _LIBRARY_OPERATORS: dict[str, LibraryOperator] = {}
 
 
 def track_libraries() -> None:
-    """Remember from now on what `torch.library.Library` defines: torch keeps nothing of it that could be asked."""
+    """Remember what `torch.library.Library` defines from now on. torch keeps nothing that can be queried."""
     define, impl = torch.library.Library.define, torch.library.Library.impl
 
     @functools.wraps(define)
@@ -180,12 +178,12 @@ def track_libraries() -> None:
 
 
 def find_library_operator(name: str) -> LibraryOperator | None:
-    """What was defined as ``namespace::op`` since `track_libraries`."""
+    """Return what was defined as ``namespace::op`` since `track_libraries`."""
     return _LIBRARY_OPERATORS.get(name)
 
 
 def fake_function(name: str) -> Any:
-    """The function that was registered with `torch.library.register_fake`, or None."""
+    """Return the function that was registered with `torch.library.register_fake`, or None."""
     from torch._library.simple_registry import singleton
 
     found = getattr(singleton.find(name).fake_impl.kernel, "func", None)
@@ -196,17 +194,14 @@ def fake_function(name: str) -> Any:
 
 
 def copy_graph_module(module: GraphModule) -> GraphModule:
-    """The same graph over the same parameters, as a module of its own.
-
-    A backend may change the one that it is given.
-    """
+    """Return the same graph over the same parameters, as a new module. A backend may change the module that it gets."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     for node in graph.find_nodes(op="call_function", target=torch.ops.higher_order.flex_attention):
         if not any(node.args[_FIRST_BUFFER_ARGUMENT:]):
             node.args = node.args[
                 :_FIRST_BUFFER_ARGUMENT
-            ]  # Dynamo puts empty tuples there, and does not take them back
+            ]  # Dynamo adds empty tuples there that it does not accept again
     targets = dict.fromkeys(str(n.target) for n in module.graph.nodes if n.op in ("get_attr", "call_module"))
     held = {target: functools.reduce(getattr, target.split("."), module) for target in targets}
     copied = GraphModule({k: copy_graph_module(v) if isinstance(v, GraphModule) else v for k, v in held.items()}, graph)
@@ -216,20 +211,20 @@ def copy_graph_module(module: GraphModule) -> GraphModule:
 
 
 def registered_functions(definition: Any) -> list[Any]:
-    """The functions that the user registered for an operator of his: fake kernel, backward, other devices."""
+    """Return the functions that the user registered for an operator: fake kernel, backward, setup of its context."""
     functions = [definition._abstract_fn, definition._setup_context_fn, definition._backward_fn]
     return [f for f in functions if f is not None]
 
 
 def trace_aten_graph(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
-    """The ATen operators that a graph calls on these inputs, as a graph of the same inputs."""
+    """Return the ATen operators that a graph calls on these inputs, as a graph with the same inputs."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     copies = [t.detach().clone().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t for t in inputs]
-    with torch.fx.traceback.preserve_node_meta():  # each operator knows the user's line that it comes from
+    with torch.fx.traceback.preserve_node_meta():  # each operator keeps its source line
         flat = make_fx(torch.fx.Interpreter(copy.deepcopy(module)).run)(*copies)
     output = flat.graph.output_node()
     if isinstance(output.args[0], torch.fx.Node):
         output.args = ((output.args[0],),)
-    flat.graph.eliminate_dead_code()  # what forward-mode AD computes of tensors that hold nothing
-    return GraphModule(flat, flat.graph)  # make_fx calls it by the name of the function, and messages would too
+    flat.graph.eliminate_dead_code()  # forward-mode AD computes unused values of tensors without memory
+    return GraphModule(flat, flat.graph)  # make_fx names its module after the function, which messages would show

@@ -1,6 +1,6 @@
-"""The functions of torch's compiler, in its modules and their classes, and which of them somebody else put there.
+"""The functions of torch's compiler, in its modules and their classes, and which of them the program replaced.
 
-Read in torch 2.11.0, 2.13.0 and 2.15.0. All of this runs in the process of a trial, which is ours and ends with it.
+Read in torch 2.11.0, 2.13.0 and 2.15.0. All of this runs in a trial's process, which is ours and ends with the trial.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 _COMPILER_PACKAGES = ("torch._inductor", "torch._dynamo", "torch._functorch", "torch._decomp", "torch.fx.passes")
 _PACKAGES = Path(torch.__file__).parents[1]
-_GENERATED_PREFIX = "torch._inductor.runtime.compile_tasks."  # leads the names of modules that Inductor wrote
+_GENERATED_PREFIX = "torch._inductor.runtime.compile_tasks."  # prefix of the modules that Inductor generated
 _STDLIB = Path(contextlib.__file__).parent
 _TORCH_AND_ITS_NEEDS = frozenset(
     {
@@ -40,9 +40,12 @@ _TORCH_AND_ITS_NEEDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FunctionAttribute:
-    """A function where it lies. ``value`` is what lies there: of a static method the wrapper, not the function."""
+    """A function and where it is stored.
 
-    path: str  # in source: ``torch._inductor.scheduler.Scheduler.can_fuse``
+    ``value`` is the stored object: for a static method the wrapper, not the function.
+    """
+
+    path: str  # ``torch._inductor.scheduler.Scheduler.can_fuse``
     module: str
     owner: Any
     name: str
@@ -50,18 +53,19 @@ class FunctionAttribute:
 
     @property
     def function(self) -> Any:
+        """The function itself."""
         return function_of(self.value)
 
 
 def compiler_modules() -> Iterator[tuple[str, Any]]:
-    """The modules of torch's compiler that are loaded, those left out that Inductor wrote."""
+    """Yield the loaded modules of torch's compiler, without those that Inductor generated."""
     for name, module in list(sys.modules.items()):
         if module is not None and name.startswith(_COMPILER_PACKAGES) and not name.startswith(_GENERATED_PREFIX):
             yield name, module
 
 
 def compiler_functions() -> Iterator[FunctionAttribute]:
-    """Every function in these modules and in the classes that they define."""
+    """Yield every function in these modules and in the classes that they define."""
     for module_name, module in compiler_modules():
         yield from _functions_in(module_name, module_name, module)
         for name, value in list(vars(module).items()):
@@ -76,22 +80,23 @@ def _functions_in(place: str, module: str, owner: Any) -> Iterator[FunctionAttri
 
 
 def function_of(value: Any) -> FunctionType | None:
-    """The function of a method of any kind, or of a function; None of what is neither."""
+    """Return the function of a function or of any kind of method, else None."""
     inner = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
     return inner if isinstance(inner, FunctionType) else None
 
 
 def foreign_functions() -> Iterator[FunctionAttribute]:
-    """Those that are not torch's own: somebody put them there.
+    """Yield the functions that are not torch's own: the program put them there.
 
-    What torch's modules import of Python's library and of the packages that torch needs is nobody's.
+    Imports from Python's library and from torch's own dependencies do not count.
     """
     return (found for found in compiler_functions() if is_foreign(found.function))
 
 
 def is_foreign(function: FunctionType) -> bool:
+    """Whether a function comes from neither torch, its dependencies, nor Python's library."""
     file = function.__code__.co_filename
-    if file == contextlib.__file__:  # a generator made a context manager: whose it is says the generator
+    if file == contextlib.__file__:  # a context manager made from a generator belongs to the generator's owner
         file = inspect.unwrap(function).__code__.co_filename
     return not _belongs_to_torch(file)
 

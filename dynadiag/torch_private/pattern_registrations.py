@@ -1,6 +1,6 @@
-"""The patterns that a program registers with Inductor's pattern matcher: what with, and where they lie.
+"""The patterns that a program registers with Inductor's pattern matcher: their arguments, and where they are stored.
 
-Read in torch 2.11.0, 2.13.0 and 2.15.0. All of this runs in the process of a trial, which is ours and ends with it.
+Read in torch 2.11.0, 2.13.0 and 2.15.0. All of this runs in a trial's process, which is ours and ends with the trial.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _DECORATORS = ("register_graph_pattern", "register_lowering_pattern")
 
 @dataclass(slots=True)
 class Registration:
-    """One call of ``register`` with these arguments; of a decorator ``handler`` is the function that it was put on."""
+    """One call of a ``register`` function, with its arguments.
+
+    For a decorator, ``handler`` is the decorated function.
+    """
 
     register: str
     arguments: dict[str, Any]
@@ -33,16 +36,18 @@ class Registration:
 
     @property
     def name(self) -> str:
+        """The qualified name of the handler or of the search function."""
         function = self.handler if self.handler is not None else self.arguments["search_fn"]
         return str(getattr(function, "__qualname__", function))
 
     @property
     def passes(self) -> list[Any]:
-        """The passes that look for it."""
+        """The passes that apply the pattern."""
         given = self.arguments.get("pass_dict", self.arguments.get("pass_dicts"))
         return list(given) if isinstance(given, (list, tuple)) else [given]
 
     def undo(self) -> None:
+        """Remove the registered patterns from their passes."""
         for known in self.passes:
             for entries in (
                 known.patterns if isinstance(known, pattern_matcher.PatternMatcherPass) else known
@@ -51,11 +56,11 @@ class Registration:
 
 
 _finished: list[Registration] = []
-_in_progress: list[Registration] = []  # a call that is on its way: the entries that it makes are its own
+_in_progress: list[Registration] = []  # calls in progress; they own the entries that are made meanwhile
 
 
 def track_patterns() -> None:
-    """Remember from now on what is registered: torch keeps of a replacement only what it traced."""
+    """Remember what is registered from now on. torch keeps only the traced form of a replacement."""
     inner = pattern_matcher.PatternEntry.register
 
     @functools.wraps(inner)
@@ -104,7 +109,7 @@ def _run_registration(made: Registration, act: Callable[[], Any]) -> Any:
 
 
 def user_registrations() -> Iterator[Registration]:
-    """Those of somebody's, not of torch's own."""
+    """Yield the user_registrations of the user's, not of torch's own."""
     for made in _finished:
         function = function_of(made.handler if made.handler is not None else made.arguments["search_fn"])
         if function is not None and is_foreign(function):
@@ -112,7 +117,7 @@ def user_registrations() -> Iterator[Registration]:
 
 
 def pass_path(wanted: Any) -> str | None:
-    """Where one of torch's passes is found, as source: ``torch._inductor.fx_passes.joint_graph.pass_patterns[0]``."""
+    """Return the path of a pass of torch's: ``torch._inductor.fx_passes.joint_graph.pass_patterns[0]``."""
     for home, module in compiler_modules():
         for name, value in list(vars(module).items()):
             if value is wanted:
@@ -125,7 +130,7 @@ def pass_path(wanted: Any) -> str | None:
 
 
 def constructor_parts(value: Any) -> tuple[str, list[Any], dict[str, Any]] | None:
-    """(class in source, arguments, arguments by name) that make a pattern, or an empty pass, anew; else None."""
+    """Return (class in source, arguments, keyword arguments) that rebuild a pattern or an empty pass, or None."""
     kind = f"{_MATCHER_MODULE}.{type(value).__name__}"
     if isinstance(value, pattern_matcher.PatternMatcherPass):
         named = {name: getattr(value, name, None) for name in ("pass_name", "subsystem")}
@@ -145,7 +150,7 @@ def constructor_parts(value: Any) -> tuple[str, list[Any], dict[str, Any]] | Non
 
 
 def _given_targets(expression: Any) -> Any:
-    """The operators that a pattern was given: torch adds to a packet all of its overloads."""
+    """The operators that a pattern was given. torch adds all overloads of a packet."""
     packets = [fn for fn in expression.fns if isinstance(fn, torch._ops.OpOverloadPacket)]
     given = [fn for fn in expression.fns if getattr(fn, "overloadpacket", None) not in packets]
     return given[0] if len(given) == 1 else given

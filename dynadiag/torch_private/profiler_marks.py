@@ -1,9 +1,9 @@
-"""What torch shows of a call whose code is compiled: marks in a profile, and where its graphs hang.
+"""What torch's profiler shows about a call of compiled code, and the globals that hold its graphs.
 
-torch's profiler marks each look-up of compiled code (the guards are checked in it) and each run of what was found.
-Where a graph is called and where it is done is not marked: the bytecode that Dynamo made calls it by a global name, and
-for as long as a profile is taken a mark is put around what hangs there. Read in torch 2.11.0, 2.13.0 and 2.15.0; 2.11
-also marks one look-up, which finds nothing, for the function that we put there.
+The profiler marks each lookup of compiled code (which checks the guards) and each run of the result. It does not mark
+where a graph begins and ends. Dynamo's bytecode calls a graph by a global name, so for the length of a profile the
+object under that name is replaced by a function that adds a mark. Read in torch 2.11.0, 2.13.0 and 2.15.0. 2.11 also
+marks one lookup, without a result, for that function.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["CACHE_LOOKUP", "COMPILED_REGION", "mark_graphs", "profiler_mark"]
 
 COMPILED_REGION = "Torch-Compiled Region: "  # convert_frame.py: the compile id follows
 CACHE_LOOKUP = "TorchDynamo Cache Lookup"  # eval_frame.c
-_GRAPH = "__compiled_fn"  # OutputGraph.compile_and_call_fx_graph, output_graph.py: how the global names begin
+_GRAPH = "__compiled_fn"  # OutputGraph.compile_and_call_fx_graph, output_graph.py: prefix of the global names
 
 
 def profiler_mark(name: str) -> Any:
-    """A context manager that stands in a profile under ``name``, and costs less than torch's public one."""
+    """Return a context manager that marks a profile with ``name``. It is faster than torch's public one."""
     import torch
 
     return torch._C._profiler._RecordFunctionFast(name)
@@ -28,7 +28,7 @@ def profiler_mark(name: str) -> Any:
 
 @contextmanager
 def mark_graphs(name: str) -> Iterator[None]:
-    """Have every compiled graph of this process stand in profiles under ``name``; afterwards all is as it was."""
+    """Mark every compiled graph of this process in profiles with ``name``. The globals are restored afterwards."""
     places = [(scope, key, scope[key]) for scope, key in _graph_globals()]
     try:
         for scope, key, graph in places:
@@ -36,12 +36,12 @@ def mark_graphs(name: str) -> Iterator[None]:
         yield
     finally:
         for scope, key, graph in places:
-            if key in scope:  # torch takes a graph away with the code that calls it
+            if key in scope:  # torch removes a graph together with the code that calls it
                 scope[key] = graph
 
 
 def _graph_globals() -> Iterator[tuple[dict[str, Any], str]]:
-    """The globals that hold graphs, by what torch keeps to clean them up with the code that they belong to."""
+    """The globals that hold graphs, from torch's table for cleaning them up."""
     from torch._dynamo.utils import CleanupManager
 
     for hooks in list(CleanupManager.instance.values.values()):
@@ -57,5 +57,5 @@ def _with_mark(graph: Callable[..., Any], name: str) -> Callable[..., Any]:
         with profiler_mark(name):
             return graph(*args, **kwargs)
 
-    skip_code(marked.__code__)  # Dynamo would compile it as a function that the program calls
+    skip_code(marked.__code__)  # otherwise Dynamo would compile it as a function of the program's
     return marked

@@ -1,7 +1,7 @@
-"""Where Dynamo says that it leaves a frame to Python before it traces anything: a word of its own log, no event.
+"""Dynamo's log message that it leaves a frame to Python before it traces anything. There is no trace event for it.
 
 ``CatchErrorsWrapper`` (convert_frame.py) logs ``skipping: FUNCTION (reason: REASON, file: FILE)`` at DEBUG. Read in
-torch 2.11.0, 2.13.0 and 2.15.0; 2.11 says nothing where it found no tensor in the frame.
+torch 2.11.0, 2.13.0 and 2.15.0. 2.11 logs nothing when it found no tensor in the frame.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["listen_for_skips", "stop_listening_for_skips"]
 _LOGGER = "torch._dynamo.convert_frame"
 _MESSAGE = "skipping: %s (reason: %s, file: %s)"
 
-OnSkip = Callable[[CodeType, str], None]  # the code of the frame that was left, and Dynamo's reason
+OnSkip = Callable[[CodeType, str], None]  # the code of the skipped frame, and Dynamo's reason
 
 
 class _SkipLogger(logging.Logger):
-    """Dynamo's logger while we listen: what it says, and to whom, stays as the program's configuration has it."""
+    """Dynamo's logger while we listen. What it logs, and to whom, stays as the program configured it."""
 
     def debug(self, msg: object, *args: object, **options: Any) -> None:
         own = super().debug  # before we tell: a listener may release us, and we are an ordinary logger from then on
@@ -42,10 +42,10 @@ def _tell(listeners: tuple[OnSkip, ...], code: object, reason: str) -> None:
 
 
 def listen_for_skips(heard: OnSkip) -> None:
-    """Have ``heard(code, reason)`` called for each frame that Dynamo leaves; it must not raise."""
+    """Call ``heard(code, reason)`` for each frame that Dynamo skips. It must not raise."""
     loggers.attach(logging.getLogger(_LOGGER), _SkipLogger, heard)
 
 
 def stop_listening_for_skips(heard: OnSkip) -> None:
-    """Take ``heard`` away; with the last one the logger is an ordinary one again."""
+    """Remove ``heard``. Without listeners the logger is an ordinary one again."""
     loggers.detach(logging.getLogger(_LOGGER), _SkipLogger, heard)

@@ -1,7 +1,6 @@
-"""The private names of torch that trials lean on, in one place. Read in torch 2.11.0, 2.13.0 and 2.15.0.
+"""torch's private names that trials use. Read in torch 2.11.0, 2.13.0 and 2.15.0.
 
-All of this runs in the process of a trial, which is ours and ends with the trial: patching torch there disturbs
-nobody.
+All of this runs in a trial's process, which is ours and ends with the trial, so torch may be patched.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ WrapCompiled = Callable[[Callable[..., Any], Callable[..., Any], bool], Callable
 
 
 def exclude_own_frames() -> None:
-    """Have Dynamo treat this package as its own: frames of ours are never compiled, nor traced into.
+    """Make Dynamo treat this package as its own: our frames are never compiled or traced into.
 
-    A program may come to `torch.compile`, and so to us, where it is compiled already (compiled autograd does).
+    A program may call `torch.compile`, and so us, from compiled code (compiled autograd does).
     """
     trace_rules.add(__name__.partition(".")[0])
 
 
 def wrap_compiled_callables(wrap: WrapCompiled) -> None:
-    """Give ``wrap(compiled, original, fullgraph)`` in place of every callable that `torch.compile` makes.
+    """Return ``wrap(compiled, original, fullgraph)`` in place of every callable that `torch.compile` makes.
 
-    Modules are covered too: their compiled ``forward`` is made by the same call. What torch compiles for itself, to
-    run a higher-order operator uncompiled, is not.
+    Modules are covered too: the same call makes their compiled ``forward``. What torch compiles for itself, to run a
+    higher-order operator uncompiled, is not wrapped.
     """
     inner = eval_frame.OptimizeContext.__call__
 
@@ -74,12 +73,12 @@ def wrap_compiled_callables(wrap: WrapCompiled) -> None:
 
 
 def is_hop_compile() -> bool:
-    """Whether torch compiles for itself: ``cond``, ``scan`` and the like, called uncompiled, run as compiled graphs."""
+    """Whether torch compiles for itself: eager ``cond``, ``scan`` and the like run as compiled graphs."""
     return _in_hop_compile()
 
 
 def wrap_call_user_compiler(hook: Callable[..., Any]) -> None:
-    """Have ``hook(inner, output_graph, gm, example_inputs)`` called wherever Dynamo calls its backend."""
+    """Call ``hook(inner, output_graph, gm, example_inputs)`` wherever Dynamo calls its backend."""
     inner = output_graph.OutputGraph.call_user_compiler
 
     @functools.wraps(inner)
@@ -89,11 +88,16 @@ def wrap_call_user_compiler(hook: Callable[..., Any]) -> None:
     output_graph.OutputGraph.call_user_compiler = call_user_compiler
 
 
-_UNNAMED_BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")  # functions, which carry no name
+_UNNAMED_BACKENDS = (
+    "eager",
+    "aot_eager",
+    "aot_eager_decomp_partition",
+    "inductor",
+)  # plain functions without a backend name
 
 
 def backend_name(backend: Any) -> str:
-    """The name of a backend that the program gave by name, else ``<function name>``."""
+    """Return the name of a backend that the program gave by name, else ``<function name>``."""
     backend = eval_frame.innermost_backend(backend)
     name = getattr(backend, "compiler_name", None)
     wrapped = getattr(backend, "compiler_fn", backend)
@@ -109,17 +113,17 @@ def _is_registered(name: str, backend: Any) -> bool:
 
 
 def backends_used() -> list[str]:
-    """The names of the backends of all `torch.compile` calls so far."""
+    """Return the names of the backends of all `torch.compile` calls so far."""
     return [backend_name(b) for b in eval_frame.cached_backends.values() if callable(b)]
 
 
 def is_disabled() -> bool:
-    """Whether the program or its environment turned Dynamo off: then `torch.compile` gives back what it is given."""
+    """Whether the program or its environment disabled Dynamo, so that `torch.compile` returns its argument."""
     return bool(torch._dynamo.config.disable) or os.environ.get("TORCHDYNAMO_DISABLE") == "1"
 
 
 def failed_compiles() -> list[str]:
-    """The exceptions of backends so far, also those that the program caught, in one line each."""
+    """Return the exceptions of backends so far, one line each. Those that the program caught are included."""
     from torch._dynamo.utils import get_compilation_metrics
 
     failed = [m for m in get_compilation_metrics() if m.fail_type in _BACKEND_FAILURES]
@@ -130,7 +134,7 @@ _BACKEND_FAILURES = ("BackendCompilerFailed", "InductorError")
 
 
 def load_compiler() -> None:
-    """Load what a compile for a GPU needs, and use no GPU."""
+    """Import what a compile for a GPU needs, without using a GPU."""
     for module in _COMPILER_MODULES:
         importlib.import_module(module)
 
@@ -149,22 +153,22 @@ _COMPILER_MODULES = (
 
 
 def load_late_imports() -> None:
-    """What Inductor loads and hashes at its first product and its first reduction over several dimensions."""
+    """Import and compute what Inductor needs only for its first matrix product and multi-dimensional reduction."""
     importlib.import_module("sympy.physics.units")
     importlib.import_module("torch._inductor.codecache").CacheBase.get_system()
 
 
 def lookup_backend(name: str) -> Any:
+    """Return the backend that torch registers under this name."""
     return registry.lookup_backend(name)
 
 
 def bypass_caches() -> None:
-    """Leave the FX graph cache and the AOTAutograd cache alone.
+    """Disable the FX graph cache and the AOTAutograd cache.
 
-    Not by `force_disable_caches`: that also turns off what a profile of earlier runs says about dynamic shapes, and
-    so changes what is traced.
+    `force_disable_caches` is not used: it also turns off profile-guided dynamic shapes, and so changes what is traced.
     """
-    import torch._functorch.config as functorch_config  # heavy: only in trials that bypass them
+    import torch._functorch.config as functorch_config  # slow to import: only for trials that bypass the caches
     import torch._inductor.config as inductor_config
 
     _set_for_all_threads(inductor_config, "fx_graph_cache", False)
@@ -173,14 +177,14 @@ def bypass_caches() -> None:
 
 
 def _set_for_all_threads(config: Any, name: str, value: object) -> None:
-    """A value that is set is that of the thread that sets it (seen in 2.13); one of the environment is everybody's."""
+    """Set a config value for all threads. A plain assignment holds only for the current thread (seen in 2.13)."""
     setattr(config, name, value)
     config._config[name].env_value_force = value
 
 
 @contextlib.contextmanager
 def caches_bypassed() -> Iterator[None]:
-    """As `bypass_caches`, for a while."""
+    """As `bypass_caches`, for the length of a ``with`` block."""
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
@@ -192,14 +196,14 @@ def caches_bypassed() -> Iterator[None]:
 
 
 def compile_in_this_process() -> None:
-    """Have Inductor start no compiler processes of its own: a process that lives for one compile gains nothing."""
+    """Make Inductor start no compile workers: a process that lives for one compile gains nothing from them."""
     import torch._inductor.config as inductor_config
 
     inductor_config.compile_threads = 1
 
 
 def rewrap(compiled: Any, wrap: WrapCompiled) -> Any:
-    """What `torch.compile` or ``Module.compile()`` made before `wrap_compiled_callables`, wrapped as those after it."""
+    """WrapCompiled what `torch.compile` or ``Module.compile()`` made before `wrap_compiled_callables` was called."""
     if isinstance(compiled, eval_frame.OptimizedModule):
         return compiled.dynamo_ctx(compiled._orig_mod)
     if isinstance(compiled, torch.nn.Module):
@@ -209,27 +213,30 @@ def rewrap(compiled: Any, wrap: WrapCompiled) -> Any:
 
 
 def is_without_storage(tensor: torch.Tensor) -> bool:
-    """Whether it is one of the zeros that autograd gives without memory."""
+    """Whether a tensor is one of autograd's zeros without memory."""
     return tensor._is_zerotensor()
 
 
 def skip_guard_timing() -> None:
-    """Have Dynamo not time each new guard for its metrics: it writes 32 MB first, to empty the processor's cache."""
+    """Make Dynamo not time each new guard for its metrics. It writes 32 MB first, to flush the processor's cache."""
     guards.profile_guard_manager = lambda *_arguments: 0.0
 
 
 def use_eager_random_numbers() -> None:
-    """Have Inductor draw from eager's generator, in eager's order: else dropout differs with one seed."""
+    """Make Inductor draw random numbers from eager's generator, in eager's order.
+
+    Otherwise dropout differs for one seed.
+    """
     import torch._inductor.config as inductor_config
 
     _set_for_all_threads(inductor_config, "fallback_random", True)
 
 
 def reset() -> None:
-    """Forget what was compiled, and number compiles from 0/0 again.
+    """Forget all compiled code, and number compiles from 0/0 again.
 
-    Inductor's table of decompositions is forgotten too: it is put together at the first compile, and a program that
-    registers its own before its first compile must find it as a fresh interpreter would.
+    Inductor's table of decompositions is cleared too. It is built at the first compile, and a program that registers
+    its own decompositions before its first compile must find it as in a fresh interpreter.
     """
     from torch._dynamo import convert_frame
     from torch._inductor.decomposition import fast_random_decomps

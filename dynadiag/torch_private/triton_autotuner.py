@@ -1,9 +1,9 @@
-"""What Inductor's autotuners know of the Triton kernels that this process has built.
+"""What Inductor's autotuners know about the Triton kernels that this process compiled.
 
 Read in torch 2.11.0, 2.13.0 and 2.15.0.
 
-A generated module has one autotuner (``CachingAutotuner``) a kernel. Once a kernel has run there is one launcher left,
-that of the configuration that was chosen, and Triton's cache has a folder of that binary's stages.
+A generated module has one autotuner (``CachingAutotuner``) per kernel. After a kernel's first run, one launcher is
+left, that of the chosen configuration. Triton's cache has a folder with the stages of that binary.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["TritonBinary", "built_kernels", "pin_configurations"]
 
 @dataclass(frozen=True, slots=True)
 class TritonBinary:
-    """A kernel as built: ``folder`` is where Triton keeps its stages, ``file`` the source that these name.
+    """A compiled kernel. `folder` is Triton's folder of its stages, `file` the source file that they refer to.
 
-    ``registers`` a thread, ``spills`` of registers (both from the driver), ``shared`` memory in bytes a block.
+    `registers` is per thread. `spills` counts spilled registers (both from the driver). `shared` is in bytes per block.
     """
 
     name: str
@@ -34,7 +34,7 @@ class TritonBinary:
 
 
 def built_kernels(module: str) -> Iterator[TritonBinary]:
-    """The kernels of a generated module, by its file, that were built and have run in this process."""
+    """Yield the kernels of a generated module, named by its file, that this process compiled and ran."""
     codecache = sys.modules.get("torch._inductor.codecache")
     heuristics = sys.modules.get("torch._inductor.runtime.triton_heuristics")
     if codecache is None or heuristics is None:
@@ -48,9 +48,9 @@ def built_kernels(module: str) -> Iterator[TritonBinary]:
 
 
 def pin_configurations(module: Any, chosen: Mapping[str, Mapping[str, str]]) -> None:
-    """Have the kernels of a loaded module run in these configurations, each value as text, and not tuned again.
+    """Make the kernels of a loaded module run in these configurations, without autotuning.
 
-    A kernel that is never tried in such a configuration here is tuned as always.
+    Configurations have their values as text. A kernel that does not have such a configuration here is tuned as usual.
     """
     heuristics = sys.modules.get("torch._inductor.runtime.triton_heuristics")
     for name, configuration in chosen.items():
@@ -63,7 +63,7 @@ def pin_configurations(module: Any, chosen: Mapping[str, Mapping[str, str]]) -> 
 
 
 def _configuration_text(config: Any) -> dict[str, str]:
-    """As text: that is how a recording has it."""
+    """A configuration with its values as text, as recordings have it."""
     named = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
     return {name: str(value) for name, value in named.items()}
 
@@ -74,7 +74,7 @@ def _binary(name: str, tuner: Any, launcher: Any) -> TritonBinary:
 
     return TritonBinary(
         name,
-        tuner.filename or "",  # its function is gone where the kernel was compiled elsewhere, or came out of the cache
+        tuner.filename or "",  # None if a compile worker compiled the kernel, or it came from the cache
         Path(triton_cache_dir(tuner.triton_meta.get("device", 0)), key) if key else None,
         launcher.n_regs,
         launcher.n_spills,

@@ -1,4 +1,4 @@
-"""A driver for Triton where there is no GPU. Read in Triton 3.6.0 and 3.9.0."""
+"""A Triton driver for machines without a GPU. Read in Triton 3.6.0 and 3.9.0."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ __all__ = ["CodegenOnlyDriver"]
 
 
 class CodegenOnlyDriver(DriverBase):
-    """A driver that names a GPU to generate for, and cannot launch.
-
-    ``tensor_device`` is the kind of tensors that are generated for.
-    """
+    """Names a GPU to generate code for. It cannot launch kernels. ``tensor_device`` is the device of the tensors."""
 
     def __init__(
         self, device: GpuSpec, tensor_device: str

@@ -77,7 +77,7 @@ def test_noise_is_counted_in_the_notes(tmp_path: Path) -> None:
     fold(tmp_path / "a.log", tmp_path / "a.dynadiag", Digests(lambda *_: ()))
     with open_recording(tmp_path / "a.dynadiag") as opened:
         assert opened.unparsed_lines == 4
-        assert opened.run.notes == ("4 lines of a.log could not be read as events (kept as they are).",)
+        assert opened.run.notes == ("4 lines of a.log could not be read as events (they are kept unchanged).",)
         assert opened.counts() == {"artifact": 1, "dynadiag_unparsed": 3}
 
 

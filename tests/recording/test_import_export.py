@@ -143,7 +143,7 @@ def test_nothing_is_left_where_one_log_of_a_folder_fails(tmp_path: Path) -> None
     for name in ("a", "b"):
         (folder / f"{name}.log").write_bytes(GOOD)
     (tmp_path / "run-1.dynadiag").write_text("mine")
-    with pytest.raises(DynadiagError, match=r"run-1\.dynadiag exists already"):
+    with pytest.raises(DynadiagError, match=r"run-1\.dynadiag already exists"):
         import_log(folder, tmp_path / "run.dynadiag")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "run-1.dynadiag"]
 
@@ -175,10 +175,10 @@ def test_existing_output_is_kept_without_force(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(GOOD)
     output = tmp_path / "a.dynadiag"
     output.write_text("mine")
-    with pytest.raises(DynadiagError, match="exists already"):
+    with pytest.raises(DynadiagError, match="already exists"):
         import_log(tmp_path / "a.log", output)
     assert output.read_text() == "mine"
     import_log(tmp_path / "a.log", output, force=True)
-    with pytest.raises(DynadiagError, match="exists already"):
+    with pytest.raises(DynadiagError, match="already exists"):
         export_log(output, tmp_path / "a.log")
     assert (tmp_path / "a.log").read_bytes() == GOOD

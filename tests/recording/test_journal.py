@@ -112,7 +112,7 @@ def test_odd_values_never_raise(tmp_path: Path) -> None:
 
 def test_existing_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "journal.log").write_text("mine")
-    with pytest.raises(DynadiagError, match="exists already"):
+    with pytest.raises(DynadiagError, match="already exists"):
         Journal.create(tmp_path / "journal.log")
     with pytest.raises(DynadiagError, match="cannot write"):
         Journal.create(tmp_path / "no" / "journal.log")

@@ -227,7 +227,7 @@ def test_a_schema_that_is_not_ours_is_refused(recording: Path, statements: tuple
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("UPDATE run SET argv = 'no'", "no JSON"),
+        ("UPDATE run SET argv = 'no'", "not JSON"),
         ("UPDATE run SET pid = 'text'", "int expected"),
         ("UPDATE run SET target = x'ff'", "str expected"),
         ("UPDATE run SET target = CAST(x'ff1b5b' AS TEXT)", "decode"),

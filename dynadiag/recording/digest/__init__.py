@@ -1,8 +1,8 @@
-"""From events to typed records: what each event of the trace means.
+"""Turn events into typed records: what each event of the trace means.
 
-A `Digest` reads events in the order of the log and yields records as soon as they are complete, so that memory does not
-grow with the log. Events of ours (``dynadiag_*``) stand just before the event of torch's that they add to; where they
-are missing, as in a log made with ``TORCH_TRACE``, torch's own text is read instead and what it lacks is None.
+A `Digest` reads events in log order and yields records as soon as they are complete, so that memory does not grow with
+the log. Our own events (``dynadiag_*``) come just before the torch event that they add to. When they are missing, as in
+a log made with ``TORCH_TRACE``, torch's own text is parsed, and what it lacks is None.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _READERS: dict[str, Reader] = {
     "guard_added_fast": symbols.read_symbol,
     "symbolic_shape_specialization": symbols.read_symbol,
 }
-# The events that a compile begins with: where its id has been used, the program has reset torch.
+# The events that a compile can begin with. If its id is already used, the program has reset torch.
 _COMPILE_STARTS = ("recompile_reasons", "dynadiag_recompile", "dynamo_start", "dynadiag_frame")
 
 
 class Digest:
-    """Reads one log. ``event`` once for each event in order, then ``finish``."""
+    """Reads one log. Call `event` for each event in order, then `finish`."""
 
     def __init__(self) -> None:
         self._context = DigestContext()
@@ -46,7 +46,7 @@ class Digest:
         self._runs = RunCollector(self._context)
 
     def event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
-        """The records that this event completes. ``payload`` is called only where the text is needed."""
+        """Yield the records that this event completes. `payload` is only called when the text is needed."""
         name = event.name if event.kind == "artifact" and event.name else event.kind
         if name in _COMPILE_STARTS and self._compiles.is_measured(self._context.unique_id(event.compile_id)):
             self._context.reuse_id(event.compile_id)
@@ -63,6 +63,7 @@ class Digest:
         yield from self._compiles.event(name, event, metadata)
 
     def _own_event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
+        """Yield the records of one of our own events."""
         data = metadata.get(event.kind)
         if not isinstance(data, dict):
             return
@@ -86,6 +87,6 @@ class Digest:
             self._context.hold(kind, event.compile_id, data)
 
     def finish(self) -> Iterator[Record]:
-        """The records that only the end of the log completes: compiles, recompiles, the run."""
+        """Yield the records that the end of the log completes: compiles, recompiles, the run."""
         yield from self._compiles.finish()
         yield self._runs.finish()

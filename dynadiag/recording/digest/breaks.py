@@ -1,4 +1,4 @@
-"""Graph breaks: from the text that torch logs for each, and from what the recorder knew of it."""
+"""Graph breaks: from torch's log text of each, and from what the recorder added."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _USER_CODE_AT = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTI
 _ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order Operator): ?", re.MULTILINE)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _PREAMBLES = ("Encountered graph break when attempting to trace", "Failed to handle graph break gracefully")
-# What torch makes of a break that it cannot go on after: all are raised by way of `unimplemented`, and carry an id.
+# The exceptions of breaks that torch cannot continue after. All come from `unimplemented` and carry an id.
 _RAISES_AS_BREAK = ("Unsupported", "UserError", "UncapturedHigherOrderOpError", "TorchRuntimeError")
 _LEAVES_FRAME_TO_PYTHON = _RAISES_AS_BREAK[:2]
 
 
 @dataclass(frozen=True, slots=True)
 class BreakMessage:
-    """What the text of a break says."""
+    """The parts of a break's text."""
 
     gb_id: str | None
     gb_type: str
@@ -36,7 +36,7 @@ class BreakMessage:
 def read_break(
     context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
 ) -> Iterator[Break]:
-    """A break that split or skipped a frame."""
+    """Yield a break that split a frame or made Dynamo skip it."""
     text = payload()
     yield _build_break(context, event.compile_id, text, context.take("break", event.compile_id) or {}, fatal=False)
 
@@ -44,25 +44,25 @@ def read_break(
 def read_compile_error(
     context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
 ) -> Iterator[Break]:
-    """A failed compile: where a break is raised (``fullgraph=True``, ``torch.cond``), only this event tells of it."""
+    """Yield the break of a failed compile. A raised break (``fullgraph=True``, ``torch.cond``) has no other event."""
     data = context.take("break", event.compile_id) or {}
     text = payload()
     last = text[text.rfind("\ntorch._dynamo.exc.") :] if "\ntorch._dynamo.exc." in text else text
     raised = data.get("raised") or _exception_name(last)
     fatal = bool(data.get("fatal", True))
     if context.breaks[event.compile_id] and not (data.get("fatal") or raised not in _LEAVES_FRAME_TO_PYTHON):
-        return  # it was logged, and then the frame was left to Python
+        return  # it was logged before Dynamo left the frame to Python
     if (event.compile_id, parse_message(last).gb_id, data.get("line")) in context.sites:
-        return  # logged already, then raised
+        return  # it was logged before it was raised
     if raised in _RAISES_AS_BREAK and (_ID.search(last) or data.get("gb_type")):
         yield _build_break(context, event.compile_id, last, data, fatal=fatal)
 
 
 def read_raised_break(context: DigestContext, data: dict[str, Any]) -> Iterator[Break]:
-    """A break that only the exception told of which ended the program."""
+    """Yield a break that is known only from the exception that ended the program."""
     text = str(data.get("text"))
     if parse_message(text).gb_id in context.fatal:
-        return  # it was traced, and told
+        return  # another event has recorded it
     compile_id = context.unique_id(text_or_none(data.get("compile_id")) or "-")
     yield _build_break(context, compile_id, text, data, fatal=True)
 
@@ -76,7 +76,7 @@ def _build_break(context: DigestContext, compile_id: str, text: str, data: dict[
     message = parse_message(text)
     stack = _user_stack(text)
     span = _span(data, text, stack)
-    if span.file is None and (frames := context.stacks.get(compile_id, ())):  # nothing of it was traced yet
+    if span.file is None and (frames := context.stacks.get(compile_id, ())):  # tracing had not begun
         span, stack = Span(frames[-1].file, frames[-1].line), frames
     stack = (*_parse_frames(data.get("callers")), *stack)
     function = text_or_none(data.get("function")) or (stack[-1].function if stack else "?")
@@ -104,7 +104,7 @@ def _build_break(context: DigestContext, compile_id: str, text: str, data: dict[
 
 
 def _inner_location(stack: tuple[Frame, ...], span: Span) -> str:
-    """Where a line of the user's only leads to the break: what it calls is torch's own code, or Python's."""
+    """The location inside torch or Python's library, when the user's line only calls the code that breaks."""
     if not stack or span.file is None or is_torch_or_stdlib(span.file) or not is_torch_or_stdlib(stack[-1].file):
         return ""
     inner = stack[-1]
@@ -113,7 +113,7 @@ def _inner_location(stack: tuple[Frame, ...], span: Span) -> str:
 
 
 def _parse_frames(given: Any) -> tuple[Frame, ...]:
-    """Frames of the user's as an event of ours has them."""
+    """Parse the user's frames of one of our events."""
     return tuple(
         Frame(str(item.get("file")), int_or_none(item.get("line")), original_name(str(item.get("function"))))
         for item in (given if isinstance(given, list) else ())
@@ -122,7 +122,7 @@ def _parse_frames(given: Any) -> tuple[Frame, ...]:
 
 
 def parse_message(text: str) -> BreakMessage:
-    """The parts of torch's message. Its layout: the type on a line of its own, then indented, labelled items."""
+    """Parse torch's message: the type on a line of its own, then indented items with labels."""
     body = _message_body(text)
     items = list(_ITEM.finditer(body))
     if not items:
@@ -139,7 +139,7 @@ def parse_message(text: str) -> BreakMessage:
             hints.append(part)
         elif item[1] == "Developer debug context":
             context = part
-    explanation = explanation or _ADDRESS.sub("", context)  # some types explain nothing, and have the exception there
+    explanation = explanation or _ADDRESS.sub("", context)  # some types have no explanation but the exception here
     reason = f"{gb_type}: {explanation.splitlines()[0]}" if explanation else gb_type
     return BreakMessage(_gb_id(text), gb_type, reason, explanation, tuple(hints))
 

@@ -1,4 +1,4 @@
-"""Compiles: one record for all attempts at one frame, complete when the log ends."""
+"""Compiles: one record for all attempts at one frame, complete at the end of the log."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dynadiag.recording.digest.context import (
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
 from dynadiag.recording.torch_names import is_resume_function, original_name
 
-_LIMIT = "recompile limit exceeded"  # in torch's reason, all versions
-# Dynamo raises SkipFrame without a reason in the metrics, and never looks at the function again.
+_LIMIT = "recompile limit exceeded"  # part of torch's reason in all versions
+# Dynamo raises SkipFrame without a reason in the metrics, and never traces the function again.
 _NO_OPERATION = "no tensor operation in it, so left to Python for good: calls that have one are not compiled either"
 _NO_OPERATION_AFTER_BREAK = "what follows the break has no tensor operation"
 _METRICS_OF_PART = {
@@ -33,13 +33,13 @@ _METRICS_OF_PART = {
 
 @dataclass(slots=True)
 class _OpenCompile:
-    """What is known so far of one compile."""
+    """What is known so far about one compile."""
 
     compile_id: str
     file: str | None = None
     line: int | None = None
     function: str = "?"
-    is_resume: bool = False  # it is what follows a break in that function
+    is_resume: bool = False  # it is the resume function after a break
     user_stack: tuple[Frame, ...] = ()
     attempts: int = 1
     parts: dict[str, float] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _OpenCompile:
     error: str | None = None
     reason: str | None = None
     cache: str | None = None
-    reasons: tuple[GuardFailure, ...] | None = None  # not None: it is a recompile
+    reasons: tuple[GuardFailure, ...] | None = None  # not None for a recompile
 
 
 class CompileCollector:
@@ -71,7 +71,7 @@ class CompileCollector:
         self._open: dict[str, _OpenCompile] = {}
 
     def event(self, name: str, event: Event, metadata: dict[str, Any]) -> Iterator[Record]:
-        """Note what one event says of its compile."""
+        """Add what one event says about its compile."""
         if (entry := self._open.get(event.compile_id)) is not None and not entry.measured:
             entry.attempts = max(entry.attempts, (event.attempt or 0) + 1)
         if name == "dynamo_start":
@@ -92,14 +92,14 @@ class CompileCollector:
         return self._open.setdefault(compile_id, _OpenCompile(compile_id))
 
     def was_traced(self, frame: SkippedFrame) -> bool:
-        """Whether a compile tells of this frame: Dynamo left it after a look at it."""
+        """Whether a compile already covers this frame: Dynamo skipped it while tracing."""
         name = original_name(frame.function)
         return any(
             (each.file, each.line, each.function) == (frame.file, frame.line, name) for each in self._open.values()
         )
 
     def is_measured(self, compile_id: str) -> bool:
-        """Whether the compile of this id has been measured, and so has ended."""
+        """Whether the compile of this id has its metrics, and so has ended."""
         return compile_id in self._open and self._open[compile_id].measured
 
     def _started(self, event: Event, metadata: dict[str, Any]) -> None:
@@ -136,7 +136,7 @@ class CompileCollector:
         if not forward:
             return
         entry.measured = True
-        # A frame that Dynamo skipped after tracing has the flag too, and None for the number of its guards.
+        # A frame that Dynamo skipped after tracing has the flag too, but None as guard count.
         entry.guarded = bool(data.get("has_guarded_code")) and data.get("guard_count", 0) is not None
         entry.error, entry.reason = text_or_none(data.get("fail_type")), text_or_none(data.get("fail_reason"))
         if entry.file is None:
@@ -145,7 +145,7 @@ class CompileCollector:
                 entry.function = original_name(str(data.get("co_name") or "?"))
 
     def finish(self) -> Iterator[Record]:
-        """Every compile, and with it the recompile or the skipped frame that it was."""
+        """Yield every compile, and its recompile or skipped frame if it is one."""
         for entry in self._open.values():
             if "/" in entry.compile_id:
                 yield from self._records(entry)
@@ -197,7 +197,7 @@ class CompileCollector:
 
 
 def _skip_reason(entry: _OpenCompile) -> str:
-    """Why a frame was left to Python, in a sentence: the break that made it so has the rest."""
+    """Why Dynamo left a frame to Python, in one sentence. The break behind it has the details."""
     if entry.reason:
         return parse_message(entry.reason).reason
     return _NO_OPERATION_AFTER_BREAK if entry.is_resume else _NO_OPERATION

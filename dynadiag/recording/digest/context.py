@@ -1,4 +1,4 @@
-"""What the readers of a log share: interned strings, numbering, and what ours said just before torch's event."""
+"""State that the event readers share: interned strings, numbering, and data of our events for the next torch event."""
 
 from __future__ import annotations
 
@@ -31,19 +31,17 @@ Record: TypeAlias = (
 _TORCH_FILE = re.compile(
     r"/site-packages/torch/|^<frozen |^<eval_with_key>|/torch/_dynamo/|/torch/nn/modules/module\.py$"
     r"|/lib(?:64)?/python3\.\d+/(?!site-packages/|dist-packages/)"  # contextlib, functools, ...
-    # what calls a function for the user
+    # our own code that calls the user's function
     r"|/dynadiag/(?:api|__init__|commands/called|compare/(?:measure|worker)|trial/program)\.py$"
 )
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
-_KEYS = re.compile(r"list\(dict\.keys\((.*)\)\)", re.DOTALL)  # guarded by the guard on the dict itself
-_MAX_LOCATIONS = (
-    500_000  # guards whose lines are kept for the recompiles to come; a large model's compile has thousands
-)
-_MAX_FILES = 20_000  # distinct files that short names are looked up among; a log names a few hundred
+_KEYS = re.compile(r"list\(dict\.keys\((.*)\)\)", re.DOTALL)  # covered by the guard on the dict itself
+_MAX_LOCATIONS = 500_000  # guards whose lines are kept for later recompiles; a large model's compile has thousands
+_MAX_FILES = 20_000  # files that short names are resolved against; a log names a few hundred
 
 
 class DigestContext:
-    """State of one reading."""
+    """The state of reading one log."""
 
     def __init__(self) -> None:
         self._strings: dict[int, str] = {}
@@ -57,55 +55,55 @@ class DigestContext:
         self._guard_locations: dict[tuple[str, str], tuple[str, int | None]] = {}
         self.raised: set[str] = set()  # compiles that ended in a break which torch raised
         self.fatal: set[str | None] = set()  # ids of the breaks that torch raised
-        self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to what it compiles
+        self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to the compiled one
         self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
 
     def unique_id(self, compile_id: str) -> str:
-        """The id of a compile among all of the run: ``torch._dynamo.reset()`` makes torch give ids out again.
+        """Return an id that is unique_id in the run: ``torch._dynamo.reset()`` makes torch reuse compile ids.
 
-        The first compile of an id keeps it; the second is ``"0/0#2"``.
+        The first compile of an id keeps it. The second is ``"0/0#2"``.
         """
         times = self._times_used.get(compile_id)
         return compile_id if times is None else f"{compile_id}#{times}"
 
     def reuse_id(self, compile_id: str) -> None:
-        """From here on this id means another compile."""
+        """Note that this id now means another compile."""
         self._times_used[compile_id] = self._times_used.get(compile_id, 1) + 1
 
     def next_index(self, kind: str) -> int:
-        """The next index of a kind of record."""
+        """Return the next index for a kind of record."""
         self._numbers[kind] += 1
         return self._numbers[kind] - 1
 
     def intern(self, pair: Any) -> None:
-        """Remember an interned string: torch names files once, by number."""
+        """Add an interned string: torch names each file once, with a number."""
         if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], int):
             self._strings[pair[1]] = pair[0]
             self.add_file(pair[0])
 
     def add_file(self, file: str) -> None:
-        """Remember a file by its full name."""
+        """Add the full name of a file."""
         if len(self._files) < _MAX_FILES:
             self._files[file] = None
 
     def hold(self, kind: str, compile_id: str, data: Any) -> None:
-        """Keep what an event of ours says for the event of torch's that follows it."""
+        """Hold the data of one of our events for the torch event that follows."""
         self._held[kind, compile_id] = data
         file = data.get("file") if isinstance(data, dict) else None
         if isinstance(file, str):
             self.add_file(file)
 
     def take(self, kind: str, compile_id: str) -> Any:
-        """What was kept by `hold`, once."""
+        """Return held data and forget it."""
         return self._held.pop((kind, compile_id), None)
 
     def add_guard_location(self, compile_id: str, source: str, file: str, line: int | None) -> None:
-        """Remember the user's line for which a guard on ``source`` was made."""
+        """Add the user's line for the guard on ``source``."""
         if len(self._guard_locations) < _MAX_LOCATIONS:
             self._guard_locations.setdefault((compile_id, source), (file, line))
 
     def guard_location(self, compile_id: str, source: str | None) -> tuple[str | None, int | None]:
-        """The line of the guard on ``source``, or on what it is a part of (``L['x']`` of ``L['x'].size()[0]``)."""
+        """Return the line of the guard on ``source``, or on what it is part of (``L['x']`` of ``L['x'].size()[0]``)."""
         while source:
             if found := self._guard_locations.get((compile_id, source)):
                 return found
@@ -115,7 +113,7 @@ class DigestContext:
         return None, None
 
     def parse_stack(self, frames: Any) -> tuple[Frame, ...]:
-        """A stack as torch writes it in metadata, with file names looked up."""
+        """Parse a stack as torch writes it in metadata, with interned file names."""
         found = []
         for frame in frames if isinstance(frames, list) else ():
             if isinstance(frame, dict):
@@ -125,17 +123,19 @@ class DigestContext:
         return tuple(found)
 
     def full_name(self, short: str) -> str | None:
-        """The one known file that ends in ``short``: torch cuts the front off the files that it names in guards."""
+        """Return the one known file that ends in ``short``: torch shortens file names in guards."""
         if short not in self._full_names:
             matches = [file for file in self._files if file.endswith(short)]
             self._full_names[short] = matches[0] if len(matches) == 1 else None
         return self._full_names[short]
 
     def source(self, data: dict[str, Any], event: int) -> Iterator[SourceFile]:
+        """Yield the record of a recorded source file."""
         if isinstance(file := data.get("file"), str):
             yield SourceFile(file, event)
 
     def trial(self, data: dict[str, Any]) -> Iterator[Trial]:
+        """Yield the record of a trial."""
         seconds = data.get("seconds")
         yield Trial(
             self.next_index("trial"),
@@ -147,25 +147,25 @@ class DigestContext:
 
 
 def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """A stack without torch's own frames and the interpreter's; the whole where nothing else is left."""
+    """Return a stack without frames of torch and the interpreter. If none is left, return the whole stack."""
     return tuple(frame for frame in stack if not _TORCH_FILE.search(frame.file)) or stack
 
 
 def is_torch_or_stdlib(file: str) -> bool:
-    """Whether a file is torch's own or the interpreter's."""
+    """Whether a file belongs to torch or to the interpreter."""
     return _TORCH_FILE.search(file) is not None
 
 
 def int_or_none(value: Any) -> int | None:
-    """An int from JSON, or None. One that SQLite cannot hold is none of torch's."""
+    """Return an int of JSON that fits SQLite, else None."""
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 
 def text_or_none(value: Any) -> str | None:
-    """A str from JSON, or None."""
+    """Return a str of JSON, else None."""
     return value if isinstance(value, str) else None
 
 
 def float_or_none(value: Any) -> float | None:
-    """Seconds from JSON, or None."""
+    """Return a next_index of JSON as float, else None."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

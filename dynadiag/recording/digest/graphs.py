@@ -1,4 +1,4 @@
-"""Graphs: one record a stage, and the nodes of those that were kept as data."""
+"""Graphs: one record per stage, and the nodes of graphs that were recorded as data."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _PASS = re.compile(r"^(?:PASS_|.*(?:_pre_grad|_post_grad)$)")
 
 _SIGNATURE = re.compile(r"def forward\((.*?)\)(?: -> [^\n]*)?:\n", re.DOTALL)
 _ANNOTATED = re.compile(r'\b[A-Za-z_]\w*: "')
-_FLATTENED = re.compile(r"(?m)^ +((?:\w+, )+)= fx_pytree\.tree_flatten_spec\(")  # the joint graph's placeholders
+_FLATTENED = re.compile(r"(?m)^ +((?:\w+, )+)= fx_pytree\.tree_flatten_spec\(")  # placeholders of the joint graph
 _STATEMENT = re.compile(r'(?m)^ +[A-Za-z_]\w*(?:: "[^"\n]*")? = ([^\n]*)')
-_RENAMING = re.compile(r"\w+(?:;.*)?$")  # `l_x_ = L_x_`: a placeholder under its own name, or `x = None`
+_RENAMING = re.compile(r"\w+(?:;.*)?$")  # `l_x_ = L_x_` (a second name of a placeholder), or `x = None`
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ')
 _TORCH_FILE = re.compile(r"/site-packages/torch/|^<frozen ")
 
 
 def stage_of(name: str) -> str | None:
-    """The stage that an event of this name shows a graph of."""
+    """Return the stage whose graph an event of this name has, or None."""
     return STAGES.get(name) or (name if _PASS.match(name) else None)
 
 
 def read_graph(
     context: DigestContext, event: Event, name: str, payload: Callable[[], str]
 ) -> Iterator[Graph | GraphNode]:
-    """The graph of one stage, and its nodes where the recorder kept them as data."""
+    """Yield the graph of one stage, and its nodes if the recorder stored them as data."""
     stage = stage_of(name) or name
     kept = context.take("graph", event.compile_id) if stage == "dynamo" else None
     index = context.next_index("graph")
@@ -61,7 +61,7 @@ def read_graph(
 
 
 def _locate_torch_frames(context: DigestContext, compile_id: str, nodes: list[Node]) -> list[Node]:
-    """Dynamo's nodes. Where all of a frame is torch's (a container, an optimizer) they have the line that called it."""
+    """Dynamo's nodes. If a whole frame is torch's (a container, an optimizer), they get the line that called it."""
     frames = [frame for frame in context.stacks.get(compile_id, ()) if not is_torch_or_stdlib(frame.file)]
     files = (node.span.file for node in nodes if _computes(node))
     if not frames or any(file and not is_torch_or_stdlib(file) for file in files):
@@ -75,7 +75,10 @@ def _computes(node: Node) -> bool:
 
 
 def _count_nodes(text: str) -> tuple[int, int]:
-    """Nodes and computing nodes of a printed graph: its placeholders, its statements and its output."""
+    """The number of nodes of a printed graph, and how many of them compute.
+
+    Nodes are its placeholders, its statements and its output.
+    """
     statements = [value for value in _STATEMENT.findall(text) if not _RENAMING.match(value)]
     attributes = sum(value.startswith("self.") and "(" not in value for value in statements)
     signatures = "".join(_SIGNATURE.findall(text))

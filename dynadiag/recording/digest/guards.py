@@ -10,7 +10,7 @@ from dynadiag.recording.digest.context import DigestContext, int_or_none, is_tor
 from dynadiag.recording.records import Event, Guard
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")
-_SOURCE = re.compile(r"source=(.*?), (?:accessed_by|type)=")  # keys and values of a dict are not accessed by anything
+_SOURCE = re.compile(r"source=(.*?), (?:accessed_by|type)=")  # keys and values of a dict have no `accessed_by`
 _COMMENT = re.compile(r"  # (?:[^\n]*  # )?(\S+):(\d+) in (\S+)")
 _MANAGERS = (
     "GuardManager",
@@ -27,7 +27,7 @@ GuardLocations = dict[str, tuple[str, int | None]]
 def read_guards(
     context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
 ) -> Iterator[Guard]:
-    """The leaves of the guard tree. A second attempt of a compile replaces the first one's count."""
+    """Yield the leaves of the guard tree. The count of a later attempt replaces that of an earlier one."""
     places = _parse_locations(context.take("guards", event.compile_id))
     for source, (file, line) in places.items():
         context.add_file(file)
@@ -48,7 +48,7 @@ def read_guards(
 
 
 def _parse_locations(data: Any) -> GuardLocations:
-    """Source -> the innermost line of the user's."""
+    """Map each guard's source to the innermost line of the user's."""
     found: GuardLocations = {}
     for place in data.get("places", ()) if isinstance(data, dict) else ():
         if isinstance(place, list) and len(place) == 5 and isinstance(place[1], str) and isinstance(place[2], str):
@@ -57,8 +57,10 @@ def _parse_locations(data: Any) -> GuardLocations:
 
 
 def _locate(context: DigestContext, compile_id: str, source: str, expression: str) -> tuple[str | None, int | None]:
-    """The line that torch's comment names, where its file is the user's and can be told from its shortened name;
-    otherwise that of the guard on what ``source`` is a part of."""
+    """The line that torch's comment names, if its shortened file name resolves to a file of the user's.
+
+    Otherwise the line of the guard on what ``source`` is part of.
+    """
     match = _COMMENT.search(expression)
     file = context.full_name(match[1]) if match else None
     if match and file and not is_torch_or_stdlib(file):
@@ -68,9 +70,9 @@ def _locate(context: DigestContext, compile_id: str, source: str, expression: st
 
 
 def leaf_guards(tree: str) -> Iterator[tuple[str, str, str]]:
-    """``(kind, source, expression with comment)`` of each leaf of the printed tree.
+    """Yield ``(kind, source, expression with comment)`` for each leaf of the printed tree.
 
-    A leaf guards the source of the manager that it hangs under; ``""`` is the root.
+    A leaf guards the source of its manager. ``""`` is the root.
     """
     sources: dict[int, str] = {}
     for line in tree.split("\n"):

@@ -13,16 +13,16 @@ _DEFINED = re.compile(r"(?m)^(\w+) = async_compile\.(\w+)\(")
 _CALLED = re.compile(
     r"(?m)^ +(?:\w+(?:, \w+)* = )?(?:extern_kernels\.(\w+)|torch\.ops\.([\w.]+)|((?:aten|_quantized)\.[\w.]+))\("
 )
-# The same in a module of the C++ wrapper.
+# The same for a module of the C++ wrapper.
 _CPP_DEFINED = re.compile(r"(?m)^extern \"C\"\s+void\s+(\w+)\([^;{}]*\)\s*\{")
 _CPP_CALLED = re.compile(r"aoti_torch_(?:cpu|cuda|proxy_executor)_(\w+?)(?:_out)?\(")
-_LANGUAGES = {"cpp_pybinding": "cpp"}  # how Inductor names it; other backends keep their names
+_LANGUAGES = {"cpp_pybinding": "cpp"}  # Inductor's name -> ours; other backends keep their names
 
 
 def read_kernels(
     context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
 ) -> Iterator[Kernel]:
-    """The kernels of one generated module, each once, in the order of the text."""
+    """Yield the kernels of one generated module, each once, in the order of the text."""
     seen: set[str] = set()
     for name, language in _kernel_names(payload()):
         if name not in seen:

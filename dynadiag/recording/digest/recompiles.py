@@ -1,4 +1,4 @@
-"""Recompiles: why no cached entry fitted."""
+"""Recompiles: why no cache entry matched."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dynadiag.recording.records import Event, GuardFailure
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
 _COMMENT = re.compile(r"(\S+):(\d+) in (\S+)")
-_TORCH_FRAME = re.compile(r" \([^()\s]+:\d+ in [^()]*\)")  # torch's frame below the user's, in a shape guard's comment
-_SHORT_NAME = re.compile(r"^(?![LG]\[)([A-Za-z_]\w*)(?!\w*\()")  # torch's sentences say x for L['x']
+_TORCH_FRAME = re.compile(r" \([^()\s]+:\d+ in [^()]*\)")  # torch's frame after the user's, in a shape guard's comment
+_SHORT_NAME = re.compile(r"^(?![LG]\[)([A-Za-z_]\w*)(?!\w*\()")  # torch's messages say x for L['x']
 _STACK_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in')
 _TENSOR = re.compile(
     r"tensor '(?P<source>.*)' (?P<what>size|stride|rank|dtype|requires_grad|dispatch key set|device)\b.*? mismatch"
@@ -26,7 +26,7 @@ _EQUAL = re.compile(r"^(?P<source>.+?) == (?P<was>.+)$", re.DOTALL)
 def read_reasons(
     context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
 ) -> Iterator[Record]:
-    """Keep the reasons until it is known whether the frame was compiled again or given up (`Compiles`)."""
+    """Hold the reasons until `CompileCollector` knows whether the frame was compiled again or given up."""
     text = payload()
     data = context.take("recompile", event.compile_id) or {}
     told = [reason for line in _reason_texts(text) if (reason := _parse_reason(context, line)) is not None]
@@ -44,7 +44,7 @@ def _reason_texts(payload: str) -> list[str]:
 
 
 def _merge_failures(known: list[GuardFailure], told: list[GuardFailure]) -> tuple[GuardFailure, ...]:
-    """What the recorder found, and torch's own reason for an entry where it found nothing."""
+    """The failures that the recorder found, and torch's own reason for an entry without any."""
     entries = {failure.against for failure in known}
     return (*known, *(failure for failure in told if failure.against not in entries))
 
@@ -73,7 +73,7 @@ def _user_line(context: DigestContext, comment: str, against: str, source: str |
 
 
 def _parse_reason(context: DigestContext, text: str) -> GuardFailure | None:
-    """One of torch's own sentences, ``0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5``."""
+    """Parse one of torch's messages, ``0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5``."""
     match = _REASON.match(text.strip())
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""The run itself: what the recorder wrote at its beginning and its end, or what a foreign log tells."""
+"""The run: what the recorder wrote at its beginning and end, or what a foreign log says."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import orjson
 from dynadiag.recording.digest.context import DigestContext, float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import Run
 
-_METRICS = ("compilation_metrics", "bwd_compilation_metrics")  # all that names the version in logs of torch 2.11
+_METRICS = ("compilation_metrics", "bwd_compilation_metrics")  # in logs of torch 2.11 only these name the version
 _CUT_SHORT = "the recording ends before the program did: it was cut short"
 _FOREIGN = "imported from a TORCH_TRACE log: columns, the values in failing guards and graphs as data are not in it"
 
 
 class RunCollector:
-    """Collects what is known of the process."""
+    """Collects what is known about the process."""
 
     KINDS: ClassVar[frozenset[str]] = frozenset({"torch_version"})
 
@@ -28,7 +28,7 @@ class RunCollector:
         self._full = False
 
     def event(self, name: str, metadata: dict[str, Any], payload: Callable[[], str]) -> None:
-        """Note what one event says of the process."""
+        """Add what one event says about the process."""
         if self._rank is None:
             self._rank = int_or_none(metadata.get("rank"))
         if name == "torch_version":
@@ -48,7 +48,10 @@ class RunCollector:
             return None
 
     def finish(self) -> Run:
-        """The run. ``exit_code`` is what the last ``dynadiag_exit`` says: the process that saw the program end."""
+        """Return the run.
+
+        ``exit_code`` is from the last ``dynadiag_exit``, written by the process that saw the program end.
+        """
         start: dict[str, Any] = self._context.take("run", "-") or {}
         end: dict[str, Any] = self._context.take("end", "-") or {}
         seen: dict[str, Any] = self._context.take("exit", "-") or {}

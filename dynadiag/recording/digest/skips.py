@@ -1,4 +1,4 @@
-"""Frames that Dynamo left to Python untraced. A foreign log has none of them: no event of torch's says so."""
+"""Frames that Dynamo left to Python untraced. A foreign log has none, since torch has no event for them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ __all__ = ["read_skipped_frame"]
 
 
 def read_skipped_frame(data: dict[str, Any]) -> SkippedFrame:
-    """The frame of one event; what follows a break has torch's own name for it, and the line where it goes on."""
+    """Return the frame of one event. A resume function has torch's name, and the line where it continues."""
     name, reason = str(data.get("function", "?")), str(data.get("reason", ""))
     return SkippedFrame(str(data.get("file", "?")), int_or_none(data.get("line")), name, reason)

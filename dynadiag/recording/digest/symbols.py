@@ -1,4 +1,4 @@
-"""Sizes that torch made symbolic, and what it then assumed of them."""
+"""Symbolic sizes, and the guards and specializations on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = {
 def read_symbol(
     context: DigestContext, event: Event, metadata: dict[str, Any], _payload: Callable[[], str]
 ) -> Iterator[Symbol]:
-    """One symbol made, guarded on or specialized."""
+    """Yield one symbol that was created, guarded on or specialized."""
     data = metadata.get(event.kind)
     if not isinstance(data, dict):
         return
