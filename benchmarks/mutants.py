@@ -291,7 +291,7 @@ def main() -> None:
     if options.list:
         print(*picked, sep="\n")
         return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the copy is removed, and no test goes on
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # the copy goes, and its tests end
     known = options.log.read_text().splitlines() if options.log and options.log.exists() else []
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as scratch:
         copy = Copy(tree, Path(scratch), options.limit)
