@@ -21,7 +21,7 @@ _MAX_EXPANDED = 40  # with more guards, branches start closed
 def source_components(source: str) -> tuple[str, ...]:
     """Split the source of a guard into its components. An empty source has none.
 
-    >>> steps("L['x'].size()[0]")
+    >>> source_components("L['x'].size()[0]")
     ("L['x']", '.size()', '[0]')
     """
     found = _COMPONENT.findall(source)

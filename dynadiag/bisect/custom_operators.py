@@ -17,7 +17,7 @@ def is_custom_operator(name: str) -> bool:
     """Whether ``name`` (`namespace.operator` or `namespace.operator.overload`) is an operator that torch does not
     define.
 
-    >>> is_custom("corpus.twice.default"), is_custom("aten.relu.default"), is_custom("<built-in function add>")
+    >>> is_custom_operator("corpus.twice.default"), is_custom_operator("aten.relu.default"), is_custom_operator("<built-in function add>")
     (True, False, False)
     """
     found = _OVERLOAD.fullmatch(name)

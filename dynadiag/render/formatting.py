@@ -40,7 +40,7 @@ def short_duration(seconds: float) -> str:
 def list_counted(names: Iterable[str]) -> str:
     """Names in a list, each once: the same operator may be at fault in several graphs.
 
-    >>> counted(["relu", "tanh", "relu"])
+    >>> list_counted(["relu", "tanh", "relu"])
     'relu (2 times), tanh'
     """
     met = Counter(names)

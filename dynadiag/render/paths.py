@@ -33,7 +33,7 @@ def source_location(file: str | None, line: int | None, column: int | None, cwd:
 def fit_path(text: str, columns: int) -> str:
     """A place in at most `columns`: of a path too long its first folders go, because its end tells most.
 
-    >>> fit("/usr/lib/python3/site-packages/torch/nn/modules/linear.py:3 in forward", 40)
+    >>> fit_path("/usr/lib/python3/site-packages/torch/nn/modules/linear.py:3 in forward", 40)
     '…/nn/modules/linear.py:3 in forward'
     """
     path, sep, rest = text.partition(" in ")

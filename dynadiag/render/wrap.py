@@ -32,7 +32,7 @@ def truncate_middle(text: str, columns: int) -> str:
     """The text in at most `columns`, what does not fit replaced by an ellipsis in the middle: both ends
     tell most.
 
-    >>> cut("abcdefghij", 7)
+    >>> truncate_middle("abcdefghij", 7)
     'abc…hij'
     """
     if width(text) <= columns:
@@ -45,7 +45,7 @@ def truncate_middle(text: str, columns: int) -> str:
 def truncate_end(text: str, columns: int) -> str:
     """The text in at most `columns`, its end replaced by an ellipsis: of code the beginning tells most.
 
-    >>> end_cut("return self.last(x)", 12)
+    >>> truncate_end("return self.last(x)", 12)
     'return self…'
     """
     return text if width(text) <= columns else _fitting(text, columns - 1) + _ELLIPSIS

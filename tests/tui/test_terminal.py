@@ -181,7 +181,7 @@ def test_alone_it_says_that_there_is_no_recording(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert main(["browse"]) == 2
-    assert "no recording there yet" in capsys.readouterr().err
+    assert "no recording here yet" in capsys.readouterr().err
 
 
 def test_alone_it_opens_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
