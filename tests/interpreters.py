@@ -1,7 +1,7 @@
 """Python processes that need not load torch again: each is a fork of one process that has it loaded.
 
 A fresh interpreter spends seconds on ``import torch`` and on the compiler's first steps before it comes to what a test
-is about. TransformOnly ``with warm():`` a ``subprocess.Popen`` of this interpreter, or of the console script ``dynadiag``,
+is about. Inside ``with warm():`` a ``subprocess.Popen`` of this interpreter, or of the console script ``dynadiag``,
 is a fork of a server instead. It has the arguments, environment, folder, descriptors and session that were asked for,
 runs ``__main__`` anew, is a child of this process, and its ``import torch`` ends with the entry points that a real one
 calls. The same holds for what it starts before it imports torch itself.
@@ -71,7 +71,7 @@ class _Forked(_Real):  # type: ignore[type-arg]
 
     def _execute_child(self, *values: Any) -> None:
         asked = dict(zip(_PARAMETERS, values, strict=True))
-        pid = _start_hooks(asked) if _can_be_a_fork(asked) else None
+        pid = _start_fork(asked) if _can_be_a_fork(asked) else None
         if pid is None:
             super()._execute_child(*values)  # type: ignore[misc]
             return
@@ -131,7 +131,7 @@ class _State:
     imported = False  # the program has imported torch: a fork of it would be no fresh interpreter
 
 
-def _start_hooks(asked: Mapping[str, Any]) -> int | None:
+def _start_fork(asked: Mapping[str, Any]) -> int | None:
     """The process id of the fork, once it has its session and its descriptors; None where there is none to be had."""
     given = ("p2cread", "c2pwrite", "errwrite")
     standard = [number if (number := asked[name]) != -1 else default for default, name in enumerate(given)]

@@ -29,13 +29,13 @@ class ReproTrialLog(TrialLog):
         self._made, self._seen = dict(made or {}), dict[str, Outcome]()
         self.count = rows.count
 
-    def known(self, candidate: str) -> Outcome | None:
+    def next_recorded(self, candidate: str) -> Outcome | None:
         outcome = self._made.pop(candidate, None) or self._log.next_recorded(self._prefix + candidate)
         if outcome is not None:
             self._seen[candidate] = outcome
         return outcome
 
-    def holds(self, candidate: str) -> bool:
+    def has_recorded(self, candidate: str) -> bool:
         return candidate in self._made or self._log.has_recorded(self._prefix + candidate)
 
     def add(self, candidate: str, outcome: Outcome, status: str, label: str = "") -> None:

@@ -8,7 +8,14 @@ from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_failu
 
 
 def test_public_names() -> None:
-    assert set(dynadiag.explain.__all__) == {"Entry", "Explanation", "Readable", "Registry", "explain", "group"}
+    assert set(dynadiag.explain.__all__) == {
+        "BreakEntry",
+        "ExplainedRecording",
+        "Explanation",
+        "Registry",
+        "explain",
+        "group_breaks",
+    }
 
 
 def test_counts_are_those_of_the_contract() -> None:

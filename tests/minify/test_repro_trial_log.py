@@ -30,20 +30,20 @@ def test_trials_of_a_text_are_rows_of_the_search(tmp_path: Path) -> None:
     assert "the repro: at eager" in trial.outcome
     resumed = TrialLog(tmp_path / "again.dynadiag", "train.py", ["train.py"], tmp_path / "search.dynadiag")
     other, same = ReproTrialLog(resumed, "import math\n"), ReproTrialLog(resumed, "import torch\n")
-    assert not other.holds("plan")
-    assert other.known("plan") is None
-    assert same.holds("plan")
-    assert same.known("plan") == PASSED
+    assert not other.has_recorded("plan")
+    assert other.next_recorded("plan") is None
+    assert same.has_recorded("plan")
+    assert same.next_recorded("plan") == PASSED
     resumed.discard()
 
 
 def test_another_search_on_a_text_knows_each_outcome_once(rows: TrialLog) -> None:
     first = ReproTrialLog(rows, "import torch\n")
     first.add("plan", PASSED, "pass")
-    assert first.known("plan") is None  # whoever asks again wants another trial
+    assert first.next_recorded("plan") is None  # whoever asks again wants another trial
     second = first.for_next_search()
-    assert second.holds("plan")
-    assert second.known("plan") == PASSED
-    assert second.known("plan") is None
+    assert second.has_recorded("plan")
+    assert second.next_recorded("plan") == PASSED
+    assert second.next_recorded("plan") is None
     second.add("plan", SLOW, "pass")
-    assert second.for_next_search().known("plan") == SLOW
+    assert second.for_next_search().next_recorded("plan") == SLOW

@@ -61,7 +61,7 @@ import sys
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 with Runner(Program(sys.argv[1])) as runner:
-    runner.fresh()
+    runner.run_fresh()
 """
 
 

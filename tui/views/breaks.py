@@ -68,7 +68,7 @@ class BreaksView(ListingView):
         width = self.details.columns
         return styled_report_lines(breaks_section(_SingleBreak(**values, chosen=impact), RoleStyle(width), True))
 
-    def enter(self, key: int | str) -> Location | None:
+    def target_of(self, key: int | str) -> Location | None:
         impact = next((item for item in self.session.explanation().impacts if item.root.index == key), None)
         if impact is None:
             return None

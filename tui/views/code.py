@@ -73,7 +73,7 @@ class CodeView(PanedView, StageActions):
         if self._model is None:
             for pane in self.panes().values():
                 pane.show_note("reading ...")
-        place = self._pending_target or (self.place() if self._model else Location(self.NAME))
+        place = self._pending_target or (self.location() if self._model else Location(self.NAME))
         self.fetch("board", lambda: self._read(place), lambda board: self._show(board, place))
 
     def _read(self, place: Location) -> CodePaneModel | None:
@@ -86,7 +86,7 @@ class CodeView(PanedView, StageActions):
             compile_id = ids[0]  # a compile that has a graph
         return read_panes(self.session, compile_id, place.document)
 
-    def open(self, place: Location) -> None:
+    def go_to(self, place: Location) -> None:
         board = self._model
         self._pending_target = place
         same = board is not None and place.compile_id in (None, board.compile_id)
@@ -159,11 +159,11 @@ class CodeView(PanedView, StageActions):
         self.lay_out()
         if self.browser.current is self:
             pane.focus()
-        self.light()
+        self.highlight()
 
     # The location
 
-    def place(self) -> Location:
+    def location(self) -> Location:
         board = self._model
         if board is None:
             return Location(self.NAME)
@@ -178,7 +178,7 @@ class CodeView(PanedView, StageActions):
     # Panes
 
     @property
-    def order(self) -> tuple[str, ...]:
+    def pane_order(self) -> tuple[str, ...]:
         """The panes from left to right. The stage pane is added once a kernel is compiled."""
         return PANES if self._stage_message or (self._model and self._model.documents_of["stage"]) else PANES[:-1]
 
@@ -200,7 +200,7 @@ class CodeView(PanedView, StageActions):
         pane = self.pane(name)
         if lines := pane.linked_lines(places):
             pane.move_to(lines[0])
-        self.light()
+        self.highlight()
 
     def action_diff(self) -> None:
         """Show the diff to the previous stage, or the document again."""
@@ -220,7 +220,7 @@ class CodeView(PanedView, StageActions):
             self.notify(found.note, markup=False)
         else:
             self.pane(name).show(found)
-            self.light()
+            self.highlight()
 
     def kernel_under_cursor(self) -> tuple[str, str, int] | None:
         board = self._model
@@ -252,7 +252,7 @@ class CodeView(PanedView, StageActions):
         self._show_pane("stage")
         self._show_pane("kernel")
         self._lay_out_with_stage()
-        self.light()
+        self.highlight()
         for note in made.stages.notes:
             self.notify(one_line(note), markup=False)
 
@@ -265,11 +265,11 @@ class CodeView(PanedView, StageActions):
 
     # Linked lines
 
-    def moved(self, lines: Lines) -> None:
+    def cursor_moved(self, lines: Lines) -> None:
         if lines.has_focus and lines is not self.node_details:
-            self.debounce(self.light)
+            self.debounce(self.highlight)
 
-    def light(self) -> None:
+    def highlight(self) -> None:
         """Highlight the lines linked to the cursor's line, and update the titles."""
         here = self.pane(self._current_pane)
         places = here.links.keys_of(here.cursor)
@@ -294,14 +294,14 @@ class CodeView(PanedView, StageActions):
         compile_id = self._model.compile_id if self._model else None
         self.node_details.show(node_lines(found, document.ref.key, compile_id))
 
-    def chosen(self, lines: Lines) -> None:
+    def line_chosen(self, lines: Lines) -> None:
         """Go to the first linked line in the next pane that has one."""
         if lines is self.node_details:
             target = self.node_details.lines[lines.cursor].target
             if target is not None:
                 self.browser.go_to(target)
             return
-        order = self.order
+        order = self.pane_order
         here = order.index(self._current_pane)
         places = self.pane(self._current_pane).links.keys_of(lines.cursor)
         for step in range(1, len(order)):

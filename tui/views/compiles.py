@@ -85,7 +85,7 @@ class CompilesView(View):
         else:
             self._describe()
 
-    def open(self, place: Location) -> None:
+    def go_to(self, place: Location) -> None:
         if place.compile_id is not None:
             self._pending_compile = place.compile_id
             if self._tree_data is not None:
@@ -101,7 +101,7 @@ class CompilesView(View):
     def _compiles(self) -> tuple[Compile, ...]:
         return self._tree_data.explanation.compiles if self._tree_data else ()
 
-    def place(self) -> Location:
+    def location(self) -> Location:
         item = self._item()
         return Location(self.NAME, compile_id=item.compile_id if item else None)
 
@@ -110,7 +110,7 @@ class CompilesView(View):
         parts = branch.key.split("/") if branch else []
         return self._compiles[int(parts[1])] if parts[:1] == ["compile"] else None
 
-    def moved(self, lines: Lines) -> None:
+    def cursor_moved(self, lines: Lines) -> None:
         if lines is self.tree_:
             self.debounce(self._describe)
 
@@ -134,7 +134,7 @@ class CompilesView(View):
         else:
             self.fetch("detail", lambda: compile_lines(item, made), self.details.show)
 
-    def chosen(self, lines: Lines) -> None:
+    def line_chosen(self, lines: Lines) -> None:
         if lines is self.tree_:
             branch = self.tree_.branch
             target = branch.target if branch else None

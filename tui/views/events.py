@@ -82,7 +82,7 @@ class EventsView(ListingView):
         self._rows = rows
         return rows
 
-    def moved(self, lines: Lines) -> None:
+    def cursor_moved(self, lines: Lines) -> None:
         if lines is self.kinds:
             key = self.kinds.key
             kind = str(key) if key else None
@@ -90,12 +90,12 @@ class EventsView(ListingView):
                 self._kind = kind
                 self.fetch("rows", self.rows, self._show)
             return
-        super().moved(lines)
+        super().cursor_moved(lines)
 
-    def open(self, place: Location) -> None:
+    def go_to(self, place: Location) -> None:
         if place.item is not None and self._kind is not None:
             self.kinds.move_to(0)
-        super().open(place)
+        super().go_to(place)
 
     def detail(self, key: int | str) -> Sequence[Line]:
         index = int(key)
@@ -111,18 +111,18 @@ class EventsView(ListingView):
                 made.append(line((f"{len(payload) - _MAX_PAYLOAD_LINES:,} more lines: enter shows them", "dim")))
         return made
 
-    def enter(self, key: int | str) -> Location | None:
+    def target_of(self, key: int | str) -> Location | None:
         event = self.session.recording.event(int(key))
         if not event.payload_size:
             self.notify("this event has no payload")
             return None
         return Location("code", event.compile_id, document=f"event:{event.index}")
 
-    def chosen(self, lines: Lines) -> None:
+    def line_chosen(self, lines: Lines) -> None:
         if lines is self.kinds:
             self.table.focus()
             return
-        super().chosen(lines)
+        super().line_chosen(lines)
 
 
 class EventRows(LazyRows):

@@ -107,13 +107,13 @@ class GuardsView(ListingView):
             self._compile = ids[(here + by) % len(ids)]
             self.load()
 
-    def open(self, place: Location) -> None:
+    def go_to(self, place: Location) -> None:
         if place.compile_id is not None and place.compile_id != self._compile:
             self._compile = place.compile_id
             self.load()
-        super().open(place)
+        super().go_to(place)
 
-    def place(self) -> Location:
+    def location(self) -> Location:
         key = self._key()
         return Location(self.NAME, compile_id=self._compile, item=key if isinstance(key, int) else None)
 
@@ -141,7 +141,7 @@ class GuardsView(ListingView):
         self._show_title()
         self.table.border_subtitle = ""
 
-    async def arrived(self) -> None:
+    async def screen_shown(self) -> None:
         self._show_title()
 
     def _show_title(self) -> None:
@@ -156,7 +156,7 @@ class GuardsView(ListingView):
         kind, _, number = (branch.key if branch else "").partition("/")
         return int(number) if kind == "guard" else None
 
-    def moved(self, lines: Lines) -> None:
+    def cursor_moved(self, lines: Lines) -> None:
         if lines is self.lines:
             self.debounce(self._describe)
 
@@ -165,9 +165,9 @@ class GuardsView(ListingView):
         if isinstance(key, int) and key in self._guards:
             self.fetch("detail", lambda: self.detail(key), self.details.show)
 
-    def chosen(self, lines: Lines) -> None:
+    def line_chosen(self, lines: Lines) -> None:
         key = self._key()
-        target = self.enter(key) if isinstance(key, int) else None
+        target = self.target_of(key) if isinstance(key, int) else None
         if target is not None:
             self.browser.go_to(target)
         elif lines is self.tree_:
@@ -191,7 +191,7 @@ class GuardsView(ListingView):
             *styled_report_lines(snippet(text, Span(guard.file, guard.line), style)),
         ]
 
-    def enter(self, key: int | str) -> Location | None:
+    def target_of(self, key: int | str) -> Location | None:
         guard = self._guards.get(int(key))
         if guard is None or not guard.file:
             return None

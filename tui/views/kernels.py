@@ -140,7 +140,7 @@ class KernelsView(ListingView):
         cost = self._costs.get((kernel.event, kernel.name))
         return [*(_cost_lines(cost) if cost is not None else ()), *made, *cut]
 
-    def enter(self, key: int | str) -> Location | None:
+    def target_of(self, key: int | str) -> Location | None:
         kernel = self._kernel(key)
         if kernel is None or kernel.event is None:
             return None

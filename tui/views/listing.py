@@ -88,15 +88,15 @@ class ListingView(View):
             self.table.go_to_key(self._pending_key)
             self._pending_key = None
 
-    def open(self, place: Location) -> None:
+    def go_to(self, place: Location) -> None:
         if place.item is not None and not self.table.go_to_key(place.item):
             self._pending_key = place.item
 
-    def place(self) -> Location:
+    def location(self) -> Location:
         key = self.table.key
         return Location(self.NAME, item=key if isinstance(key, int) else None)
 
-    def moved(self, lines: Lines) -> None:
+    def cursor_moved(self, lines: Lines) -> None:
         if lines is self.table:
             self.debounce(self._read_detail)
 
@@ -105,7 +105,7 @@ class ListingView(View):
         if key is not None and not self.is_reading:
             self.fetch("detail", lambda: self.detail(key), self.details.show)
 
-    def chosen(self, lines: Lines) -> None:
+    def line_chosen(self, lines: Lines) -> None:
         if lines is self.table:
             key = self.table.key
             target = self.target_of(key) if key is not None and not self.is_reading else None

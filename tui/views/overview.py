@@ -67,14 +67,14 @@ class OverviewView(View):
         self.browser.update_counts()
         self.fetch("kernels", self.session.all_kernels, lambda _: None)  # so that the Kernels screen opens at once
 
-    def place(self) -> Location:
+    def location(self) -> Location:
         return Location(self.NAME, line=self.lines.cursor + 1)
 
-    def open(self, place: Location) -> None:
+    def go_to(self, place: Location) -> None:
         if place.line is not None:
             self.lines.move_to(place.line - 1)
 
-    def chosen(self, lines: Lines) -> None:
+    def line_chosen(self, lines: Lines) -> None:
         target = self.lines.lines[lines.cursor].target
         if target is not None:
             self.browser.go_to(target)

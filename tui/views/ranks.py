@@ -57,10 +57,10 @@ class RanksView(ListingView):
         self._show([_row(one) for one in self._ranks])
         self._read_next(len(self._ranks))
 
-    def moved(self, lines: object) -> None:
+    def cursor_moved(self, lines: object) -> None:
         """Do nothing: the detail is about all ranks."""
 
-    def enter(self, key: int | str) -> Location | None:
+    def target_of(self, key: int | str) -> Location | None:
         rank = self._ranks[int(key)]
         if rank.error is not None:
             self.browser.report_problem(rank.error)

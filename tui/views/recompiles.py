@@ -52,7 +52,7 @@ class RecompilesView(ListingView):
         given_up, others = recompiles_sections(only, style, True)
         return _advice_first(styled_report_lines([*given_up, *others]))
 
-    def enter(self, key: int | str) -> Location | None:
+    def target_of(self, key: int | str) -> Location | None:
         item = next((one for one in self.session.explanation().recompiles if one.index == key), None)
         return _target(item) if item is not None else None
 

@@ -58,15 +58,15 @@ class SearchView(ListingView):
 
     # The search
 
-    async def ask(self) -> bool:
+    async def ask_search(self) -> bool:
         await self.browser.query_one(Prompt).ask(
             "search everywhere: ", self.search.pattern if self.search else "", self.begin
         )
         return True
 
-    async def arrived(self) -> None:
+    async def screen_shown(self) -> None:
         if self.search is None:
-            await self.ask()
+            await self.ask_search()
 
     def begin(self, pattern: str) -> None:
         """Search for another text. An empty text keeps the hits."""
@@ -183,13 +183,13 @@ class SearchView(ListingView):
             for number in range(first, min(len(lines), here + _CONTEXT_LINES + 1))
         ]
 
-    def enter(self, key: int | str) -> Location | None:
+    def target_of(self, key: int | str) -> Location | None:
         hit = self._hit(key)
         return hit.target if hit else None
 
-    def moved(self, lines: Lines) -> None:
+    def cursor_moved(self, lines: Lines) -> None:
         if lines is self.table and self._hit_under() is not None:
-            super().moved(lines)
+            super().cursor_moved(lines)
 
     def _hit_under(self) -> Hit | None:
         return self._hit(self.table.key) if self.table.key is not None else None

@@ -244,19 +244,19 @@ class TrialsView(ListingView):
             return trial_lines(trial)
         return [line(("the details of a trial are available after the search has ended", "dim"))] if running else []
 
-    def moved(self, lines: Lines) -> None:
+    def cursor_moved(self, lines: Lines) -> None:
         repro = self._repro()
         if lines is self.head and repro is not None:
             self.fetch("detail", lambda: self._text_of(repro), self.details.show)
         elif not (lines is self.table and self.head.has_focus and repro is not None):
-            super().moved(lines)
+            super().cursor_moved(lines)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Show the detail of the focused widget: of the head the repro, of the table the trial."""
         if event.widget is self.head:
             self._to_first_target()
         elif event.widget is self.table:
-            super().moved(self.table)
+            super().cursor_moved(self.table)
 
     def _to_first_target(self) -> None:
         found = next((number for number, item in enumerate(self.head.lines) if item.target), None)
@@ -268,9 +268,9 @@ class TrialsView(ListingView):
         target = self.head.lines[self.head.cursor].target if self.head.count else None
         return target.document if target is not None and target.view == FILE_VIEW else None
 
-    def chosen(self, lines: Lines) -> None:
+    def line_chosen(self, lines: Lines) -> None:
         if lines is not self.head:
-            super().chosen(lines)
+            super().line_chosen(lines)
             return
         target = self.head.lines[lines.cursor].target
         if target is not None:

@@ -123,14 +123,14 @@ class CodePane(Lines):
     def text_of(self, index: int) -> str:
         return self.document.lines[index] if self.document else ""
 
-    def whole(self) -> str:
+    def full_text(self) -> str:
         return "\n".join(self.document.lines) + "\n" if self.document else ""
 
-    def draw(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> Strip:
         dark = self.dark
         return Strip([Segment(text, syntax_style(kind, dark)) for text, kind in self._highlighter.line(index)])
 
-    def side(self, index: int) -> Strip:
+    def line_prefix(self, index: int) -> Strip:
         number = f"{index + 1:>{self._margin - 3}}"
         places = self.links.keys_of(index)
         lit = index in self._highlighted
@@ -144,7 +144,7 @@ class CodePane(Lines):
             ]
         )
 
-    def ground(self, index: int) -> Style | None:
+    def line_background(self, index: int) -> Style | None:
         place = self._highlighted.get(index)
         if place is None:
             return None

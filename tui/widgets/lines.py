@@ -306,7 +306,7 @@ class FilterableLines(Lines):
         Binding("f,ampersand", "app.filter", "filter", key_display="f", show=True, id="lines.filter"),
     ]
 
-    def nothing(self) -> str:
+    def empty_text(self) -> str:
         return f"no line contains {one_line(self.filter)!r}: escape shows all" if self.filter else ""
 
     def set_filter(self, text: str) -> None:

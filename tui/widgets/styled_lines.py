@@ -74,13 +74,13 @@ class StyledLines(Lines):
     def text_of(self, index: int) -> str:
         return self._lines[index].text
 
-    def side(self, index: int) -> Strip | None:
+    def line_prefix(self, index: int) -> Strip | None:
         if not self._marks:
             return None
         item = self._lines[index]
         mark = "▸ " if item.target and not item.continues else "  "
         return Strip([Segment(mark, role_style("key", self.dark))])
 
-    def draw(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> Strip:
         dark = self.dark
         return Strip([Segment(text, role_style(role, dark)) for text, role in self._lines[index].fragments])

@@ -123,7 +123,7 @@ class Table(FilterableLines):
             return key if key < len(self._rows) else None
         return next((place for place, row in enumerate(self._rows) if row.key == key), None)
 
-    def sift(self) -> None:
+    def apply_filter(self) -> None:
         self._arrange(self.key)
 
     def action_sort(self, by: int) -> None:
@@ -219,7 +219,7 @@ class Table(FilterableLines):
         ]
         return Strip([Segment(self._format_row(titles), role_style("title", self.dark))])
 
-    def draw(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> Strip:
         row = self._rows[index]
         return Strip([Segment(self._format_row(row.cells), role_style(row.role, self.dark))])
 

@@ -79,7 +79,7 @@ class Tree(FilterableLines):
     def _index_of(self, key: str) -> int | None:
         return next((place for place, shown in enumerate(self._visible) if shown.branch.key == key), None)
 
-    def sift(self) -> None:
+    def apply_filter(self) -> None:
         """Show the open branches that contain the filter, with their parents."""
         self._rebuild()
 
@@ -151,7 +151,7 @@ class Tree(FilterableLines):
     def text_of(self, index: int) -> str:
         return "".join(text for text, _ in self._visible[index].branch.fragments)
 
-    def draw(self, index: int) -> Strip:
+    def draw_line(self, index: int) -> Strip:
         shown, dark = self._visible[index], self.dark
         branch = shown.branch
         mark = "  " if branch.children is None else "▾ " if self._is_open(branch) else "▸ "
