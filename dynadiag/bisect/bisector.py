@@ -106,8 +106,8 @@ def _last_lines(outcome: Outcome) -> tuple[str, ...]:
 class FailingRung:
     """The first run and the ladder: at which rung the program fails first.
 
-    ``verdict`` is set where the search ends here, otherwise ``rungs_to_try`` has the rung. ``cached`` says that it
-    fails there only with the compiler's caches, even if they are empty at first.
+    ``verdict`` is set where the search ends here, otherwise ``ladder`` has the rung. ``cached`` says that it fails there
+    only with the compiler's caches, even if they are empty at first.
     """
 
     first: Outcome

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from dynadiag.compare.variant import Variant
-from dynadiag.trial import failure
 from dynadiag.trial.events import EventWriter
 from dynadiag.trial.program import Program, TargetError, call_factory, load_call
+from dynadiag.trial.signature import signature_of
 
 __all__ = ["BOOT", "serve"]
 
@@ -42,7 +42,7 @@ def serve(request: str, requests: int, replies: int) -> int:
         reporter.send("unusable", message=str(error))
         return 2
     except BaseException as error:  # noqa: BLE001 - any exception of the program is the variant's failure
-        reporter.send("failed", failure=failure.signature_of(error, None).to_json())
+        reporter.send("failed", failure=signature_of(error, None).to_json())
         return 1
     return 0
 

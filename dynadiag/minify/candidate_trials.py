@@ -15,10 +15,11 @@ from dynadiag.minify.torch_settings import TorchSetting
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.torch_private.kernel_codegen import label_nodes
 from dynadiag.trial.context import TRIAL
-from dynadiag.trial.fork_trial import run_and_exit, run_in_fork
+from dynadiag.trial.executors import LocalFork
 from dynadiag.trial.graph_call import GraphCall, compile_and_call
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
+from dynadiag.trial.process import run_and_exit
 from dynadiag.trial.supervise import Limits
 
 __all__ = ["CandidateTrials", "CompileSettings"]
@@ -116,11 +117,12 @@ class CandidateTrials:
         `answers`, and the search, which asks the same questions in the same order, goes on from there.
         """
         if self.answers is None:
-            return run_in_fork(action, plan, self.limits)
+            return LocalFork(action).run(plan, self.limits)
         self._requested += 1
         if self._requested > len(self.answers):
             TRIAL.send("alone", plan=plan.to_json(), seconds=self.limits.seconds)
-            run_and_exit(action, plan)
+            TRIAL.plan = plan
+            run_and_exit(action)
         return self.answers[self._requested - 1]
 
     def _undo_except(self, kept: Sequence[TorchSetting]) -> None:

@@ -33,7 +33,7 @@ from dynadiag.torch_private.kernel_codegen import labelled_names
 from dynadiag.torch_private.pattern_registrations import track_patterns
 from dynadiag.trial.accuracy import call_and_compare
 from dynadiag.trial.context import TRIAL
-from dynadiag.trial.failure import signature_of
+from dynadiag.trial.signature import signature_of
 
 __all__ = ["install"]
 

@@ -16,12 +16,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from dynadiag.trial import failure
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.fp64_oracle import Difference, compare_runs
+from dynadiag.trial.process import run_info
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
-from dynadiag.trial.run_info import run_info
-from dynadiag.trial.signature import Signature
+from dynadiag.trial.signature import Signature, signature_of, witness_of
 
 __all__ = ["call_and_compare"]
 
@@ -66,7 +65,7 @@ def _compare(call: ReplayableCall, compiled: Callable[..., Any], values: bool) -
 def _check(call: ReplayableCall, expected: RunResult, actual: RunResult, values: bool) -> None:
     raised = actual.error or actual.backward_error
     if raised is not None and expected.error is None:
-        _end_trial(failure.signature_of(raised, TRIAL.plan.rung), failure.witness_of(raised))
+        _end_trial(signature_of(raised, TRIAL.plan.rung), witness_of(raised))
     if expected.error is not None:
         if actual.error is None:
             kind = type(expected.error).__name__

@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from dynadiag.errors import DynadiagError
-from dynadiag.trial import child_processes, worker, zygote
+from dynadiag.trial import process, zygote
+from dynadiag.trial.context import install_hooks
+from dynadiag.trial.executors import ServerFork
 from dynadiag.trial.fork_server import ForkServer
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
-from dynadiag.trial.runner import START_TIMEOUT, Runner, run_forked_trial
+from dynadiag.trial.runner import START_TIMEOUT, Runner
 from dynadiag.trial.supervise import Limits
 
 __all__ = ["InProcessRunner"]
@@ -52,7 +54,7 @@ class InProcessRunner(Runner):
         return cls(Program(name), hooks, limits, call=call)
 
     def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
-        """The same as `run_program`: a fresh interpreter has no such call."""
+        """The same as `run`: a fresh interpreter has no such call."""
         return self.run(plan)
 
     def run(self, plan: Plan) -> Outcome:
@@ -60,7 +62,7 @@ class InProcessRunner(Runner):
         if self._zygote is None:
             self._zygote = self._fork()
         try:
-            return run_forked_trial(self, self._zygote, plan, {})
+            return ServerFork(self._zygote, self._sandboxes).run(plan, self.limits)
         except (ConnectionError, EOFError) as error:
             raise DynadiagError(f"{self.program.text}: the fork server of the trials is gone ({error})") from error
 
@@ -110,18 +112,16 @@ def _fork_server(
     """The fork server's process. `zygote.serve_forks` returns only in its forks, which are the trials."""
     try:
         os.setsid()
-        worker.die_with_parent()
+        process.die_with_parent()
         _redirect_streams()
         os.environ.update(env)
         _use_one_thread()
-        child_processes.install_hooks(hooks)
+        install_hooks(hooks)
         zygote.send(channel, {"ready": True})
-        zygote.become_trial(*zygote.serve_forks(channel))
-        code = worker.run_and_report(call)
+        zygote.start_trial(*zygote.serve_forks(channel))
+        process.run_and_exit(call)
     except BaseException:  # noqa: BLE001 - a fork of the user's process must end here in any case
-        code = 1
-    worker.flush_output()
-    os._exit(code)
+        os._exit(1)
 
 
 def _redirect_streams() -> None:

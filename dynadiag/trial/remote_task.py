@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dynadiag.trial.build_outcome import build_outcome
 from dynadiag.trial.events import parse_events
-from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.outcome import Outcome, build_outcome
 from dynadiag.trial.plan import Plan
-from dynadiag.trial.runner import Runner, RunningProcess
-from dynadiag.trial.supervise import ProcessResult, kill_session, read_tail
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.supervise import ProcessResult, RunningProcess, kill_session, read_tail
 
 __all__ = ["OnEvent", "TaskResult", "run_task"]
 
@@ -40,18 +39,18 @@ def run_task(runner: Runner, plan: Plan, on_event: OnEvent, seed: int = 0) -> Ta
     """Run the program with ``plan.task`` for its hooks, and call ``on_event`` with each event. ``seed`` as in
     `Runner.start_process`.
 
-    The process has one thread until it forks. A task that cannot fork says so (the event ``own_trial``) and goes on as
-    its own trial, with a time limit; from then on its events belong to the trial.
+    The process has one thread until it forks. A task that cannot fork says so (the event ``alone``) and goes on as its
+    own trial, with a time limit; from then on its events belong to the trial.
     """
     with runner.start_process(plan, seed) as process:
         listener = _Listener(process, on_event)
         listener.listen()
         printed = read_tail(process.output)
-        alone = listener.own_trial
-        if alone is None:
+        own_trial = listener.own_trial
+        if own_trial is None:
             return TaskResult(printed, None, listener.interrupted)
-        seen = ProcessResult(tuple(alone.events), time.monotonic() - alone.began, alone.stopped)
-        outcome = build_outcome(seen, process.wait(), process.pid, alone.plan, printed)
+        seen = ProcessResult(tuple(own_trial.events), time.monotonic() - own_trial.began, own_trial.stop_reason)
+        outcome = build_outcome(seen, process.wait(), process.pid, own_trial.plan, printed)
         return TaskResult(printed, outcome, listener.interrupted)
 
 
@@ -63,12 +62,12 @@ class _OwnTrial:
     seconds: float
     began: float = field(default_factory=time.monotonic)
     events: list[dict[str, Any]] = field(default_factory=list)
-    stopped: str | None = None
+    stop_reason: str | None = None
 
 
 class _Listener:
-    def __init__(self, process: RunningProcess, hear: OnEvent) -> None:
-        self._process, self._hear = process, hear
+    def __init__(self, process: RunningProcess, on_event: OnEvent) -> None:
+        self._process, self._on_event = process, on_event
         self._buffer = bytearray()
         self._deadline = float("inf")
         self.own_trial: _OwnTrial | None = None
@@ -81,8 +80,8 @@ class _Listener:
         """Read events until the process ends or its time is over."""
         while time.monotonic() < self._deadline and not self._timed_out():
             try:
-                readable, _, _ = select.select([self._process.ended, self._process.report], [], [], 1.0)
-                if self._process.report in readable and self._read():
+                readable, _, _ = select.select([self._process.ended, self._process.events], [], [], 1.0)
+                if self._process.events in readable and self._read():
                     self._handle_lines()
                 elif self._process.ended in readable:
                     break
@@ -96,11 +95,11 @@ class _Listener:
     def _timed_out(self) -> bool:
         if self.own_trial is None or time.monotonic() - self.own_trial.began < self.own_trial.seconds:
             return False
-        self.own_trial.stopped = "hang"
+        self.own_trial.stop_reason = "hang"
         return True
 
     def _read(self) -> bool:
-        chunk = os.read(self._process.report, 1 << 16)
+        chunk = os.read(self._process.events, 1 << 16)
         self._buffer += chunk
         return bool(chunk)
 
@@ -115,4 +114,4 @@ class _Listener:
                 elif event["event"] == "alone":
                     self.own_trial = _OwnTrial(Plan.from_json(event["plan"]), float(event["seconds"]))
                 else:
-                    self._hear(event)
+                    self._on_event(event)

@@ -10,25 +10,23 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynadiag.trial import worker, zygote
-from dynadiag.trial.build_outcome import build_outcome
-from dynadiag.trial.file_changes import changed_files, snapshot
-from dynadiag.trial.fork_server import ForkServer
+from dynadiag.trial import zygote
+from dynadiag.trial.executors import FreshInterpreter, ServerFork
+from dynadiag.trial.fork_server import ForkServer, max_parallel_forks, run_parallel
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.parallel import max_parallel_forks, run_parallel
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
-from dynadiag.trial.sandbox import Sandbox, Sandboxes, trial_environment
-from dynadiag.trial.supervise import Limits, kill_session, read_tail, supervise
+from dynadiag.trial.sandbox import Sandboxes, changed_files, snapshot, trial_environment
+from dynadiag.trial.supervise import Limits, RunningProcess
 
-__all__ = ["START_TIMEOUT", "Runner", "RunningProcess", "run_forked_trial"]
+__all__ = ["START_TIMEOUT", "Runner"]
 
 # Triton reads the variable when it is imported, so this rung needs processes of its own.
 _TRITON_INTERPRETER = ("dynadiag.trial.triton_interpreter", {"TRITON_INTERPRET": "1"})
@@ -89,8 +87,12 @@ class Runner:
         return self._zygote is not None or self._checkpoint is not None
 
     def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
-        """One trial in a fresh interpreter, as `python FILE.py` would run it."""
-        return _run_fresh_trial(self._runner_for(plan), plan)
+        """One trial in a fresh interpreter, as `python FILE.py` would run it. The files it changes are a fact."""
+        runner = self._runner_for(plan)
+        files = functools.partial(snapshot, Path.cwd(), runner._sandboxes.own_folders(runner.environment))
+        before = files()
+        outcome = runner._interpreter().run(plan, runner.limits)
+        return replace(outcome, facts={**(outcome.facts or {}), "writes": changed_files(before, files())})
 
     def run(self, plan: Plan) -> Outcome:
         """One trial, in the quickest way that shows the same failure."""
@@ -99,9 +101,8 @@ class Runner:
         server = self._graph_server_for(plan) or self._checkpoint or self._zygote
         if server is None:
             return self.run_fresh(plan)
-        request = self._program_request() if server is self._zygote else {}
         try:
-            return run_forked_trial(self, server, plan, request)
+            return self._fork_of(server).run(plan, self.limits)
         except (ConnectionError, EOFError, TimeoutError) as error:
             if self._graph_checkpoint is not None and server is self._graph_checkpoint[1]:
                 self._graph_checkpoint = (self._graph_checkpoint[0], None)
@@ -114,18 +115,27 @@ class Runner:
             return self.run_fresh(plan)
 
     def run_many(self, plans: Sequence[Plan]) -> list[Outcome]:
-        """The outcomes of several plans, in their order: run in parallel where that is possible, else one after
-        another.
-        """
+        """The outcomes of several plans, in their order. The trials run in parallel where that is possible."""
         other = self._forking_runner_for(plans[0])
         if other is not self and all(self._runner_for(plan) is other for plan in plans):
             return other.run_many(plans)
         try:
             if (room := self._max_parallel()) > 1 and (servers := self._servers_for(plans)):
-                return run_parallel(lambda server, plan: run_forked_trial(self, server, plan, {}), plans, servers, room)
+                return run_parallel(
+                    lambda server, plan: self._fork_of(server).run(plan, self.limits), plans, servers, room
+                )
         except (ConnectionError, EOFError, TimeoutError):
-            pass  # a server is gone: `run_program` finds out which one, and goes on without it
+            pass  # a server is gone: `run` finds out which one, and goes on without it
         return [self.run(plan) for plan in plans]
+
+    def _interpreter(self, environment: Mapping[str, str] | None = None) -> FreshInterpreter:
+        more = {**self.environment, **(environment or {})}
+        return FreshInterpreter(self.program, self.hooks, self._sandboxes, more, self.fresh_caches)
+
+    def _fork_of(self, server: ForkServer, **changes: int) -> ServerFork:
+        """The zygote is told the program; the stopped program is one already."""
+        request = {**self._program_request(), **changes} if server is self._zygote else {}
+        return ServerFork(server, self._sandboxes, request)
 
     @property
     def runs_in_parallel(self) -> bool:
@@ -133,14 +143,10 @@ class Runner:
         return self._max_parallel() > 1
 
     def _max_parallel(self) -> int:
-        """How many trials of the stopped program may run at once. None of them uses a GPU: such a program is never
-        stopped.
-        """
-        return (
-            1
-            if self.one_at_a_time or self._checkpoint is None
-            else max_parallel_forks(self._checkpoint, self.limits.memory)
-        )
+        """How many trials of the stopped program may run at once. Such a program does not use a GPU."""
+        if self.one_at_a_time or self._checkpoint is None:
+            return 1
+        return max_parallel_forks(self._checkpoint, self.limits.memory)
 
     def _servers_for(self, plans: Sequence[Plan]) -> list[ForkServer]:
         """The fork server of each plan; none where they cannot all be had at the same time."""
@@ -180,25 +186,14 @@ class Runner:
             other._zygote = None
             other.__exit__(None, None, None)
 
-    @contextmanager
-    def start_process(self, plan: Plan, seed: int = 0) -> Iterator[RunningProcess]:
+    def start_process(self, plan: Plan, seed: int = 0) -> AbstractContextManager[RunningProcess]:
         """Start the program with this plan and one thread, for a caller that reads its events while it runs.
 
         ``seed`` seeds the random number generators, for a program that does not seed them itself.
         """
-        with self._sandboxes.create() as place:
-            if self._zygote is not None:
-                with _fork_process(self, self._zygote, plan, place, seed) as (pid, ended, wait):
-                    yield RunningProcess(pid, ended, place.reading, place.output, wait)
-            else:
-                process = _start_interpreter(self, plan, place, dict.fromkeys(zygote.ZYGOTE_VARIABLES, "1"))
-                ended = os.pidfd_open(process.pid)
-                try:
-                    yield RunningProcess(process.pid, ended, place.reading, place.output, process.wait)
-                finally:
-                    os.close(ended)
-                    kill_session(process.pid)
-                    process.wait()
+        if self._zygote is not None:
+            return self._fork_of(self._zygote, threads=1, seed=seed).start(plan)
+        return self._interpreter(dict.fromkeys(zygote.ZYGOTE_VARIABLES, "1")).start(plan)
 
     def warm_up(self) -> None:
         """Start the zygote without waiting for it: loading torch takes as long as a first run."""
@@ -276,21 +271,6 @@ class Runner:
         return str(answer.get("refused", "the program ended before it compiled anything"))
 
 
-@dataclass(frozen=True, slots=True)
-class RunningProcess:
-    """A running process.
-
-    ``ended`` is a descriptor that becomes readable when it ends, ``report`` the read end of its events, ``output`` the
-    file that it prints into. ``wait`` returns its exit code once it has ended.
-    """
-
-    pid: int
-    ended: int
-    report: int
-    output: int
-    wait: Callable[[], int]
-
-
 def _start_zygote(runner: Runner) -> ForkServer:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = runner.environment_in(runner.scratch)
@@ -308,73 +288,3 @@ def _start_zygote(runner: Runner) -> ForkServer:
     )
     theirs.close()
     return ForkServer(ours, process.pid, process)
-
-
-def _start_interpreter(runner: Runner, plan: Plan, place: Sandbox, extra: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Start a fresh interpreter that runs the program."""
-    report = place.writing.fileno()
-    request = {"program": runner.program.to_json(), "plan": plan.to_json(), "hooks": list(runner.hooks)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", worker.BOOT, json.dumps(request), str(report)],
-        env=runner.environment_in(place.scratch) | extra,
-        pass_fds=[report],
-        stdin=subprocess.DEVNULL,
-        stdout=place.output,
-        stderr=place.output,
-        start_new_session=True,
-    )
-    place.writing.close()
-    return process
-
-
-def _run_fresh_trial(runner: Runner, plan: Plan) -> Outcome:
-    looked_at = functools.partial(snapshot, Path.cwd(), runner._sandboxes.own_folders(runner.environment))
-    before = looked_at()
-    with runner._sandboxes.create() as place:
-        process = _start_interpreter(runner, plan, place, {})
-        ended = os.pidfd_open(process.pid)
-        try:
-            watched = supervise(process.pid, ended, place.reading, runner.limits, place.output)
-        finally:
-            os.close(ended)
-            kill_session(process.pid)
-            code = process.wait()
-        outcome = build_outcome(watched, code, process.pid, plan, read_tail(place.output))
-    return replace(outcome, facts={**(outcome.facts or {}), "writes": changed_files(before, looked_at())})
-
-
-@contextmanager
-def _fork_process(
-    runner: Runner, server: ForkServer, plan: Plan, place: Sandbox, seed: int
-) -> Iterator[tuple[int, int, Callable[[], int]]]:
-    """(pid, descriptor that becomes readable at its end, function that waits for its exit code) of a fork of the
-    zygote.
-    """
-    pid = _request_fork(server, plan, place, {**runner._program_request(), "threads": 1, "seed": seed})
-    wait = functools.cache(lambda: int(server.expect_reply("ended")))
-    try:
-        yield pid, server.channel.fileno(), wait
-    finally:
-        kill_session(pid)
-        wait()
-
-
-def run_forked_trial(runner: Runner, server: ForkServer, plan: Plan, request: dict[str, Any]) -> Outcome:
-    """One trial in a fork of ``server``. Raises `OSError` or `EOFError` where the server is gone."""
-    with runner._sandboxes.create() as place:
-        pid = _request_fork(server, plan, place, request)
-        try:
-            watched = supervise(pid, server.channel.fileno(), place.reading, runner.limits, place.output)
-        except BaseException:
-            kill_session(pid)
-            raise
-        code = int(server.expect_reply("ended"))
-        return build_outcome(watched, code, pid, plan, read_tail(place.output))
-
-
-def _request_fork(server: ForkServer, plan: Plan, place: Sandbox, request: dict[str, Any]) -> int:
-    """Ask ``server`` for a fork with this plan. Returns its process id."""
-    message = {**request, "plan": plan.to_json(), "scratch": str(place.scratch)}
-    zygote.send(server.channel, message, [place.output, place.writing.fileno()])
-    place.writing.close()
-    return int(server.expect_reply("pid"))

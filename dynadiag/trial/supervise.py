@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from dynadiag.trial.events import parse_events
 
-__all__ = ["Limits", "ProcessResult", "kill_session", "read_tail", "session_memory", "supervise"]
+__all__ = ["Limits", "ProcessResult", "RunningProcess", "kill_session", "read_tail", "session_memory", "supervise"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _POLL = 0.1  # seconds between looks at the clock and the output
@@ -34,6 +34,21 @@ class Limits:
     def default(cls, seconds: float) -> Limits:
         """Nine tenths of the free memory, so that a trial that leaks does not take the machine down."""
         return cls(seconds, int(_available_memory() * 0.9))
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProcess:
+    """A running process that founded the session ``pid``.
+
+    ``ended`` is a descriptor that becomes readable when it ends, ``events`` the read end of its events, ``output`` the
+    file that it prints into. ``wait`` returns its exit code once it has ended, negative for a signal.
+    """
+
+    pid: int
+    ended: int
+    events: int
+    output: int
+    wait: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,31 +108,28 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def supervise(leader: int, ended: int, report: int, limits: Limits, output: int) -> ProcessResult:
-    """Wait until the descriptor ``ended`` becomes readable, enforce the limits, and collect the events of ``report``.
-
-    ``leader`` is the process whose session is supervised, ``output`` the file that it prints into. No descriptor is
-    closed.
-    """
+def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
+    """Wait until the process ends, enforce the limits, and collect its events. Closes no descriptor."""
     start = time.monotonic()
     data = bytearray()
-    stopped: str | None = None
+    stop_reason: str | None = None
     for poll in range(1 << 62):
-        readable, _, _ = select.select([ended, report] if stopped is None else [ended], [], [], _POLL)
-        if report in readable and not _drain(report, data):
-            select.select([ended], [], [], _POLL)
-        if ended in readable:
+        waiting = [process.ended] if stop_reason else [process.ended, process.events]
+        readable, _, _ = select.select(waiting, [], [], _POLL)
+        if process.events in readable and not _drain(process.events, data):
+            select.select([process.ended], [], [], _POLL)
+        if process.ended in readable:
             break
-        if stopped is None:
-            stopped = _exceeded_limit(leader, limits, time.monotonic() - start, poll)
-            if stopped:
-                kill_session(leader)
+        if stop_reason is None:
+            stop_reason = _exceeded_limit(process.pid, limits, time.monotonic() - start, poll)
+            if stop_reason:
+                kill_session(process.pid)
         if poll % _POLLS_PER_MEMORY_CHECK == 0:
-            _truncate(output)
+            _truncate(process.output)
     seconds = time.monotonic() - start
-    kill_session(leader)
-    _drain_rest(report, data)
-    return ProcessResult(tuple(parse_events(bytes(data))), seconds, stopped)
+    kill_session(process.pid)
+    _drain_rest(process.events, data)
+    return ProcessResult(tuple(parse_events(bytes(data))), seconds, stop_reason)
 
 
 def _exceeded_limit(leader: int, limits: Limits, seconds: float, poll: int) -> str | None:

@@ -18,13 +18,12 @@ import weakref
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dynadiag.trial import child_processes, worker
-from dynadiag.trial.context import TRIAL
-from dynadiag.trial.events import EventWriter
+from dynadiag.trial import process
+from dynadiag.trial.context import TRIAL, install_hooks
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 
-__all__ = ["BOOT", "become_trial", "main", "receive", "send", "serve_forks"]
+__all__ = ["BOOT", "main", "receive", "send", "serve_forks", "start_trial"]
 
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
@@ -51,11 +50,11 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 def main(descriptor: int, settings: str) -> NoReturn:
     """The zygote's process: loads torch, warms up the compiler, then forks trials until the channel closes."""
-    worker.die_with_parent()
+    process.die_with_parent()
     options = json.loads(settings)
     channel = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
-    child_processes.install_hooks(options["hooks"])
+    install_hooks(options["hooks"])
     _warm_up_compiler()
     _restore_environment(options["environment"])
     gc.collect()
@@ -66,7 +65,7 @@ def main(descriptor: int, settings: str) -> NoReturn:
     checkpoint = descriptors.pop() if request.get("checkpoint") else None
     if checkpoint is None:
         _use_threads(int(request["threads"]))  # before the hooks start: one of them notes what the program asks for
-    become_trial(request, descriptors)
+    start_trial(request, descriptors)
     _run_program(request, checkpoint)
 
 
@@ -125,7 +124,7 @@ def serve_forks(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
             if not request.get("twin"):
                 return request, descriptors
             os.setsid()
-            worker.die_with_parent()
+            process.die_with_parent()
             channel = socket.socket(fileno=descriptors[0])
             continue
         for descriptor in descriptors:
@@ -136,18 +135,10 @@ def serve_forks(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
             send(channel, {"ended": os.waitstatus_to_exitcode(status)})
 
 
-def become_trial(request: dict[str, Any], descriptors: list[int]) -> None:
-    """Start a session, redirect the output and the events, and start the trial with the request's plan."""
-    os.setsid()
-    worker.die_with_parent()
-    output, report = descriptors
-    null = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((null, 0), (output, 1), (output, 2)):
-        os.dup2(source, target)
-    os.close(null)
-    os.close(output)
+def start_trial(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Make this fork the process of a trial, and start it with the request's plan."""
+    process.become_trial(*descriptors)
     os.environ["TMPDIR"] = request["scratch"]
-    TRIAL.reporter = EventWriter(report)
     TRIAL.start(Plan.from_json(request["plan"]))
 
 
@@ -162,7 +153,7 @@ def _run_program(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
     _reseed(request.get("seed"))
     if checkpoint is not None:
         _Checkpoint(socket.socket(fileno=checkpoint), int(request["threads"])).arm()
-    worker.run_and_end_process(Program.from_json(request["program"]))
+    process.run_program_and_exit(Program.from_json(request["program"]))
 
 
 def _reseed(seed: int | None = None) -> None:
@@ -210,7 +201,7 @@ class _Checkpoint:
         self._reply_ready()
         request, descriptors = serve_forks(self._channel)
         further = descriptors.pop() if request.get("checkpoint") else None
-        become_trial(request, descriptors)
+        start_trial(request, descriptors)
         self._resume()
         if further is not None:
             self._owner = os.getpid()
@@ -223,7 +214,7 @@ class _Checkpoint:
         already.
         """
         self._reply_ready()
-        become_trial(*serve_forks(self._channel))
+        start_trial(*serve_forks(self._channel))
         self._reseed_unseeded()
 
     def _reply_ready(self) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dynadiag.trial.build_outcome import build_outcome
-from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.outcome import Outcome, build_outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import ProcessResult

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dynadiag.bisect.bisector import HOOKS
-from dynadiag.trial.file_changes import changed_files, snapshot
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
+from dynadiag.trial.sandbox import changed_files, snapshot
 
 PROGRAM = """
 import torch

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.trial.failure import signature_of
-from dynadiag.trial.signature import Signature, normalise
+from dynadiag.trial.signature import Signature, normalise, signature_of
 
 
 def _signature(message: str, **changes: object) -> Signature:

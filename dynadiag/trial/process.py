@@ -1,12 +1,13 @@
-"""The process of a trial: runs the program, reports how it failed, and ends as Python would have ended.
+"""The process of a trial: becomes one, runs the program, reports how that ended, and exits.
 
-A fresh interpreter starts with `BOOT`; a fork is past it already. Both end in `run_and_end_process`.
+A fresh interpreter starts with `BOOT`, a fork with `become_trial`. All of them end in `run_and_exit`.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
+import importlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -16,27 +17,35 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from dynadiag.trial import failure, program
-from dynadiag.trial.child_processes import install_hooks
-from dynadiag.trial.context import TRIAL
+from dynadiag.trial import program
+from dynadiag.trial.context import TRIAL, install_hooks
 from dynadiag.trial.events import EventWriter
 from dynadiag.trial.plan import AS_WRITTEN, Plan
-from dynadiag.trial.run_info import run_info
-from dynadiag.trial.signature import Signature
+from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
 
-__all__ = ["BOOT", "die_with_parent", "flush_output", "fresh", "run_and_end_process", "run_and_report"]
+__all__ = [
+    "BOOT",
+    "become_trial",
+    "die_with_parent",
+    "main",
+    "run_and_exit",
+    "run_and_report",
+    "run_info",
+    "run_program_and_exit",
+]
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # With -c sys.path[0] is the current folder. It is removed before our modules are imported, since the user may have a
 # package of the same name there. `program` adds the folder that the program needs.
-BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.worker import fresh; fresh(sys.argv[1], int(sys.argv[2]))"
+BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.process import main; main(sys.argv[1], int(sys.argv[2]))"
 
 
-def fresh(request: str, descriptor: int) -> NoReturn:
+def main(request: str, descriptor: int) -> NoReturn:
     """The entry of a fresh interpreter. A program as written gets an unchanged torch."""
     die_with_parent()
     data = json.loads(request)
@@ -46,7 +55,7 @@ def fresh(request: str, descriptor: int) -> NoReturn:
     if plan != AS_WRITTEN or _torch_bisector_state_exists():
         _install_after_torch_import(tuple(data["hooks"]))
     TRIAL.plan = plan
-    run_and_end_process(program.Program.from_json(data["program"]))
+    run_program_and_exit(program.Program.from_json(data["program"]))
 
 
 def die_with_parent() -> None:
@@ -92,14 +101,33 @@ def _install_after_torch_import(hooks: Sequence[str]) -> None:
     sys.meta_path.insert(0, _HooksAfterTorchImport(hooks))
 
 
-def run_and_end_process(target: program.Program) -> NoReturn:
-    """Run the program, report how it ended, and end the process with its exit code."""
+def become_trial(output: int, events: int) -> None:
+    """Make this fork the process of a trial: with its own session, the file ``output`` and the pipe ``events``.
+
+    The plan is not set here, since the hooks of a process that is a trial already must not start again.
+    """
+    os.setsid()
+    die_with_parent()
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    os.close(null)
+    os.close(output)
+    TRIAL.reporter = EventWriter(events)
+
+
+def run_program_and_exit(target: program.Program) -> NoReturn:
+    """Run the program as the trial, then end as Python does: wait for its threads, and run its exit functions."""
     _default_signals()
     code = run_and_report(lambda: program.run_program(target))
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as Python does at its end
+    threading._shutdown()  # type: ignore[attr-defined]  # what Python does at its end
     atexit._run_exitfuncs()
-    flush_output()
-    os._exit(code)
+    _exit(code)
+
+
+def run_and_exit(action: Callable[[], None]) -> NoReturn:
+    """Run ``action`` as the trial, and end the process at once."""
+    _exit(run_and_report(action))
 
 
 def run_and_report(action: Callable[[], None]) -> int:
@@ -131,8 +159,8 @@ def _report_exit(error: SystemExit) -> int:
 
 
 def _report_exception(error: BaseException) -> int:
-    signature = failure.signature_of(error, TRIAL.plan.rung)
-    named = failure.witness_of(error), failure.user_lines(error)
+    signature = signature_of(error, TRIAL.plan.rung)
+    named = witness_of(error), user_lines(error)
     TRIAL.send("end", failure=signature.to_json(), witness=named[0], lines=named[1], facts=run_info())
     _print_traceback(error)
     return 1
@@ -155,10 +183,25 @@ def _default_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def flush_output() -> None:
-    """Flush stdout and stderr."""
+def _exit(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):  # the program closed it, or nobody reads it
             stream.flush()
-        except (OSError, ValueError):  # the program closed it, or nobody reads it
-            continue
+    os._exit(code)
+
+
+def run_info() -> dict[str, Any]:
+    """The facts of this process. Where torch was never imported its version is ``None`` and there are no backends."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "get_num_threads"):
+        return {"torch": None, "backends": []}
+    private = importlib.import_module("dynadiag.torch_private.trial")
+    compiles = "torch._dynamo.eval_frame" in sys.modules
+    return {
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "backends": private.backends_used() if compiles else [],
+        "failed_compiles": private.failed_compiles() if compiles else [],
+        "cuda": torch.cuda.is_initialized(),
+        "disabled": private.is_disabled(),
+    }

@@ -1,0 +1,151 @@
+"""The ways to run a trial: in a fresh interpreter, in a fork of a fork server, or in a fork of this very process.
+
+Each starts a process in its own session with its own output and events. Supervising it and building its outcome are the
+same for all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dynadiag.trial import process, zygote
+from dynadiag.trial.context import TRIAL
+from dynadiag.trial.fork_server import ForkServer
+from dynadiag.trial.outcome import Outcome, build_outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.sandbox import Sandboxes, trial_environment
+from dynadiag.trial.supervise import Limits, RunningProcess, kill_session, read_tail, supervise
+
+__all__ = ["Executor", "FreshInterpreter", "LocalFork", "ServerFork"]
+
+
+class Executor(ABC):
+    """One way to run trials."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def start(self, plan: Plan) -> AbstractContextManager[RunningProcess]:
+        """Start the process of a trial. Leaving the context ends it with everything that it started."""
+
+    def run(self, plan: Plan, limits: Limits) -> Outcome:
+        """The outcome of one trial."""
+        with self.start(plan) as running:
+            result = supervise(running, limits)
+            return build_outcome(result, running.wait(), running.pid, plan, read_tail(running.output))
+
+
+@dataclass(frozen=True, slots=True)
+class FreshInterpreter(Executor):
+    """A new Python that runs the program as `python FILE.py` would.
+
+    ``environment`` is added to the program's own, ``hooks`` are names of modules with an ``install()``.
+    """
+
+    program: Program
+    hooks: Sequence[str]
+    sandboxes: Sandboxes
+    environment: Mapping[str, str] = field(default_factory=dict)
+    fresh_caches: bool = False
+
+    @contextmanager
+    def start(self, plan: Plan) -> Iterator[RunningProcess]:
+        request = {"program": self.program.to_json(), "plan": plan.to_json(), "hooks": list(self.hooks)}
+        with self.sandboxes.create() as sandbox:
+            events = sandbox.writing.fileno()
+            popen = subprocess.Popen(
+                [sys.executable, "-c", process.BOOT, json.dumps(request), str(events)],
+                env=trial_environment(sandbox.scratch, self.environment, fresh_caches=self.fresh_caches),
+                pass_fds=[events],
+                stdin=subprocess.DEVNULL,
+                stdout=sandbox.output,
+                stderr=sandbox.output,
+                start_new_session=True,
+            )
+            sandbox.writing.close()
+            with _running(popen.pid, sandbox.reading, sandbox.output, popen.wait) as running:
+                yield running
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFork(Executor):
+    """A fork of a fork server: of the zygote, which then runs the program, or of the stopped program, which continues.
+
+    ``request`` tells the zygote the program. Starting raises `OSError` or `EOFError` where the server is gone.
+    """
+
+    server: ForkServer
+    sandboxes: Sandboxes
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def start(self, plan: Plan) -> Iterator[RunningProcess]:
+        with self.sandboxes.create() as sandbox:
+            message = {**self.request, "plan": plan.to_json(), "scratch": str(sandbox.scratch)}
+            zygote.send(self.server.channel, message, [sandbox.output, sandbox.writing.fileno()])
+            sandbox.writing.close()
+            pid = int(self.server.expect_reply("pid"))
+            wait = functools.cache(lambda: int(self.server.expect_reply("ended")))
+            try:
+                yield RunningProcess(pid, self.server.channel.fileno(), sandbox.reading, sandbox.output, wait)
+            except BaseException:
+                kill_session(pid)
+                raise
+            finally:
+                with suppress(OSError, EOFError):  # the server is gone: `run` has raised that already
+                    wait()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFork(Executor):
+    """A fork of this process that runs ``action``, so that the action works on what is in memory here.
+
+    A crash, a hang or a memory leak of the action does not affect this process. The process must have one thread, and
+    must never have run a parallel region. The action sets the thread count that it wants.
+    """
+
+    action: Callable[[], None]
+
+    @contextmanager
+    def start(self, plan: Plan) -> Iterator[RunningProcess]:
+        output, name = tempfile.mkstemp(prefix="dynadiag-", suffix=".out")
+        Path(name).unlink()
+        reading, writing = os.pipe()
+        try:
+            pid = os.fork()
+            if pid == 0:
+                os.close(reading)
+                process.become_trial(output, writing)
+                TRIAL.plan = plan
+                process.run_and_exit(self.action)
+            os.close(writing)
+            wait = functools.cache(lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            with _running(pid, reading, output, wait) as running:
+                yield running
+        finally:
+            os.close(output)
+            os.close(reading)
+
+
+@contextmanager
+def _running(pid: int, events: int, output: int, wait: Callable[[], int]) -> Iterator[RunningProcess]:
+    """A child process of this one. It is killed and reaped at the end."""
+    ended = os.pidfd_open(pid)
+    try:
+        yield RunningProcess(pid, ended, events, output, wait)
+    finally:
+        os.close(ended)
+        kill_session(pid)
+        wait()
