@@ -62,7 +62,7 @@ def plain(text: str) -> str:
 def compared(name: str, kernel: dict[str, Any]) -> list[str]:
     """A row: the kernel, whether the configuration is the same, whether each stage is."""
     job = {"language": "triton", "name": name, "source": kernel["source"], "target": "sm_90"}
-    made = run_isolated("dynadiag.trial.stages", job, name)
+    made = run_isolated("dynadiag.trial.compile_stages", job, name)
     if "error" in made:
         return [name, made["error"], *("" for _ in STAGES)]
     first = dict(part.split(": ") for part in made["facts"]["configuration"].split(", "))

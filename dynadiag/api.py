@@ -152,7 +152,7 @@ def bisect(
     """
     import torch
 
-    from dynadiag.bisect.bisect_call import bisect_call
+    from dynadiag.bisect.bisector import bisect_call
 
     if torch.cuda.is_initialized():
         raise DynadiagError(

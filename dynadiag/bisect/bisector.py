@@ -1,24 +1,38 @@
-"""From a program to a verdict: the first run, the choice of forks, the ladder, the descent, a flakiness check."""
+"""From a program to a verdict: the failing rung, the descent below it, and a check for flakiness."""
 
 from __future__ import annotations
 
-import os
 import re
+import tempfile
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from dynadiag.bisect.descent import DescentResult, descend, find_culprits
-from dynadiag.bisect.ladder import KINDS, LadderResult, labeled_rung, run_ladder, rung_plan, rungs_to_try, top_rung
-from dynadiag.bisect.trial_search import LabeledPlan, TrialSearch
-from dynadiag.bisect.triton_rung import TRITON, missing_reason, not_run_reason
+from dynadiag.bisect.failing_rung import (
+    Bisection,
+    BisectOptions,
+    plan_with_empty_caches,
+    rerun_as_written,
+    search_rungs,
+)
+from dynadiag.bisect.ladder import (
+    LadderResult,
+    rung_plan,
+)
+from dynadiag.bisect.trial_log import TrialLog
+from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Verdict
+from dynadiag.trial.in_process import InProcessRunner
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.plan import RUNGS, Plan
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.supervise import Limits
 
-__all__ = ["HOOKS", "BisectOptions", "FailingRung", "bisect", "find_failing_rung"]
+__all__ = ["HOOKS", "bisect", "bisect_call"]
 
 HOOKS = ("dynadiag.bisect.compiler_hooks",)
-_FRESH_REPEATS = 3  # further fresh runs, to distinguish a flaky failure from one that forks do not show
 _CONFIDENCE = 0.95  # required probability that a faulty candidate fails within its repeats
 _DOUBTFUL_REPEATS = 5  # final runs as written, where something was seen to come and go
 _FINAL_REPEATS = 1  # final runs as written, where nothing was seen to come and go
@@ -28,49 +42,13 @@ _RANDOM_NUMBERS_NOTE = (
     "it passes with torch._inductor.config.fallback_random = True: from the same seed Inductor draws other random "
     "numbers than eager, by design"
 )
-_STALE_CACHE_NOTE = "it fails only with what earlier runs left in the compiler's caches: --fresh runs without them"
-_CONFUSED_CACHE_NOTE = (
-    "it fails only with the compiler's caches on, even if they are empty at first: one graph gets the cache entry of "
-    "another "
-    "(TORCHINDUCTOR_AUTOGRAD_CACHE=0 TORCHINDUCTOR_FX_GRAPH_CACHE=0 turns them off)"
-)
-_DISABLED_NOTE = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
-
-
-@dataclass(frozen=True, slots=True)
-class BisectOptions:
-    """What the user asked for.
-
-    ``rungs`` is ``None`` for the ladder of the program's own backends. ``tolerance`` is (rtol, atol). ``record`` are
-    the kinds of decisions that each rung reports: reporting costs no trial of its own.
-    """
-
-    accuracy: bool = False
-    rungs: tuple[str, ...] | None = None
-    repeat: int = 1
-    tolerance: tuple[float, float] | None = None
-    record: tuple[str, ...] = KINDS
-
-
-@dataclass(slots=True)
-class _Bisection:
-    search: TrialSearch
-    options: BisectOptions
-    base: Plan
-    notes: list[str]
-
-    def announce(self, text: str) -> None:
-        self.search.on_message(text)
-
-    def labeled_rung(self, rung: str) -> LabeledPlan:
-        return labeled_rung(self.base, rung, self.options.record)
 
 
 def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
     """The verdict on the search's program. Raises `TargetError` where the target cannot be used."""
     began = time.monotonic()
     base = Plan(accuracy=options.accuracy, tolerance=options.tolerance)
-    bisection = _Bisection(search, options, base, [])
+    bisection = Bisection(search, options, base, [])
     verdict, first = _run(bisection)
     return replace(
         verdict,
@@ -83,8 +61,8 @@ def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
     )
 
 
-def _run(bisection: _Bisection) -> tuple[Verdict, Outcome]:
-    located = _find_failing_rung(bisection)
+def _run(bisection: Bisection) -> tuple[Verdict, Outcome]:
+    located = search_rungs(bisection)
     if located.verdict is not None:
         return located.verdict, located.first
     assert located.ladder is not None
@@ -102,160 +80,16 @@ def _last_lines(outcome: Outcome) -> tuple[str, ...]:
     return tuple(line for line in outcome.tail.splitlines() if line.strip())[-_MAX_PRINTED_LINES:]
 
 
-@dataclass(frozen=True, slots=True)
-class FailingRung:
-    """The first run and the ladder: at which rung the program fails first.
-
-    ``verdict`` is set where the search ends here, otherwise ``ladder`` has the rung. ``cached`` says that it fails there
-    only with the compiler's caches, even if they are empty at first.
-    """
-
-    first: Outcome
-    ladder: LadderResult | None = None
-    verdict: Verdict | None = None
-    cached: bool = False
-    notes: tuple[str, ...] = ()
-
-
-def find_failing_rung(search: TrialSearch, options: BisectOptions) -> FailingRung:
-    """At which rung the search's program fails first. Raises `TargetError` where the target cannot be used."""
-    bisection = _Bisection(search, options, Plan(accuracy=options.accuracy, tolerance=options.tolerance), [])
-    return replace(_find_failing_rung(bisection), notes=tuple(bisection.notes))
-
-
-def _find_failing_rung(bisection: _Bisection) -> FailingRung:
-    first = _first_run(bisection)
-    if first.passed:
-        rungs, first = _passes_at_triton(bisection, first)
-        if rungs is not None:
-            return FailingRung(first, verdict=_passing_verdict(first, rungs))
-    search = bisection.search
-    search.reference = first.signature
-    bisection.announce(_warning(first))
-    _use_forks_if_same_failure(bisection, first)
-    result = run_ladder(
-        search,
-        bisection.base,
-        rungs_to_try(_top_rung(bisection, first), _available_rungs(bisection)),
-        bisection.options.record,
-    )
-    bisection.notes += result.notes
-    if result.rungs["uncompiled"] == "same":
-        return FailingRung(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
-    if result.first is None or result.outcome is None:
-        return _fails_at_no_rung(bisection, first, result)
-    return FailingRung(first, result)
-
-
-def _available_rungs(bisection: _Bisection) -> tuple[str, ...] | None:
-    """The rungs that were asked for, without Triton's where Triton is missing."""
-    rungs = bisection.options.rungs
-    missing = missing_reason() if TRITON in (rungs or ()) else None
-    if rungs is None or missing is None:
-        return rungs
-    bisection.notes.append(missing)
-    return tuple(rung for rung in rungs if rung != TRITON)
-
-
-def _passes_at_triton(bisection: _Bisection, first: Outcome) -> tuple[dict[str, str] | None, Outcome]:
-    """Try the triton rung for a program that passes as written, where that rung was asked for.
-
-    Returns the rungs of the verdict and the first run. Where it fails, returns ``None`` and that outcome, which is then
-    the failure to explain.
-    """
-    statuses = dict.fromkeys(RUNGS, "not_run")
-    if TRITON not in (_available_rungs(bisection) or ()) or not (first.facts or {}).get("backends"):
-        return statuses, first
-    bisection.search.runner.interpret = not (first.facts or {}).get("cuda")
-    bisection.search.runner.start_forks(threads=_threads(first.facts or {}))
-    outcome = bisection.search.run(*bisection.labeled_rung(TRITON))
-    if not outcome.passed:
-        bisection.base = replace(bisection.base, rung=TRITON)
-        bisection.notes.append("as it is written it passes; it fails at the triton rung")
-        return None, outcome
-    reason = not_run_reason(outcome)
-    bisection.notes += [reason] if reason else []
-    return {**statuses, TRITON: "not_run" if reason else "pass"}, first
-
-
-def _first_run(bisection: _Bisection) -> Outcome:
-    """The program as written, in a fresh interpreter; up to ``repeat`` times until it fails."""
-    bisection.search.runner.warm_up()
-    for _ in range(bisection.options.repeat):
-        outcome = bisection.search.run_fresh(bisection.base)
-        if not outcome.passed:
-            break
-    return outcome
-
-
-def _warning(first: Outcome) -> str:
-    return (
-        f"it fails; usually 15 to 30 more runs follow, of up to {first.seconds:.0f} s each. Each run repeats what the "
-        "program does outside (files, uploads). FILE.py:NAME runs one function instead."
-    )
-
-
-def _passing_verdict(first: Outcome, rungs: dict[str, str]) -> Verdict:
-    facts = first.facts or {}
-    why = _DISABLED_NOTE if facts.get("disabled") else "no torch.compile call was reached"
-    notes = [] if facts.get("backends") else [f"nothing was compiled: {why}"]
-    notes += [
-        f"the program continues after {text}: with --accuracy that counts as its failure"
-        for text in dict.fromkeys(facts.get("failed_compiles", ()))
-    ]
-    return Verdict("passes", rungs, notes=tuple(notes))
-
-
-def _use_forks_if_same_failure(bisection: _Bisection, first: Outcome) -> None:
-    """Use forks where a fork shows the same failure; stay with fresh interpreters where it does not."""
-    search, facts = bisection.search, first.facts or {}
-    search.runner.interpret = not facts.get("cuda")
-    search.runner.one_at_a_time = bool(facts.get("writes"))
-    reason = search.runner.start_forks(threads=_threads(facts))
-    if reason:
-        bisection.notes.append(f"each trial runs the whole program: {reason}")
-    top = bisection.base.rung or top_rung(facts.get("backends", ()))
-    forked = LabeledPlan(bisection.labeled_rung(top).plan if top else bisection.base, "as written, forked")
-    below = rungs_to_try(top, _available_rungs(bisection))[:-1] if top else ()
-    for _ in range(2):
-        if not search.runner.has_forks or first.is_hang:
-            return
-        search.run_many([forked, *map(bisection.labeled_rung, below)])
-        if search.status(search.run(*forked)) == "same":
-            return
-        search.inconsistent = True
-        search.clear_cache()
-        if not search.runner.drop_checkpoint():
-            break
-    search.runner.stop_forks()
-    bisection.notes.append("a fork does not show the same failure: each trial is a fresh interpreter")
-
-
-def _threads(facts: dict[str, object]) -> int:
-    threads = facts.get("threads")
-    return threads if isinstance(threads, int) else len(os.sched_getaffinity(0))
-
-
-def _top_rung(bisection: _Bisection, first: Outcome) -> str:
-    """The rung of the program's own backends, as far as a run has reported them."""
-    backends = list((first.facts or {}).get("backends", ()))
-    if not backends:
-        for rung in ("uncompiled", "eager"):
-            outcome = bisection.search.run(*bisection.labeled_rung(rung))
-            backends += (outcome.facts or {}).get("backends", ())
-    return top_rung(backends) or "inductor"
-
-
-def _descend(bisection: _Bisection, result: LadderResult) -> DescentResult:
+def _descend(bisection: Bisection, result: LadderResult) -> DescentResult:
     assert result.first is not None
     assert result.outcome is not None
     bisection.search.reference = result.outcome.signature
-    bisection.search.fill_idle_core(_rerun_as_written(bisection))
+    bisection.search.fill_idle_core(rerun_as_written(bisection))
     base = replace(rung_plan(bisection.base, result.first), record=())
     return descend(bisection.search, base, result.first, result.outcome)
 
 
-def _flaky_or_found(bisection: _Bisection, first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:
+def _flaky_or_found(bisection: Bisection, first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:
     bisection.notes += _random_number_notes(bisection, result)
     flaky = _flaky(bisection, finding)
     if flaky:
@@ -276,7 +110,7 @@ def _found(first: Outcome, result: LadderResult, finding: DescentResult) -> Verd
     )
 
 
-def _random_number_notes(bisection: _Bisection, result: LadderResult) -> list[str]:
+def _random_number_notes(bisection: Bisection, result: LadderResult) -> list[str]:
     """A note where the failure disappears with eager's random numbers: Inductor draws others from the same seed."""
     assert result.first is not None
     assert result.outcome is not None
@@ -289,7 +123,7 @@ def _random_number_notes(bisection: _Bisection, result: LadderResult) -> list[st
     return [_RANDOM_NUMBERS_NOTE] if passes else []
 
 
-def _flaky(bisection: _Bisection, finding: DescentResult) -> str | None:
+def _flaky(bisection: Bisection, finding: DescentResult) -> str | None:
     """Why no culprit can be named with confidence, because the failure comes and goes; ``None`` where one can.
 
     Runs the program as written again: single trials explain nothing about a failure that comes and goes.
@@ -310,13 +144,9 @@ def _flaky(bisection: _Bisection, finding: DescentResult) -> str | None:
     return _failure_rate_note(failed, count, repeat, confidence)
 
 
-def _fails_again(bisection: _Bisection) -> bool:
-    outcome = bisection.search.run_once(*_rerun_as_written(bisection))
+def _fails_again(bisection: Bisection) -> bool:
+    outcome = bisection.search.run_once(*rerun_as_written(bisection))
     return bisection.search.status(outcome, across_rungs=True) == "same"
-
-
-def _rerun_as_written(bisection: _Bisection) -> LabeledPlan:
-    return LabeledPlan(replace(bisection.base, caches=False), "as written, again")
 
 
 def _failure_rate_note(failed: int, count: int, repeat: int, confidence: float) -> str:
@@ -327,41 +157,36 @@ def _failure_rate_note(failed: int, count: int, repeat: int, confidence: float) 
     )
 
 
-def _fails_at_no_rung(bisection: _Bisection, first: Outcome, result: LadderResult) -> FailingRung:
-    """No rung shows the failure. It comes and goes, or it needs the compiler's caches, which the rungs bypass."""
-    search = bisection.search
-    search.runner.stop_forks()
-    runs = [search.status(search.run_fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
-    failed = runs.count("same")
-    note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
-    if failed == len(runs):
-        bare = search.run_fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
-        if search.status(bare) != "same":
-            cached = _retry_with_empty_caches(bisection, _top_rung(bisection, first), result)
-            if cached.first is not None:
-                return FailingRung(first, cached, cached=True)
-            note = f"{note}; {_STALE_CACHE_NOTE}"
-    return FailingRung(first, result, Verdict("flaky", result.rungs, None, first.signature, notes=(note,)))
-
-
-def _retry_with_empty_caches(bisection: _Bisection, rung: str, result: LadderResult) -> LadderResult:
-    """Try the rung with caches that are empty at first, so that no earlier run has filled them."""
-    plan = replace(_plan_with_empty_caches(bisection, rung), record=("dynamo_graph",))
-    outcome = bisection.search.run(plan, f"{rung}, caches empty at first", across_rungs=True)
-    if bisection.search.status(outcome, across_rungs=True) != "same":
-        return result
-    bisection.notes.append(_CONFUSED_CACHE_NOTE)
-    return replace(result, rungs={**result.rungs, rung: "same"}, first=rung, outcome=outcome)
-
-
-def _plan_with_empty_caches(bisection: _Bisection, rung: str) -> Plan:
-    return replace(rung_plan(bisection.base, rung, ()), caches=True, own_caches=True)
-
-
-def _find_confused_graphs(bisection: _Bisection, result: LadderResult) -> DescentResult:
+def _find_confused_graphs(bisection: Bisection, result: LadderResult) -> DescentResult:
     """Which graphs are confused with one another in the caches."""
     assert result.first is not None
     assert result.outcome is not None
     bisection.search.reference = result.outcome.signature
     graphs = {point.key: point for point in result.outcome.points if point.group == "dynamo_graph"}
-    return find_culprits(bisection.search, _plan_with_empty_caches(bisection, result.first), "dynamo_graph", graphs)
+    return find_culprits(bisection.search, plan_with_empty_caches(bisection, result.first), "dynamo_graph", graphs)
+
+
+_ONE_THREAD = "each trial was a fork of this process, with one thread"
+
+
+def bisect_call(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    accuracy: bool,
+    repeat: int,
+    timeout: float,
+) -> Verdict:
+    """The verdict on one call. ``timeout`` is in seconds. Raises `DynadiagError` if this process cannot fork."""
+    with (
+        tempfile.TemporaryDirectory(prefix="dynadiag-") as folder,
+        InProcessRunner.of(fn, args, kwargs, HOOKS, Limits.default(timeout)) as runner,
+    ):
+        name = runner.program.text
+        rows = TrialLog(Path(folder, "search.dynadiag"), name, [name])
+        try:
+            verdict = bisect(TrialSearch(runner, rows, repeat=repeat), BisectOptions(accuracy=accuracy, repeat=repeat))
+        finally:
+            rows.discard()
+    return replace(verdict, target=name, accuracy=accuracy, notes=(*verdict.notes, _ONE_THREAD))

@@ -16,12 +16,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.bisect.culprits import build_culprits, kind_name, kind_plural
-from dynadiag.bisect.decisions import DecisionPool, find_by_bisection, find_by_witness, switch_all_off, union
-from dynadiag.bisect.direction import find_direction
+from dynadiag.bisect.decisions import (
+    DecisionPool,
+    build_culprits,
+    find_by_bisection,
+    find_by_witness,
+    kind_name,
+    kind_plural,
+    switch_all_off,
+    union,
+)
 from dynadiag.bisect.ladder import labeled_rung
-from dynadiag.bisect.needed_graphs import FailingPart, find_needed_graphs
-from dynadiag.bisect.suspects import find_suspects
+from dynadiag.bisect.narrowing import FailingPart, find_direction, find_needed_graphs, find_suspects
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Culprit
 from dynadiag.render.formatting import list_counted

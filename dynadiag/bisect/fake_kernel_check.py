@@ -8,18 +8,18 @@ trust it is reversed: the operator itself runs on zeros, and its result replaces
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from dynadiag.bisect.custom_operators import is_custom_operator
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.torch_private.fake_kernels import run_on_zeros, size_hints, traced_user_line, wrap_fake_dispatch
 from dynadiag.trial.context import TRIAL
 
-__all__ = ["OPERATOR_KIND", "install"]
+__all__ = ["OPERATOR_KIND", "install", "is_custom_operator"]
 
 OPERATOR_KIND = "operator"  # the kind of these decisions
 _reported: set[str] = set()  # what this process has reported: operators, and wrong fake kernels
@@ -117,3 +117,21 @@ def _strides(real: torch.Tensor, sizes: Sequence[Any]) -> list[Any]:
         strides[dimension] = step
         step = step * sizes[dimension]
     return strides
+
+
+_OVERLOAD = re.compile(r"([a-z]\w*)\.\w+(\.\w+)?")  # a namespace with a leading underscore is torch's
+_TORCH_NAMESPACES = {
+    *("aten", "prims", "prim", "inductor", "inductor_prims", "higher_order", "rngprims", "sparse", "torch", "triton"),
+    *("c10d", "dtensor", "fsdp", "symm_mem", "mkl", "mkldnn", "onednn", "xnnpack", "quantized", "quantized_decomposed"),
+}
+
+
+def is_custom_operator(name: str) -> bool:
+    """Whether ``name`` (`namespace.operator` or `namespace.operator.overload`) is an operator that torch does not
+    define.
+
+    >>> is_custom("corpus.twice.default"), is_custom("aten.relu.default"), is_custom("<built-in function add>")
+    (True, False, False)
+    """
+    found = _OVERLOAD.fullmatch(name)
+    return found is not None and found[1] not in _TORCH_NAMESPACES

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.bisect.trial_search import LabeledPlan, TrialSearch
-from dynadiag.bisect.triton_rung import TRITON, not_run_reason
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
-__all__ = ["KINDS", "LadderResult", "labeled_rung", "run_ladder", "rung_plan", "rungs_to_try", "top_rung"]
+__all__ = [
+    "KINDS",
+    "TRITON",
+    "LadderResult",
+    "labeled_rung",
+    "missing_reason",
+    "not_run_reason",
+    "run_ladder",
+    "rung_plan",
+    "rungs_to_try",
+    "top_rung",
+]
 
 KINDS = (
     "kernel",
@@ -87,3 +98,28 @@ def labeled_rung(base: Plan, rung: str, record: tuple[str, ...] = KINDS) -> Labe
 def rung_plan(base: Plan, rung: str, record: tuple[str, ...] = KINDS) -> Plan:
     """The plan of a rung. It reports every kind of decision that the descent may switch off, which costs no trial."""
     return replace(base, rung=rung, caches=False, record=record)
+
+
+TRITON = "triton"
+
+
+def missing_reason() -> str | None:
+    """Why Triton kernels cannot be generated and interpreted here, or ``None``."""
+    if importlib.util.find_spec("triton") is None:
+        return "the triton rung was not run: Triton is not installed (pip install triton)"
+    return None
+
+
+def not_run_reason(outcome: Outcome) -> str | None:
+    """Why a trial that passed says nothing about Triton's code generator, or ``None``: no kernel ran."""
+    facts = outcome.facts or {}
+    if not outcome.passed or facts.get("launches") or facts.get("cuda"):
+        return None
+    others = sorted({name for name in facts.get("backends", ()) if name != "inductor"})
+    if not facts.get("backends"):
+        reason = "nothing was compiled"
+    elif others:
+        reason = f"its graphs go to {', '.join(others)}, and no Triton kernel was run"
+    else:
+        reason = "its graphs call libraries only, and no kernel was generated"
+    return f"the triton rung was not run: {reason}"

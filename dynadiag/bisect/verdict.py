@@ -1,19 +1,28 @@
-"""The verdict of a bisection, as data and as a JSON document."""
+"""The verdict of a bisection: as data, as a JSON document, and as text in the manner of a compiler's diagnostics."""
 
 from __future__ import annotations
 
+import json
+import linecache
+import shlex
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from dynadiag import __version__
-from dynadiag.bisect.verdict_text import verdict_text
-from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.recording.records import Span
+from dynadiag.render.clean import clean, clean_line
+from dynadiag.render.explanation_json import SCHEMA, encode
+from dynadiag.render.formatting import list_counted
+from dynadiag.render.paths import source_location
+from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style
+from dynadiag.render.wrap import wrap_indented
+from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 
-__all__ = ["EXIT_CODES", "Culprit", "Verdict"]
+__all__ = ["EXIT_CODES", "Culprit", "Verdict", "verdict_text"]
 
 EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5}
 
@@ -98,7 +107,7 @@ class Verdict:
             "verdict": self.verdict,
             "rung": self.rung,
             "rungs": self.rungs,
-            "failure": _failure(self.failure),
+            "failure": _failure_document(self.failure),
             "culprits": [culprit.to_json() for culprit in self.culprits],
             "trials": self.trials,
             "seconds": round(self.seconds, 2),
@@ -118,7 +127,7 @@ def _installed_torch() -> str | None:
         return None
 
 
-def _failure(signature: Signature | None) -> dict[str, Any] | None:
+def _failure_document(signature: Signature | None) -> dict[str, Any] | None:
     if signature is None:
         return None
     return {
@@ -128,3 +137,148 @@ def _failure(signature: Signature | None) -> dict[str, Any] | None:
         "where": signature.where,
         "program_line": signature.user,
     }
+
+
+_OVERRIDE = 'TORCH_COMPILE_OVERRIDE_BACKENDS=">=0:{}"'
+_ENVIRONMENT_OF_RUNG = {
+    "uncompiled": "TORCHDYNAMO_DISABLE=1",
+    "eager": _OVERRIDE.format("eager"),
+    "aot_eager": _OVERRIDE.format("aot_eager"),
+    "aot_eager_decomp_partition": _OVERRIDE.format("aot_eager_decomp_partition"),
+}
+_MAX_MESSAGE_LINES = 6
+_TORCH_ADVICE = "Set TORCHDYNAMO_VERBOSE=1"  # of torch, about a stack trace that is not shown here
+_HEADLINES = {
+    "passes": "it does not fail",
+    "fails_uncompiled": "it fails without torch.compile too",
+    "flaky": "it fails, but not every time",
+}
+
+
+def verdict_text(verdict: Verdict, cwd: str, style: Style) -> str:
+    """What is at fault, where, how that was verified, and what to do next. Files are named relative to ``cwd``."""
+    lines = [*_head(verdict, style), *_failure(verdict, style), *_rungs(verdict, style)]
+    for culprit in verdict.culprits:
+        lines += ["", *_culprit(culprit, cwd, style)]
+    lines += [*_notes(verdict, style), *_reproduce_commands(verdict, style)]
+    seconds = f"{verdict.seconds:.0f} s"
+    lines += ["", style.paint(f"{verdict.trials} trials in {seconds}", "dim")]
+    return "\n".join(lines) + "\n"
+
+
+def _head(verdict: Verdict, style: Style) -> list[str]:
+    if verdict.verdict != "found":
+        role = "good" if verdict.verdict == "passes" else "error"
+        return [style.paint(_HEADLINES[verdict.verdict], role)]
+    blamed = (
+        list_counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
+    )
+    return [style.paint("found", "error") + f": fails first at rung {verdict.rung}; at fault: {blamed}"]
+
+
+def _failure(verdict: Verdict, style: Style) -> list[str]:
+    failure = verdict.failure
+    if failure is None:
+        return []
+    said = clean(failure.message).splitlines()
+    message = [line for line in said if line.strip() and not line.startswith(_TORCH_ADVICE)]
+    head = failure.kind if failure.type == failure.kind else f"{failure.kind}: {clean_line(failure.type)}"
+    lines = [f"  {head}"]
+    for line in message[:_MAX_MESSAGE_LINES]:
+        lines += wrap_indented("    ", line, style.columns)
+    if len(message) > _MAX_MESSAGE_LINES:
+        lines.append(style.paint(f"    ({len(message) - _MAX_MESSAGE_LINES} more lines in --json)", "dim"))
+    if failure.where:
+        lines.append(f"  in {clean_line(failure.where)}")
+    if verdict.printed:
+        lines += ["  printed last:", *(f"    {clean_line(line)}" for line in verdict.printed)]
+    return lines
+
+
+def _rungs(verdict: Verdict, style: Style) -> list[str]:
+    tried = {rung: status for rung, status in verdict.rungs.items() if status != "not_run"}
+    if not tried:
+        return []
+    width = max(len(rung) for rung in tried)
+    shown = [f"  {rung:<{width}}  {_status(status, style)}" for rung, status in tried.items()]
+    return ["", "rungs:", *shown]
+
+
+def _status(status: str, style: Style) -> str:
+    words = {"same": "fails", "different": "fails in another way"}
+    return style.paint(words.get(status, status), "good" if status == "pass" else "error")
+
+
+def _culprit(culprit: Culprit, cwd: str, style: Style) -> list[str]:
+    where = " of ".join(
+        part for part in (culprit.graph, culprit.compile_id and f"compile {culprit.compile_id}") if part
+    )
+    head = f"{culprit.group} {clean_line(culprit.name)}"
+    lines = [style.paint(head, "strong") + (f" ({where})" if where else "")]
+    if culprit.nodes:
+        lines.append(f"  nodes: {clean_line(', '.join(culprit.nodes))}")
+    for file, line in culprit.lines:
+        span = Span(file, line)
+        lines.append(f"  --> {source_location(file, line, None, cwd)}")
+        lines += snippet("".join(linecache.getlines(file)) or None, span, style)
+    return lines
+
+
+def _notes(verdict: Verdict, style: Style) -> list[str]:
+    marked = [("confirmed", text) for text in verdict.confirmed]
+    marked += [("note", text) for text in verdict.notes]
+    marked += [("other failure", text) for text in verdict.other_failures]
+    lines: list[str] = []
+    for mark, text in marked:
+        lines += wrap_indented(f"  = {mark}: ", clean_line(text), style.columns)
+    return ["", *lines] if lines else []
+
+
+def _reproduce_commands(verdict: Verdict, style: Style) -> list[str]:
+    """The commands that repeat each step."""
+    if verdict.verdict not in ("found", "fails_uncompiled"):
+        return []
+    if not verdict.command:
+        return ["", style.paint("by hand:", "help"), *_without_a_file(verdict)]
+    bisect = f"dynadiag bisect --candidate {{}} {verdict.command}"
+    tried = [rung for rung, status in verdict.rungs.items() if status != "not_run"]
+    lines = [_at_rung(rung, verdict) or bisect.format(shlex.quote(_rung_plan(rung, verdict))) for rung in tried]
+    lines += [bisect.format(shlex.quote(_compact_plan(candidate))) for candidate in verdict.reproduce]
+    if verdict.verdict == "found" and verdict.rung != "eager":
+        accuracy = " --accuracy" if verdict.accuracy else ""
+        lines.append(f"dynadiag minify -o repro.py{accuracy} {verdict.command}")
+    return ["", style.paint("by hand:", "help"), *(f"  {line}" for line in lines)]
+
+
+def _at_rung(rung: str, verdict: Verdict) -> str | None:
+    """The command that runs the program at a rung without dynadiag; ``None`` where that does not show the failure."""
+    if rung not in _ENVIRONMENT_OF_RUNG or verdict.accuracy or _is_function(verdict.target):
+        return None
+    return f"{_ENVIRONMENT_OF_RUNG[rung]} python {verdict.command}"
+
+
+def _is_function(target: str) -> bool:
+    return not target.startswith("-m ") and ":" in target.rpartition("/")[2]
+
+
+def _without_a_file(verdict: Verdict) -> list[str]:
+    tried = [
+        _ENVIRONMENT_OF_RUNG[rung]
+        for rung, status in verdict.rungs.items()
+        if rung in _ENVIRONMENT_OF_RUNG and status != "not_run"
+    ]
+    return [
+        *(f"  {setting}  # in the environment before torch is imported" for setting in tried),
+        "  dynadiag bisect FILE.py:NAME  # a function NAME that returns (fn, args)",
+        "  dynadiag minify -o repro.py FILE.py:NAME",
+    ]
+
+
+def _rung_plan(rung: str, verdict: Verdict) -> str:
+    return _compact_plan(Plan(rung=rung, accuracy=verdict.accuracy, caches=False).key())
+
+
+def _compact_plan(candidate: str) -> str:
+    """A candidate without the fields that have their default value."""
+    plan = json.loads(candidate)
+    return json.dumps({k: v for k, v in plan.items() if v not in (None, [], False) or k == "caches"})

@@ -18,7 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dynadiag.bisect.bisector import HOOKS, BisectOptions, bisect
+from dynadiag.bisect.bisector import HOOKS, bisect
+from dynadiag.bisect.failing_rung import BisectOptions
 from dynadiag.bisect.trial_log import TrialLog
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Verdict

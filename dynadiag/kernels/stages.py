@@ -130,7 +130,7 @@ def _get_or_compile(recording: Recording, job: dict[str, str], *, trusted: bool)
         return dict(known)
     if not trusted:
         return None
-    made: dict[str, Any] = run_isolated("dynadiag.trial.stages", job, f"{job['name']} for {job['target']}")
+    made: dict[str, Any] = run_isolated("dynadiag.trial.compile_stages", job, f"{job['name']} for {job['target']}")
     if "error" not in made:
         save_derived(recording.path, key, made)
     return made

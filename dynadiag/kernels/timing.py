@@ -1,6 +1,6 @@
 """Measure how long each kernel call takes, and how near that is to the device's peak.
 
-The generated modules run again on random inputs (``dynadiag.trial.measure``): that executes code from the recording. A
+The generated modules run again on random inputs (``dynadiag.trial.module_timing``): that executes code from the recording. A
 Triton kernel runs in the configuration that the recorded run tuned, if the recorder saw it.
 """
 
@@ -114,7 +114,7 @@ def measure_times(recording: Recording, calls: Sequence[KernelCall]) -> KernelTi
     Raises `DynadiagError` if none of them could run.
     """
     made = run_isolated(
-        "dynadiag.trial.measure",
+        "dynadiag.trial.module_timing",
         {"modules": _job_modules(recording, calls), "seconds": _SECONDS_PER_MODULE},
         "measuring",
     )

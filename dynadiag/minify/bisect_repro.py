@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dynadiag.bisect.bisector import BisectOptions, bisect
+from dynadiag.bisect.bisector import bisect
+from dynadiag.bisect.failing_rung import BisectOptions
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Verdict
 from dynadiag.minify.minify_result import MinifyResult, culprit_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from dynadiag.bisect.bisector import BisectOptions
+from dynadiag.bisect.failing_rung import BisectOptions
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.minify.event_kinds import COMPARED_GRAPH_CALLS, GRAPH_CALLS, INDUCTOR_RANDOM
 from dynadiag.trial.outcome import Decision, Outcome

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.bisect.bisector import HOOKS as BISECT_HOOKS
-from dynadiag.bisect.bisector import BisectOptions, FailingRung, find_failing_rung
+from dynadiag.bisect.failing_rung import BisectOptions, FailingRung, find_failing_rung
 from dynadiag.bisect.trial_log import outcome_from_json, outcome_to_json
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.minify.bisect_repro import bisect_repro

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.bisect.bisector import HOOKS, BisectOptions, bisect
+from dynadiag.bisect.bisector import HOOKS, bisect
+from dynadiag.bisect.failing_rung import BisectOptions
 from dynadiag.bisect.trial_log import TrialLog
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Verdict

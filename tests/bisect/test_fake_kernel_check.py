@@ -5,7 +5,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dynadiag.bisect import fake_kernel_check
-from dynadiag.bisect.custom_operators import is_custom_operator
+from dynadiag.bisect.fake_kernel_check import is_custom_operator
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.plan import Plan, Switch
 from tests.bisect.conftest import Bisected

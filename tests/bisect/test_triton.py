@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.bisect.ladder import rungs_to_try
-from dynadiag.bisect.triton_rung import not_run_reason
+from dynadiag.bisect.ladder import not_run_reason, rungs_to_try
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 from tests.bisect.conftest import Bisected

@@ -17,9 +17,8 @@ from dynadiag.kernels.timing import CallTime, DevicePeaks, saved_times
 from dynadiag.recording.derived_cache import save_derived
 from dynadiag.recording.opening import open_recording
 from dynadiag.torch_private.triton_autotuner import pin_configurations
-from dynadiag.trial.measure.modules import _load_module, add_marks
-from tests.interpreters import DYNADIAG
-from tests.kernels.recorded import environment, record, recorded
+from dynadiag.trial.module_timing import _load_module, add_marks
+from tests.kernels.recorded import DYNADIAG, environment, record, recorded
 
 _PEAKS = DevicePeaks(bytes_per_second=1e12, product_flops={"bf16": 1e15}, vector_flops=1e13)
 
@@ -151,7 +150,7 @@ def test_a_module_that_fails_is_said_and_the_others_are_timed() -> None:
         {"event": 1, "source": good, "lines": [5], "configurations": {}},
         {"event": 7, "source": "raise ValueError('no')", "lines": [1], "configurations": {}},
     ]
-    made = run_isolated("dynadiag.trial.measure", {"modules": modules, "seconds": 0.01}, "measuring")
+    made = run_isolated("dynadiag.trial.module_timing", {"modules": modules, "seconds": 0.01}, "measuring")
     assert list(made["times"]) == ["1"]
     assert made["times"]["1"]["5"]["seconds"] > 0
     assert made["errors"] == {"7": "ValueError: no"}

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from dynadiag.bisect.bisector import BisectOptions, FailingRung
+from dynadiag.bisect.failing_rung import BisectOptions, FailingRung
 from dynadiag.bisect.ladder import LadderResult
 from dynadiag.minify.minify_result import result_text
 from dynadiag.minify.minimizer import MinifyRequest, _Minimizer

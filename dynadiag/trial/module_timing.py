@@ -1,13 +1,20 @@
-"""Runs a generated module on its own random inputs under torch's profiler, with a mark around each of its calls.
+"""Measures how long each call of a generated module takes, on random inputs, in a process of its own.
 
-On a GPU the time of a call is that of the kernels it launches, as CUPTI measures it, without the launch itself.
+``python -m dynadiag.trial.module_timing JOB RESULT``: JOB is JSON with ``modules``, each with its ``event``, ``source``
+and the ``lines`` of its calls (1-based), and the ``seconds`` to spend on each. RESULT gets ``device``, ``torch``,
+``peaks``, ``times`` (``{event: {line: {"seconds", "kernels"}}}``) and ``errors`` (``{event: why}``).
+
+A module runs on its own random inputs under torch's profiler, with a mark around each of its calls. On a GPU the time
+of a call is that of the kernels it launches, as CUPTI measures it, without the launch itself.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import statistics
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +25,9 @@ from torch.utils import benchmark
 from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper
 from dynadiag.torch_private.profiler_marks import profiler_mark
 from dynadiag.torch_private.triton_autotuner import pin_configurations
+from dynadiag.trial import device_peaks
 
-__all__ = ["add_marks", "measure"]
+__all__ = ["add_marks", "main", "measure_module"]
 
 _WARM_UP = 3
 _MIN_RUNS, _MAX_RUNS = 10, 200  # runs: enough for a median, and not too many for the profiler
@@ -28,7 +36,34 @@ _CPP_MARK = "torch::aot_inductor::RAIIAtenRecordFunctionHandle dynadiag_mark"  #
 _FLUSH_BYTES = 256 << 20  # bytes written before each run to flush the cache: five times the L2 of an H200
 
 
-def measure(
+def main(job: Path, result: Path) -> None:
+    """Measure the modules of a job. What fails is written to ``errors``, module by module."""
+    wanted = json.loads(job.read_text())
+    times: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for module in wanted["modules"]:
+        try:
+            times[str(module["event"])] = measure_module(
+                module["source"],
+                module["lines"],
+                module["configurations"],
+                wanted["seconds"],
+                result.parent / f"module_{module['event']}.py",
+            )
+        except Exception as error:  # noqa: BLE001 - the module is arbitrary Python, so it may raise anything
+            errors[str(module["event"])] = f"{type(error).__name__}: {error}"[:500]
+    on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+    made = {
+        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "torch": str(torch.__version__),
+        "peaks": device_peaks.measure_peaks("cuda" if on_gpu else "cpu") if times else None,
+        "times": times,
+        "errors": errors,
+    }
+    result.write_text(json.dumps(made))
+
+
+def measure_module(
     source: str, lines: Sequence[int], configurations: Mapping[str, Mapping[str, str]], seconds: float, file: Path
 ) -> dict[str, Any]:
     """Seconds (the median) and device kernels of the call in each line. Raises what the module raises.
@@ -142,3 +177,7 @@ def _kernels(event: Any) -> Iterator[str]:
         yield kernel.name
     for child in event.cpu_children:
         yield from _kernels(child)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).absolute(), Path(sys.argv[2]).absolute())

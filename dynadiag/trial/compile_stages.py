@@ -1,11 +1,23 @@
-"""Triton kernels: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMD assembly) for a target that this machine need not have."""
+"""Compiles one kernel for a target and returns its code at each stage, in a process of its own.
+
+``python -m dynadiag.trial.compile_stages JOB RESULT``: JOB is JSON with ``language``, ``name``, ``source``, ``target``.
+RESULT is written as JSON: ``{"stages": {NAME: {"text", "lines"}}, "facts": {...}, "notes": [...]}`` or ``{"error":
+SENTENCE}``. Compiling a Triton kernel executes its source, which is Python: the caller must have asked whether it is
+trusted.
+
+C++ kernels give the machine code that this machine's compiler produces with Inductor's own flags. Triton kernels give
+TTIR, TTGIR, LLVM IR, PTX and SASS (or AMD assembly) for a target that this machine need not have.
+"""
 
 from __future__ import annotations
 
 import base64
 import importlib.util
+import json
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +26,62 @@ from dynadiag.kernels.line_table import parse_stage
 from dynadiag.recording.torch_names import TRITON_TEXT_STAGES
 from dynadiag.torch_private import kernel_compilation as torch_private
 
+__all__ = ["main"]
+
 _NVIDIA = re.compile(r"sm_(\d+)a?$")
 _AMD = re.compile(r"gfx[0-9a-f]+$")
 _USAGE = re.compile(r"REG:(\d+).*?STACK:(\d+).*?SHARED:(\d+).*?LOCAL:(\d+)")
+_TIMEOUT = 300  # seconds; a C++ kernel without precompiled headers takes about 10
 
 
-def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[str, Any]:
+def main(job: Path, result: Path) -> None:
+    """Compile the kernel of a job, and write its stages or the error."""
+    job = job.absolute()
+    wanted = json.loads(job.read_text())
+    try:
+        made = _compile(wanted, job.parent)
+    except DynadiagError as error:
+        made = {"error": str(error)}
+    except subprocess.CalledProcessError as error:
+        made = {"error": f"{Path(error.cmd[0]).name} failed: {(error.stderr or '').strip()[-2000:]}"}
+    except Exception as error:  # noqa: BLE001 - the source is arbitrary Python, so it may raise anything
+        made = {"error": f"{type(error).__name__}: {error}"[:2000]}
+    result.write_text(json.dumps(made))
+
+
+def _compile(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
+    if wanted["language"] == "cubin":
+        return _disassemble(wanted["source"], wanted["target"], folder)
+    if wanted["language"] == "triton":
+        return _compile_triton(wanted["name"], wanted["source"], wanted["target"], folder)
+    return _compile_cpp(wanted["source"], folder)
+
+
+def _compile_cpp(source: str, folder: Path) -> dict[str, Any]:
+    """The machine code of a kernel with its line table. Raises `DynadiagError` where a tool is missing."""
+    disassembler = shutil.which("objdump")
+    if disassembler is None:
+        raise DynadiagError("there is no disassembler here (objdump): install binutils")
+    file, output = folder / "kernel.cpp", folder / "kernel.o"
+    file.write_text(source)
+    command = torch_private.cpp_compile_command(str(file), str(output))
+    try:
+        _run(*command)
+    except FileNotFoundError as error:
+        raise DynadiagError(f"there is no C++ compiler here ({command[0]}): install g++ or set CXX") from error
+    listing = _run(
+        disassembler, "--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn", "-C", str(output)
+    )
+    text, lines = parse_stage("asm", listing, file.name)
+    flags = [word for word in command[1:] if word.startswith(("-O", "-m", "-f"))]
+    return {
+        "stages": {"asm": {"text": text, "lines": lines}},
+        "facts": {"compiler": _run(command[0], "--version").splitlines()[0], "flags": " ".join(flags)},
+        "notes": ["compiled here, for this machine's processor, with the flags that Inductor uses"],
+    }
+
+
+def _compile_triton(name: str, source: str, target: str, folder: Path) -> dict[str, Any]:
     """Every stage of a kernel. Raises `DynadiagError` where Triton has no such target, or is not installed."""
     backend, arch, warp_size = _target(target)
     try:
@@ -50,7 +112,7 @@ def compile_kernel(name: str, source: str, target: str, folder: Path) -> dict[st
     }
 
 
-def disassemble(code: str, file: str, folder: Path) -> dict[str, Any]:
+def _disassemble(code: str, file: str, folder: Path) -> dict[str, Any]:
     """The SASS of a binary (base64) whose line table names ``file``, and the resources that it uses."""
     try:
         import triton  # noqa: F401 - `_tools` finds the disassembler through it
@@ -125,4 +187,8 @@ def _tools() -> dict[str, str]:
 
 
 def _run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT).stdout
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import benchmark
 
-__all__ = ["measure"]
+__all__ = ["measure_peaks"]
 
 _COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}  # bytes, far more than any cache
 _MATRIX_SIZE = {"cuda": 8192, "cpu": 1024}  # rows and columns
@@ -22,7 +22,7 @@ _REPEATS = 10
 _CHAINS, _STEPS, _BLOCK, _PROGRAMS = 4, 4096, 1024, 132 * 16
 
 
-def measure(device: str) -> dict[str, Any]:
+def measure_peaks(device: str) -> dict[str, Any]:
     """``{"moved": bytes/s, "products": {dtype: operations/s}, "vector": operations/s}``; "vector" is None on a CPU."""
     return {
         "moved": _bandwidth(device),
@@ -49,7 +49,7 @@ def _matmul_rate(dtype: Any, device: str) -> float:
 
 def _vector_rate() -> float:
     """float32 multiply-adds in registers. Each counts as two operations."""
-    from dynadiag.trial.measure.fma_kernel import fma_chains
+    from dynadiag.trial.fma_kernel import fma_chains
 
     out = torch.empty(_PROGRAMS * _BLOCK, device="cuda")
     seconds = _best_seconds(lambda: fma_chains[(_PROGRAMS,)](out, _STEPS, _BLOCK), "cuda")

@@ -1,21 +1,24 @@
-"""Tries the decisions on the nodes where a compiled graph first diverges, or fails, before all others.
+"""Narrows the search before and after it: where to look first, which graphs are needed, which direction is at fault.
 
-Where that is right it saves the bisection of everything that the compiler decided, and each trial recompiles only the
-kernel in question. Where it is wrong, one or two trials are lost and the whole search follows.
+- The decisions on the nodes where a compiled graph first diverges, or fails, are tried before all others. Where that is
+  right it saves the bisection of everything that the compiler decided, and each trial recompiles only the kernel in
+  question. Where it is wrong, one or two trials are lost and the whole search follows.
+- Graphs (forward or backward) that the failure does not need stay uncompiled during the search.
+- At the rungs that compile forward and backward as one, a culprit is narrowed to one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dynadiag.bisect.decisions import DecisionPool, find_by_bisection
 from dynadiag.bisect.hash_search import find_minimal_set, suffixes
 from dynadiag.bisect.trial_search import LabeledPlan, TrialSearch
-from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan, Switch
 
-__all__ = ["find_suspects"]
+__all__ = ["Direction", "FailingPart", "find_direction", "find_needed_graphs", "find_suspects"]
 
 _LATER_KINDS = ("kernel", "fusion")  # kinds later than the lowerings: if they explain the failure, they are the answer
 
@@ -83,3 +86,77 @@ def _minimize(these: DecisionPool, keys: Sequence[str]) -> frozenset[str]:
     return find_minimal_set(
         keys, fails, these.search.speculate(lambda on: these.labeled_without(every - on), these.labeled_without)
     )
+
+
+_SPLIT_GRAPHS = ("forward", "backward", "inference")
+
+
+@dataclass(frozen=True, slots=True)
+class FailingPart:
+    """A plan that compiles only ``graphs`` and still fails. ``graphs`` is ``None`` where that is all of them."""
+
+    plan: Plan
+    graphs: tuple[Decision, ...] | None = None
+
+    def contains(self, point: Decision) -> bool:
+        """Whether a decision belongs to one of the graphs. One before the split into forward and backward belongs to
+        both.
+        """
+        if self.graphs is None:
+            return True
+        kinds = {graph.graph for graph in self.graphs if graph.compile_id == point.compile_id}
+        return bool(kinds) and (point.graph not in _SPLIT_GRAPHS or point.graph in kinds)
+
+
+def find_needed_graphs(search: TrialSearch, base: Plan, seen: Outcome) -> FailingPart:
+    """The part of the program that is enough for the failure.
+
+    Where the failure stays with every graph uncompiled, it comes from before Inductor: a pass or decomposition of
+    AOTAutograd. Where the failure names its decision, no search is needed.
+    """
+    points = {p.key: p for p in seen.points if p.group == "graph"}
+    graphs = DecisionPool(search, base, "graph", points)
+    if len(points) < 2 or seen.witness or not graphs.run_without(points).passed:
+        return FailingPart(base)
+    needed = find_minimal_set(points, graphs.fails_with_only, graphs.speculate)
+    if len(needed) == len(points):
+        return FailingPart(base)
+    return FailingPart(graphs.plan_with_only(needed), _in_order(points, needed))
+
+
+def _in_order(points: dict[str, Decision], chosen: frozenset[str]) -> tuple[Decision, ...]:
+    return tuple(point for key, point in points.items() if key in chosen)
+
+
+_BOTH = ("forward", "backward")
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """A direction of a graph, with the plan that takes only it from the rung below, and the plan for only the other
+    one.
+    """
+
+    name: str
+    plan_without: Plan
+    plan_without_other: Plan
+
+
+def find_direction(graphs: DecisionPool, key: str) -> Direction | None:
+    """The direction of a graph that the failure comes from; ``None`` where it needs both, or either is enough."""
+    plans = {name: _without(graphs, f"{key}/{name}") for name in _BOTH}
+    status = {name: _status(graphs, plan, name) for name, plan in plans.items()}
+    for name, other in (_BOTH, _BOTH[::-1]):
+        if (status[name], status[other]) == ("pass", "same"):
+            return Direction(name, plans[name], plans[other])
+    return None
+
+
+def _without(graphs: DecisionPool, key: str) -> Plan:
+    every = [f"{graph}/{name}" for graph in graphs.points for name in _BOTH]
+    switch = Switch("direction", keep=False, suffixes=suffixes([key], every))
+    return replace(graphs.base, switches=(*graphs.base.switches, switch))
+
+
+def _status(graphs: DecisionPool, plan: Plan, name: str) -> str:
+    return graphs.search.status(graphs.search.run(plan, f"off: its {name}"))
