@@ -23,6 +23,7 @@ from dynadiag.bisect.user_passes import hook_user_passes
 from dynadiag.capture.breaks import user_callers
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import LoweringFailed
 from dynadiag.trial.plan import INTERMEDIATES, LOWER_RUNG
 
 __all__ = ["install"]
@@ -168,7 +169,7 @@ def _lower_node(inner: Callable[..., Any], lowering: Any, node: Node) -> Any:
     try:
         return inner(lowering, node)
     except Exception:
-        TRIAL.send("witness", key=_key(node.name, here=_position()), name=node.name)
+        TRIAL.send(LoweringFailed(_key(node.name, here=_position()), node.name))
         raise
 
 

@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from dynadiag.torch_private import kernel_codegen as torch_private
 from dynadiag.torch_private.kernel_codegen import NO_NODES, KernelNodes
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import KernelRunning, ValuesDiverged
 from dynadiag.trial.reference_run import copy_tensors
 
 __all__ = ["compile_and_compare", "install"]
@@ -52,7 +53,7 @@ class _ComparedGraph:
         return node.name
 
     def report_divergence(self, kernel: KernelNodes, jump: float) -> None:
-        TRIAL.send("diverged", **self._named(kernel), jump=jump)
+        TRIAL.send(ValuesDiverged(self._keys(kernel), tuple(kernel.captured_names), jump))
 
     def report_running(self, mark: str) -> None:
         """Report the kernel that runs from now on ("": none). Waits for earlier launches, so that their errors are
@@ -60,10 +61,11 @@ class _ComparedGraph:
         """
         if torch.cuda.is_initialized() and torch_private.can_read_tensors():
             torch.cuda.synchronize()
-        TRIAL.send("running", **self._named(self.kernels_by_mark[mark]))
+        kernel = self.kernels_by_mark[mark]
+        TRIAL.send(KernelRunning(self._keys(kernel), tuple(kernel.captured_names)))
 
-    def _named(self, kernel: KernelNodes) -> dict[str, Any]:
-        return {"keys": [f"{self.prefix}/{name}" for name in kernel.names], "captured": kernel.captured_names}
+    def _keys(self, kernel: KernelNodes) -> tuple[str, ...]:
+        return tuple(f"{self.prefix}/{name}" for name in kernel.names)
 
     def call(self, compiled: Callable[..., Any], inputs: list[Any]) -> Any:
         self.calls += 1

@@ -18,6 +18,8 @@ from torch.utils import _pytree as pytree
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.torch_private.fake_kernels import run_on_zeros, size_hints, traced_user_line, wrap_fake_dispatch
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import Note, OperatorUsed
+from dynadiag.trial.outcome import Decision
 
 __all__ = ["OPERATOR_KIND", "install", "is_custom_operator"]
 
@@ -36,7 +38,7 @@ def _fake_result(inner: Callable[..., Any], mode: Any, operator: Any, types: Any
         return inner(mode, operator, types, args, kwargs)
     name = str(operator)
     if _is_first_report(name):
-        TRIAL.send("operator", name=name)
+        TRIAL.send(OperatorUsed(name))
     promised = inner(mode, operator, types, args, kwargs)
     switch = TRIAL.plan.switch(OPERATOR_KIND)
     if switch is None or switch.is_on(name):
@@ -74,8 +76,8 @@ def _report(name: str, text: str) -> None:
     line = traced_user_line()
     lines = [line] if line else torch_private.traced_user_lines()
     here = {"compile_id": torch_private.compile_id(), "graph": torch_private.graph_kind()}
-    TRIAL.send("point", group=OPERATOR_KIND, key=name, name=name, target=name, lines=lines, **here)
-    TRIAL.send("note", text=f"{name} returns {text}: the fake kernel is wrong, and the compiler trusts it")
+    TRIAL.send(Decision(OPERATOR_KIND, name, name, target=name, lines=tuple(lines), **here))
+    TRIAL.send(Note(f"{name} returns {text}: the fake kernel is wrong, and the compiler trusts it"))
 
 
 def _difference(real: Any, promised: Any) -> str | None:

@@ -16,6 +16,7 @@ from torch.fx import Graph, GraphModule
 from dynadiag.bisect.function_hooks import hook_function, reachable_functions
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import DecisionWithdrawn
 
 __all__ = ["hook_user_passes"]
 
@@ -44,7 +45,7 @@ def _run_pass(function: Any, *args: Any, **kwargs: Any) -> Any:
     before, kept = len(_called_passes), torch_private.copy_of_graph(graph)
     result, error = _run_catching(lambda: function(*args, **kwargs))
     if len(_called_passes) > before or not (error or _is_changed(graph, kept, result)):
-        TRIAL.send("no point", key=key)
+        TRIAL.send(DecisionWithdrawn(key))
         on = True
     else:
         _called_passes.append(key)

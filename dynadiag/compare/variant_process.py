@@ -18,7 +18,7 @@ from dynadiag.capture.settings import Settings
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_worker import BOOT
 from dynadiag.recording.journal import Journal
-from dynadiag.trial.events import parse_events
+from dynadiag.trial.events import parse_lines
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits, kill_session, read_tail, session_memory
@@ -127,7 +127,7 @@ class VariantProcess:
                 if not chunk:
                     return self._ended()
                 if self._buffer.endswith(b"\n"):
-                    found = list(parse_events(bytes(self._buffer)))
+                    found = list(parse_lines(bytes(self._buffer)))
                     self._buffer.clear()
                     return found[-1]
             self._check(time.monotonic() - start, poll)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from dynadiag.compare.variant import Variant
-from dynadiag.trial.events import EventWriter
+from dynadiag.trial.events import write_line
 from dynadiag.trial.program import Program, TargetError, call_factory, load_call
 from dynadiag.trial.signature import signature_of
 
@@ -31,18 +31,17 @@ def serve(request: str, requests: int, replies: int) -> int:
     """
     for descriptor in (requests, replies):
         os.set_inheritable(descriptor, False)
-    reporter = EventWriter(replies)
     try:
         program = Program.from_json(json.loads(request)["program"])
         answers = _answers(program, _measurer(program, json.loads(request)["variant"]))
         for line in os.fdopen(requests):
             asked = json.loads(line)
-            reporter.send("done", **answers[asked.pop("do")](**asked))
+            write_line(replies, {"event": "done", **answers[asked.pop("do")](**asked)})
     except TargetError as error:
-        reporter.send("unusable", message=str(error))
+        write_line(replies, {"event": "unusable", "message": str(error)})
         return 2
     except BaseException as error:  # noqa: BLE001 - any exception of the program is the variant's failure
-        reporter.send("failed", failure=signature_of(error, None).to_json())
+        write_line(replies, {"event": "failed", "failure": signature_of(error, None).to_json()})
         return 1
     return 0
 

@@ -15,6 +15,7 @@ from dynadiag.minify.torch_settings import TorchSetting
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.torch_private.kernel_codegen import label_nodes
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import OwnTrialStarted
 from dynadiag.trial.executors import LocalFork
 from dynadiag.trial.graph_call import GraphCall, compile_and_call
 from dynadiag.trial.outcome import Outcome
@@ -120,7 +121,7 @@ class CandidateTrials:
             return LocalFork(action).run(plan, self.limits)
         self._requested += 1
         if self._requested > len(self.answers):
-            TRIAL.send("alone", plan=plan.to_json(), seconds=self.limits.seconds)
+            TRIAL.send(OwnTrialStarted(plan.to_json(), self.limits.seconds))
             TRIAL.plan = plan
             run_and_exit(action)
         return self.answers[self._requested - 1]

@@ -33,6 +33,7 @@ from dynadiag.torch_private.kernel_codegen import labelled_names
 from dynadiag.torch_private.pattern_registrations import track_patterns
 from dynadiag.trial.accuracy import call_and_compare
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.outcome import Decision
 from dynadiag.trial.signature import signature_of
 
 __all__ = ["install"]
@@ -66,13 +67,13 @@ def install() -> None:
 def _report_lowering(node: Any) -> None:
     """In a trial of the whole graph, each operator before it is lowered: what kills its process tells of none."""
     if LOWERING_STARTED in TRIAL.plan.record:
-        TRIAL.send("point", group=LOWERING_STARTED, key=node.name, name=" ".join(labelled_names(node)))
+        TRIAL.send(Decision(LOWERING_STARTED, node.name, " ".join(labelled_names(node))))
 
 
 def _report_failed_lowering(node: Any) -> None:
     """In a trial of a graph by itself, the nodes of it that the failing operator came from."""
     for name in labelled_names(node) if FAILED_LOWERING in TRIAL.plan.record else ():
-        TRIAL.send("point", group=FAILED_LOWERING, key=name, name=name)
+        TRIAL.send(Decision(FAILED_LOWERING, name, name))
 
 
 def _start() -> None:
@@ -200,7 +201,7 @@ class _CallReport:
     def _send(self, mark: str, signature: str | None = None) -> None:
         if _reports_calls() and _state.reports < _MAX_REPORTS:
             _state.reports += 1
-            TRIAL.send("point", group=GRAPH_CALLS, key=f"{mark} {self._name}", name=self._name, target=signature)
+            TRIAL.send(Decision(GRAPH_CALLS, f"{mark} {self._name}", self._name, target=signature))
 
 
 def _signature(error: BaseException) -> dict[str, Any]:

@@ -19,7 +19,16 @@ from dynadiag.minify.event_kinds import GRAPH_CALLS
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
 from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.minify.proof import prove
+from dynadiag.minify.reduction_events import (
+    CandidateTried,
+    GraphCaptured,
+    InputsKept,
+    ReductionEnded,
+    ReductionRefused,
+    ReproWritten,
+)
 from dynadiag.minify.repro_trial_log import ReproTrialLog
+from dynadiag.trial.events import Event, Note
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.remote_task import TaskResult, run_task
@@ -196,18 +205,18 @@ class _Minimizer:
             self.notes += listener.notes
             return replace(base, verdict="refused" if listener.refused else "not_shown")
         self.notes += listener.notes
-        data = listener.repro
+        found = listener.repro
         return replace(
             base,
-            text=str(data["text"]),
-            missing=tuple(data["missing"]),
-            nodes_before=int(data["before"]),
-            nodes_after=int(data["after"]),
-            inputs_after=int(data["inputs"]),
-            elements_after=int(data["elements"]),
-            minimal=bool(data["minimal"]),
-            cached=int(data["cached"]),
-            reduced=Signature.from_json(data["signature"]),
+            text=found.text,
+            missing=found.missing,
+            nodes_before=found.nodes_before,
+            nodes_after=found.nodes_after,
+            inputs_after=found.inputs,
+            elements_after=found.elements,
+            minimal=found.minimal,
+            cached=found.cached,
+            reduced=Signature.from_json(found.signature),
         )
 
 
@@ -220,7 +229,7 @@ class _ReductionListener:
         self.ended = False
         self.refused = False
         self.inputs: str | None = None
-        self.repro: dict[str, Any] | None = None
+        self.repro: ReproWritten | None = None
         self.notes: list[str] = []
         self.cached = 0
         self._candidates = 0  # candidates in this run of the task
@@ -241,31 +250,41 @@ class _ReductionListener:
         """The task starts over, and tells once more what it has told."""
         self._known_candidates, self._candidates = max(self._known_candidates, self._candidates), 0
 
-    def on_event(self, event: dict[str, Any]) -> None:
-        handler = getattr(self, f"_{event['event']}", None)
-        if handler is not None:
-            handler(event)
+    def on_event(self, event: Event) -> None:
+        match event:
+            case GraphCaptured():
+                self._captured(event)
+            case InputsKept():
+                self.inputs = event.key
+            case CandidateTried():
+                self._candidate(event)
+            case Note():
+                self.notes.append(event.text)
+            case ReductionRefused():
+                self.refused = True
+                self.notes.append(event.text)
+            case ReproWritten():
+                self.repro = event
+            case ReductionEnded():
+                self.ended = True
 
-    def _captured(self, event: dict[str, Any]) -> None:
+    def _captured(self, event: GraphCaptured) -> None:
         if self.captured:
             return
         self.captured = True
-        self._search.on_message(f"the failing graph has {event['nodes']} operations; reducing it")
+        self._search.on_message(f"the failing graph has {event.operations} operations; reducing it")
 
-    def _given(self, event: dict[str, Any]) -> None:
-        self.inputs = str(event["inputs"])
-
-    def _candidate(self, event: dict[str, Any]) -> None:
+    def _candidate(self, event: CandidateTried) -> None:
         self._candidates += 1
         if self._candidates <= self._known_candidates:
             return
-        outcome = outcome_from_json(json.dumps(event["outcome"]))
-        self.cached = int(event.get("cached") or self.cached)
+        outcome = outcome_from_json(json.dumps(event.outcome))
+        self.cached = event.cached or self.cached
         label = self._label(event)
-        self._search.log.add(_GRAPH_PREFIX + str(event["key"]), outcome, str(event["status"]), label)
-        if event["status"] == "different" and outcome.signature is not None:
+        self._search.log.add(_GRAPH_PREFIX + event.key, outcome, event.status, label)
+        if event.status == "different" and outcome.signature is not None:
             self._side_find(outcome.signature)
-        self._search.on_trial(self._search.log.count, label, str(event["status"]), outcome.seconds)
+        self._search.on_trial(self._search.log.count, label, event.status, outcome.seconds)
 
     def _side_find(self, signature: Signature) -> None:
         """Another failure, once however many candidates show it; its candidates are rows of the recording."""
@@ -275,26 +294,13 @@ class _ReductionListener:
             first = "".join(signature.message.splitlines()[:1])
             self._search.other_failures[f"a part of the graph: {signature.type}: {first[:200]}"] = None
 
-    def _label(self, event: dict[str, Any]) -> str:
-        unit = "lines" if str(event["stage"]).startswith("text") else "operations"
-        parts = [f"{event['stage']}: {event['size']} {unit}"]
-        if event.get("best") is not None:
-            parts.append(f"best {event['best']}")
+    def _label(self, event: CandidateTried) -> str:
+        unit = "lines" if event.stage.startswith("text") else "operations"
+        parts = [f"{event.stage}: {event.size} {unit}"]
+        if event.best is not None:
+            parts.append(f"best {event.best}")
         if self.cached:
             parts.append(f"{self.cached} cached")
-        if event.get("seconds_left") is not None:
-            parts.append(f"{event['seconds_left']:.0f} s left")
+        if event.seconds_left is not None:
+            parts.append(f"{event.seconds_left:.0f} s left")
         return ", ".join(parts)
-
-    def _note(self, event: dict[str, Any]) -> None:
-        self.notes.append(str(event["text"]))
-
-    def _refused(self, event: dict[str, Any]) -> None:
-        self.refused = True
-        self.notes.append(str(event["text"]))
-
-    def _reduced(self, _: dict[str, Any]) -> None:
-        self.ended = True
-
-    def _repro(self, event: dict[str, Any]) -> None:
-        self.repro = event

@@ -29,11 +29,20 @@ from dynadiag.minify.failure_match import (
     same_failure_standalone,
 )
 from dynadiag.minify.missing_eager_error import reduce_missing_eager_error
+from dynadiag.minify.reduction_events import (
+    CandidateTried,
+    GraphCaptured,
+    InputsKept,
+    ReductionEnded,
+    ReductionRefused,
+    ReproWritten,
+)
 from dynadiag.minify.reduction_task import CapturedCall, ReductionTask
 from dynadiag.minify.torch_settings import ASSUME_STATIC, changed_settings
 from dynadiag.minify.write_repro import WriterInput, WrittenRepro, write_repro
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import Note
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan
 from dynadiag.trial.signature import Signature
@@ -59,7 +68,7 @@ def reduce_and_exit(capture: CapturedCall, task: ReductionTask) -> NoReturn:
         traceback.print_exc()
         code = 1
     else:
-        TRIAL.send("reduced")
+        TRIAL.send(ReductionEnded())
     sys.stderr.flush()
     os._exit(code)
 
@@ -105,13 +114,14 @@ class _Reducer:
 
     def run(self) -> None:
         signal.signal(signal.SIGINT, self._stop)
-        self._send("captured", nodes=_count_operations(self._capture.module), settings=[s.name for s in self._settings])
+        operations = _count_operations(self._capture.module)
+        TRIAL.send(GraphCaptured(operations, tuple(s.name for s in self._settings)))
         try:
             importlib.import_module("minifier.tensors").check_inputs(self._capture.inputs)
         except self._minifier.ReductionError as error:
-            self._send("refused", text=str(error))
+            TRIAL.send(ReductionRefused(str(error)))
             return
-        self._send("given", inputs=self._key(self._capture.module, list(self._capture.inputs)))
+        TRIAL.send(InputsKept(self._key(self._capture.module, list(self._capture.inputs))))
         found = self._reduced(list(self._capture.inputs))
         if found is None:
             return
@@ -135,9 +145,6 @@ class _Reducer:
         """Asked to stop: from here on every candidate counts as passing, so that the search ends with what it has."""
         self._stopped = True
 
-    def _send(self, event: str, **data: Any) -> None:
-        TRIAL.send(event, **data)
-
     def _key(self, module: GraphModule, inputs: list[Any]) -> str:
         graphs = importlib.import_module("minifier.graph_problem")
         return str(graphs.canonical(graphs.Case(module, tuple(inputs))))
@@ -157,7 +164,7 @@ class _Reducer:
             except self._minifier.ReductionError as error:
                 if self._raises_uncompiled:
                     return self._reduce_missing_eager_error(module, inputs)
-                self._send("note", text=f"{_form_name(module)} could not be reduced: {error}")
+                TRIAL.send(Note(f"{_form_name(module)} could not be reduced: {error}"))
         return whole
 
     @property
@@ -207,7 +214,7 @@ class _Reducer:
         try:
             yield torch_private.trace_aten_graph(self._capture.module, inputs)
         except Exception as error:  # noqa: BLE001 - any operation of the user's may refuse to be traced
-            self._send("note", text=f"its operators cannot be traced: {error}")
+            TRIAL.send(Note(f"its operators cannot be traced: {error}"))
 
     def _fails_standalone(self, module: GraphModule, inputs: list[Any]) -> Outcome | None:
         """The trial of the first way to compile it alone in which it fails as the program did. Static shapes first."""
@@ -233,7 +240,7 @@ class _Reducer:
                 return outcome
         found = outcome.signature
         text = f"fails in another way: {found.type}: {found.message[:200]}" if found else "does not fail"
-        self._send("note", text=f"{_form_name(module)} by itself {text}")
+        TRIAL.send(Note(f"{_form_name(module)} by itself {text}"))
         return None
 
     def _call_modes(self, inputs: list[Any]) -> list[tuple[bool | None, bool]]:
@@ -301,16 +308,7 @@ class _Reducer:
 
     def _send_candidate(self, key: str, stage: str, size: int, outcome: Outcome, failed: bool, **extra: Any) -> None:
         status = "same" if failed else outcome.status_against(self._reference)
-        self._send(
-            "candidate",
-            key=key,
-            stage=stage,
-            size=size,
-            status=status,
-            failed=failed,
-            outcome=_outcome_to_keep(outcome),
-            **extra,
-        )
+        TRIAL.send(CandidateTried(key, stage, size, status, failed, _outcome_to_keep(outcome), **extra))
 
     def _drop_settings(self, module: GraphModule, inputs: list[Any]) -> None:
         """Leaves out whatever of the program's settings and options the failure does not need: all, then one by one."""
@@ -355,20 +353,18 @@ class _Reducer:
 
     def _send_result(self, written: WrittenRepro, module: GraphModule, inputs: list[Any], minimal: bool) -> None:
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
-        self._send(
-            "repro",
-            text=written.text,
-            missing=[*written.missing, *([] if written.reproduced else self._replaced_functions())],
-            shown=written.reproduced,
-            before=_count_operations(self._capture.module),
-            after=_count_operations(module),
+        event = ReproWritten(
+            written.text,
+            (*written.missing, *(() if written.reproduced else self._replaced_functions())),
+            nodes_before=_count_operations(self._capture.module),
+            nodes_after=_count_operations(module),
             inputs=len(inputs),
             elements=sum(t.numel() for t in tensors),
             minimal=minimal,
             cached=self._replayed,
-            stopped=self._stopped,
             signature=self._reference.to_json(),
         )
+        TRIAL.send(event)
 
     def _replaced_functions(self) -> list[str]:
         """Functions of torch's that the program put others in the place of: the repro does not have these."""

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import torch
 
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import Note, WrongResult
 from dynadiag.trial.fp64_oracle import Difference, compare_runs
 from dynadiag.trial.process import run_info
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
@@ -76,7 +77,7 @@ def _check(call: ReplayableCall, expected: RunResult, actual: RunResult, values:
         if not difference.rounding:
             _end_trial(_wrong_result(call, difference.text, difference))
     for difference in found:
-        TRIAL.send("note", text=difference.text)
+        TRIAL.send(Note(difference.text))
 
 
 def _wrong_result(call: ReplayableCall, text: str, difference: Difference | None = None) -> Signature:
@@ -96,5 +97,5 @@ def _program_line() -> str | None:
 
 def _end_trial(signature: Signature, witness: tuple[str, ...] = ()) -> NoReturn:
     """Report the failure and end the trial: what the program does with a wrong result is of no interest."""
-    TRIAL.send("wrong", failure=signature.to_json(), witness=witness, facts=run_info())
+    TRIAL.send(WrongResult(signature.to_json(), run_info(), witness))
     os._exit(1)

@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dynadiag.trial.events import EventWriter
+from dynadiag.trial.events import Event, EventWriter
+from dynadiag.trial.outcome import Decision
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 
 __all__ = ["JOIN_VARIABLE", "TRIAL", "TrialContext", "install_hooks", "join"]
@@ -62,10 +63,10 @@ class TrialContext:
         if serve is not None:
             serve()
 
-    def send(self, event: str, **data: Any) -> None:
+    def send(self, event: Event) -> None:
         """Report an event to the supervisor, if there is one."""
         if self.reporter is not None:
-            self.reporter.send(event, **data)
+            self.reporter.send(event)
 
     def occurrence(self, group: str, key: str) -> int:
         """0 for the first decision with this key, then 1, 2, ...: one line of a program may compile several times."""
@@ -81,7 +82,7 @@ class TrialContext:
         """Whether a decision stays on. Reports it, once, where the plan records its kind."""
         if group in self.plan.record and (group, key) not in self._reported:
             self._reported.add((group, key))
-            self.send("point", group=group, key=key, **describe())
+            self.send(Decision(group, key, **describe()))
         switch = self.plan.switch(group)
         return switch is None or switch.is_on(key)
 

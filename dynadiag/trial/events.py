@@ -1,7 +1,7 @@
-"""The event stream from a trial's process to its supervisor: JSON, one object per line, over a pipe.
+"""The events that a trial's process reports to its supervisor: JSON, one object per line, over a pipe.
 
-Each line is written at once, because the process may die at the next instruction. It is never pickle: what comes out of
-a crashing process is not trusted.
+Each is written at once, because the process may die at the next instruction. It is never pickle: what comes out of a
+crashing process is not trusted.
 """
 
 from __future__ import annotations
@@ -9,9 +9,134 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
-__all__ = ["EventWriter", "parse_events"]
+__all__ = [
+    "BackendUsed",
+    "DecisionWithdrawn",
+    "Event",
+    "EventWriter",
+    "KernelLaunched",
+    "KernelRunning",
+    "LoweringFailed",
+    "Note",
+    "OperatorUsed",
+    "OwnTrialStarted",
+    "TargetUnusable",
+    "TrialEnded",
+    "ValuesDiverged",
+    "WrongResult",
+    "parse_events",
+    "parse_lines",
+    "write_line",
+]
+
+
+class Event:
+    """Something that a trial's process reports. Subclasses are dataclasses, known to `parse_events` by their names."""
+
+    __slots__ = ()
+    _kinds: ClassVar[dict[str, type[Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Event._kinds[cls.__name__] = cls
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnded(Event):
+    """The program, or the action, has ended. ``failure`` is a signature as JSON, ``None`` where it passed."""
+
+    failure: dict[str, Any] | None
+    facts: dict[str, Any]
+    witness: tuple[str, ...] = ()
+    lines: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WrongResult(Event):
+    """A compared call is wrong, which ends the trial. ``failure`` is a signature as JSON."""
+
+    failure: dict[str, Any]
+    facts: dict[str, Any]
+    witness: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetUnusable(Event):
+    """The target cannot be imported, or its function returns something unusable."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note(Event):
+    """A remark for the report."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackendUsed(Event):
+    """Dynamo calls a backend, whose own rung is ``rung``."""
+
+    name: str
+    rung: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorUsed(Event):
+    """A custom operator is traced."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLaunched(Event):
+    """Triton's interpreter has run a kernel, for the first time in this trial."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionWithdrawn(Event):
+    """What was reported as a decision is none."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringFailed(Event):
+    """The lowering of a node raised. ``key`` is that of the decision on it."""
+
+    key: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRunning(Event):
+    """From now on the kernel that computes these nodes runs; none where ``keys`` is empty."""
+
+    keys: tuple[str, ...]
+    captured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesDiverged(Event):
+    """A kernel's values differ ``jump`` times as much from the uncompiled graph's as all before."""
+
+    keys: tuple[str, ...]
+    captured: tuple[str, ...]
+    jump: float
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTrialStarted(Event):
+    """A task that cannot fork goes on as the trial of ``plan`` (as JSON), for at most ``seconds``."""
+
+    plan: dict[str, Any]
+    seconds: float
 
 
 class EventWriter:
@@ -25,20 +150,39 @@ class EventWriter:
         """A path by which another process of this user can open the stream while this process lives."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
-    def send(self, event: str, **data: Any) -> None:
+    def send(self, event: Event) -> None:
         """Write one event."""
-        line = json.dumps({"event": event, **data}, default=str) + "\n"
-        payload = memoryview(line.encode("utf-8", "backslashreplace"))
-        while payload:
-            payload = payload[os.write(self._descriptor, payload) :]
+        write_line(self._descriptor, {"event": type(event).__name__, **asdict(event)})  # type: ignore[call-overload]
 
 
-def parse_events(data: bytes) -> Iterator[dict[str, Any]]:
-    """The events in the bytes that were read. A line that a crash cut short is left out."""
+def write_line(descriptor: int, record: dict[str, Any]) -> None:
+    """Write a record as one line of JSON, whole even where the pipe is full."""
+    line = json.dumps(record, default=str) + "\n"
+    payload = memoryview(line.encode("utf-8", "backslashreplace"))
+    while payload:
+        payload = payload[os.write(descriptor, payload) :]
+
+
+def parse_lines(data: bytes) -> Iterator[dict[str, Any]]:
+    """The records in the bytes that were read. A line that a crash cut short is left out."""
     for line in data.split(b"\n"):
         try:
-            item = json.loads(line) if line else None
+            record = json.loads(line) if line else None
         except ValueError:
             continue
-        if isinstance(item, dict):
-            yield item
+        if isinstance(record, dict):
+            yield record
+
+
+def parse_events(data: bytes) -> Iterator[Event]:
+    """The events in the bytes that were read. What is no event is left out."""
+    for record in parse_lines(data):
+        kind = Event._kinds.get(record.pop("event", ""))
+        with suppress(TypeError):  # other fields than the event has
+            if kind is not None:
+                yield kind(**{name: _tuples(value) for name, value in record.items()})
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists where the events have tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

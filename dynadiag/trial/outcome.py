@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from dynadiag.trial.events import (
+    BackendUsed,
+    DecisionWithdrawn,
+    Event,
+    KernelLaunched,
+    KernelRunning,
+    LoweringFailed,
+    Note,
+    OperatorUsed,
+    TargetUnusable,
+    TrialEnded,
+    ValuesDiverged,
+    WrongResult,
+)
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import TargetError
 from dynadiag.trial.signature import Signature
@@ -14,9 +29,11 @@ from dynadiag.trial.supervise import ProcessResult
 
 __all__ = ["Decision", "Outcome", "build_outcome"]
 
+E = TypeVar("E", bound=Event)
+
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Event):
     """One decision of the compiler, which a trial may switch off.
 
     ``group`` is the kind of decision (``lowering``, ``fusion``, ...). ``key`` is the same in every trial: it is made of
@@ -110,95 +127,97 @@ _KINDS_APPLIED_AT_ONCE = (
 )  # kinds whose decision takes effect as soon as it is reported
 
 
-def build_outcome(seen: ProcessResult, code: int, pid: int, plan: Plan, printed: str) -> Outcome:
+def build_outcome(result: ProcessResult, code: int, pid: int, plan: Plan, printed: str) -> Outcome:
     """The outcome of a trial.
 
     ``code`` is the exit code of process ``pid``, negative for a signal. ``printed`` is the end of its output. Raises
     `TargetError` where the process reported that the target cannot be used.
     """
-    end = next((e for e in seen.events if e["event"] == "end"), {})
-    unusable = next((str(e["message"]) for e in seen.events if e["event"] == "unusable"), None)
-    if unusable is not None:
-        raise TargetError(unusable)
-    diverged = _diverged(seen)
+    for unusable in _all(result, TargetUnusable):
+        raise TargetError(unusable.message)
+    end = next(_all(result, TrialEnded), None)
+    decisions = _decisions(result)
+    diverged = _diverged(result)
     return Outcome(
-        signature=_signature(seen, end, code, plan, printed),
-        seconds=seen.seconds,
+        signature=_signature(result, end, code, plan, printed),
+        seconds=result.seconds,
         pid=pid,
         exit_code=code,
-        invalid="out of memory" if seen.stop_reason == "memory" else None,
-        witness=_witness(seen, code),
-        diverged=tuple(diverged.get("keys", ())),
-        diverged_in=tuple(diverged.get("captured", ())),
-        lines=tuple((str(file), int(line)) for file, line in end.get("lines", ())),
-        points=tuple(Decision.from_json(e) for e in _points(seen)),
-        facts=_facts(seen),
-        notes=_notes(seen, end, plan),
+        invalid="out of memory" if result.stop_reason == "memory" else None,
+        witness=_witness(result, decisions, code),
+        diverged=diverged.keys if diverged else (),
+        diverged_in=diverged.captured if diverged else (),
+        lines=end.lines if end else (),
+        points=decisions,
+        facts=_facts(result),
+        notes=_notes(result, end, plan),
         tail=printed,
     )
 
 
-def _points(seen: ProcessResult) -> list[dict[str, Any]]:
-    """The reported decisions, without those that were withdrawn later ("no point")."""
-    none = set(_values_of(seen, "no point", "key"))
-    return [e for e in seen.events if e["event"] == "point" and e["key"] not in none]
+def _all(result: ProcessResult, kind: type[E]) -> Iterator[E]:
+    return (event for event in result.events if isinstance(event, kind))
 
 
-def _witness(seen: ProcessResult, code: int) -> tuple[str, ...]:
-    """The nodes that the failure names: the node that was being lowered (its key, then its name), then those in its
-    message.
+def _decisions(result: ProcessResult) -> tuple[Decision, ...]:
+    """The reported decisions, without those that were withdrawn later."""
+    withdrawn = {event.key for event in _all(result, DecisionWithdrawn)}
+    return tuple(decision for decision in _all(result, Decision) if decision.key not in withdrawn)
+
+
+def _witness(result: ProcessResult, decisions: Sequence[Decision], code: int) -> tuple[str, ...]:
+    """The nodes that the failure names: that of the failed lowering (its key, then its name), then those in its text.
 
     A killed process names nothing. There it is the last reported decision, since a decision is reported before it takes
     effect. Kernels are reported long before they run, so for them the last one means nothing.
     """
-    met = [e for e in seen.events if e["event"] == "witness"][:1]
-    points = _points(seen)
-    if (code < 0 or seen.stop_reason) and points and points[-1]["group"] in _KINDS_APPLIED_AT_ONCE:
-        met.append(points[-1])
-    told = [str(name) for e in seen.events for name in e.get("witness", ())]
-    return tuple(dict.fromkeys([*(str(e[name]) for e in met for name in ("key", "name")), *told]))
+    first = list[LoweringFailed | Decision]([*_all(result, LoweringFailed)][:1])
+    if (code < 0 or result.stop_reason) and decisions and decisions[-1].group in _KINDS_APPLIED_AT_ONCE:
+        first.append(decisions[-1])
+    named = [name for event in first for name in (event.key, event.name)]
+    ends = [event for event in result.events if isinstance(event, (TrialEnded, WrongResult))]
+    return tuple(dict.fromkeys([*named, *(name for event in ends for name in event.witness)]))
 
 
-def _diverged(seen: ProcessResult) -> dict[str, Any]:
-    """The event of the kernel that was still running at the end, else of the first largest divergence."""
-    running: dict[str, Any] = next((e for e in reversed(seen.events) if e["event"] == "running"), {"keys": ()})
-    told = [e for e in seen.events if e["event"] == "diverged"]
-    return running if running["keys"] else max(told, key=lambda e: float(e["jump"]), default={})
+def _diverged(result: ProcessResult) -> KernelRunning | ValuesDiverged | None:
+    """The kernel that was still running at the end, else the first with the largest divergence."""
+    running = next(reversed(list(_all(result, KernelRunning))), None)
+    if running is not None and running.keys:
+        return running
+    return max(_all(result, ValuesDiverged), key=lambda event: event.jump, default=None)
 
 
-def _facts(seen: ProcessResult) -> dict[str, Any]:
-    facts: dict[str, Any] = next((e["facts"] for e in seen.events if "facts" in e), {})
-    backends = [*facts.get("backends", ()), *_values_of(seen, "backend")]
-    operators = list(dict.fromkeys(_values_of(seen, "operator")))
-    return {**facts, "backends": backends, "launches": _values_of(seen, "launch"), "operators": operators}
+def _facts(result: ProcessResult) -> dict[str, Any]:
+    facts = next((e.facts for e in result.events if isinstance(e, (TrialEnded, WrongResult))), {})
+    return {
+        **facts,
+        "backends": [*facts.get("backends", ()), *(event.name for event in _all(result, BackendUsed))],
+        "launches": [event.name for event in _all(result, KernelLaunched)],
+        "operators": list(dict.fromkeys(event.name for event in _all(result, OperatorUsed))),
+    }
 
 
-def _values_of(seen: ProcessResult, event: str, what: str = "name") -> list[str]:
-    return [str(e[what]) for e in seen.events if e["event"] == event]
-
-
-def _notes(seen: ProcessResult, end: dict[str, Any], plan: Plan) -> tuple[str, ...]:
-    notes = [str(e["text"]) for e in seen.events if e["event"] == "note"]
-    if plan.accuracy and end.get("failure"):
-        message = str(end["failure"]["message"]).strip().splitlines()
-        notes.append(f"the program itself ended with {end['failure']['type']}: {''.join(message[:1])}")
+def _notes(result: ProcessResult, end: TrialEnded | None, plan: Plan) -> tuple[str, ...]:
+    notes = [event.text for event in _all(result, Note)]
+    if plan.accuracy and end is not None and end.failure:
+        message = str(end.failure["message"]).strip().splitlines()
+        notes.append(f"the program itself ended with {end.failure['type']}: {''.join(message[:1])}")
     return tuple(notes)
 
 
-def _signature(seen: ProcessResult, end: dict[str, Any], code: int, plan: Plan, printed: str) -> Signature | None:
+def _signature(result: ProcessResult, end: TrialEnded | None, code: int, plan: Plan, printed: str) -> Signature | None:
     rung = plan.rung
-    if seen.stop_reason == "hang":
+    if result.stop_reason == "hang":
         return Signature("hang", "timeout", "did not end in time", rung=rung)
-    if seen.stop_reason == "memory":
+    if result.stop_reason == "memory":
         return Signature("memory", "memory", "used more memory than the machine has free", rung=rung)
-    wrong = next((e for e in seen.events if e["event"] == "wrong"), None)
-    if wrong is not None:
-        return Signature.from_json({**wrong["failure"], "rung": rung})
-    if end.get("failure") and not plan.accuracy:  # however the process died after reporting it
-        return Signature.from_json({**end["failure"], "rung": rung})
+    for wrong in _all(result, WrongResult):
+        return Signature.from_json({**wrong.failure, "rung": rung})
+    if end is not None and end.failure and not plan.accuracy:  # however the process died after reporting it
+        return Signature.from_json({**end.failure, "rung": rung})
     if code < 0:
         return _killed_by(signal.Signals(-code).name, printed, rung)
-    if plan.accuracy and end:
+    if plan.accuracy and end is not None:
         return None  # a failing comparison of the program's own becomes a note
     if code != 0:
         return Signature("exit", str(code), f"exit code {code}", rung=rung)

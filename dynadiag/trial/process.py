@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from dynadiag.trial import program
 from dynadiag.trial.context import TRIAL, install_hooks
-from dynadiag.trial.events import EventWriter
+from dynadiag.trial.events import EventWriter, TargetUnusable, TrialEnded
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
 
@@ -137,31 +137,30 @@ def run_and_report(action: Callable[[], None]) -> int:
     except SystemExit as error:
         return _report_exit(error)
     except program.TargetError as error:
-        TRIAL.send("unusable", message=str(error))
+        TRIAL.send(TargetUnusable(str(error)))
         return 2
     except BaseException as error:  # noqa: BLE001 - any exception is the outcome of the trial
         return _report_exception(error)
-    TRIAL.send("end", failure=None, facts=run_info())
+    TRIAL.send(TrialEnded(None, run_info()))
     return 0
 
 
 def _report_exit(error: SystemExit) -> int:
     code = error.code
     if code is None or code == 0:
-        TRIAL.send("end", failure=None, facts=run_info())
+        TRIAL.send(TrialEnded(None, run_info()))
         return 0
     number = (code if isinstance(code, int) else 1) & 0xFF
     message = f"exit code {number}" if isinstance(code, int) else str(code)
     if not isinstance(code, int):
         print(code, file=sys.stderr)  # noqa: T201 - as Python does
-    TRIAL.send("end", failure=Signature("exit", str(number), message).to_json(), facts=run_info())
+    TRIAL.send(TrialEnded(Signature("exit", str(number), message).to_json(), run_info()))
     return number
 
 
 def _report_exception(error: BaseException) -> int:
     signature = signature_of(error, TRIAL.plan.rung)
-    named = witness_of(error), user_lines(error)
-    TRIAL.send("end", failure=signature.to_json(), witness=named[0], lines=named[1], facts=run_info())
+    TRIAL.send(TrialEnded(signature.to_json(), run_info(), witness_of(error), tuple(user_lines(error))))
     _print_traceback(error)
     return 1
 

@@ -8,9 +8,8 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from dynadiag.trial.events import parse_events
+from dynadiag.trial.events import Event, OwnTrialStarted, parse_events
 from dynadiag.trial.outcome import Outcome, build_outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.runner import Runner
@@ -18,7 +17,7 @@ from dynadiag.trial.supervise import ProcessResult, RunningProcess, kill_session
 
 __all__ = ["OnEvent", "TaskResult", "run_task"]
 
-OnEvent = Callable[[dict[str, Any]], None]
+OnEvent = Callable[[Event], None]
 _STOP_TIMEOUT = 30.0  # seconds that a task has to deliver its results after Ctrl-C
 
 
@@ -39,7 +38,7 @@ def run_task(runner: Runner, plan: Plan, on_event: OnEvent, seed: int = 0) -> Ta
     """Run the program with ``plan.task`` for its hooks, and call ``on_event`` with each event. ``seed`` as in
     `Runner.start_process`.
 
-    The process has one thread until it forks. A task that cannot fork says so (the event ``alone``) and goes on as its
+    The process has one thread until it forks. A task that cannot fork says so (`OwnTrialStarted`) and goes on as its
     own trial, with a time limit; from then on its events belong to the trial.
     """
     with runner.start_process(plan, seed) as process:
@@ -61,7 +60,7 @@ class _OwnTrial:
     plan: Plan
     seconds: float
     began: float = field(default_factory=time.monotonic)
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     stop_reason: str | None = None
 
 
@@ -111,7 +110,7 @@ class _Listener:
             for event in parse_events(whole):
                 if self.own_trial is not None:
                     self.own_trial.events.append(event)
-                elif event["event"] == "alone":
-                    self.own_trial = _OwnTrial(Plan.from_json(event["plan"]), float(event["seconds"]))
+                elif isinstance(event, OwnTrialStarted):
+                    self.own_trial = _OwnTrial(Plan.from_json(event.plan), event.seconds)
                 else:
                     self._on_event(event)

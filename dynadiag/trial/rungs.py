@@ -15,6 +15,7 @@ from typing import Any
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial import accuracy
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import BackendUsed
 from dynadiag.trial.plan import RUNGS
 from dynadiag.trial.sandbox import cache_variables
 
@@ -70,7 +71,7 @@ def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, *args: Any
         return inner(output_graph, *args, **kwargs)
     own = output_graph.compiler_fn
     rung = rung_of_backend(own)
-    TRIAL.send("backend", name=torch_private.backend_name(own), rung=rung)
+    TRIAL.send(BackendUsed(torch_private.backend_name(own), rung))
     wanted = TRIAL.plan.rung
     if wanted is None or RUNGS.index(wanted) >= RUNGS.index(rung):
         return inner(output_graph, *args, **kwargs)

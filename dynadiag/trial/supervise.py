@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from dynadiag.trial.events import parse_events
+from dynadiag.trial.events import Event, parse_events
 
 __all__ = ["Limits", "ProcessResult", "RunningProcess", "kill_session", "read_tail", "session_memory", "supervise"]
 
@@ -55,7 +54,7 @@ class RunningProcess:
 class ProcessResult:
     """What the supervisor saw. ``stop_reason`` is ``hang`` or ``memory`` where it ended the process itself."""
 
-    events: tuple[dict[str, Any], ...]
+    events: tuple[Event, ...]
     seconds: float
     stop_reason: str | None
 

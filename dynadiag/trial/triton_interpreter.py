@@ -11,6 +11,7 @@ from __future__ import annotations
 from dynadiag.torch_private import interpreter_patches as torch_private
 from dynadiag.trial import libdevice
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import KernelLaunched
 
 __all__ = ["install"]
 
@@ -30,4 +31,4 @@ def install() -> None:
 def _report_launch(kernel: str) -> None:
     if kernel not in _reported:
         _reported.add(kernel)
-        TRIAL.send("launch", name=kernel)
+        TRIAL.send(KernelLaunched(kernel))

@@ -75,7 +75,7 @@ class Compiler:
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["in turn", "side by side"])
 def _side_by_side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Compiler, "abreast", request.param)
+    monkeypatch.setattr(Compiler, "runs_in_parallel", request.param)
 
 
 def _descend(tmp_path: Path, compiler: Compiler, **changes: Any) -> DescentResult:

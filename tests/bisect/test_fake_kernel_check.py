@@ -7,6 +7,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from dynadiag.bisect import fake_kernel_check
 from dynadiag.bisect.fake_kernel_check import is_custom_operator
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import Note
 from dynadiag.trial.plan import Plan, Switch
 from tests.bisect.conftest import Bisected
 
@@ -32,7 +33,7 @@ NAMES = ("honest", "dtype", "shape", "rank", "strides")
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The notes of a trial in which fake kernels are not trusted."""
     texts: list[str] = []
-    monkeypatch.setattr(TRIAL, "send", lambda event, **data: texts.append(data["text"]) if event == "note" else None)
+    monkeypatch.setattr(TRIAL, "send", lambda event: texts.append(event.text) if isinstance(event, Note) else None)
     monkeypatch.setattr(
         TRIAL, "plan", Plan(switches=(Switch(fake_kernel_check.OPERATOR_KIND, keep=True, suffixes=()),))
     )

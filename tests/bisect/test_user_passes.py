@@ -13,6 +13,8 @@ from torch.fx import Graph, GraphModule, symbolic_trace
 from dynadiag.bisect import function_hooks, user_passes
 from dynadiag.bisect.function_hooks import hook_function, reachable_functions
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import DecisionWithdrawn, Event
+from dynadiag.trial.outcome import Decision
 from dynadiag.trial.plan import AS_WRITTEN, Plan, Switch
 
 
@@ -61,11 +63,11 @@ class Told:
     def __init__(self) -> None:
         self.points: list[str] = []
 
-    def send(self, event: str, **data: Any) -> None:
-        if event == "point":
-            self.points.append(data["name"])
-        elif event == "no point":
-            self.points = [name for name in self.points if f"/{name}/" not in data["key"]]
+    def send(self, event: Event) -> None:
+        if isinstance(event, Decision):
+            self.points.append(event.name)
+        elif isinstance(event, DecisionWithdrawn):
+            self.points = [name for name in self.points if f"/{name}/" not in event.key]
 
 
 @pytest.fixture

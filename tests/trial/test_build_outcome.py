@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 import pytest
 
-from dynadiag.trial.outcome import Outcome, build_outcome
+from dynadiag.trial.events import Event, KernelRunning, Note, TrialEnded, ValuesDiverged, parse_events
+from dynadiag.trial.outcome import Decision, Outcome, build_outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import ProcessResult
 
 FAILURE = Signature("exception", "torch.AcceleratorError", "CUDA error: device-side assert triggered")
-RAISED = {"event": "end", "failure": FAILURE.to_json(), "facts": {}}
+RAISED = TrialEnded(FAILURE.to_json(), {})
 # What libstdc++ prints when an exception leaves a destructor.
 ABORTED = """terminate called after throwing an instance of 'c10::AcceleratorError'
   what():  CUDA error: device-side assert triggered
@@ -22,7 +22,7 @@ frame #0: c10::Error::Error()
 """
 
 
-def _ended(*events: dict[str, Any], code: int, printed: str = "", accuracy: bool = False) -> Outcome:
+def _ended(*events: Event, code: int, printed: str = "", accuracy: bool = False) -> Outcome:
     return build_outcome(ProcessResult(events, 1.0, None), code, 1, Plan(accuracy=accuracy), printed)
 
 
@@ -30,8 +30,8 @@ def test_what_was_raised_counts_and_not_what_the_process_died_of_afterwards() ->
     assert _ended(RAISED, code=-signal.SIGABRT).signature == FAILURE
 
 
-@pytest.mark.parametrize("told", [{"event": "end", "failure": None, "facts": {}}, {"event": "note", "text": ""}])
-def test_a_process_that_was_killed_otherwise_failed_of_that(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("told", [TrialEnded(None, {}), Note("")])
+def test_a_process_that_was_killed_otherwise_failed_of_that(told: Event) -> None:
     found = _ended(told, code=-signal.SIGSEGV, printed=ABORTED).signature
     assert found == Signature("signal", "SIGSEGV", "killed by SIGSEGV")
 
@@ -51,7 +51,22 @@ def test_an_error_of_a_device_that_aborts_the_process_is_that_error() -> None:
 
 
 def test_the_kernel_that_was_running_at_the_end_is_where_it_went_astray() -> None:
-    apart = {"event": "diverged", "keys": ["far"], "captured": [], "jump": 9.0}
-    begun, ended = ({"event": "running", "keys": keys, "captured": []} for keys in (["late"], []))
+    apart = ValuesDiverged(("far",), (), 9.0)
+    begun, ended = KernelRunning(("late",)), KernelRunning(())
     assert _ended(apart, begun, code=-signal.SIGSEGV).diverged == ("late",)
     assert _ended(apart, begun, ended, code=1).diverged == ("far",)
+
+
+def test_lines_that_are_no_events_are_left_out() -> None:
+    lines = [
+        b'{"event": "Note", "text": "kept"}',
+        b'{"event": "Note"}',
+        b'{"event": "Exec", "text": ""}',
+        b'{"event": "No',
+    ]
+    assert list(parse_events(b"\n".join([*lines[:2], b"[]", *lines[2:]]))) == [Note("kept")]
+
+
+def test_a_decision_comes_through_the_stream_with_its_lines() -> None:
+    line = b'{"event": "Decision", "group": "pass", "key": "k", "name": "n", "lines": [["a.py", 3]]}'
+    assert list(parse_events(line)) == [Decision("pass", "k", "n", lines=(("a.py", 3),))]

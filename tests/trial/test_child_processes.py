@@ -42,10 +42,10 @@ def test_a_worker_compiles_at_the_rung_of_the_trial(tmp_path: Path) -> None:
 PREPARED = """
 from dynadiag.bisect import bisector, compiler_hooks
 from dynadiag.torch_private import trial
-from dynadiag.trial import child_processes, rungs
+from dynadiag.trial import context, rungs
 from torch._dynamo import trace_rules
 
-child_processes.install_hooks(bisector.HOOKS)
+context.install_hooks(bisector.HOOKS)
 assert "lib.with.dots" in rungs.__file__
 assert all(trace_rules.check_file(one.__file__).skipped for one in (rungs, compiler_hooks, trial))
 """

@@ -19,7 +19,7 @@ from dynadiag.trial.context import TRIAL
 
 triton_interpreter.install()
 events = []
-TRIAL.send = lambda event, **data: events.append(data["name"])
+TRIAL.send = lambda event: events.append(event.name)
 torch._inductor.config.fx_graph_cache = False
 torch.manual_seed(0)
 x = torch.randn(16, 40)
