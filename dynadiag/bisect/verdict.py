@@ -13,8 +13,8 @@ from typing import Any
 from dynadiag import __version__
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.explanation_json import SCHEMA, encode
 from dynadiag.render.formatting import list_counted
+from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.paths import source_location
 from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style

@@ -1,6 +1,7 @@
 """Measure how long each kernel call takes, and how near that is to the device's peak.
 
-The generated modules run again on random inputs (``dynadiag.trial.module_timing``): that executes code from the recording. A
+The generated modules run again on random inputs (``dynadiag.trial.module_timing``): that executes code from the
+recording. A
 Triton kernel runs in the configuration that the recorded run tuned, if the recorder saw it.
 """
 

@@ -18,7 +18,8 @@ from dynadiag.recording.derived_cache import save_derived
 from dynadiag.recording.opening import open_recording
 from dynadiag.torch_private.triton_autotuner import pin_configurations
 from dynadiag.trial.module_timing import _load_module, add_marks
-from tests.kernels.recorded import DYNADIAG, environment, record, recorded
+from tests.interpreters import DYNADIAG
+from tests.kernels.recorded import environment, record, recorded
 
 _PEAKS = DevicePeaks(bytes_per_second=1e12, product_flops={"bf16": 1e15}, vector_flops=1e13)
 
