@@ -132,8 +132,8 @@ def is_custom_operator(name: str) -> bool:
     """Whether ``name`` (`namespace.operator` or `namespace.operator.overload`) is an operator that torch does not
     define.
 
-    >>> is_custom("corpus.twice.default"), is_custom("aten.relu.default"), is_custom("<built-in function add>")
-    (True, False, False)
+    >>> is_custom_operator("corpus.twice.default"), is_custom_operator("aten.relu.default")
+    (True, False)
     """
     found = _OVERLOAD.fullmatch(name)
     return found is not None and found[1] not in _TORCH_NAMESPACES
