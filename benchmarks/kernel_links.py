@@ -25,7 +25,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynadiag.kernels import GeneratedModule, Thread, generated_modules, open_with_links
+from dynadiag.kernels import GeneratedModule, LinkIndex, generated_modules, open_with_links
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = f"""
@@ -70,12 +70,12 @@ def count(path: Path) -> Count:
     """Count one recording, which has links."""
     with open_with_links(path) as recording:
         found = generated_modules(recording)
-        threads = [Thread(recording.links(unit.event)) for unit in found]
-    parts = [_count(unit, thread) for unit, thread in zip(found, threads, strict=True)]
-    return sum(parts, _reached(found, threads))
+        indexes = [LinkIndex(recording.links(unit.event)) for unit in found]
+    parts = [_count(unit, index) for unit, index in zip(found, indexes, strict=True)]
+    return sum(parts, _reached(found, indexes))
 
 
-def _count(unit: GeneratedModule, thread: Thread) -> Count:
+def _count(unit: GeneratedModule, index: LinkIndex) -> Count:
     found = Count()
     for definition in unit.parsed.definitions.values():
         if not any(call.kernel == definition.name for call in unit.parsed.calls):
@@ -83,21 +83,21 @@ def _count(unit: GeneratedModule, thread: Thread) -> Count:
         found += Count(kernels=1)
         for number, line in enumerate(definition.source.splitlines(), definition.first_line):
             if _COMPUTING.search(line):
-                related = thread.related("module", number)
-                sharp = bool(related.places) and len(related.nodes) == 1
-                found += Count(lines=1, led=bool(related.places), sharp=sharp)
+                led = bool(index.source_lines("module", number))
+                sharp = led and len(index.nodes("module", number)) == 1
+                found += Count(lines=1, led=led, sharp=sharp)
     return found
 
 
-def _reached(found: tuple[GeneratedModule, ...], threads: list[Thread]) -> Count:
+def _reached(found: tuple[GeneratedModule, ...], indexes: list[LinkIndex]) -> Count:
     """Dynamo's nodes, each once however many modules (forward and backward) were made of its graph."""
     computing: dict[tuple[int | None, str], bool] = {}
-    for unit, thread in zip(found, threads, strict=True):
+    for unit, index in zip(found, indexes, strict=True):
         for node in unit.dynamo.nodes.values():
             if node.computes and node.source_line:
-                related = thread.related("source", node.source_line.line, node.source_line.file)
+                lines = index.module_lines("source", node.source_line.line, node.source_line.file)
                 key = unit.dynamo_event, node.name
-                computing[key] = computing.get(key, False) or bool(related.lines or related.calls)
+                computing[key] = computing.get(key, False) or bool(lines)
     return Count(nodes=len(computing), reached=sum(computing.values()))
 
 

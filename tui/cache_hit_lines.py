@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynadiag.kernels.cache_hit_locations import locate_cache_hit
 from dynadiag.kernels.graph_parser import PrintedGraph, parse_graph
+from dynadiag.kernels.source_lines import Surroundings, locate_cache_hit
 from tui.line_links import LineKey
 
 __all__ = ["cache_hit_lines"]
@@ -25,7 +25,8 @@ def cache_hit_lines(
     """
     found = _parsed(graph)
     backward = not title.startswith("joint") and any(name.startswith(_TANGENT_PREFIX) for name in found.nodes)
-    mended = locate_cache_hit(found, _parsed(dynamo), _parsed(forward) if backward and forward is not None else None)
+    before = _parsed(forward) if backward and forward is not None else None
+    mended = locate_cache_hit(found, Surroundings(dynamo=_parsed(dynamo), forward=before, from_cache=True))
     if mended is found:
         return None
     return {

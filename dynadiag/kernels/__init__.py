@@ -12,9 +12,8 @@ from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, sourc
 from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.kernel_diff import KernelChange, change_diff, compare_kernels
 from dynadiag.kernels.link_digest import LinkDigest, fold_with_links, import_with_links, open_with_links
-from dynadiag.kernels.links import Related, Thread, module_links
-from dynadiag.kernels.read_modules import generated_modules, kernel_calls
-from dynadiag.kernels.source import kernel_source
+from dynadiag.kernels.links import LinkIndex, module_links
+from dynadiag.kernels.read_modules import generated_modules, kernel_calls, locate_graph
 from dynadiag.kernels.stages import CompiledStages, Stage, make_stages
 
 __all__ = [
@@ -24,17 +23,16 @@ __all__ = [
     "KernelCall",
     "KernelChange",
     "LinkDigest",
-    "Related",
+    "LinkIndex",
     "SourceLine",
     "Stage",
-    "Thread",
     "change_diff",
     "compare_kernels",
     "fold_with_links",
     "generated_modules",
     "import_with_links",
     "kernel_calls",
-    "kernel_source",
+    "locate_graph",
     "make_stages",
     "module_links",
     "open_with_links",

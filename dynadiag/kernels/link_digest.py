@@ -15,11 +15,12 @@ from dynadiag.kernels.read_modules import read_module
 from dynadiag.recording import import_export, opening
 from dynadiag.recording.digest import Digest
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Event, Graph, GraphNode, Kernel, Link, Node
+from dynadiag.recording.records import Event, Graph, GraphNode, Kernel, Node
 
 __all__ = ["LinkDigest", "fold_with_links", "import_with_links", "open_with_links"]
 
 _KEPT_KINDS = ("inductor_output_code", "dynadiag_origins")
+_CACHE_OUTCOME = "fx_graph_cache_"
 
 
 def open_with_links(path: Path) -> Recording:
@@ -38,11 +39,12 @@ def import_with_links(log: Path, output: Path, *, force: bool = False) -> import
 
 
 class LinkDigest:
-    """The recording's own digest, plus the links of each generated module after its event."""
+    """The recording's own digest, plus the links of each generated module at the end of the log."""
 
     def __init__(self) -> None:
         self._digest = Digest()
         self._compiles: dict[str, _CompileState] = {}
+        self._modules: list[tuple[_CompileState, Event]] = []
 
     def event(self, event: Event, metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[object]:
         """Yield the records that this event completes."""
@@ -53,18 +55,16 @@ class LinkDigest:
             elif isinstance(record, GraphNode):
                 seen.add_node(record)
             yield record
-        if event.kind in _KEPT_KINDS:
+        if event.kind in _KEPT_KINDS or (event.name or "").startswith(_CACHE_OUTCOME):
             seen.keep(event, payload)
         if event.kind == "inductor_output_code":
-            yield from _links_of_module(seen, event)
+            self._modules.append((seen, event))
 
     def finish(self) -> Iterator[object]:
         """Yield the records that the end of the log completes."""
         yield from self._digest.finish()
-
-
-def _links_of_module(seen: _CompileState, event: Event) -> tuple[Link, ...]:
-    return module_links(read_module(seen, event))
+        for seen, event in self._modules:
+            yield from module_links(read_module(seen, event))
 
 
 class _CompileState:
@@ -107,7 +107,7 @@ class _CompileState:
         return tuple(self._kernels)
 
     def events(self, kind: str | None = None, name: str | None = None) -> Iterator[Event]:
-        return iter([one for one in self._events if one.kind == kind and name is None])
+        return iter([one for one in self._events if one.kind == kind and name in (None, one.name)])
 
     def event(self, index: int) -> Event:
         return self._events_by_index[index]

@@ -8,16 +8,14 @@ nodes a node came from (a log without our recorder), there is no row between the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, dynamo_nodes_of, reported_dynamo_nodes
 from dynadiag.kernels.graph_parser import PrintedNode, SourceLine
 from dynadiag.recording.records import Link
 
-__all__ = ["DOCUMENTS", "Related", "Thread", "module_links"]
-
-DOCUMENTS = ("source", "dynamo", "graph", "module")
+__all__ = ["LinkIndex", "module_links"]
 
 LinkEnd = tuple[str, int | None, int, str | None]  # document, event, line, name
 
@@ -108,115 +106,68 @@ class _LinkRows:
         yield self._link(start, "node", "source", end, "graph")
 
 
-@dataclass(frozen=True, slots=True)
-class Related:
-    """What belongs together: places in the user's source, names of nodes, lines of the module.
+class LinkIndex:
+    """The links of one generated module, read from the recording's link table, to be asked from either end.
 
-    ``lines`` are those of kernels, ``calls`` those where they are called. ``inferred`` says that a part of it was told
-    from the texts and not by Inductor (see `KernelCall.how`).
+    All lines are 1-based. A line without a mapping gives an empty answer.
     """
 
-    places: frozenset[SourceLine] = frozenset()
-    dynamo: frozenset[str] = frozenset()
-    nodes: frozenset[str] = frozenset()
-    lines: frozenset[int] = frozenset()
-    calls: frozenset[int] = frozenset()
-    inferred: bool = False
-
-    def __bool__(self) -> bool:
-        """Whether there is a mapping at all."""
-        return bool(self.places or self.dynamo or self.nodes or self.lines or self.calls)
-
-
-class Thread:
-    """The links of one module. Made once; asking is quick."""
-
     def __init__(self, links: Iterable[Link]) -> None:
-        self._line_of: dict[str, dict[str, int]] = {"graph": {}, "dynamo": {}}
-        self._at: dict[str, dict[int, set[str]]] = {"graph": {}, "dynamo": {}, "module": {}}
-        self._lines: dict[str, set[int]] = {}  # of the module, by node
-        self._calls: dict[str, set[int]] = {}
-        self._inferred: set[int] = set()
-        self._called: set[int] = set()
-        self._sources: dict[str, set[str]] = {}
-        self._made: dict[str, set[str]] = {}
-        self._places: dict[tuple[str, str], SourceLine] = {}
-        self._from: dict[SourceLine, set[tuple[str, str]]] = {}
+        self.inferred: set[int] = set()  # lines of calls whose nodes were inferred from the texts
+        self.graph_event: int | None = None  # the event of the lowered graph
+        self._names: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (document, line) -> nodes
+        self._module_lines: defaultdict[str, set[int]] = defaultdict(set)  # by lowered node
+        self._made_from: defaultdict[str, set[str]] = defaultdict(set)  # Dynamo's node -> lowered, as torch reported
+        self._reported: set[str] = set()  # lowered nodes with such a Dynamo node
+        self._line_of: dict[tuple[str, str], SourceLine] = {}  # (document, node) -> the user's line
+        self._nodes_of: defaultdict[SourceLine, set[tuple[str, str]]] = defaultdict(set)
         for link in links:
             self._add(link)
 
     def _add(self, link: Link) -> None:
-        if link.document in self._line_of:
-            self._line_of[link.document][link.name] = link.line
-            self._at[link.document].setdefault(link.line, set()).add(link.name)
+        if link.document != "module":
+            self._names[link.document, link.line].add(link.name)
         if link.to_line is None or link.to_name is None:
             return
         if link.document == "module":
-            self._add_line(link, link.to_name)
+            self.graph_event = link.to_event
+            self._names["module", link.line].add(link.to_name)
+            self._module_lines[link.to_name].add(link.line)
+            if link.how == "dataflow":
+                self.inferred.add(link.line)
         elif link.to_document == "dynamo":
-            self._sources.setdefault(link.name, set()).add(link.to_name)
-            self._made.setdefault(link.to_name, set()).add(link.name)
+            self._made_from[link.to_name].add(link.name)
+            self._reported.add(link.name)
         elif link.to_document == "source":
-            place = SourceLine(link.to_name, link.to_line)
-            self._places[link.document, link.name] = place
-            self._from.setdefault(place, set()).add((link.document, link.name))
+            self._line_of[link.document, link.name] = line = SourceLine(link.to_name, link.to_line)
+            self._nodes_of[line].add((link.document, link.name))
 
-    def _add_line(self, link: Link, node: str) -> None:
-        self._at["module"].setdefault(link.line, set()).add(node)
-        (self._calls if link.role == "call" else self._lines).setdefault(node, set()).add(link.line)
-        if link.role == "call":
-            self._called.add(link.line)
-        if link.how == "dataflow":
-            self._inferred.add(link.line)
+    def document_lines(self, document: str) -> dict[int, frozenset[SourceLine]]:
+        """Return the user's lines of every line of a document: "module", "graph" or "dynamo"."""
+        lines = (line for one, line in self._names if one == document)
+        return {line: found for line in lines if (found := self.source_lines(document, line))}
 
-    def related(self, document: str, line: int, file: str | None = None) -> Related:
-        """What belongs to a line (from 1) of a document; `file` names the one of the user's that is meant."""
-        if document == "source":
-            return self._of_place(SourceLine(file or "", line))
-        if document == "dynamo":
-            names = self._at["dynamo"].get(line, set())
-            return self._answer(self._made_of(names), names)
-        return self._answer(self._at[document].get(line, set()))
+    def source_lines(self, document: str, line: int) -> frozenset[SourceLine]:
+        """Return the user's lines that a line of a document came from."""
+        names = self._names.get((document, line), set())
+        lowered = {("dynamo" if document == "dynamo" else "graph", name) for name in names}
+        return frozenset(self._line_of[owner] for owner in lowered if owner in self._line_of)
 
-    def lines(self, document: str, related: Related, file: str | None = None) -> tuple[int, ...]:
-        """The lines (from 1) of a document that belong to something."""
-        if document == "source":
-            return tuple(sorted({place.line for place in related.places if place.file == file}))
-        if document == "module":
-            return tuple(sorted(related.lines | related.calls))
-        known = self._line_of[document]
-        names = related.dynamo if document == "dynamo" else related.nodes
-        return tuple(sorted({known[name] for name in names if name in known}))
+    def nodes(self, document: str, line: int, file: str = "") -> frozenset[str]:
+        """Return the lowered nodes of a line of a document; `file` names the user's file for "source"."""
+        if document != "source":
+            names = self._names.get((document, line), set())
+            return frozenset(self._lowered_from(names) if document == "dynamo" else names)
+        found = self._nodes_of.get(SourceLine(file, line), set())
+        lowered = {name for owner, name in found if owner == "graph"}
+        return frozenset(lowered | self._lowered_from({name for owner, name in found if owner == "dynamo"}))
 
-    def _of_place(self, place: SourceLine) -> Related:
-        found = self._from.get(place, set())
-        dynamo = {name for document, name in found if document == "dynamo"}
-        nodes = {name for document, name in found if document == "graph"}
-        return self._answer(nodes | self._made_of(dynamo), dynamo, {place} if found else set())
+    def module_lines(self, document: str, line: int, file: str = "") -> frozenset[int]:
+        """Return the lines of the module, of kernels and calls, that a line of a document became."""
+        return frozenset(one for name in self.nodes(document, line, file) for one in self._module_lines.get(name, ()))
 
-    def _made_of(self, dynamo: Iterable[str]) -> set[str]:
-        """The nodes that were made of Dynamo's; where torch did not say, those of the same line."""
-        found = {made for name in dynamo for made in self._made.get(name, ())}
-        beside = (name for one in dynamo for name in self._beside("dynamo", one, "graph"))
-        return found.union(name for name in beside if name not in self._sources)
-
-    def _sources_of(self, node: str) -> set[str]:
-        return self._sources.get(node) or self._beside("graph", node, "dynamo")
-
-    def _beside(self, document: str, name: str, other: str) -> set[str]:
-        """The nodes of another graph that are of the same line of the user's."""
-        place = self._places.get((document, name))
-        return {one for owner, one in self._from.get(place, ()) if owner == other} if place else set()
-
-    def _answer(
-        self, nodes: set[str], dynamo: set[str] | None = None, places: set[SourceLine] | None = None
-    ) -> Related:
-        if dynamo is None:
-            dynamo = {source for name in nodes for source in self._sources_of(name)}
-        if places is None:
-            owners = [("graph", name) for name in nodes] or [("dynamo", name) for name in dynamo]
-            places = {self._places[owner] for owner in owners if owner in self._places}
-        calls = frozenset(line for name in nodes for line in self._calls.get(name, ()))
-        lines = frozenset(line for name in nodes for line in self._lines.get(name, ()))
-        inferred = not self._inferred.isdisjoint(calls)
-        return Related(frozenset(places), frozenset(dynamo), frozenset(nodes), lines, calls, inferred)
+    def _lowered_from(self, dynamo: set[str]) -> set[str]:
+        """The lowered nodes made from Dynamo's. Where torch reported none, those of the same source line."""
+        lines = {self._line_of[owner] for name in dynamo if (owner := ("dynamo", name)) in self._line_of}
+        same_line = {name for line in lines for owner, name in self._nodes_of[line] if owner == "graph"}
+        return {made for name in dynamo for made in self._made_from.get(name, ())} | (same_line - self._reported)

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from dynadiag.kernels.align import AlignedStatement
 from dynadiag.kernels.buffer_nodes import align_call
-from dynadiag.kernels.cache_hit_locations import locate_cache_hit
 from dynadiag.kernels.cost import estimate_cost
 from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper, parse_cpp_wrapper
 from dynadiag.kernels.generated_module import (
@@ -21,7 +20,6 @@ from dynadiag.kernels.generated_module import (
     source_lines_of,
 )
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, parse_graph
-from dynadiag.kernels.missing_locations import locate_replaced_nodes, locate_retraced_bodies
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, parse_module
 from dynadiag.kernels.node_inference import infer_nodes
 from dynadiag.kernels.node_mapping import add_inlined_nodes, nodes_of_call
@@ -34,13 +32,14 @@ from dynadiag.kernels.scheduler_operations import (
     nodes_of_calls,
     parse_operations,
 )
-from dynadiag.kernels.torch_frame_locations import find_torch_callers, locate_torch_frames
+from dynadiag.kernels.source_lines import Surroundings, locate, locate_dynamo
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.records import Event, Graph
 
-__all__ = ["generated_modules", "kernel_calls", "read_module"]
+__all__ = ["generated_modules", "kernel_calls", "locate_graph", "read_module"]
 
 MAX_GRAPH_BYTES = 64 << 20  # bytes of one graph's text that are read; the largest seen so far is a tenth of it
+_TANGENT_PREFIX = "tangents_"  # the prefix of inputs that only backward and joint graphs have
 
 
 def kernel_calls(recording: RecordingReader) -> tuple[KernelCall, ...]:
@@ -57,6 +56,11 @@ def generated_modules(recording: RecordingReader) -> tuple[GeneratedModule, ...]
 def read_module(compile_reader: CompileReader, event: Event) -> GeneratedModule:
     """Return the generated module of one event, from what is known when that event comes."""
     return _ModuleReader(compile_reader, {}, None).module(event)
+
+
+def locate_graph(recording: CompileReader, graph: Graph) -> PrintedGraph:
+    """Return the graph of any stage of a compile, with the user's source line of each node where it is known."""
+    return _ModuleReader(recording, {}, None).located_graph(graph)
 
 
 class _ModuleReader:
@@ -92,30 +96,46 @@ class _ModuleReader:
         module = _parse(self._recording.payload(event.index))
         compile_id = self._ids.get(event.index, event.compile_id)
         lowered = self._lowered_graph(event, compile_id, module.stage)
-        earlier = self._last_graph(event, compile_id, ("before_post_grad",), 0) if lowered else None
-        first = self._last_graph(event, compile_id, ("dynamo",), 0)
         scheduled = self._scheduled_graph(event)
-        dynamo = self._parsed_graph(first)
-        placed = locate_replaced_nodes(
-            self._parsed_graph(lowered), self._parsed_graph(earlier), _nodes_with_reported_sources(scheduled, dynamo)
+        around = replace(
+            self._surroundings(event, compile_id, event, module.stage == "backward"),
+            dynamo_sources=scheduled.dynamo_sources,
+            before_passes=self._parsed_graph(self._last_graph(event, compile_id, ("before_post_grad",), 0)),
         )
-        graph = locate_retraced_bodies(placed, dynamo)
-        if self._cache_outcome(event) == "hit":
-            forward = self._last_graph(event, compile_id, ("forward",), 0) if module.stage == "backward" else None
-            graph = locate_cache_hit(graph, dynamo, self._parsed_graph(forward) if forward else None)
-        called = find_torch_callers(dynamo, self._recording.nodes(first.index)) if first else {}
-        own = {name: (name,) for name in called}
+        first = self._last_graph(event, compile_id, ("dynamo",), 0)
         unit = GeneratedModule(
             event.index,
             compile_id,
             module,
-            locate_torch_frames(graph, dynamo, called, scheduled.dynamo_sources),
+            locate(self._parsed_graph(lowered), around),
             lowered.event if lowered else None,
-            locate_torch_frames(dynamo, dynamo, called, own),
+            locate_dynamo(around),
             first.event if first else None,
             scheduled.dynamo_sources,
         )
         return replace(unit, calls=tuple(self._kernel_calls(event, unit, scheduled)))
+
+    def located_graph(self, graph: Graph) -> PrintedGraph:
+        """Return the graph of any stage with the user's source lines."""
+        event = self._recording.event(graph.event)
+        printed = self._parsed_graph(graph)
+        is_joint = "joint" in graph.stage
+        is_backward = not is_joint and any(name.startswith(_TANGENT_PREFIX) for name in printed.nodes)
+        after = (one for one in self._modules if _same_compile(one, event) and one.index > event.index)
+        around = self._surroundings(event, graph.compile_id, next(after, event), is_backward)
+        return locate_dynamo(around) if graph.stage == "dynamo" else locate(printed, around)
+
+    def _surroundings(self, event: Event, compile_id: str, module: Event, is_backward: bool) -> Surroundings:
+        """What is known about the graph of an event. `module` is the event of the code generated from it."""
+        dynamo = self._last_graph(event, compile_id, ("dynamo",), 0)
+        from_cache = self._cache_outcome(module) == "hit"
+        forward = self._last_graph(event, compile_id, ("forward",), 0) if from_cache and is_backward else None
+        return Surroundings(
+            dynamo=self._parsed_graph(dynamo),
+            dynamo_nodes=self._recording.nodes(dynamo.index) if dynamo else (),
+            forward=self._parsed_graph(forward) if forward else None,
+            from_cache=from_cache,
+        )
 
     def _lowered_graph(self, event: Event, compile_id: str, stage: str | None) -> Graph | None:
         """The graph that the module was made from: after the passes, or before them when the code is from a cache."""
@@ -128,7 +148,7 @@ class _ModuleReader:
 
     def _last_graph(self, event: Event, compile_id: str, stages: tuple[str, ...], since: int) -> Graph | None:
         """The last graph before the event, of the first of `stages` that has one."""
-        mine = [one for one in self._graphs if one.compile_id == compile_id and since <= one.event < event.index]
+        mine = [one for one in self._graphs if one.compile_id == compile_id and since <= one.event <= event.index]
         for stage in stages:
             found = [one for one in mine if one.stage == stage]
             if found:
@@ -230,12 +250,6 @@ class _ModuleReader:
         words = [(one.index, word) for one, word in self._caches if _same_compile(one, event) and one.index < until]
         later = [pair for pair in words if pair[0] > event.index]
         return min(later)[1] if later else max(words)[1] if words else None
-
-
-def _nodes_with_reported_sources(scheduled: ScheduledGraph, dynamo: PrintedGraph) -> set[str]:
-    """The nodes whose Dynamo nodes torch reported."""
-    names = {node.printed_name for node in dynamo.nodes.values()}
-    return {name for name, made in scheduled.dynamo_sources.items() if not names.isdisjoint(made)}
 
 
 def _operator_lines(unit: GeneratedModule, nodes: list[PrintedNode]) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from dynadiag.kernels import GeneratedModule, KernelCall, Thread, module_links
+from dynadiag.kernels import GeneratedModule, KernelCall, LinkIndex, module_links
 from dynadiag.kernels.align import AlignedStatement
 from dynadiag.kernels.graph_parser import PrintedNode
 from tests.kernels.programs import CHANGES
@@ -139,12 +139,11 @@ def test_most_lines_have_one_node(language: str) -> None:
 @pytest.mark.parametrize("language", _LANGUAGES)
 def test_links_of_lines_hold_both_ways(language: str) -> None:
     for unit in read(language):
-        thread = Thread(module_links(unit))
+        index = LinkIndex(module_links(unit))
         for call in unit.calls:
             for line in call.statements:
-                related = thread.related("module", line.line)
-                assert set(line.nodes) <= related.nodes
+                assert set(line.nodes) <= index.nodes("module", line.line)
                 for name in line.nodes:
-                    assert line.line in thread.related("graph", unit.graph.nodes[name].line).lines
-                for place in related.places:
-                    assert line.line in thread.related("source", place.line, place.file).lines
+                    assert line.line in index.module_lines("graph", unit.graph.nodes[name].line)
+                for place in index.source_lines("module", line.line):
+                    assert line.line in index.module_lines("source", place.line, place.file)

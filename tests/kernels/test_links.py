@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.kernels import Thread, generated_modules, import_with_links, module_links, open_with_links
+from dynadiag.kernels import LinkIndex, generated_modules, import_with_links, module_links, open_with_links
 from dynadiag.recording import export_log
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
@@ -61,7 +61,7 @@ def test_that_there_is_no_mapping_is_a_row(tmp_path: Path) -> None:
         (call,) = recording.links()
     assert (call.document, call.role, call.name) == ("module", "call", "triton_poi_fused_0")
     assert (call.to_document, call.to_line, call.how) == ("graph", None, "none")
-    assert not Thread([call]).related("module", call.line)
+    assert not LinkIndex([call]).nodes("module", call.line)
 
 
 def test_the_table_answers_in_both_directions() -> None:
@@ -72,14 +72,14 @@ def test_the_table_answers_in_both_directions() -> None:
                AND module.module = ?"""
     with open_with_links(recorded("cpp")) as recording:
         unit = generated_modules(recording)[0]
-    thread = Thread(module_links(unit))
+    index = LinkIndex(module_links(unit))
     with closing(sqlite3.connect(recorded("cpp"))) as database:
         rows = database.execute(there, (unit.event,)).fetchall()
     assert rows
     file = next(call.source_lines[0].file for call in unit.calls if call.source_lines)
     for line, source in rows:
-        assert source in {place.line for place in thread.related("module", line).places}
-        assert line in thread.related("source", source, file).lines
+        assert source in {place.line for place in index.source_lines("module", line)}
+        assert line in index.module_lines("source", source, file)
 
 
 def test_a_recording_from_before_links_is_read(tmp_path: Path) -> None:

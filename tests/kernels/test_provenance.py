@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from dynadiag.kernels import GeneratedModule, KernelCall, SourceLine, Thread, module_links
+from dynadiag.kernels import GeneratedModule, KernelCall, LinkIndex, SourceLine, module_links
 from tests.kernels.programs import CHANGES, program
 from tests.kernels.recorded import foreign, read, recorded
 
@@ -70,14 +70,14 @@ def test_exactly_the_linked_kernels_change(language: str, function: str) -> None
 def test_computing_lines_lead_to_a_line_of_the_user(language: str) -> None:
     led, all_lines = 0, 0
     for unit in read(language):
-        thread = Thread(module_links(unit))
+        index = LinkIndex(module_links(unit))
         for call in unit.calls:
             if call.definition is None:
                 continue
             for number, line in enumerate(call.definition.source.splitlines(), call.definition.first_line):
                 if _COMPUTING.search(line):
                     all_lines += 1
-                    led += bool(thread.related("module", number).places)
+                    led += bool(index.source_lines("module", number))
     assert all_lines > 100
     assert led >= 0.95 * all_lines, f"{led} of {all_lines}"
 
@@ -86,9 +86,9 @@ def test_computing_lines_lead_to_a_line_of_the_user(language: str) -> None:
 def test_every_line_that_computes_leads_to_its_kernel(language: str) -> None:
     missing = []
     for unit in read(language):
-        thread = Thread(module_links(unit))
+        index = LinkIndex(module_links(unit))
         for place in {node.source_line for node in unit.graph.nodes.values() if node.computes and node.source_line}:
-            if not thread.related("source", place.line, place.file).calls:
+            if not index.module_lines("source", place.line, place.file):
                 missing.append(place)
     assert not missing
 
@@ -96,16 +96,13 @@ def test_every_line_that_computes_leads_to_its_kernel(language: str) -> None:
 @pytest.mark.parametrize("language", _LANGUAGES)
 def test_links_hold_both_ways(language: str) -> None:
     for unit in read(language):
-        thread = Thread(module_links(unit))
+        index = LinkIndex(module_links(unit))
         for call in unit.calls:
-            related = thread.related("module", call.line)
-            assert call.line in related.calls
+            assert call.line in index.module_lines("module", call.line)
             for name in call.nodes:
-                assert call.line in thread.related("graph", unit.graph.nodes[name].line).calls
-            for place in related.places:
-                assert call.line in thread.related("source", place.line, place.file).calls
-                assert place.line in thread.lines("source", related, place.file)
-            assert call.line in thread.lines("module", related)
+                assert call.line in index.module_lines("graph", unit.graph.nodes[name].line)
+            for place in index.source_lines("module", call.line):
+                assert call.line in index.module_lines("source", place.line, place.file)
 
 
 @pytest.mark.parametrize("language", _LANGUAGES)
@@ -127,10 +124,10 @@ def test_the_recorder_is_what_said_it() -> None:
 
 def test_a_line_of_nothing_has_no_mapping() -> None:
     unit = read("cpp")[0]
-    thread = Thread(module_links(unit))
-    assert not thread.related("source", 1, str(recorded("cpp")))
-    assert not thread.related("module", 1)
-    assert not thread.related("graph", 10_000)
+    index = LinkIndex(module_links(unit))
+    assert not index.module_lines("source", 1, str(recorded("cpp")))
+    assert not index.source_lines("module", 1)
+    assert not index.module_lines("graph", 10_000)
 
 
 def test_libraries_calls_have_lines_of_their_own() -> None:

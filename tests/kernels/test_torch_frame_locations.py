@@ -6,7 +6,7 @@ import pytest
 
 from dynadiag.kernels import generated_modules
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
-from dynadiag.kernels.torch_frame_locations import find_torch_callers, locate_torch_frames
+from dynadiag.kernels.source_lines import Surroundings, locate_dynamo, locate_torch_frames
 from dynadiag.recording.digest.context import is_torch_or_stdlib
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.records import Node, Span
@@ -33,11 +33,12 @@ DYNAMO = _graph(
     (_TORCHS, 70, "mask_1 = torch.ones(mask)"),
     (_TORCHS, 90, "out = torch.sum(mask_1)"),
 )
-KNOWN = find_torch_callers(DYNAMO, [_node("y", 3), _node("mask", 4), _node("mask_1", 5), _node("out", 5)])
+NODES = [_node("y", 3), _node("mask", 4), _node("mask_1", 5), _node("out", 5)]
+AROUND = Surroundings(DYNAMO, NODES)
 
 
 def test_only_lines_of_torchs_lead_to_another() -> None:
-    assert {name: place.line for name, place in KNOWN.items()} == {"mask": 4, "mask_1": 5, "out": 5}
+    assert {name: place.line for name, place in AROUND.torch_callers.items()} == {"mask": 4, "mask_1": 5, "out": 5}
 
 
 CONTAINER = """
@@ -81,12 +82,12 @@ def test_where_no_node_has_a_line_all_have_the_call() -> None:
     text = 'class M(torch.nn.Module):\n    def forward(self, x: "f32[4]"):\n'
     dynamo = parse_graph(text + "        y = torch.sin(x)\n        return (y,)\n")
     lowered = parse_graph(text + "        sin = aten.sin(x)\n        return (sin,)\n")
-    known = find_torch_callers(dynamo, [_node("y", 9)])
-    assert locate_torch_frames(lowered, dynamo, known, {}).nodes["sin"].source_line == SourceLine(_OWN, 9)
+    around = Surroundings(dynamo, [_node("y", 9)])
+    assert locate_torch_frames(lowered, around).nodes["sin"].source_line == SourceLine(_OWN, 9)
 
 
 def test_a_log_without_dynamos_nodes_keeps_its_lines() -> None:
-    assert locate_torch_frames(DYNAMO, DYNAMO, find_torch_callers(DYNAMO, []), {}) == DYNAMO
+    assert locate_dynamo(Surroundings(DYNAMO)) == DYNAMO
 
 
 @pytest.mark.parametrize(
@@ -96,12 +97,12 @@ def test_a_log_without_dynamos_nodes_keeps_its_lines() -> None:
 )
 def test_a_node_has_the_line_that_called_torch(sources: dict[str, list[str]], line: tuple[str, int]) -> None:
     lowered = _graph((_OWN, 3, "sin = aten.sin(x)"), (_TORCHS, 70, "full = aten.full(sin)"))
-    placed = locate_torch_frames(lowered, DYNAMO, KNOWN, sources)
+    placed = locate_torch_frames(lowered, Surroundings(DYNAMO, NODES, sources))
     assert [node.source_line for node in placed.nodes.values()] == [None, SourceLine(_OWN, 3), SourceLine(*line)]
 
 
 def test_a_line_of_one_call_needs_no_word_of_torchs() -> None:
-    placed = locate_torch_frames(_graph((_TORCHS, 90, "sum_1 = aten.sum(x)")), DYNAMO, KNOWN, {})
+    placed = locate_torch_frames(_graph((_TORCHS, 90, "sum_1 = aten.sum(x)")), AROUND)
     assert placed.nodes["sum_1"].source_line == SourceLine(_OWN, 5)
 
 
@@ -124,5 +125,5 @@ def test_a_body_of_torchs_own_has_the_line_of_what_it_is_a_part_of() -> None:
             ]
         )
     )
-    placed = locate_torch_frames(lowered, DYNAMO, KNOWN, {})
+    placed = locate_torch_frames(lowered, AROUND)
     assert placed.nodes["mask0_full"].source_line == SourceLine(_OWN, 4)
