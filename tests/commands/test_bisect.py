@@ -13,6 +13,8 @@ import pytest
 from dynadiag.bisect.verdict import Verdict
 from tests.bisect.test_bisector import BACKEND
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 
 def dynadiag(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

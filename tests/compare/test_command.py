@@ -15,6 +15,8 @@ import dynadiag
 from dynadiag.explain import explain
 from dynadiag.render import explanation_text
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 DYNADIAG = Path(sys.executable).with_name("dynadiag")
 
 PROGRAM = """

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 pytest.importorskip("transformers", reason="the models come from the test extra")
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "models.py"

@@ -11,6 +11,8 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import changed_files, snapshot
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 PROGRAM = """
 import torch
 from pathlib import Path

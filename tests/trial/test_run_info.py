@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
+
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
 WRONG = """
 import torch
