@@ -103,57 +103,57 @@ def switch_all_off(name: str) -> Switch:
     return Switch(name, keep=True, suffixes=())
 
 
-def find_by_witness(these: DecisionPool, seen: Outcome) -> frozenset[str] | None:
+def find_by_witness(pool: DecisionPool, failure: Outcome) -> frozenset[str] | None:
     """The decisions that the failure names, added one after another until it is gone; ``None`` where that does not
     help.
     """
     named: set[str] = set()
-    outcome = seen
+    outcome = failure
     for _ in range(_MAX_WITNESSES):
-        new = _named(these, outcome, named)
+        new = _named(pool, outcome, named)
         if not new:
-            return frozenset(named) if these.search.status(outcome) == "different" else None
+            return frozenset(named) if pool.search.status(outcome) == "different" else None
         named |= new
-        outcome = these.run_without(named)
+        outcome = pool.run_without(named)
         if outcome.passed:
             return frozenset(named)
     return None
 
 
-def _named(these: DecisionPool, outcome: Outcome, already: set[str]) -> set[str]:
+def _named(pool: DecisionPool, outcome: Outcome, already: set[str]) -> set[str]:
     """The decisions that the first witness matches, without those that are off already."""
     for name in outcome.witness:
-        fitting = {k for k, p in these.points.items() if name in (k, p.name, p.target)} - already
-        if fitting:
-            return fitting
+        matching = {k for k, p in pool.points.items() if name in (k, p.name, p.target)} - already
+        if matching:
+            return matching
     return set()
 
 
-def find_by_bisection(these: DecisionPool, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:
+def find_by_bisection(pool: DecisionPool, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:
     """Minimal failing sets, one after another, until with all of them off the same failure is gone.
 
     ``known`` are sets that were found before. Returns none where the failure stays with the whole kind off: then no
     decision of this kind explains it.
     """
     found = list(known)
-    if found and _is_irrelevant(these, union(found)):
+    if found and _is_irrelevant(pool, union(found)):
         return []
     if found:
-        found += _find_siblings(these, union(found))
-    rest = frozenset(these.points) - union(found)
+        found += _find_siblings(pool, union(found))
+    rest = frozenset(pool.points) - union(found)
     for _ in range(_MAX_SETS):
-        if not rest or (found and these.search.status(these.run_without(union(found))) != "same"):
+        if not rest or (found and pool.search.status(pool.run_without(union(found))) != "same"):
             return found
-        ordered = [key for key in these.points if key in rest]
-        found.append(find_minimal_set(ordered, these.fails_with_only, these.speculate) if len(rest) > 1 else rest)
-        found += _find_siblings(these, union(found))
+        ordered = [key for key in pool.points if key in rest]
+        found.append(find_minimal_set(ordered, pool.fails_with_only, pool.speculate) if len(rest) > 1 else rest)
+        found += _find_siblings(pool, union(found))
         rest -= union(found)
     return found
 
 
-def _is_irrelevant(these: DecisionPool, found: frozenset[str]) -> bool:
-    status = these.search.status
-    return status(these.run_without(found)) == "same" and status(these.run_without(these.points.keys())) == "same"
+def _is_irrelevant(pool: DecisionPool, found: frozenset[str]) -> bool:
+    status = pool.search.status
+    return status(pool.run_without(found)) == "same" and status(pool.run_without(pool.points.keys())) == "same"
 
 
 def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
@@ -161,20 +161,20 @@ def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset().union(*sets)
 
 
-def _find_siblings(these: DecisionPool, found: frozenset[str]) -> list[frozenset[str]]:
+def _find_siblings(pool: DecisionPool, found: frozenset[str]) -> list[frozenset[str]]:
     """Other decisions on the same operators, where switching off ``found`` is not enough and switching off all of them
     is.
 
     A wrong lowering is wrong for each node that uses it. Looking there first finds each of the others in a trial or
     two.
     """
-    targets = {these.points[key].target for key in found} - {None}
-    siblings = frozenset(k for k, p in these.points.items() if p.target in targets) - found
-    if not siblings or these.search.status(these.run_without(found)) != "same":
+    targets = {pool.points[key].target for key in found} - {None}
+    siblings = frozenset(k for k, p in pool.points.items() if p.target in targets) - found
+    if not siblings or pool.search.status(pool.run_without(found)) != "same":
         return []
-    if not these.run_without(found | siblings).passed or not these.fails_with_only(siblings):
+    if not pool.run_without(found | siblings).passed or not pool.fails_with_only(siblings):
         return []
-    return find_culprit_sets(siblings, these.fails_with_only, these.speculate)
+    return find_culprit_sets(siblings, pool.fails_with_only, pool.speculate)
 
 
 _MAX_CULPRITS = 3  # decisions that are listed one by one; more are grouped by operator

@@ -60,88 +60,88 @@ class DescentResult:
     notes: tuple[str, ...] = ()
 
 
-def descend(search: TrialSearch, base: Plan, rung: str, seen: Outcome) -> DescentResult:
-    """What explains the failure at ``rung``. ``seen`` is the outcome there, with every kind reported."""
-    lies = _check_fake_kernels(search, base, seen)
-    if lies.confirmed:
-        return lies
-    interrupted = _check_interrupted(search, base, seen)
+def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> DescentResult:
+    """What explains the failure at ``rung``. ``recorded`` is the outcome there, with every kind reported."""
+    fakes = _check_fake_kernels(search, base, recorded)
+    if fakes.confirmed:
+        return fakes
+    interrupted = _check_interrupted(search, base, recorded)
     if interrupted.confirmed:
-        return replace(interrupted, notes=(*lies.notes, *interrupted.notes))
-    near = find_suspects(search, base, seen)
-    finding = _verify(*near) if near and near[1] else DescentResult()
-    if finding.confirmed:
-        return replace(finding, notes=(*lies.notes, *finding.notes))
-    notes = list(lies.notes)
-    part = find_needed_graphs(search, base, seen)
-    classes = [c for c in _KINDS_OF_RUNG.get(rung, ()) if any(p.group == c for p in seen.points)]
+        return replace(interrupted, notes=(*fakes.notes, *interrupted.notes))
+    near = find_suspects(search, base, recorded)
+    result = _verify(*near) if near and near[1] else DescentResult()
+    if result.confirmed:
+        return replace(result, notes=(*fakes.notes, *result.notes))
+    notes = list(fakes.notes)
+    part = find_needed_graphs(search, base, recorded)
+    classes = [c for c in _KINDS_OF_RUNG.get(rung, ()) if any(p.group == c for p in recorded.points)]
     for name, helped in _explaining_kinds(search, part.plan, classes, _statuses_when_gone(search, base, rung)):
-        met = (seen,) if name == "frame" else (seen, helped)
-        points = {p.key: p for outcome in met for p in outcome.points if p.group == name}
-        whole = DecisionPool(search, base, name, points, (name,) if seen.was_killed else ())
-        finding = _search_kind(whole, part, seen)
-        if finding.confirmed:
-            finding = _narrow_to_direction(whole, finding)
-            return replace(finding, culprits=_use_failure_line(finding.culprits, seen), notes=(*notes, *finding.notes))
-        notes.extend(finding.notes)
+        outcomes = (recorded,) if name == "frame" else (recorded, helped)
+        points = {p.key: p for outcome in outcomes for p in outcome.points if p.group == name}
+        pool = DecisionPool(search, base, name, points, (name,) if recorded.was_killed else ())
+        result = _search_kind(pool, part, recorded)
+        if result.confirmed:
+            result = _narrow_to_direction(pool, result)
+            return replace(result, culprits=_use_failure_line(result.culprits, recorded), notes=(*notes, *result.notes))
+        notes.extend(result.notes)
     return DescentResult(notes=tuple(notes))
 
 
 def find_culprits(search: TrialSearch, base: Plan, name: str, points: dict[str, Decision]) -> DescentResult:
     """The culprits among decisions of one kind, by bisection alone."""
-    these = DecisionPool(search, base, name, points)
-    return _verify(these, find_by_bisection(these))
+    pool = DecisionPool(search, base, name, points)
+    return _verify(pool, find_by_bisection(pool))
 
 
-def _check_fake_kernels(search: TrialSearch, base: Plan, seen: Outcome) -> DescentResult:
+def _check_fake_kernels(search: TrialSearch, base: Plan, recorded: Outcome) -> DescentResult:
     """The wrong fake kernels that the failure comes from, where the program has custom operators.
 
     One trial replaces all fake kernels and reports which of them were wrong. Where it passes, nothing else is searched:
     decisions about operators that read the results would only look guilty.
     """
-    if not (seen.facts or {}).get("operators"):
+    if not (recorded.facts or {}).get("operators"):
         return DescentResult()
     outcome = _run_without_kinds(search, base, ("operator",))
     points = {p.key: p for p in outcome.points if p.group == "operator"}
     if not points or not outcome.passed:
         return DescentResult(notes=outcome.notes)
-    finding = find_culprits(search, base, "operator", points)
-    return replace(finding, notes=(*outcome.notes, *finding.notes))
+    result = find_culprits(search, base, "operator", points)
+    return replace(result, notes=(*outcome.notes, *result.notes))
 
 
-def _check_interrupted(search: TrialSearch, base: Plan, seen: Outcome) -> DescentResult:
+def _check_interrupted(search: TrialSearch, base: Plan, recorded: Outcome) -> DescentResult:
     """The decision that was being applied when the process was killed. Only a trial with it off may end at all."""
-    name = next((p.group for p in seen.points if seen.was_killed and p.key in seen.witness), None)
+    name = next((p.group for p in recorded.points if recorded.was_killed and p.key in recorded.witness), None)
     if name is None:
         return DescentResult()
-    these = DecisionPool(search, base, name, {p.key: p for p in seen.points if p.group == name}, (name,))
-    named = find_by_witness(these, seen)
-    return _verify(these, [frozenset({key}) for key in named]) if named else DescentResult()
+    pool = DecisionPool(search, base, name, {p.key: p for p in recorded.points if p.group == name}, (name,))
+    named = find_by_witness(pool, recorded)
+    return _verify(pool, [frozenset({key}) for key in named]) if named else DescentResult()
 
 
-def _narrow_to_direction(graphs: DecisionPool, finding: DescentResult) -> DescentResult:
+def _narrow_to_direction(graphs: DecisionPool, result: DescentResult) -> DescentResult:
     """Narrow a culprit that is a whole compiled graph to its forward or its backward."""
-    keys = [key for key, point in graphs.points.items() if point.name == finding.culprits[0].name]
-    if graphs.name != "dynamo_graph" or len(finding.culprits) > 1 or len(keys) != 1:
-        return finding
+    keys = [key for key, point in graphs.points.items() if point.name == result.culprits[0].name]
+    if graphs.name != "dynamo_graph" or len(result.culprits) > 1 or len(keys) != 1:
+        return result
     direction = find_direction(graphs, keys[0])
     if direction is None:
-        return finding
-    culprit = replace(finding.culprits[0], graph=direction.name)
+        return result
+    culprit = replace(result.culprits[0], graph=direction.name)
     more = f"with exactly its {direction.name} off it passes, and with exactly its other direction off it still fails"
     return replace(
-        finding,
+        result,
         culprits=(culprit,),
-        confirmed=(*finding.confirmed, more),
-        plans=(*finding.plans, direction.plan_without, direction.plan_without_other),
+        confirmed=(*result.confirmed, more),
+        plans=(*result.plans, direction.plan_without, direction.plan_without_other),
     )
 
 
-def _use_failure_line(culprits: tuple[Culprit, ...], seen: Outcome) -> tuple[Culprit, ...]:
+def _use_failure_line(culprits: tuple[Culprit, ...], recorded: Outcome) -> tuple[Culprit, ...]:
     """For a frame, replace the line of its ``def`` by the line that the failure names."""
-    if len(culprits) != 1 or culprits[0].group != "frame" or not seen.lines:
+    if len(culprits) != 1 or culprits[0].group != "frame" or not recorded.lines:
         return culprits
-    return (replace(culprits[0], lines=seen.lines),)
+    return (replace(culprits[0], lines=recorded.lines),)
 
 
 def _statuses_when_gone(search: TrialSearch, base: Plan, rung: str) -> tuple[str, ...]:
@@ -200,44 +200,44 @@ def _run_without_kinds(search: TrialSearch, base: Plan, classes: Sequence[str]) 
     return search.run(plan, f"all off: {', '.join(map(kind_name, classes))}")
 
 
-def _search_kind(whole: DecisionPool, part: FailingPart, seen: Outcome) -> DescentResult:
+def _search_kind(pool: DecisionPool, part: FailingPart, recorded: Outcome) -> DescentResult:
     """The culprits within one kind: first in the graphs that the failure needs, then in all."""
-    named = find_by_witness(whole, seen)
+    named = find_by_witness(pool, recorded)
     if named:
-        return _verify(whole, [frozenset({key}) for key in named])
-    sets = find_by_bisection(whole, _search_failing_part(whole, part))
+        return _verify(pool, [frozenset({key}) for key in named])
+    sets = find_by_bisection(pool, _search_failing_part(pool, part))
     if not sets:
-        return DescentResult(notes=(f"no set of {kind_plural(whole.name)} explains the failure by itself",))
-    return _verify(whole, sets)
+        return DescentResult(notes=(f"no set of {kind_plural(pool.name)} explains the failure by itself",))
+    return _verify(pool, sets)
 
 
-def _search_failing_part(whole: DecisionPool, part: FailingPart) -> list[frozenset[str]]:
+def _search_failing_part(pool: DecisionPool, part: FailingPart) -> list[frozenset[str]]:
     """The culprits in the graphs that the failure needs; none where it needs all graphs."""
-    points = {key: point for key, point in whole.points.items() if part.contains(point)}
-    if part.graphs is None or not points or whole.name == "graph":
+    points = {key: point for key, point in pool.points.items() if part.contains(point)}
+    if part.graphs is None or not points or pool.name == "graph":
         return []
-    return find_by_bisection(replace(whole, base=part.plan, points=points))
+    return find_by_bisection(replace(pool, base=part.plan, points=points))
 
 
-def _verify(these: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult:
+def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult:
     """Run the two trials that verify a verdict."""
     keys = union(sets)
-    halves = these.verification_trials(keys)
-    these.search.run_many(halves)
-    without, only = (these.search.run(*half) for half in halves)
-    gone, stays = these.search.status(without) in ("pass", "different"), these.search.status(only) == "same"
-    culprits = build_culprits(these.name, these.points, sets)
+    halves = pool.verification_trials(keys)
+    pool.search.run_many(halves)
+    without, only = (pool.search.run(*half) for half in halves)
+    gone, stays = pool.search.status(without) in ("pass", "different"), pool.search.status(only) == "same"
+    culprits = build_culprits(pool.name, pool.points, sets)
     names = list_counted(c.name for c in culprits)
     if not (gone and stays):
         which = "it is not gone with them off" if not gone else "it does not fail with only them on"
-        return DescentResult(notes=(f"{names} ({these.name}) not confirmed: {which}",))
+        return DescentResult(notes=(f"{names} ({pool.name}) not confirmed: {which}",))
     return DescentResult(
         culprits,
         (
             f"with exactly {names} off {_how_it_ends(without)}",
-            f"with every other {kind_name(these.name)} off it still fails",
+            f"with every other {kind_name(pool.name)} off it still fails",
         ),
-        (these.plan_without(keys), these.plan_with_only(keys)),
+        (pool.plan_without(keys), pool.plan_with_only(keys)),
     )
 
 

@@ -23,68 +23,70 @@ __all__ = ["Direction", "FailingPart", "find_direction", "find_needed_graphs", "
 _LATER_KINDS = ("kernel", "fusion")  # kinds later than the lowerings: if they explain the failure, they are the answer
 
 
-def find_suspects(search: TrialSearch, base: Plan, seen: Outcome) -> tuple[DecisionPool, list[frozenset[str]]] | None:
+def find_suspects(
+    search: TrialSearch, base: Plan, recorded: Outcome
+) -> tuple[DecisionPool, list[frozenset[str]]] | None:
     """Minimal failing sets of the kind that explains the failure; ``None`` where the divergence leads to none.
 
-    ``seen`` is an outcome of ``base`` with every kind reported.
+    ``recorded`` is an outcome of ``base`` with every kind reported.
     """
-    if seen.witness or not any(p.group == "lowering" for p in seen.points):
+    if recorded.witness or not any(p.group == "lowering" for p in recorded.points):
         return None
     compared = LabeledPlan(
         replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the uncompiled graph's"
     )
     search.run_many([compared])  # fills the idle core
     outcome = search.run(*compared)
-    lowerings = _decisions(search, base, "lowering", seen)
-    near = [key for key in lowerings.points if key in outcome.diverged]
-    if not near:
+    lowerings = _decisions(search, base, "lowering", recorded)
+    suspects = [key for key in lowerings.points if key in outcome.diverged]
+    if not suspects:
         return None
-    later = [_decisions(search, base, name, seen) for name in _LATER_KINDS]
-    chosen = [_decisions_on(outcome.diverged, these) for these in later]
+    later = [_decisions(search, base, name, recorded) for name in _LATER_KINDS]
+    chosen = [_decisions_on(outcome.diverged, pool) for pool in later]
     these_off = [_without_all(later, chosen)] if any(chosen) else []
-    surely = [lowerings.labeled_without(near)] if len(near) == 1 else []  # of several it is unknown which
-    search.run_many([lowerings.labeled_with_only(near), *surely, *these_off])
-    if not lowerings.fails_with_only(frozenset(near)):
+    single = [lowerings.labeled_without(suspects)] if len(suspects) == 1 else []  # of several it is unknown which
+    search.run_many([lowerings.labeled_with_only(suspects), *single, *these_off])
+    if not lowerings.fails_with_only(frozenset(suspects)):
         return None
     if these_off and search.run(*these_off[0]).passed:
-        each = [(these, keys) for these, keys in zip(later, chosen, strict=True) if keys]
-        search.run_many(these.labeled_without(keys) for these, keys in each)  # either may be the one
-        for these, keys in each:
-            if these.run_without(keys).passed:
-                found = _minimize(these, keys)
-                search.run_many(these.verification_trials(found))
-                return these, find_by_bisection(these, [found])
+        each = [(pool, keys) for pool, keys in zip(later, chosen, strict=True) if keys]
+        search.run_many(pool.labeled_without(keys) for pool, keys in each)  # either may be the one
+        for pool, keys in each:
+            if pool.run_without(keys).passed:
+                found = _minimize(pool, keys)
+                search.run_many(pool.verification_trials(found))
+                return pool, find_by_bisection(pool, [found])
     return lowerings, find_by_bisection(
-        lowerings, [find_minimal_set(near, lowerings.fails_with_only, lowerings.speculate)]
+        lowerings, [find_minimal_set(suspects, lowerings.fails_with_only, lowerings.speculate)]
     )
 
 
-def _decisions(search: TrialSearch, base: Plan, name: str, seen: Outcome) -> DecisionPool:
-    return DecisionPool(search, base, name, {p.key: p for p in seen.points if p.group == name})
+def _decisions(search: TrialSearch, base: Plan, name: str, recorded: Outcome) -> DecisionPool:
+    return DecisionPool(search, base, name, {p.key: p for p in recorded.points if p.group == name})
 
 
-def _decisions_on(diverged: Sequence[str], these: DecisionPool) -> list[str]:
+def _decisions_on(diverged: Sequence[str], pool: DecisionPool) -> list[str]:
     """The decisions of a kind on one of these nodes."""
     prefix = diverged[0].rpartition("/")[0]
     names = {key.rpartition("/")[2] for key in diverged}
-    points = (p for p in these.points.values() if f"{p.compile_id}/{p.graph}" == prefix)
+    points = (p for p in pool.points.values() if f"{p.compile_id}/{p.graph}" == prefix)
     return [p.key for p in points if names.intersection(p.name.split("+"))]
 
 
-def _without_all(classes: Sequence[DecisionPool], chosen: Sequence[list[str]]) -> LabeledPlan:
-    base = classes[0].base
-    pairs = [(these, keys) for these, keys in zip(classes, chosen, strict=True) if keys]
-    switches = (Switch(these.name, False, suffixes(keys, these.points)) for these, keys in pairs)
+def _without_all(pools: Sequence[DecisionPool], chosen: Sequence[list[str]]) -> LabeledPlan:
+    base = pools[0].base
+    pairs = [(pool, keys) for pool, keys in zip(pools, chosen, strict=True) if keys]
+    switches = (Switch(pool.name, False, suffixes(keys, pool.points)) for pool, keys in pairs)
     plan = replace(base, switches=(*base.switches, *switches))
-    return LabeledPlan(plan, "off at the divergence: " + ", ".join(these.name for these, _ in pairs))
+    return LabeledPlan(plan, "off at the divergence: " + ", ".join(pool.name for pool, _ in pairs))
 
 
-def _minimize(these: DecisionPool, keys: Sequence[str]) -> frozenset[str]:
+def _minimize(pool: DecisionPool, keys: Sequence[str]) -> frozenset[str]:
     """Those of ``keys`` that must stay on. Decisions elsewhere stay on: off, they would mean many new kernels."""
     every = frozenset(keys)
-    fails = lambda on: these.search.status(these.run_without(every - on)) == "same"  # noqa: E731
+    fails = lambda on: pool.search.status(pool.run_without(every - on)) == "same"  # noqa: E731
     return find_minimal_set(
-        keys, fails, these.search.speculate(lambda on: these.labeled_without(every - on), these.labeled_without)
+        keys, fails, pool.search.speculate(lambda on: pool.labeled_without(every - on), pool.labeled_without)
     )
 
 
@@ -108,15 +110,15 @@ class FailingPart:
         return bool(kinds) and (point.graph not in _SPLIT_GRAPHS or point.graph in kinds)
 
 
-def find_needed_graphs(search: TrialSearch, base: Plan, seen: Outcome) -> FailingPart:
+def find_needed_graphs(search: TrialSearch, base: Plan, recorded: Outcome) -> FailingPart:
     """The part of the program that is enough for the failure.
 
     Where the failure stays with every graph uncompiled, it comes from before Inductor: a pass or decomposition of
     AOTAutograd. Where the failure names its decision, no search is needed.
     """
-    points = {p.key: p for p in seen.points if p.group == "graph"}
+    points = {p.key: p for p in recorded.points if p.group == "graph"}
     graphs = DecisionPool(search, base, "graph", points)
-    if len(points) < 2 or seen.witness or not graphs.run_without(points).passed:
+    if len(points) < 2 or recorded.witness or not graphs.run_without(points).passed:
         return FailingPart(base)
     needed = find_minimal_set(points, graphs.fails_with_only, graphs.speculate)
     if len(needed) == len(points):

@@ -33,7 +33,7 @@ _HEADERS = "precompiled_headers"  # in torch's default cache folder, even where 
 
 
 def trial_environment(scratch: Path, more: Mapping[str, str], *, fresh_caches: bool = False) -> dict[str, str]:
-    """The program's environment plus what a trial adds: a mark, and ``make_scratch`` as its temporary folder.
+    """The program's environment plus what a trial adds: a mark, and ``scratch`` as its temporary folder.
 
     Inductor's default cache folder lies in the temporary folder. Here it is named, so that it stays where the program
     has it. ``more`` is added last; ``fresh_caches`` turns the compiler's caches off.

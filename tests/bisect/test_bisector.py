@@ -168,7 +168,7 @@ def test_a_program_that_fails_uncompiled(bisected: Bisected) -> None:
     assert not verdict.other_failures
 
 
-def test_a_program_that_fails_otherwise_uncompiled_is_told_how(bisected: Bisected) -> None:
+def test_another_failure_of_the_uncompiled_program_is_reported(bisected: Bisected) -> None:
     program = LOWERING[: LOWERING.index("def f")] + "def f(x):\n    if not torch.compiler.is_compiling():\n"
     program += "        raise KeyError('mine')\n    return torch.tanh(x)\n\ntorch.compile(f)(torch.ones(4))\n"
     verdict = bisected(program)
@@ -182,7 +182,7 @@ def test_a_program_that_compiles_nothing_passes(bisected: Bisected) -> None:
     assert any("nothing was compiled" in note for note in verdict.notes)
 
 
-def test_a_program_that_turns_the_compiler_off_is_told_so(bisected: Bisected) -> None:
+def test_a_program_that_disables_the_compiler_gets_a_note(bisected: Bisected) -> None:
     off = "import os\nos.environ['TORCHDYNAMO_DISABLE'] = '1'\n"
     verdict = bisected(off + "import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n")
     assert (verdict.verdict, verdict.exit_code) == ("passes", 3)
@@ -244,7 +244,7 @@ assert [t.numel() for t in torch.compile(f)(torch.ones(3, 4))] == [12, 1]
 
 
 @pytest.mark.slow
-def test_what_no_part_of_inductor_explains_is_the_graphs(bisected: Bisected) -> None:
+def test_a_failure_that_no_part_of_inductor_explains_is_the_graphs(bisected: Bisected) -> None:
     verdict = bisected(VIEW)
     assert (verdict.verdict, verdict.rung) == ("found", "inductor")
     assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("graph", "0/0")]

@@ -120,14 +120,14 @@ def test_a_pass_before_the_split_is_found_with_every_graph_uncompiled(tmp_path: 
     assert _named(finding) == {("pass", "fold", "1/0", "joint")}
 
 
-def test_another_failure_behind_the_one_sought_does_not_hide_its_culprit(tmp_path: Path) -> None:
+def test_another_failure_behind_the_reference_does_not_hide_its_culprit(tmp_path: Path) -> None:
     compiler = Compiler([frozenset({"0/0/forward/exp"})], other=frozenset({"1/0/forward/relu"}))
     finding = _descend(tmp_path, compiler)
     assert _named(finding) == {("lowering", "exp", "0/0", "forward")}
     assert "another failure shows: KeyError" in finding.confirmed[0]
 
 
-def test_where_values_part_by_rounding_the_search_does_not_stay(tmp_path: Path) -> None:
+def test_divergence_by_rounding_does_not_mislead_the_search(tmp_path: Path) -> None:
     """A wrong pass comes before the graph that values are compared with. Nodes that only round in it are not at
     fault.
     """
@@ -136,7 +136,7 @@ def test_where_values_part_by_rounding_the_search_does_not_stay(tmp_path: Path) 
     assert len(compiler.plans) <= 16
 
 
-def test_where_the_rung_below_fails_in_another_way_that_is_gone_enough(tmp_path: Path) -> None:
+def test_a_different_failure_counts_as_gone_if_the_rung_below_fails_too(tmp_path: Path) -> None:
     compiler = Compiler(
         [frozenset({"1/0/forward/exp"})], below=Signature("exception", "KeyError", "no", cause="KeyError")
     )

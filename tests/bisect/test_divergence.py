@@ -57,7 +57,7 @@ plant(aten.sigmoid.default, 'sigmoid_3', lambda out: lowering.lowerings[aten.tru
 _LOWERINGS = 30  # in f
 
 
-def test_a_wrong_kernel_is_found_by_its_values_and_not_by_halves(bisected: Bisected, tmp_path: Path) -> None:
+def test_a_wrong_kernel_is_found_by_its_values_and_not_by_bisection(bisected: Bisected, tmp_path: Path) -> None:
     verdict = bisected(PROGRAM.format(plant=WRONG))
     assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "sigmoid_3")]
     assert len(verdict.confirmed) == 2

@@ -54,7 +54,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("picky", None),
     ],
 )
-def test_a_promise_is_held_against_what_comes(told: list[str], name: str, says: str | None) -> None:
+def test_a_fake_result_is_compared_with_the_real_one(told: list[str], name: str, says: str | None) -> None:
     operator = getattr(torch.ops.dynadiag_fakes, name)
     with FakeTensorMode() as mode:
         for _ in range(2):
@@ -65,7 +65,7 @@ def test_a_promise_is_held_against_what_comes(told: list[str], name: str, says: 
 
 @pytest.mark.usefixtures("told")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fake_kernel_that_is_not_believed_promises_what_comes(name: str) -> None:
+def test_an_untrusted_fake_kernel_gives_the_real_metadata(name: str) -> None:
     operator = getattr(torch.ops.dynadiag_fakes, name)
     real = operator(torch.ones(2, 3))
     with FakeTensorMode() as mode:
@@ -118,7 +118,7 @@ torch.testing.assert_close(torch.compile(f)(x), f(x))
 """
 
 
-def test_the_operator_is_named_whose_fake_kernel_lies(bisected: Bisected) -> None:
+def test_an_operator_with_a_wrong_fake_kernel_is_named(bisected: Bisected) -> None:
     verdict = bisected(LYING)
     assert (verdict.verdict, verdict.rung) == ("found", "inductor"), verdict.notes
     assert [(c.group, c.name, c.lines[0][1]) for c in verdict.culprits] == [("operator", "planted.halve.default", 18)]

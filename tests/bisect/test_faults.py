@@ -264,7 +264,7 @@ torch.testing.assert_close(torch.compile(f)(torch.ones(4)), f(torch.ones(4)))
 """
 
 
-def test_what_fails_three_times_of_ten_is_pinned_on_nothing_else(bisected: Bisected) -> None:
+def test_a_flaky_failure_is_pinned_on_nothing_else(bisected: Bisected) -> None:
     verdict = bisected(HEAD + SOMETIMES, repeat=10)
     named = [(c.group, c.name) for c in verdict.culprits]
     assert (verdict.verdict, named) in [("flaky", []), ("passes", []), ("found", [("lowering", "tanh")])]

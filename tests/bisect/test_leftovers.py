@@ -38,7 +38,7 @@ def test_a_status_file_that_was_left_has_no_effect(
 
 
 @pytest.mark.slow
-def test_what_fails_only_out_of_the_caches_is_told_so(
+def test_a_failure_from_stale_caches_gets_a_note(
     bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cache keys do not cover a lowering that an earlier program replaced."""
@@ -69,7 +69,7 @@ torch.testing.assert_close(compiled, [x.sin(), x.cos()])
 
 
 @pytest.mark.slow
-def test_graphs_that_the_caches_mistake_for_one_another_are_named(
+def test_graphs_that_share_a_cache_entry_by_mistake_are_named(
     bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache := tmp_path / "cache"))

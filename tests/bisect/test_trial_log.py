@@ -33,7 +33,7 @@ def _document(rows: TrialLog, kind: str) -> dict[str, object]:
         return dict(json.loads(found.payload(event.index))) if event.payload_size else found.metadata(event.index)
 
 
-def test_a_search_keeps_what_was_asked_and_what_it_came_to(tmp_path: Path) -> None:
+def test_the_log_keeps_the_command_and_the_verdict(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("x = 1\ny = 2\n")
     culprits = [{"class": "lowering", "name": "relu", "file": str(program), "line": 2}, {"file": "/no/such.py"}, {}]
@@ -51,7 +51,7 @@ def test_a_search_keeps_what_was_asked_and_what_it_came_to(tmp_path: Path) -> No
     assert outcome_from_json(trial.outcome).passed
 
 
-def test_what_a_stopped_search_left_goes_only_when_it_is_said(tmp_path: Path) -> None:
+def test_the_journal_of_a_stopped_search_is_removed_only_by_force(tmp_path: Path) -> None:
     output = tmp_path / "search.dynadiag"
     stopped = subprocess.run([sys.executable, "-c", STOPPED, str(output)], check=True)
     journal = Path(f"{output}.journal")
@@ -72,7 +72,7 @@ def _parsed(command: ModuleType, *words: str) -> argparse.Namespace:
     return parser.parse_args([*words, "program.py"])
 
 
-def test_what_was_asked_are_the_words_that_ask_for_it() -> None:
+def test_the_logged_command_repeats_the_search() -> None:
     words = ["--accuracy", "--fresh", "--rtol", "0.5", "--timeout", "9.0", "--repeat", "3", "--rungs", "eager,inductor"]
     assert search_options("bisect", _parsed(bisect, *words, "--force")) == {"command": "bisect", "options": words}
     plain = _parsed(minify, "--budget", "60", "-o", "repro.py")

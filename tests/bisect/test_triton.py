@@ -64,7 +64,7 @@ def _outcome(**facts: object) -> Outcome:
     return Outcome(None, 1.0, facts=facts)
 
 
-def test_a_trial_without_a_launch_says_nothing_of_triton() -> None:
+def test_a_trial_without_a_launch_does_not_count_for_triton() -> None:
     assert not_run_reason(_outcome(backends=["inductor"], launches=["triton_poi_fused_0"])) is None
     assert "libraries only" in (not_run_reason(_outcome(backends=["inductor"], launches=[])) or "")
     assert "go to aot_eager" in (not_run_reason(_outcome(backends=["aot_eager"], launches=[])) or "")

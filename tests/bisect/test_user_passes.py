@@ -109,7 +109,7 @@ def test_what_dynamo_writes_on_a_node_is_put_back_too(told: Told) -> None:
     assert [node._dynamo_source for node in gm.graph.nodes] == ["x", "mul", "output"]
 
 
-def test_one_that_raises_is_a_pass(told: Told) -> None:
+def test_a_function_that_raises_is_a_pass(told: Told) -> None:
     with pytest.raises(RuntimeError):
         _called(raises, ON)
     assert told.points == ["raises"]
@@ -117,13 +117,13 @@ def test_one_that_raises_is_a_pass(told: Told) -> None:
     assert result is gm
 
 
-def test_one_that_is_named_is_not_called(told: Told) -> None:
+def test_a_pass_that_the_plan_names_is_not_called(told: Told) -> None:
     gm, result = _called(raises, Plan(switches=(Switch("pass", keep=False, suffixes=("",)),)))
     assert result is gm
 
 
 @pytest.mark.parametrize("function", [looks, compiles])
-def test_what_looks_at_a_graph_or_compiles_it_is_none(told: Told, function: Any) -> None:
+def test_a_function_that_reads_or_compiles_a_graph_is_no_pass(told: Told, function: Any) -> None:
     _, result = _called(function, OFF)
     assert told.points == []
     assert result is not None
@@ -153,7 +153,7 @@ def test_the_passes_of_a_backend_are_found_wherever_they_are(backend: Any) -> No
     assert {function.__module__ for function in found} == {__name__}
 
 
-def test_what_a_function_comes_to_is_found_after_it_was_changed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reachable_functions_are_found_after_hooking_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(function_hooks, "_originals", {})
 
     def compiler(gm: GraphModule, inputs: Any) -> Any:
@@ -166,7 +166,7 @@ def test_what_a_function_comes_to_is_found_after_it_was_changed_too(monkeypatch:
     assert set(reachable_functions(compiler)) == {folds, looks, _add_for_mul}
 
 
-def test_those_that_call_passes_are_none_themselves(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_calls_passes_is_no_pass(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     def inner(gm: GraphModule) -> GraphModule:
         return folds(gm)
 
@@ -179,7 +179,7 @@ def test_those_that_call_passes_are_none_themselves(told: Told, monkeypatch: pyt
     gm = symbolic_trace(lambda x: x * 2)
     TRIAL.plan = OFF
     assert outer(gm)(3) == 6
-    assert told.points == ["test_those_that_call_passes_are_none_themselves.<locals>.inner"]
+    assert told.points == ["test_a_function_that_calls_passes_is_no_pass.<locals>.inner"]
 
 
 def test_a_function_keeps_its_closure_and_its_defaults() -> None:

@@ -39,5 +39,5 @@ assert seen == [(False, False, True)] * 2, seen
 """
 
 
-def test_what_a_trial_sets_holds_in_every_thread_and_against_the_program() -> None:
+def test_settings_of_a_trial_hold_in_every_thread_and_against_the_program() -> None:
     subprocess.run([sys.executable, "-c", ELSEWHERE], check=True)

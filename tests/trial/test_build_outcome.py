@@ -26,12 +26,12 @@ def _ended(*events: Event, code: int, printed: str = "", accuracy: bool = False)
     return build_outcome(ProcessResult(events, 1.0, None), code, 1, Plan(accuracy=accuracy), printed)
 
 
-def test_what_was_raised_counts_and_not_what_the_process_died_of_afterwards() -> None:
+def test_a_reported_exception_counts_and_not_the_later_abort() -> None:
     assert _ended(RAISED, code=-signal.SIGABRT).signature == FAILURE
 
 
 @pytest.mark.parametrize("told", [TrialEnded(None, {}), Note("")])
-def test_a_process_that_was_killed_otherwise_failed_of_that(told: Event) -> None:
+def test_a_killed_process_failed_by_its_signal(told: Event) -> None:
     found = _ended(told, code=-signal.SIGSEGV, printed=ABORTED).signature
     assert found == Signature("signal", "SIGSEGV", "killed by SIGSEGV")
 
@@ -50,7 +50,7 @@ def test_an_error_of_a_device_that_aborts_the_process_is_that_error() -> None:
     assert found.same_as(FAILURE)
 
 
-def test_the_kernel_that_was_running_at_the_end_is_where_it_went_astray() -> None:
+def test_the_kernel_that_was_running_at_the_end_is_the_diverged_one() -> None:
     apart = ValuesDiverged(("far",), (), 9.0)
     begun, ended = KernelRunning(("late",)), KernelRunning(())
     assert _ended(apart, begun, code=-signal.SIGSEGV).diverged == ("late",)

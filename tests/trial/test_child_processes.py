@@ -51,7 +51,7 @@ assert all(trace_rules.check_file(one.__file__).skipped for one in (rungs, compi
 """
 
 
-def test_dynamo_leaves_ours_alone_wherever_it_is_installed(tmp_path: Path) -> None:
+def test_dynamo_skips_our_functions_wherever_they_are_installed(tmp_path: Path) -> None:
     """A folder such as `.venv/lib/python3.12` has a dot, so it is no name of a module."""
     library = tmp_path / "lib.with.dots"
     library.mkdir()

@@ -25,7 +25,7 @@ torch.compile(lambda x: x.sin())(torch.ones(3))
     ("writes", "found"),
     [("", []), ("torch.save(torch.ones(1), 'model.pt')", ["model.pt"]), ("Path('old').unlink()", ["old"])],
 )
-def test_a_fresh_run_tells_what_the_program_wrote(
+def test_a_fresh_run_reports_the_files_that_the_program_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: str, found: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -37,7 +37,7 @@ def test_random_numbers_are_those_of_the_program(name: str) -> None:
     torch.testing.assert_close(true, DRAWN[name](x).double(), rtol=1e-6, atol=1e-6)
 
 
-def test_what_a_condition_chooses_runs_in_float64_too() -> None:
+def test_branches_of_a_conditional_run_in_float64() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda x: x.half().sin(), lambda x: x.half().cos(), (x,))
 
@@ -45,7 +45,7 @@ def test_what_a_condition_chooses_runs_in_float64_too() -> None:
     torch.testing.assert_close(_true(function, x), x.double().sin(), rtol=1e-12, atol=0)
 
 
-def test_what_a_loop_repeats_runs_in_float64_too() -> None:
+def test_the_body_of_a_loop_runs_in_float64() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return while_loop(lambda x: x.sum() < 100, lambda x: ((x * 1.1).half().float(),), (x,))[0]
 

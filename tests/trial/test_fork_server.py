@@ -34,7 +34,7 @@ torch.compile(lambda x: (x @ x).relu())(before)
 """
 
 
-def test_what_comes_before_inductor_is_done_once_where_the_program_has_computed_before(tmp_path: Path) -> None:
+def test_dynamo_runs_once_for_trials_that_differ_in_inductor(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(PROGRAM.format(folder=str(tmp_path)))
     base = Plan(rung="inductor", caches=False)
@@ -78,7 +78,7 @@ def test_a_program_that_hangs_does_not_outlive_the_search_that_was_killed(tmp_pa
     assert select.select([hanging], [], [], 60)[0]
 
 
-def test_forks_are_to_be_had_where_no_cpp_compiler_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forks_work_without_a_cpp_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The zygote's own first compile fails. Forks work all the same."""
     monkeypatch.setenv("CXX", "/bin/false")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
@@ -110,7 +110,7 @@ torch.compile(lambda x: x.sin())(torch.ones(3))
 """
 
 
-def test_a_fork_ends_with_the_programs_own_farewells_and_none_of_torchs(tmp_path: Path) -> None:
+def test_a_fork_runs_the_programs_exit_functions_and_not_torchs(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(FAREWELLS.format(file=str(tmp_path / "said")))
     with Runner(Program(str(program)), HOOKS) as runner:

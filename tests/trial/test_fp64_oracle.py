@@ -30,7 +30,7 @@ def test_inputs_of_one_storage_share_it_in_float64_too(dtype: torch.dtype) -> No
     assert [difference.rounding for difference in found] == [False]
 
 
-def test_an_input_nudged_within_its_precision_is_no_proof() -> None:
+def test_a_difference_within_the_input_precision_is_rounding() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.sin(x * 1e6)
 
@@ -46,7 +46,7 @@ def _above_one(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.softmax(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
 
 
-def test_the_side_of_a_threshold_that_rounding_decides_is_no_proof() -> None:
+def test_a_threshold_that_rounding_decides_is_rounding() -> None:
     def otherwise(x: torch.Tensor) -> torch.Tensor:
         e = torch.exp(x - x.amax(-1, keepdim=True))
         return torch.where((e / e.sum(-1, keepdim=True)).flip(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
@@ -56,7 +56,7 @@ def test_the_side_of_a_threshold_that_rounding_decides_is_no_proof() -> None:
     assert all(difference.rounding for difference in found)
 
 
-def test_a_wrong_value_beside_such_a_threshold_is_wrong() -> None:
+def test_a_wrong_value_next_to_a_rounded_threshold_is_wrong() -> None:
     def wrong(x: torch.Tensor) -> torch.Tensor:
         out = torch.where(x.softmax(-1).flip(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
         return out + 30 * (x == x.amax())
@@ -66,7 +66,7 @@ def test_a_wrong_value_beside_such_a_threshold_is_wrong() -> None:
     assert "1 of them wrong" in found[0].text
 
 
-def test_a_cast_that_is_left_out_is_no_proof_forward_or_backward() -> None:
+def test_an_omitted_cast_is_rounding_forward_and_backward() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return (x.sin() * x.half().float()).cumsum(0)
 
@@ -79,7 +79,7 @@ def test_a_cast_that_is_left_out_is_no_proof_forward_or_backward() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-def test_what_is_exact_is_not_excused(dtype: torch.dtype) -> None:
+def test_a_difference_in_an_exact_result_is_wrong(dtype: torch.dtype) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.floor(x * 2)
 
@@ -91,7 +91,7 @@ def test_what_is_exact_is_not_excused(dtype: torch.dtype) -> None:
     assert "32 of them wrong" in found[0].text
 
 
-def test_infinity_where_the_truth_is_infinite_is_not_any_large_number() -> None:
+def test_a_finite_value_is_wrong_where_float64_is_infinite() -> None:
     found = _judged(torch.log, lambda x: torch.log(x.clamp(min=1e-30)), torch.tensor([0.0, 1.0]))
     assert [difference.rounding for difference in found] == [False]
 

@@ -119,7 +119,7 @@ def test_functions_of_two_arguments_agree_with_torch(name: str, dtype: type[np.f
     close(name, actual, reference(torch.from_numpy(x), torch.from_numpy(y)), dtype)
 
 
-def test_every_function_is_held_against_something() -> None:
+def test_every_function_is_compared_with_something() -> None:
     assert set(UNARY) | set(BINARY) | APART == set(libdevice.FUNCTIONS)
 
 
@@ -154,7 +154,7 @@ def test_a_whole_power() -> None:
     assert list(libdevice.FUNCTIONS["powi"](x, n)) == [1024.0, -27.0, 4.0]
 
 
-def test_all_that_inductor_asks_for_is_here() -> None:
+def test_every_symbol_that_inductor_uses_is_implemented() -> None:
     """The names in the code generator's source, and the symbols that they stand for on an NVIDIA GPU."""
     root = Path(torch.__file__).parent / "_inductor"
     files = ("codegen/triton.py", "codegen/common.py", "runtime/triton_helpers.py")
@@ -168,6 +168,6 @@ def test_all_that_inductor_asks_for_is_here() -> None:
             assert libdevice.find_function(symbol) in libdevice.FUNCTIONS.values()
 
 
-def test_what_is_not_here_is_named() -> None:
+def test_a_missing_function_is_named() -> None:
     with pytest.raises(libdevice.UnknownSymbolError, match="__nv_saturatef"):
         libdevice.find_function("__nv_saturatef")

@@ -47,7 +47,7 @@ def runner(tmp_path: Path, source: str) -> Runner:
 
 
 @pytest.mark.parametrize("plans", [EAGER, IN_INDUCTOR], ids=["at the first call", "at the graph"])
-def test_two_trials_meet(tmp_path: Path, plans: list[Plan]) -> None:
+def test_two_trials_run_at_the_same_time(tmp_path: Path, plans: list[Plan]) -> None:
     (meeting := tmp_path / "meeting").mkdir()
     with runner(tmp_path, MEETS.format(folder=str(meeting))) as trials:
         assert trials.start_forks(threads=1) is None
@@ -70,7 +70,7 @@ sys.exit(torch.compile(lambda x: torch.compiler.is_compiling() * 3 + int(x.shape
             assert [outcome.exit_code for outcome in outcomes] == [0, 3]
 
 
-def test_what_begins_at_two_places_runs_at_once_too(tmp_path: Path) -> None:
+def test_trials_from_two_servers_run_at_the_same_time(tmp_path: Path) -> None:
     (meeting := tmp_path / "meeting").mkdir()
     with runner(tmp_path, MEETS.format(folder=str(meeting))) as trials:
         trials.start_forks(threads=1)
@@ -80,7 +80,7 @@ def test_what_begins_at_two_places_runs_at_once_too(tmp_path: Path) -> None:
     assert {str(outcome.pid) for outcome in outcomes} == {file.name for file in meeting.iterdir()}
 
 
-def test_what_cannot_stand_at_one_place_is_tried_in_turn(tmp_path: Path) -> None:
+def test_trials_that_need_different_servers_run_one_after_another(tmp_path: Path) -> None:
     with runner(tmp_path, ALIKE) as trials:
         trials.start_forks(threads=1)
         assert all(outcome.passed for outcome in trials.run_many([OFF, replace(OFF, accuracy=True)]))
@@ -89,7 +89,7 @@ def test_what_cannot_stand_at_one_place_is_tried_in_turn(tmp_path: Path) -> None
         assert not trials._graph_checkpoint[1].replicas
 
 
-def test_a_twin_that_is_gone_is_no_outcome(tmp_path: Path) -> None:
+def test_a_killed_replica_gives_no_outcome(tmp_path: Path) -> None:
     with runner(tmp_path, ALIKE) as trials:
         trials.start_forks(threads=1)
         trials.run_many(EAGER)

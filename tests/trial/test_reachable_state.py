@@ -39,7 +39,7 @@ class Trainer:
         return loss
 
 
-def test_each_arm_of_a_training_step_begins_where_the_first_began() -> None:
+def test_each_run_of_a_training_step_starts_from_the_same_state() -> None:
     trainer, twin = Trainer(), Trainer()
     x = torch.ones(2, 4)
     twin.step(x)
@@ -58,7 +58,7 @@ def test_each_arm_of_a_training_step_begins_where_the_first_began() -> None:
     assert all(p.grad is None for p in trainer.model.parameters())
 
 
-def test_the_programs_own_arm_leaves_its_effects() -> None:
+def test_the_programs_own_run_keeps_its_effects() -> None:
     trainer, twin = Trainer(), Trainer()
     call = ReplayableCall(trainer.step, (torch.ones(2, 4),), {})
     run_call(call, trainer.step, call.copies())
@@ -97,7 +97,7 @@ def test_results_in_an_object_of_the_users_own_are_compared() -> None:
     assert _judged(function, function, torch.ones(3)) == []
 
 
-def test_what_only_one_of_them_keeps_is_not_compared() -> None:
+def test_tensors_that_only_one_run_keeps_are_not_compared() -> None:
     kept: list[torch.Tensor] = []
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -110,7 +110,7 @@ def test_what_only_one_of_them_keeps_is_not_compared() -> None:
     assert _judged(function, otherwise, torch.ones(2)) == []
 
 
-def test_what_both_keep_is_compared() -> None:
+def test_tensors_that_both_runs_keep_are_compared() -> None:
     kept: list[torch.Tensor] = []
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -124,7 +124,7 @@ def test_what_both_keep_is_compared() -> None:
     assert [d.rounding for d in _judged(function, wrong, torch.ones(2))] == [False]
 
 
-def test_an_argument_that_holds_tensors_is_put_back() -> None:
+def test_an_argument_that_holds_tensors_is_restored() -> None:
     cache = Output(torch.zeros(2))
 
     def function(into: Output, x: torch.Tensor) -> torch.Tensor:
@@ -136,7 +136,7 @@ def test_an_argument_that_holds_tensors_is_put_back() -> None:
     assert (cache.value.sum().item(), cache.more) == (0, {})
 
 
-def test_what_is_no_object_of_the_users_is_left_as_it_is() -> None:
+def test_objects_of_other_libraries_are_left_alone() -> None:
     values = [1, "text", None, torch.ones(2), torch.float32, len]
     assert all(a is b for a, b in zip(expand_objects(values), values, strict=True))
 
@@ -154,7 +154,7 @@ class Block(torch.nn.Module):
         return x
 
 
-def test_what_differs_has_the_name_that_the_function_has_for_it() -> None:
+def test_a_difference_is_named_as_the_function_names_the_tensor() -> None:
     block, scale = Block(), torch.ones(2, requires_grad=True)
 
     def step(x: torch.Tensor) -> torch.Tensor:

@@ -44,13 +44,13 @@ def test_an_inexact_result_moves_by_a_few_units(dtype: torch.dtype) -> None:
         lambda x: x.sort().values,
     ],
 )
-def test_what_is_exact_does_not_move(dtype: torch.dtype, function: Callable[..., torch.Tensor]) -> None:
+def test_exact_results_do_not_move(dtype: torch.dtype, function: Callable[..., torch.Tensor]) -> None:
     x = torch.arange(-4.0, 4.0, dtype=dtype).reshape(2, 4)
     sampled = _sampled(function, x)
     assert (sampled == function(x.clone())).all()
 
 
-def test_what_is_written_in_place_rounds_and_is_seen_through_views() -> None:
+def test_in_place_writes_round_and_show_through_views() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         view = x[1:]
         view.mul_(0.1)
@@ -84,7 +84,7 @@ def test_a_write_to_memory_that_overlaps_itself_is_left_as_it_is() -> None:
         (torch.ones(9).as_strided((3, 3), (2, 1)), True),
     ],
 )
-def test_overlap_is_told_by_the_strides(tensor: torch.Tensor, expected: bool) -> None:
+def test_overlap_is_known_from_the_strides(tensor: torch.Tensor, expected: bool) -> None:
     assert _overlaps_itself(tensor) is expected
 
 
@@ -132,7 +132,7 @@ def test_a_result_goes_to_a_neighbour(number: float, dtype: torch.dtype) -> None
     assert ((sampled - x).abs() <= x * (torch.finfo(dtype).eps + 4 * torch.finfo(torch.float32).eps)).all()
 
 
-def test_what_a_condition_chooses_rounds_too() -> None:
+def test_branches_of_a_conditional_round() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
 

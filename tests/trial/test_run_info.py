@@ -24,7 +24,7 @@ torch.compile(lambda x: x.sin(), backend=doubled)(torch.ones(4))
 """
 
 
-def test_a_trial_that_a_comparison_ends_tells_as_much_as_one_that_ends_by_itself(tmp_path: Path) -> None:
+def test_a_trial_that_a_comparison_ends_reports_the_same_facts(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(WRONG)
     with Runner(Program(str(program)), ("dynadiag.bisect.compiler_hooks",)) as runner:

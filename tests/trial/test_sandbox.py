@@ -52,7 +52,7 @@ def test_without_any_the_trials_share_theirs_and_leave_nothing(temporary: Path) 
     assert not list(temporary.iterdir())
 
 
-def test_own_headers_are_nobodys(temporary: Path) -> None:
+def test_own_headers_are_not_shared(temporary: Path) -> None:
     _headers(temporary).mkdir(parents=True)
     places = Sandboxes(own_headers=True)
     with places.create() as place:

@@ -82,7 +82,7 @@ def test_an_error_of_a_device_is_one_failure_wherever_it_was_noticed() -> None:
     assert noticed[0].same_across_rungs(other), "eager checks an index where a kernel does not"
 
 
-def test_what_an_operation_raises_while_it_is_traced_is_what_it_raises_uncompiled() -> None:
+def test_an_exception_during_tracing_equals_the_uncompiled_one() -> None:
     def mismatched(x: torch.Tensor) -> torch.Tensor:
         return x @ torch.ones(3)
 

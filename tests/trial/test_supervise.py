@@ -40,14 +40,14 @@ def _leader(child: str, file: Path) -> subprocess.Popen[bytes]:
     return leader
 
 
-def test_what_a_trial_started_may_remove_what_it_has_half_written(tmp_path: Path) -> None:
+def test_a_child_process_may_remove_its_unfinished_file(tmp_path: Path) -> None:
     leader = _leader(_CLEANS_UP, tmp_path / "kernel.so")
     kill_session(leader.pid)
     assert leader.wait() < 0
     assert not (tmp_path / "kernel.so").exists()
 
 
-def test_what_does_not_mind_being_asked_is_ended_too(tmp_path: Path) -> None:
+def test_a_child_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     leader = _leader(_STUBBORN, tmp_path / "pid")
     kill_session(leader.pid)
     assert leader.wait() < 0

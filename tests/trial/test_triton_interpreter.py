@@ -116,7 +116,7 @@ def _run() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_kernels_compute_what_eager_does_and_each_is_told(name: str) -> None:
+def test_kernels_compute_what_eager_does_and_each_is_reported(name: str) -> None:
     told = _run()[name]
     assert told
     assert all(kernel.startswith("triton_") for kernel in told)
