@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from dynadiag.kernels import CompileLinker, GeneratedModule, SourceLine
 from tui.documents import Document, DocumentRef, compile_documents, language_regions, preferred_stage, split_lines
+from tui.generated_modules import compile_modules
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
-from tui.line_links import LineKey, LineLinks, NodeNames, graph_links, kernel_links, source_links
-from tui.module_links import module_links
+from tui.line_links import LineKey, LineLinks, pane_links, source_links
 from tui.session import Session
 
 __all__ = ["PANES", "CodePaneModel", "read_diff", "read_document", "read_documents", "read_panes", "set_stages"]
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
 _MAX_LINKED_NODES = 30_000  # nodes of graphs that are linked although no pane shows them
-_MAX_NODES = 100_000  # with more nodes in its graphs, the generated code is not read by `dynadiag.kernels`
+_MAX_NODES = 100_000  # with more nodes in its graphs, kernels are only linked by comments and names
 _PAGE_ROWS = 5_000  # rows of nodes read at once
 _MAX_SPANS = 200_000  # nodes whose source lines are kept
 _MAX_DIFF_LINES = 20_000  # lines of two graphs; the time of a diff grows with the product of their lengths
@@ -34,16 +35,11 @@ class CodePaneModel:
     documents: dict[str, Document] = field(default_factory=dict)  # by key
     links: dict[str, LineLinks] = field(default_factory=dict)  # by key
     colors: dict[LineKey, int] = field(default_factory=dict)
-    names: NodeNames = field(default_factory=NodeNames)
+    linker: CompileLinker = field(default_factory=CompileLinker)
     line: int | None = None  # line of the compiled function in the first source file
     in_recording: bool = True  # False for a compile of a trial, which the recording of a search only names
     from_cache: bool = False  # graphs from the FX graph cache bear the lines of the program that filled it
-    module_links: dict[str, LineLinks] = field(
-        default_factory=dict
-    )  # the links of generated modules, from `dynadiag.kernels`
-    graph_of_module: dict[str, str] = field(
-        default_factory=dict
-    )  # the graph that each generated module was made of, by key
+    modules: dict[str, GeneratedModule] = field(default_factory=dict)  # by key; empty for a very large compile
 
     def ref(self, pane: str) -> DocumentRef | None:
         """The document that a pane shows, or ``None`` if it has none."""
@@ -64,11 +60,8 @@ class CodePaneModel:
         self.selected[pane] = place % len(self.documents_of[pane])
         shown = self.documents_of[pane][self.selected[pane]].key
         other = {"kernel": "later", "later": "kernel"}.get(pane)
-        pairs = (
-            self.graph_of_module.items()
-            if pane == "kernel"
-            else ((graph, made) for made, graph in self.graph_of_module.items())
-        )
+        pairs = [(key, f"event:{module.graph_event}") for key, module in self.modules.items()]
+        pairs = pairs if pane == "kernel" else [(graph, key) for key, graph in pairs]
         wanted = next((to for key, to in pairs if key == shown), None)
         for number, ref in enumerate(self.documents_of[other] if other else ()):
             if other and ref.key == wanted:
@@ -97,8 +90,7 @@ def read_panes(session: Session, compile_id: str, wanted: str | None = None) -> 
     board.from_cache = item is not None and "hit" in (item.cache or "")
     _link_all_graphs(session, board, {graph.event: graph.nodes for graph in graphs})
     if board.documents_of["kernel"] and sum(graph.nodes for graph in graphs) <= _MAX_NODES:
-        found, board.graph_of_module = module_links(session, compile_id)
-        board.module_links = {key: links for key, links in found.items() if links.keys}
+        board.modules = {f"event:{module.event}": module for module in compile_modules(session, compile_id)}
         board.select("kernel", 0)
     if wanted and board.find(wanted) is None:
         _add_document(board, wanted)
@@ -141,7 +133,7 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
     document = board.documents.get(ref.key) or read_document(session, ref)
     board.documents[ref.key] = document
     if ref.kind == "kernel":
-        links = board.module_links.get(ref.key) or kernel_links(document.lines, board.names)
+        links = pane_links(board.linker.module("\n".join(document.lines), board.modules.get(ref.key)))
     elif ref.kind == "graph":
         links = _graph_links(session, board, ref, document)
     else:
@@ -151,25 +143,14 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
 
 
 def _graph_links(session: Session, board: CodePaneModel, ref: DocumentRef, document: Document) -> LineLinks:
-    if ref in board.documents_of["dynamo"]:
-        spans = _node_lines(session, ref) if ref.graph_index is not None else {}
-        return graph_links(document.lines, board.names, spans, dynamo=True)
-    own = _own_lines(session, board, ref, document) if board.from_cache else None
-    return graph_links(document.lines, board.names, own, believed=own is None)
-
-
-def _own_lines(
-    session: Session, board: CodePaneModel, ref: DocumentRef, document: Document
-) -> dict[str, LineKey] | None:
-    from tui.cache_hit_lines import cache_hit_lines
-
-    if not board.documents_of["dynamo"]:
-        return None
+    text, dynamo = "\n".join(document.lines), board.documents_of["dynamo"]
+    if ref in dynamo:
+        return pane_links(board.linker.dynamo_graph(text, _node_lines(session, ref)))
+    if not (board.from_cache and dynamo):
+        return pane_links(board.linker.later_graph(text))
     forward = next((one for one in board.documents_of["later"] if one.title == "forward graph"), None)
-    before = read_document(session, forward).lines if forward is not None else None
-    return cache_hit_lines(
-        ref.title, document.lines, read_document(session, board.documents_of["dynamo"][0]).lines, before
-    )
+    before = session.payload(forward.event) if forward is not None else None
+    return pane_links(board.linker.cached_graph(ref.title, text, session.payload(dynamo[0].event), before))
 
 
 def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:
@@ -191,22 +172,21 @@ def _link_all_graphs(session: Session, board: CodePaneModel, sizes: Mapping[int,
     for ref in [*board.documents_of["dynamo"], *board.documents_of["later"]]:
         if ref.kind != "graph":
             continue
-        size = sizes.get(int(ref.key.partition(":")[2]), 0)
+        size = sizes.get(ref.event, 0)
         if size <= room or ref in board.documents_of["dynamo"]:
             room -= size
             _link_document(session, board, ref)
 
 
-def _node_lines(session: Session, ref: DocumentRef) -> dict[str, LineKey]:
+def _node_lines(session: Session, ref: DocumentRef) -> dict[str, SourceLine]:
     """Return the source line of each node that was recorded as data. Nodes are read in pages to save memory."""
-    found: dict[str, LineKey] = {}
-    files: dict[str, str] = {}
+    found: dict[str, SourceLine] = {}
     start = 0
-    while len(found) < _MAX_SPANS:
-        page = session.count_rows(session.recording.nodes(ref.graph_index or 0, start, _PAGE_ROWS))
+    while ref.graph_index is not None and len(found) < _MAX_SPANS:
+        page = session.count_rows(session.recording.nodes(ref.graph_index, start, _PAGE_ROWS))
         for node in page:
             if node.span.file and node.span.line:
-                found[node.name] = (files.setdefault(node.span.file, node.span.file), node.span.line)
+                found[node.name] = SourceLine(node.span.file, node.span.line)
         if len(page) < _PAGE_ROWS:
             break
         start += _PAGE_ROWS
@@ -220,7 +200,7 @@ def read_document(session: Session, ref: DocumentRef) -> Document:
         text = session.recording.source(name)
         note = "" if text is not None else "this file is not in the recording"
     else:
-        text = session.payload(int(name))
+        text = session.payload(ref.event)
         note = "" if text else "this event has no payload"
     lines = split_lines(text or "")
     return Document(ref, lines, language_regions(ref, lines), note)

@@ -44,6 +44,11 @@ class DocumentRef:
     compile_id: str | None = None
     graph_index: int | None = None  # index of the graph, to read its nodes
 
+    @property
+    def event(self) -> int:
+        """The event whose payload is the document. Not for a source or a diff."""
+        return int(self.key.partition(":")[2])
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dynadiag.kernels import KernelCall
 from dynadiag.kernels.timing import Roofline, saved_times
-from tui.module_links import compile_calls
+from tui.generated_modules import compile_calls
 from tui.session import Session
 
 __all__ = ["KernelCost", "Kernels", "read_kernel_costs"]

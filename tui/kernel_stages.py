@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from dynadiag.kernels import CompiledStages, KernelCall, Stage, make_stages
 from dynadiag.kernels.stages import is_in_own_cache
 from tui.documents import Document, DocumentRef, split_lines
+from tui.generated_modules import compile_calls
 from tui.line_links import LineKey, LineLinks, invert_links
-from tui.module_links import compile_calls
 from tui.session import Session
 
 __all__ = ["CompiledKernel", "compile_kernel", "kernel_call_at", "line_links", "needs_consent", "stage_documents"]

@@ -8,6 +8,7 @@ compares the kernels of two recordings.
 from __future__ import annotations
 
 from dynadiag.kernels.cost import Cost, roofline_bound
+from dynadiag.kernels.document_links import CompileLinker, DocumentLinks
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, source_lines_of
 from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.kernel_diff import KernelChange, change_diff, compare_kernels
@@ -17,8 +18,10 @@ from dynadiag.kernels.read_modules import generated_modules, kernel_calls, locat
 from dynadiag.kernels.stages import CompiledStages, Stage, make_stages
 
 __all__ = [
+    "CompileLinker",
     "CompiledStages",
     "Cost",
+    "DocumentLinks",
     "GeneratedModule",
     "KernelCall",
     "KernelChange",

@@ -6,10 +6,22 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from dynadiag.kernels.expressions import evaluate_size, names_in, rename, without_strings
 
-__all__ = ["PrintedGraph", "PrintedNode", "SourceLine", "TensorType", "parse_graph", "parse_tensor", "qualified_name"]
+__all__ = [
+    "GraphLine",
+    "PrintedGraph",
+    "PrintedNode",
+    "SourceLine",
+    "TensorType",
+    "graph_lines",
+    "operator_of",
+    "parse_graph",
+    "parse_tensor",
+    "qualified_name",
+]
 
 _CLASS = re.compile(r"^( *)class ([^\s(]+)\(torch\.nn\.Module\):")
 # A prefix may come first: "Backward of forward node: " since 2.15, "ac_graph_id: 2 - PREFER_RECOMPUTE " (checkpoint).
@@ -18,6 +30,8 @@ _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*): ?\"([^\"\n]*)\"")
 _TARGET = re.compile(r"([A-Za-z_][\w.]*)\(")
 _FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
+_CLEARED = re.compile(r"(?:\w+ = )*None\b")  # a statement that only frees nodes
+_LONE_ARGUMENT = re.compile(r"^\s+([A-Za-z_]\w*): \"[^\"]*\"")  # one of a long list of placeholders
 _TENSOR = re.compile(r"^(\w+)\[([^\]]*)\]")
 _BITS = re.compile(r"(\d+)")
 
@@ -91,8 +105,7 @@ class PrintedNode:
     @property
     def operator(self) -> str:
         """The last part of its target: ``relu`` for ``torch.ops.aten.relu.default``."""
-        parts = self.target.split(".")
-        return parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
+        return operator_of(self.target)
 
     @property
     def computes(self) -> bool:
@@ -145,6 +158,12 @@ class PrintedGraph:
         return (*users, *(self.enclosing_nodes(self.nodes[subgraph].subgraph) if users else ()))
 
 
+def operator_of(target: str) -> str:
+    """Return the name of an operator in a node's target: ``relu`` of ``torch.ops.aten.relu.default``."""
+    parts = target.split(".")
+    return parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
+
+
 def qualified_name(subgraph: str, name: str) -> str:
     """Return the name of a subgraph's node or buffer in the whole graph, as Inductor builds it."""
     return f"{subgraph}_{name}" if subgraph else name
@@ -165,6 +184,36 @@ def parse_graph(text: str) -> PrintedGraph:
         )
         returns[subgraph] = tuple(names[name] if name else None for name in ends)
     return PrintedGraph(nodes, returns)
+
+
+class GraphLine(NamedTuple):
+    """What one line of a printed graph is.
+
+    A "comment" names a `source_line`. A "node" line defines `name` by `target`, a "statement" defines no node. The rest
+    is "blank" or "other".
+    """
+
+    kind: str
+    name: str = ""
+    target: str = ""
+    source_line: SourceLine | None = None
+
+
+def graph_lines(text: str) -> Iterator[GraphLine]:
+    """Yield what each line of a printed graph is, also in text that is no graph."""
+    for line in text.split("\n"):
+        if found := _COMMENT.match(line):
+            yield GraphLine("comment", source_line=SourceLine(found[1], int(found[2])))
+        elif not line.strip():
+            yield GraphLine("blank")
+        elif found := _STATEMENT.match(line):
+            target = _TARGET.match(found[3])
+            node = GraphLine("node", found[1], target[1] if target else "")
+            yield GraphLine("other") if _CLEARED.match(found[3]) else node
+        elif found := _LONE_ARGUMENT.match(line):
+            yield GraphLine("node", found[1])
+        else:
+            yield GraphLine("other" if line.lstrip().startswith(("return ", "#")) else "statement")
 
 
 def _split_subgraphs(lines: Sequence[str]) -> Iterator[tuple[str, int, Sequence[str]]]:

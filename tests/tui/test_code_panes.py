@@ -1,9 +1,12 @@
-"""What stands beside what: generated code beside the graph that it was made of."""
+"""The panes of the code screen: generated code is shown beside its graph."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from dynadiag.kernels import GeneratedModule
+from dynadiag.kernels.graph_parser import PrintedGraph
+from dynadiag.kernels.module_parser import ParsedModule
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.code_panes import CodePaneModel
@@ -18,9 +21,12 @@ def _board() -> CodePaneModel:
     ]
     kernel = [DocumentRef("event:3", "kernel", "generated code"), DocumentRef("event:5", "kernel", "generated code")]
     refs: dict[str, list[DocumentRef]] = {"source": [], "dynamo": [], "later": later, "kernel": kernel, "stage": []}
-    return CodePaneModel(
-        "0/0", refs, dict.fromkeys(refs, 0), graph_of_module={"event:3": "event:2", "event:5": "event:4"}
-    )
+    nothing = PrintedGraph({}, {})
+    modules = {
+        f"event:{event}": GeneratedModule(event, "0/0", ParsedModule(), nothing, event - 1, nothing, None)
+        for event in (3, 5)
+    }
+    return CodePaneModel("0/0", refs, dict.fromkeys(refs, 0), modules=modules)
 
 
 def test_the_backward_code_stands_beside_the_backward_graph() -> None:

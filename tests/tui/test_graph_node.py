@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dynadiag.kernels import CompileLinker
 from tests.tui.build import DYNAMO, POST_GRAD
 from tui.documents import split_lines
 from tui.graph_node import NodeDetails, node_on_line
-from tui.line_links import NodeNames, graph_links
+from tui.line_links import pane_links
 
 
 def _node(text: str, start: str) -> NodeDetails | None:
     lines = split_lines(text)
-    links = graph_links(lines, NodeNames(), dynamo=True)
+    links = pane_links(CompileLinker().dynamo_graph(text, {}))
     index = next(number for number, line in enumerate(lines) if line.strip().startswith(start))
     return node_on_line(lines, links.defined, index)
 

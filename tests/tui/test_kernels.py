@@ -10,8 +10,8 @@ from dynadiag.recording.derived_cache import save_derived
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
+from tui.generated_modules import compile_calls
 from tui.kernel_costs import KernelCost
-from tui.module_links import compile_calls
 from tui.session import Session
 from tui.views.kernels import KernelsView
 

@@ -1,0 +1,174 @@
+"""The user's source lines behind each line of a printed graph or of a generated module.
+
+Graphs of every stage are linked, not only those that a module was made from. A link that torch states is exact. One
+that follows from operators or names, or that several source lines share, is inferred.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dynadiag.kernels.comments import Comment
+from dynadiag.kernels.generated_module import GeneratedModule, source_lines_of
+from dynadiag.kernels.graph_parser import SourceLine, graph_lines, operator_of, parse_graph
+from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, parse_module
+from dynadiag.kernels.source_lines import Surroundings, locate_cache_hit
+
+__all__ = ["CompileLinker", "DocumentLinks"]
+
+_FUSED = re.compile(r"_fused_(.+?)_\d+$")
+_MIN_OPERATOR = 2  # letters; a shorter operator is not looked for in the name of a kernel
+_TANGENT = "tangents_"  # the prefix of inputs that only backward and joint graphs have
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLinks:
+    """The links of one document. Lines are counted from 1.
+
+    `lines` has the source lines of each linked line, `inferred` the lines whose link is inferred, `nodes` the line of
+    each node of a graph.
+    """
+
+    lines: Mapping[int, frozenset[SourceLine]] = field(default_factory=dict)
+    inferred: frozenset[int] = frozenset()
+    nodes: Mapping[str, int] = field(default_factory=dict)
+
+
+class CompileLinker:
+    """Links the documents of one compile.
+
+    Dynamo's graphs must be linked first: their recorded nodes know the user's lines that called a library.
+    """
+
+    def __init__(self) -> None:
+        # The user's lines behind a line of a library, which graphs name where a library was called.
+        self._callers: dict[SourceLine, set[SourceLine]] = {}
+        # One set for each line, because 100,000 lines of a graph may share it.
+        self._sets: dict[SourceLine, frozenset[SourceLine]] = {}
+        self._nodes: dict[str, frozenset[SourceLine]] = {}  # of Dynamo's nodes
+        self._operators: dict[str, set[SourceLine]] = {}
+
+    def dynamo_graph(self, text: str, nodes: Mapping[str, SourceLine]) -> DocumentLinks:
+        """Link one of Dynamo's graphs. `nodes` are the source lines of its recorded nodes."""
+        return self._graph(text, nodes, is_dynamo=True)
+
+    def later_graph(self, text: str) -> DocumentLinks:
+        """Link a graph of a later stage by its comments."""
+        return self._graph(text, {})
+
+    def cached_graph(self, title: str, text: str, dynamo: str, forward: str | None) -> DocumentLinks:
+        """Link a graph that may come from the FX graph cache, with the lines of the program that filled it.
+
+        `dynamo` is the text of Dynamo's graph, `forward` that of the forward graph.
+        """
+        graph = parse_graph(text)
+        is_backward = not title.startswith("joint") and any(name.startswith(_TANGENT) for name in graph.nodes)
+        before = parse_graph(forward) if is_backward and forward is not None else None
+        own = locate_cache_hit(graph, Surroundings(parse_graph(dynamo), forward=before, from_cache=True))
+        if own is graph:
+            return self.later_graph(text)
+        lines = {name: node.source_line for name, node in own.nodes.items() if node.source_line is not None}
+        return self._graph(text, lines, trusts_comments=False)
+
+    def module(self, text: str, generated: GeneratedModule | None) -> DocumentLinks:
+        """Link a generated module by its kernel calls. If none of them is mapped, link it by comments and names."""
+        known = _call_links(generated) if generated is not None else DocumentLinks()
+        module = generated.parsed if generated is not None else parse_module(text)
+        lines: dict[int, frozenset[SourceLine]] = {}
+        inferred: set[int] = set(known.inferred)
+        for definition in module.definitions.values():
+            own, guessed = self._definition(definition, guesses=not known.lines)
+            spread = [definition.line, *range(definition.first_line, definition.last_line + 1)]
+            spread += [call.line for call in module.calls if call.kernel == definition.name]
+            lines.update(dict.fromkeys(spread, own) if own else {})
+            inferred.update(spread if guessed and own else ())
+        statements: list[KernelDefinition | ModuleCall] = [*module.definitions.values(), *module.calls]
+        for statement in statements:
+            named = self._sources(statement.comment)
+            if statement.comment is not None and named:
+                lines.update(dict.fromkeys(range(statement.comment.line, statement.line), named))
+                lines.setdefault(statement.line, named)
+        return DocumentLinks({**lines, **known.lines}, frozenset(inferred))
+
+    def _graph(
+        self, text: str, known: Mapping[str, SourceLine], *, is_dynamo: bool = False, trusts_comments: bool = True
+    ) -> DocumentLinks:
+        lines: dict[int, frozenset[SourceLine]] = {}
+        defined: dict[str, int] = {}
+        inferred: set[int] = set()
+        comment: SourceLine | None = None
+        head, under = 0, set[SourceLine]()
+        for number, line in enumerate(graph_lines(text), 1):
+            if line.kind == "comment":
+                comment, head, under = line.source_line, number, set()
+                if trusts_comments and comment is not None:
+                    lines[number] = self._of_comment(comment)
+            elif line.kind == "blank":
+                comment = None
+            elif line.kind == "node":
+                defined.setdefault(line.name, number)
+                own = known.get(line.name)
+                found = self._one(own) if own else self._of_comment(comment) if comment and trusts_comments else None
+                if not found:
+                    continue
+                lines[number] = found
+                if own and comment:
+                    under.add(own)
+                    lines[head] = self._learn(comment, under) if is_dynamo else frozenset(under)
+                    inferred.update(() if trusts_comments else (head, number))
+                elif len(found) > 1:
+                    inferred.add(number)
+                self._operators.setdefault(operator_of(line.target), set()).update(found)
+                if is_dynamo:
+                    self._nodes[line.name] = self._nodes.get(line.name, found) | found
+            elif line.kind == "statement" and comment and lines.get(head):
+                lines[number] = lines[head]
+        return DocumentLinks(lines, frozenset(inferred), defined)
+
+    def _one(self, place: SourceLine) -> frozenset[SourceLine]:
+        return self._sets.setdefault(place, frozenset({place}))
+
+    def _of_comment(self, place: SourceLine) -> frozenset[SourceLine]:
+        """The user's lines behind a comment, which may name a line of a library that several lines called."""
+        found = self._callers.get(place)
+        return frozenset(found) if found else self._one(place)
+
+    def _learn(self, comment: SourceLine, places: set[SourceLine]) -> frozenset[SourceLine]:
+        if places != {comment}:
+            self._callers.setdefault(comment, set()).update(places)
+        return frozenset(places)
+
+    def _definition(self, definition: KernelDefinition, *, guesses: bool) -> tuple[frozenset[SourceLine], bool]:
+        """The source lines of a kernel by its comment; if `guesses`, otherwise by the operators in its name."""
+        found = self._sources(definition.comment)
+        if found or not guesses:
+            return found, False
+        fused = _FUSED.search(definition.name)
+        name = f"_{fused[1]}_" if fused else ""
+        hits = [op for op in self._operators if len(op) >= _MIN_OPERATOR and f"_{op.strip('_')}_" in name]
+        return frozenset(place for op in hits for place in self._operators[op]), True
+
+    def _sources(self, comment: Comment | None) -> frozenset[SourceLine]:
+        """The source lines of the Dynamo nodes that a comment names."""
+        names = comment.sources if comment is not None else ()
+        return frozenset(place for name in names for place in self._nodes.get(name, ()))
+
+
+def _call_links(generated: GeneratedModule) -> DocumentLinks:
+    """The links of the kernel calls, of the definitions that they call, and of the statements in those."""
+    lines: dict[int, frozenset[SourceLine]] = {}
+    inferred: set[int] = set()
+    exact: dict[int, frozenset[SourceLine]] = {}
+    for call in generated.calls:
+        found = frozenset(call.source_lines or call.view_lines)
+        own = call.definition
+        spread = [call.line, *([own.line, *range(own.first_line, own.last_line + 1)] if own is not None else [])]
+        for line in spread if found else ():
+            lines[line] = lines.get(line, frozenset()) | found
+        inferred.update(spread if found and call.evidence == "dataflow" else ())
+        for statement in call.statements:
+            if places := frozenset(source_lines_of(generated, statement.nodes)):
+                exact[statement.line] = exact.get(statement.line, frozenset()) | places
+    return DocumentLinks({**lines, **exact}, frozenset(inferred))
