@@ -72,7 +72,7 @@ async def test_a_kernel_that_is_compiled_and_one_that_cannot_be_is_said_where_it
         raise DynadiagError(said)
 
     monkeypatch.setattr("tui.views.stage_actions.needs_consent", lambda *_: False)
-    monkeypatch.setattr("tui.views.stage_actions.made_of", failing)
+    monkeypatch.setattr("tui.views.stage_actions.compile_kernel", failing)
     async with browsing(program, (200, 40)) as pilot:
         await press(pilot, "3", "tab", "tab", "tab", "slash", *"auto tmp0", "enter")
         await pilot.press("a")

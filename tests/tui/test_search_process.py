@@ -75,7 +75,7 @@ async def _ended(pilot: object, search: SearchProcess) -> None:
 async def test_a_search_is_agreed_to_watched_and_leads_to_the_culprits_line(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
+    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
     async with browsing(program) as pilot:
         await press(pilot, "8", "B")
         assert "run this?" in screen(pilot)
@@ -95,14 +95,14 @@ async def test_a_search_is_agreed_to_watched_and_leads_to_the_culprits_line(
 
 
 async def test_escape_runs_nothing(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
+    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
     async with browsing(program) as pilot:
         await press(pilot, "8", "M", "escape")
         assert _view(pilot.app).search is None
 
 
 async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "hang"))
+    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
     async with browsing(program) as pilot:
         search = await _begun(pilot)
         await press(pilot, "x")
@@ -114,7 +114,7 @@ async def test_a_search_is_stopped(program: Path, tmp_path: Path, monkeypatch: p
 async def test_a_search_that_runs_ends_in_order_when_the_browser_is_left(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: _plan(tmp_path, "hang"))
+    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(tmp_path, "hang"))
     async with browsing(program) as pilot:
         await _begun(pilot)
     assert (tmp_path / "kept").exists()
@@ -126,7 +126,7 @@ async def test_a_search_that_is_gone_on_with_shows_what_it_tried_before_and_then
     path = build.recording(tmp_path, build.search_events(130))
     whole = build.recording(tmp_path, build.search_events(0, {"verdict": "found", "culprits": [CULPRIT]}), "whole")
     plan = replace(_plan(tmp_path, "prog.py", "goes on", str(whole), str(path)), resume=path)
-    monkeypatch.setattr("tui.views.trials.plan_for", lambda kind, run, *_: plan)
+    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: plan)
     async with browsing(path) as pilot:
         await press(pilot, "8", "c", "y")
         view = _view(pilot.app)
