@@ -22,6 +22,7 @@ from dynadiag.errors import DynadiagError
 
 COMMANDS = {
     "explain": "show what torch.compile did: every graph, guard, break and recompile, in your own lines",
+    "record": "run a program and keep its recording, without a report",
     "bisect": "find the part of the compiler that is at fault",
     "minify": "write a small program with the same failure, and prove it",
     "compare": "time eager against compile modes: does compiling pay?",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explain import Explanation
+from dynadiag.explain.formatting import count, duration
 from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel
-from dynadiag.render.formatting import count, duration
 from dynadiag.render.paths import source_location
 from tui.location import Location
 from tui.styled_text import Fragment, Line, line, one_line

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dynadiag.explain.formatting import count
 from dynadiag.recording.records import Guard
-from dynadiag.render.formatting import count
 from dynadiag.render.paths import source_location
 from tui.styled_text import Fragment, one_line
 from tui.widgets.tree import Branch

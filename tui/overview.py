@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dynadiag.explain import Explanation
+from dynadiag.explain.findings import Finding
+from dynadiag.explain.formatting import count, duration
 from dynadiag.explain.timing import PhaseShare, Timing
-from dynadiag.recording.records import Compile, GuardFailure, Recompile, Run
-from dynadiag.render.formatting import count, duration
+from dynadiag.recording.records import GuardFailure, Recompile, Run
 from dynadiag.render.paths import source_location
-from tui.error_summary import brief_error, first_sentence
+from tui.error_summary import first_sentence
 from tui.location import Location
 from tui.run_header import run_lines
 from tui.search_result import SearchResult
@@ -19,7 +20,11 @@ from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
 __all__ = ["guard_change_fragments", "overview_lines"]
 
-_MAX_LISTED = 8  # entries listed in each section
+_MAX_LISTED = 8  # findings, and compiles, that the overview lists
+_LONGEST = 200  # characters of a cause
+_GAVE_UP = "torch gave up on it  "
+_ROLES = {"good": "good", "error": "error", "warning": "break", "note": ""}
+_RULES = {"break": "break", "recompile": "recompile", "uncompiled": "break"}  # rule -> role; others are errors
 _MAX_PATH_WIDTH = 32  # columns for a path; a wider one would push the rest off a screen of 80 columns
 _BAR_WIDTH = 40  # columns of a bar of 100%
 _PARTS = {
@@ -44,11 +49,9 @@ def overview_lines(
         return [*run_lines(run, live=live)[:2], Line(), *_search_lines(finding, run.cwd)]
     sections = [
         run_lines(run, live=live),
-        list(_verdict(explanation, kernels, trials)),
-        list(_failures(explanation)),
+        list(_headline(explanation, kernels, trials)),
         list(_next_step(run)),
-        list(_breaks(explanation)),
-        list(_recompiles(explanation)),
+        list(_findings(explanation)),
         list(_time(explanation.timing)) if explanation.timing else [],
         [line(("note  ", "strong"), one_line(note)) for note in explanation.notes],
     ]
@@ -59,15 +62,10 @@ def overview_lines(
     return made[:-1]
 
 
-def _verdict(explanation: Explanation, kernels: int, trials: int) -> Iterator[Line]:
-    verdict = explanation.verdict
-    failed = sum(item.outcome == "error" for item in explanation.compiles)
-    if failed and verdict.kind != "failed":  # which says so itself
-        yield line((f"{count(failed, 'compile')} failed.", "error"))
-    whole = verdict.kind in ("one_graph", "whole")
-    role = "error" if verdict.kind == "failed" else ("" if failed else "good") if whole else "break"
-    yield line((one_line(verdict.sentence), role))
-    for why in verdict.why:
+def _headline(explanation: Explanation, kernels: int, trials: int) -> Iterator[Line]:
+    found = explanation.headline
+    yield line((one_line(found.sentence), _ROLES[found.severity]))
+    for why in found.why:
         yield line(("  ", ""), (one_line(why), "dim"))
     pairs = (
         (count(len(explanation.compiles), "compile"), "compiles"),
@@ -95,90 +93,47 @@ def _next_step(run: Run) -> Iterator[Line]:
         yield line(*words, to=Location("trials"))
 
 
-def _failures(explanation: Explanation) -> Iterator[Line]:
-    failed = [item for item in explanation.compiles if item.outcome == "error"]
-    if not failed:
-        return
-    yield _title_line("Failures", len(failed))
-    for item in failed[:_MAX_LISTED]:
-        target = Location("compiles", compile_id=item.compile_id)
-        yield line(
-            *_compile(item, explanation.run.cwd), (f"  {item.error or 'failed'}: ", "error"), _reason(item), to=target
-        )
-    yield from _more_line(len(failed), Location("compiles"))
-
-
-def _reason(item: Compile) -> str:
-    return brief_error(item.reason or "no reason was recorded")
-
-
-def _compile(item: Compile, cwd: str | None) -> list[Fragment]:
-    return [
-        (f"{one_line(item.compile_id):<6} ", "key"),
-        (one_line(item.function), ""),
-        (f"  {_shorten_path(source_location(item.file, item.line, None, cwd))}", "dim"),
-    ]
-
-
-def _breaks(explanation: Explanation) -> Iterator[Line]:
-    found = explanation.impacts
+def _findings(explanation: Explanation) -> Iterator[Line]:
+    """A line for each finding, the most important first, and below it what to do; the notes are only counted."""
+    found = [item for item in explanation.findings if item.severity != "note"]
     if not found:
         return
-    yield _title_line("Graph breaks, the worst first", len(found))
-    for impact in found[:_MAX_LISTED]:
-        root = impact.root
-        at = _shorten_path(source_location(root.span.file, root.span.line, None, explanation.run.cwd))
-        idle = impact.is_torchs and not impact.graphs
-        led = f"{count(impact.graphs, 'graph')} ended" if impact.graphs else "no graph ended"
+    yield _title_line("Findings, the most important first", len(found))
+    helped: set[str] = set()
+    for item in found[:_MAX_LISTED]:
+        target = _target(item)
+        at = _shorten_path(source_location(item.span.file, item.span.line, None, explanation.run.cwd))
         parts: list[str | Fragment] = [
-            (f"{root.gb_id or 'break':<7} ", "error" if root.fatal else "break"),
+            (f"{one_line(item.label or item.rule):<7} ", _RULES.get(item.rule, "error")),
             (f"{at}  ", "dim"),
-            one_line(root.gb_type or "of unknown type"),
-            (f"  {led}, met {count(impact.met, 'time')}", "dim"),
+            (_GAVE_UP if item.rule == "recompile-limit" else "", "error"),
+            one_line(item.title),
+            (_amount(item), "dim"),
         ]
-        target = Location("breaks", item=root.index)
         yield line(*parts, to=target)
-        yield from (
-            _help_line(("It is in torch's own code, and costs the program nothing.",), target)
-            if idle
-            else _help_line(root.hints, target)
-        )
+        if item.cause and item.rule not in ("break", "recompile-limit"):
+            yield replace(line(f"        {one_line(item.cause)[:_LONGEST]}", to=target), continues=True)
+        advice = [each.text for each in item.advice]
+        if advice and advice[-1] not in helped:
+            helped.add(advice[-1])
+            yield from _help_line(advice, target)
     yield from _more_line(len(found), Location("breaks"))
 
 
-def _recompiles(explanation: Explanation) -> Iterator[Line]:
-    """Yield a line for each function: first those at the recompile limit, then those with most recompiles."""
-    found = _by_function(explanation)
-    if not found:
-        return
-    yield _title_line("Recompiles", len(explanation.recompiles))
-    helped: set[tuple[str, ...]] = set()
-    for group in found[:_MAX_LISTED]:
-        item, advice = group[0]
-        function = explanation.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
-        parts: list[str | Fragment] = [
-            (f"{one_line(item.compile_id):<6} ", "error" if item.limit_reached else "recompile"),
-            f"{one_line(function)}  ",
-            ("torch gave up on it  " if item.limit_reached else "", "error"),
-            *guard_change_fragments(item),
-        ]
-        more = (f"  compiled again {count(len(group), 'time')}" if len(group) > 1 else "", "dim")
-        target = Location("recompiles", item=item.index)
-        yield line(*parts, more, to=target)
-        if advice not in helped:
-            helped.add(advice)
-            yield from _help_line(advice[-1:] if item.limit_reached else advice, target)
-    yield from _more_line(len(found), Location("recompiles"))
+def _target(item: Finding) -> Location:
+    """The screen that has all of a finding."""
+    if item.rule in ("recompile", "recompile-limit"):
+        return Location("recompiles", item=item.records[0])
+    if item.records:
+        return Location("breaks", item=item.records[0])
+    return Location("compiles", compile_id=item.compile_ids[0] if item.compile_ids else None)
 
 
-def _by_function(explanation: Explanation) -> list[list[tuple[Recompile, tuple[str, ...]]]]:
-    """Group the recompiles and their advice by function, the most important first."""
-    groups: dict[tuple[str | None, int | None, str], list[tuple[Recompile, tuple[str, ...]]]] = {}
-    for item, advice in zip(explanation.recompiles, explanation.advice, strict=True):
-        groups.setdefault((item.file, item.line, item.function), []).append((item, advice))
-    for group in groups.values():
-        group.sort(key=lambda pair: not pair[0].limit_reached)
-    return sorted(groups.values(), key=lambda group: (not group[0][0].limit_reached, -len(group)))
+def _amount(item: Finding) -> str:
+    """How often it happened."""
+    if item.rule == "break":
+        return f"  {count(item.cost.graphs or 0, 'graph')} ended, met {count(len(item.records), 'time')}"
+    return f"  {count(len(item.records), 'time')}" if len(item.records) > 1 else ""
 
 
 def _help_line(texts: Sequence[str], target: Location) -> Iterator[Line]:

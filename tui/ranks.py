@@ -10,8 +10,8 @@ from statistics import median
 
 from dynadiag.errors import DynadiagError
 from dynadiag.explain import Explanation
+from dynadiag.explain.formatting import count, duration
 from dynadiag.recording.records import Run
-from dynadiag.render.formatting import count, duration
 from dynadiag.render.paths import source_location
 from tui.location import Location
 from tui.overview import guard_change_fragments
@@ -83,8 +83,7 @@ def _compared_items(explanation: Explanation, rank: int) -> Iterator[tuple[Compa
         what = one_line(f"{item.function} {item.outcome}")
         target = Location("compiles", compile_id=item.compile_id, rank=rank)
         yield ComparedItem("compile", what, source_location(item.file, item.line, None, cwd)), target
-    for impact in explanation.impacts:
-        root = impact.root
+    for root in explanation.roots:
         what = one_line(f"{root.gb_id or 'break'} {root.gb_type or 'of unknown type'}")
         at = source_location(root.span.file, root.span.line, None, cwd)
         yield ComparedItem("break", what, at), Location("breaks", item=root.index, rank=rank)

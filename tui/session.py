@@ -22,6 +22,7 @@ from dynadiag.recording.records import (
     Graph,
     Guard,
     Kernel,
+    Node,
     Recompile,
     Run,
     SkippedFrame,
@@ -207,6 +208,9 @@ class _SummaryRecording:
 
     def guards(self, _compile_id: str | None = None) -> tuple[Guard, ...]:
         return ()
+
+    def nodes(self, graph: int) -> tuple[Node, ...]:
+        return tuple(self._session.count_rows(self._recording.nodes(graph)))
 
     def breaks(self) -> tuple[Break, ...]:
         return tuple(self._session.count_rows(self._recording.breaks()))

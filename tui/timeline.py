@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.render.formatting import duration
+from dynadiag.explain.formatting import duration
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
 

@@ -30,7 +30,7 @@ from dynadiag.bisect.ladder import labeled_rung
 from dynadiag.bisect.narrowing import FailingPart, find_direction, find_needed_graphs, find_suspects
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Culprit
-from dynadiag.render.formatting import list_counted
+from dynadiag.explain.formatting import list_counted
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import LOWER_RUNG, Plan
 

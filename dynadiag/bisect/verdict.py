@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag import __version__
+from dynadiag.explain.formatting import list_counted
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.formatting import list_counted
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.paths import source_location
 from dynadiag.render.snippet import snippet

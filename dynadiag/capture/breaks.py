@@ -17,6 +17,8 @@ from dynadiag.capture import spans
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import instructions
 
+_OBSERVED = "Observed exception"  # torch's type of break for an exception that no traced code handles
+
 Sources: TypeAlias = Callable[[str], spans.SourceText]  # the lines of a file when the recorder first saw it
 
 
@@ -28,7 +30,23 @@ def describe_break(
     The location is file, line, columns and function.
     """
     place = _blamed_location(failure, emitter, sources)
-    return {"gb_type": _gb_type(failure), "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
+    made = {"gb_type": _gb_type(failure), "fatal": fatal, "raised": type(failure).__name__, **(place or {})}
+    if made["gb_type"] == _OBSERVED and (origin := _raised_at(failure, emitter)):
+        made["raised_at"] = origin
+    return made
+
+
+def _raised_at(failure: BaseException, emitter: FrameType | None) -> dict[str, Any] | None:
+    """The innermost frame in the traceback of the traced exception, of those that are the user's or a library's."""
+    for tx in torch_private.instruction_translators(emitter, failure):
+        try:
+            frames = torch_private.exception_traceback(tx)
+        except Exception:  # noqa: BLE001 - it asks Dynamo's objects, and a break is worth more than its origin
+            return None
+        own = [frame for frame in frames if not is_stdlib_or_torch(frame[0])]
+        if own or frames:
+            return frame_data(*(own or frames)[-1])
+    return None
 
 
 def user_callers(frame: FrameType | None) -> list[dict[str, Any]]:

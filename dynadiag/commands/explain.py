@@ -6,6 +6,8 @@ break (GB0124), which is explained. Options come before TARGET; words after it b
 
 A program of several processes (torchrun, mp.spawn) leaves one recording for each process that compiles. Each gets a
 report. In the JSON, the documents of the other processes are under "ranks".
+
+The exit code is the program's own, 128 + N if signal N ended it; 0 if nothing was run.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynadiag.commands import common
-from dynadiag.commands.target_options import add_recorder_options, add_target, parse_program, run_recorded
+from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.explain import Registry
 from dynadiag.kernels.link_digest import fold_with_links, open_with_links
@@ -49,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
         return _explain_id(args)
     readable = None if args.module else _existing_recordings(args)
     if readable is not None:
-        return _report(readable, args)
+        _report(readable, args)
+        return 0
     return _run_program(args)
 
 
@@ -58,9 +61,9 @@ def _run_program(args: argparse.Namespace) -> int:
     recording = common.new_recording(args.output, program.text, force=args.force)
     ended = run_recorded(program, recording, args)
     fold_with_links(recording)
-    code = _report((recording, *ended.other_journals), args)
+    _report((recording, *ended.other_journals), args)
     common.print_path(recording)
-    return 130 if ended.interrupted else code
+    return exit_code(ended)
 
 
 def _explain_id(args: argparse.Namespace) -> int:
@@ -100,8 +103,8 @@ def _import_log(log: Path, args: argparse.Namespace) -> tuple[Path, ...]:
     return made
 
 
-def _report(paths: Sequence[Path], args: argparse.Namespace) -> int:
-    """Report the recordings, the first one in full. Return 1 if a program did not exit with code 0."""
+def _report(paths: Sequence[Path], args: argparse.Namespace) -> None:
+    """Report the recordings, one after the other."""
     explanations = [_explanation(path) for path in paths]
     common.write_json(args.json, _json(explanations))
     if args.json != "-":
@@ -111,7 +114,6 @@ def _report(paths: Sequence[Path], args: argparse.Namespace) -> int:
             text = explanation_text(explanation, style, all_=args.all, recording=shown, calls=explanation.calls)
             sys.stdout.write(text if path is paths[0] else f"\n{text}")
         sys.stdout.flush()
-    return max(0 if explanation.run.exit_code in (0, None) else 1 for explanation in explanations)
 
 
 def _explanation(path: Path) -> Report:

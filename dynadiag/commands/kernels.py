@@ -20,6 +20,7 @@ from dynadiag import __version__
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.errors import DynadiagError
+from dynadiag.explain.formatting import count
 from dynadiag.kernels import (
     CompiledStages,
     KernelCall,
@@ -35,7 +36,6 @@ from dynadiag.kernels.timing import KernelTimes, Roofline, measure_times, saved_
 from dynadiag.recording.reader import Recording
 from dynadiag.render import encode
 from dynadiag.render.clean import clean
-from dynadiag.render.formatting import count
 from dynadiag.render.kernel_changes import changes_text
 from dynadiag.render.kernels import kernel_text, listing_text, stage_text
 

@@ -14,7 +14,10 @@ from dynadiag.commands import common
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.sandbox import cache_variables
 
-__all__ = ["add_recorder_options", "add_target", "parse_program", "run_recorded"]
+__all__ = ["add_recorder_options", "add_target", "exit_code", "parse_program", "run_recorded"]
+
+_INTERRUPTED = 130
+_SIGNAL = 128  # what a shell adds to the number of the signal that ended a program
 
 _CALL_TARGET_CODE = "import sys; from dynadiag.commands.call_target import main; sys.exit(main(*sys.argv[1:]))"
 
@@ -105,6 +108,13 @@ def run_recorded(program: Program, recording: Path, args: argparse.Namespace) ->
             recording.unlink(missing_ok=True)
             raise TargetError(refusal.read_text())
     return ended
+
+
+def exit_code(ended: ProcessEnd) -> int:
+    """Return the exit code of a command that only runs a program: the program's own, as a shell gives it."""
+    if ended.interrupted:
+        return _INTERRUPTED
+    return _SIGNAL - ended.exit_code if ended.exit_code < 0 else ended.exit_code
 
 
 def _python_command(program: Program, typed: str, refusal: Path) -> list[str]:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynadiag.explain import Explanation, explain
-from dynadiag.explain.impact import Impact
-from dynadiag.explain.runtime_cost import CacheEntryRun, WarmCalls, entries
+from dynadiag.explain.runtime_cost import CacheEntryRun, CallCost, WarmCalls, entries
 from dynadiag.explain.timing import shares
 from dynadiag.kernels.module_parser import parse_module
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Compile, Kernel
+from dynadiag.recording.records import Break, Compile, Kernel
 
 __all__ = ["CompileSummary", "read_summary"]
 
@@ -25,8 +24,8 @@ class CompileSummary:
     ``seconds`` is the time of all compiles, ``parts`` the same by part of the compiler. ``generated`` and ``extern``
     count the kernel calls in the last compiled code: Inductor's own kernels, and library kernels. One call of the
     function launches that many if it runs each piece of code once. ``no_graphs`` says why nothing was compiled, if
-    nothing was. ``cached``: some code came from torch's cache. ``warm``, ``impacts`` (with their costs) and ``entries``
-    describe the profiled warm calls.
+    nothing was. ``cached``: some code came from torch's cache. ``warm``, ``prices`` (the breaks with their costs)
+    and ``entries`` describe the profiled warm calls.
     """
 
     seconds: float
@@ -41,7 +40,7 @@ class CompileSummary:
     no_cudagraphs: tuple[str, ...]
     notes: tuple[str, ...]
     warm: WarmCalls | None = None
-    impacts: tuple[Impact, ...] = ()
+    prices: tuple[tuple[Break, CallCost], ...] = ()
     entries: tuple[CacheEntryRun, ...] = ()
     cwd: str | None = None
 
@@ -66,11 +65,11 @@ def _compiled(found: Explanation, recording: Recording) -> CompileSummary:
         generated=sum(call.is_generated for call in calls),
         extern=sum(not call.is_generated for call in calls),
         cached=any(item.cache == "hit" for item in found.compiles),
-        no_graphs=None if found.graph_count else found.verdict.sentence,
+        no_graphs=None if found.graph_count else found.headline.sentence,
         no_cudagraphs=_no_cudagraphs(recording),
         notes=found.notes,
         warm=found.warm,
-        impacts=found.impacts,
+        prices=found.prices,
         entries=entries(found.compiles, found.warm),
         cwd=found.run.cwd,
     )

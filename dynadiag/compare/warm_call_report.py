@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dynadiag.compare.variant_result import VariantResult
-from dynadiag.explain.impact import Impact
-from dynadiag.explain.runtime_cost import CacheEntryRun
+from dynadiag.explain.runtime_cost import CacheEntryRun, CallCost
+from dynadiag.recording.records import Break
 from dynadiag.render.clean import clean_line
 from dynadiag.render.runtime_cost import entries_table, price_table
 from dynadiag.render.style import Style
@@ -37,7 +37,7 @@ def warm_call_json(row: VariantResult) -> dict[str, Any]:
         return {"profiled_call": None, "break_costs": [], "entries": []}
     return {
         "profiled_call": {"calls": found.warm.calls, "seconds": found.warm.seconds, "outside": found.warm.outside},
-        "break_costs": [_break(item) for item in found.impacts if item.cost],
+        "break_costs": [_break(root, cost) for root, cost in found.prices],
         "entries": [_entry(item) for item in found.entries],
     }
 
@@ -47,7 +47,7 @@ def _break_and_run_pattern(row: VariantResult) -> object:
     found = row.compiled
     if found is None or found.warm is None or len(found.entries) < 2:
         return None
-    sites = frozenset((item.root.span, item.root.gb_type) for item in found.impacts if item.cost)
+    sites = frozenset((root.span, root.gb_type) for root, _ in found.prices)
     return sites, tuple((entry.compile.function, entry.calls, entry.run) for entry in found.entries)
 
 
@@ -56,24 +56,23 @@ def _tables(name: str, row: VariantResult, style: Style) -> list[str]:
     assert found is not None
     assert found.warm is not None
     lines: list[str] = []
-    if prices := price_table(found.impacts, found.warm, found.cwd, style):
+    if prices := price_table(found.prices, found.warm, found.cwd, style):
         lines += ["", style.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *prices]
     if table := entries_table(found.entries, style):
         lines += ["", style.paint(f"compiled code in a warm call: {clean_line(name)}", "strong"), *table]
     return lines
 
 
-def _break(item: Impact) -> dict[str, Any]:
-    span = item.root.span
-    assert item.cost is not None
+def _break(root: Break, cost: CallCost) -> dict[str, Any]:
+    span = root.span
     return {
-        "gb_id": item.root.gb_id,
-        "gb_type": item.root.gb_type,
+        "gb_id": root.gb_id,
+        "gb_type": root.gb_type,
         "file": span.file,
         "line": span.line,
         "column": span.column,
-        "function": item.root.function,
-        **asdict(item.cost),
+        "function": root.function,
+        **asdict(cost),
     }
 
 

@@ -22,14 +22,15 @@ from dynadiag.recording.records import Break, Compile, Event
 
 __all__ = [
     "WARM",
-    "BreakCost",
     "CacheEntryRun",
+    "CallCost",
     "CodeRun",
     "EventLog",
     "WarmCalls",
     "costs",
     "entries",
     "read_warm_calls",
+    "total",
 ]
 
 WARM = "dynadiag_warm"  # the kind of the event
@@ -87,7 +88,7 @@ class WarmCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class BreakCost:
+class CallCost:
     """What a break costs in one warm call: the seconds in all, of which ``guard`` is for checking guards;
     ``entries`` are runs of compiled code that it adds, ``graphs`` those that call a graph."""
 
@@ -130,7 +131,7 @@ def read_warm_calls(recording: EventLog) -> WarmCalls | None:
     return None
 
 
-def costs(breaks: Sequence[Break], warm: WarmCalls | None) -> dict[int, BreakCost]:
+def costs(breaks: Sequence[Break], warm: WarmCalls | None) -> dict[int, CallCost]:
     """Index of a root cause -> what it costs in a warm call; without those that no warm call meets.
 
     Where one break alone left a whole function to Python, what passed in no compiled code is its cost.
@@ -138,15 +139,15 @@ def costs(breaks: Sequence[Break], warm: WarmCalls | None) -> dict[int, BreakCos
     if warm is None:
         return {}
     root_of = {item.compile_id: _root(item) for item in breaks if not item.fatal}
-    parts: dict[int, list[BreakCost]] = {}
+    parts: dict[int, list[CallCost]] = {}
     for use in warm.uses:
         if use.compile_id in root_of:
             parts.setdefault(root_of[use.compile_id], []).append(_ended(use))
         if use.parent in root_of:
             parts.setdefault(root_of[use.parent], []).append(_went_on(use))
     if (whole := _left_to_python(root_of, warm)) is not None:
-        parts.setdefault(whole, []).append(BreakCost(warm.outside, 0.0, 0.0, 0.0, warm.outside_operators, 0.0))
-    return {index: _sum(found) for index, found in parts.items()}
+        parts.setdefault(whole, []).append(CallCost(warm.outside, 0.0, 0.0, 0.0, warm.outside_operators, 0.0))
+    return {index: total(found) for index, found in parts.items()}
 
 
 def entries(compiles: Sequence[Compile], warm: WarmCalls | None) -> tuple[CacheEntryRun, ...]:
@@ -168,14 +169,14 @@ def _root(item: Break) -> int:
     return item.index if item.cause is None else item.cause
 
 
-def _ended(use: CodeRun) -> BreakCost:
+def _ended(use: CodeRun) -> CallCost:
     """What passes between the graph of a code that a break ended and what comes next."""
-    return BreakCost(use.after, 0.0, 0.0, 0.0, use.operators, use.launches)
+    return CallCost(use.after, 0.0, 0.0, 0.0, use.operators, use.launches)
 
 
-def _went_on(use: CodeRun) -> BreakCost:
+def _went_on(use: CodeRun) -> CallCost:
     """What finding and entering the code takes that goes on after a break."""
-    return BreakCost(use.guard + use.before, use.guard, use.calls, use.graphs, 0.0, 0.0)
+    return CallCost(use.guard + use.before, use.guard, use.calls, use.graphs, 0.0, 0.0)
 
 
 def _left_to_python(root_of: Mapping[str, int], warm: WarmCalls) -> int | None:
@@ -184,17 +185,19 @@ def _left_to_python(root_of: Mapping[str, int], warm: WarmCalls) -> int | None:
     return roots.pop() if len(roots) == 1 and warm.outside_operators else None
 
 
-def _sum(parts: Sequence[BreakCost]) -> BreakCost:
-    def total(of: Callable[[BreakCost], float]) -> float:
+def total(parts: Sequence[CallCost]) -> CallCost:
+    """What several breaks cost together."""
+
+    def summed(of: Callable[[CallCost], float]) -> float:
         return math.fsum(map(of, parts))
 
-    return BreakCost(
-        seconds=total(lambda part: part.seconds),
-        guard=total(lambda part: part.guard),
-        entries=total(lambda part: part.entries),
-        graphs=total(lambda part: part.graphs),
-        operators=total(lambda part: part.operators),
-        launches=total(lambda part: part.launches),
+    return CallCost(
+        seconds=summed(lambda part: part.seconds),
+        guard=summed(lambda part: part.guard),
+        entries=summed(lambda part: part.entries),
+        graphs=summed(lambda part: part.graphs),
+        operators=summed(lambda part: part.operators),
+        launches=summed(lambda part: part.launches),
     )
 
 

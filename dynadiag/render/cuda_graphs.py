@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from dynadiag.explain.cuda_graphs import CudaGraph
 from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.formatting import count
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import help_lines, labelled_lines
-from dynadiag.render.formatting import count
 from dynadiag.render.paths import source_location
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented

@@ -14,9 +14,9 @@ import networkx as nx
 
 from dynadiag.errors import DynadiagError
 from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.formatting import count
 from dynadiag.recording.records import Break, Compile, Node
 from dynadiag.render.clean import clean_line
-from dynadiag.render.formatting import count
 from dynadiag.render.paths import source_location
 from dynadiag.render.wrap import truncate_middle
 

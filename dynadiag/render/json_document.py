@@ -10,8 +10,9 @@ import orjson
 
 from dynadiag import __version__
 from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.findings import Finding
 from dynadiag.explain.frame_origin import is_stdlib_file, is_torch_file, user_frame
-from dynadiag.explain.runtime_cost import BreakCost, costs
+from dynadiag.explain.runtime_cost import CallCost, costs
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -22,6 +23,7 @@ from dynadiag.recording.records import (
     Kernel,
     Recompile,
     SkippedFrame,
+    Span,
 )
 from dynadiag.recording.torch_names import original_name
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "document", "encode", "explanation_json"]
 
 SCHEMA = 1
+_RECOMPILES = ("recompile", "recompile-limit")  # rules of findings
 
 
 def explanation_json(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> bytes:
@@ -53,7 +56,7 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> dict
     With the calls of the kernels (`dynadiag.kernels.kernel_calls`) each kernel has its nodes and their lines too.
     """
     break_at = {item.index: position for position, item in enumerate(explanation.breaks)}
-    recompiles = zip(explanation.recompiles, explanation.advice, strict=True)
+    of_recompile = {index: item for item in explanation.findings if item.rule in _RECOMPILES for index in item.records}
     paid = costs(explanation.breaks, explanation.warm)
     return {
         "schema": SCHEMA,
@@ -63,7 +66,7 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> dict
         "exit_code": explanation.run.exit_code,
         "breaks": [_break(item, break_at, paid.get(item.index)) for item in explanation.breaks],
         "skipped_frames": [_skipped(item) for item in explanation.skipped],
-        "recompiles": [_recompile(item, advice) for item, advice in recompiles],
+        "recompiles": [_recompile(item, of_recompile[item.index]) for item in explanation.recompiles],
         "compiles": _compiles(explanation.compiles, explanation.graphs),
         "graphs": [_graph(item) for item in explanation.graphs],
         "guards": [_guard(item) for item in explanation.guards],
@@ -71,24 +74,21 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> dict
         "graph_count": explanation.graph_count,
         "break_count": explanation.break_count,
         "recompile_count": explanation.recompile_count,
+        "findings": [_recorded_result(item) for item in explanation.findings],
         "notes": list(explanation.notes),
         "cuda_graphs": [asdict(item) for item in explanation.cuda_graphs],
         "warm": None if explanation.warm is None else explanation.warm.to_json(),
     }
 
 
-def _break(item: Break, break_at: Mapping[int, int], cost: BreakCost | None) -> dict[str, Any]:
+def _break(item: Break, break_at: Mapping[int, int], cost: CallCost | None) -> dict[str, Any]:
     return {
         "gb_id": item.gb_id,
         "gb_type": item.gb_type,
         "reason": item.reason,
         "explanation": item.explanation,
         "hints": list(item.hints),
-        "file": item.span.file,
-        "line": item.span.line,
-        "column": item.span.column,
-        "end_line": item.span.end_line,
-        "end_column": item.span.end_column,
+        **_place(item.span),
         "function": item.function,
         "user_stack": [_frame(frame) for frame in item.user_stack],
         "called_at": _called_at(item),
@@ -114,14 +114,49 @@ def _skipped(item: SkippedFrame) -> dict[str, Any]:
     return {"file": item.file, "line": item.line, "function": original_name(item.function), "reason": item.reason}
 
 
-def _recompile(item: Recompile, advice: Sequence[str]) -> dict[str, Any]:
+def _recorded_result(item: Finding) -> dict[str, Any]:
+    """A finding; `caused_by` is its position in the list of them."""
+    return {
+        "rule": item.rule,
+        "id": item.id,
+        "identity": item.identity,
+        "severity": item.severity,
+        **_place(item.span),
+        "function": item.function,
+        "title": item.title,
+        "cause": item.cause,
+        "caused_by": item.caused_by,
+        "places": [{"file": span.file, "line": span.line} for span in item.places],
+        "compile_ids": list(item.compile_ids),
+        "ranks": None if item.ranks is None else list(item.ranks),
+        "cost": {
+            "operators_uncompiled": item.cost.operators_uncompiled,
+            "compile_seconds": item.cost.compile_seconds,
+            "graphs": item.cost.graphs,
+            "functions_uncompiled": item.cost.functions_uncompiled,
+        },
+        "advice": [asdict(each) for each in item.advice],
+    }
+
+
+def _place(span: Span) -> dict[str, Any]:
+    return {
+        "file": span.file,
+        "line": span.line,
+        "column": span.column,
+        "end_line": span.end_line,
+        "end_column": span.end_column,
+    }
+
+
+def _recompile(item: Recompile, told: Finding) -> dict[str, Any]:
     return {
         "compile_id": item.compile_id,
         "file": item.file,
         "line": item.line,
         "function": item.function,
         "reasons": [_failure(reason) for reason in item.reasons],
-        "advice": list(advice),
+        "advice": [each.text for each in told.advice],
         "limit_reached": item.limit_reached,
     }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from dynadiag.explain.formatting import count, list_some
 from dynadiag.kernels import KernelCall, KernelChange, change_diff
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.formatting import count, list_some
 from dynadiag.render.kernels import si_number, user_lines
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented

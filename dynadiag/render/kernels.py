@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
+from dynadiag.explain.formatting import list_some
 from dynadiag.kernels import CompiledStages, KernelCall, SourceLine, Stage
 from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.formatting import list_some
 
 __all__ = ["kernel_text", "listing_text", "si_number", "stage_text", "user_lines"]
 

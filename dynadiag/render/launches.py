@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.formatting import count, list_some
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
-from dynadiag.render.formatting import count, list_some
 from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import truncate_end
@@ -47,7 +47,10 @@ def _sum(explanation: Explanation, calls: Sequence[KernelCall]) -> str:
     more = f"; {count(backward, 'call')} in the backward" if backward else ""
     if not operators:
         return f"{count(len(forward), 'kernel call')}{more}"
-    became = f"{count(operators, 'operator')} run as {count(len(forward), 'kernel call')}"
+    kernels = len({(call.event, call.name) for call in forward})
+    each = kernels == len(forward)
+    ran = count(len(forward), "kernel call") if each else f"{count(len(forward), 'call')} of {count(kernels, 'kernel')}"
+    became = f"{count(operators, 'operator')} run as {ran}"
     return f"{became} (uncompiled: about a launch each){more}"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.impact import Impact
-from dynadiag.explain.runtime_cost import BreakCost, CacheEntryRun, WarmCalls, entries
+from dynadiag.explain.formatting import count, list_some, short_duration
+from dynadiag.explain.runtime_cost import CacheEntryRun, CallCost, WarmCalls, entries
+from dynadiag.recording.records import Break
 from dynadiag.render.components import labelled_lines
-from dynadiag.render.formatting import count, list_some, short_duration
 from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.style import Style
 from dynadiag.render.table import table
@@ -16,10 +16,10 @@ from dynadiag.render.table import table
 __all__ = ["amount", "cost_text", "entries_table", "price_table", "warm_section"]
 
 _NAME = 44  # columns of a place or a function
-_MOST = 10  # rows of a table
+_MAX_ROWS = 10  # rows of a table
 
 
-def cost_text(cost: BreakCost, warm: WarmCalls) -> str:
+def cost_text(cost: CallCost, warm: WarmCalls) -> str:
     """``743 µs of a warm call's 970 µs, 1.06 µs of it checking guards; 1 more graph; no operator uncompiled``."""
     lead = f"{short_duration(cost.seconds)} of a warm call's {short_duration(warm.seconds)}"
     guards = f", {short_duration(cost.guard)} of it checking guards" if cost.guard else ""
@@ -28,14 +28,13 @@ def cost_text(cost: BreakCost, warm: WarmCalls) -> str:
     return f"{lead}{guards}; {graphs} to enter; {operators}"
 
 
-def price_table(impacts: Sequence[Impact], warm: WarmCalls, cwd: str | None, style: Style) -> list[str]:
-    """The breaks that warm calls meet, the dearest first."""
-    shown = sorted((item for item in impacts if item.cost), key=lambda item: -(item.cost.seconds if item.cost else 0))
-    shown = shown[:_MOST]
+def price_table(prices: Sequence[tuple[Break, CallCost]], warm: WarmCalls, cwd: str | None, style: Style) -> list[str]:
+    """The breaks that warm calls meet, as `Explanation.prices` has them."""
+    shown = prices[:_MAX_ROWS]
     if not shown:
         return []
-    paid = [item.cost for item in shown if item.cost]
-    names = [f"{fit_path(_site(item, cwd), _NAME - 8)} {item.root.gb_id or ''}" for item in shown]
+    paid = [cost for _, cost in shown]
+    names = [f"{fit_path(_site(root, cwd), _NAME - 8)} {root.gb_id or ''}" for root, _ in shown]
     columns = [
         ("a call", [short_duration(cost.seconds) for cost in paid]),
         ("share", [f"{cost.seconds / warm.seconds:.0%}" if warm.seconds else "-" for cost in paid]),
@@ -50,7 +49,7 @@ def price_table(impacts: Sequence[Impact], warm: WarmCalls, cwd: str | None, sty
 
 def entries_table(found: Sequence[CacheEntryRun], style: Style) -> list[str]:
     """The code that warm calls run, what runs most often first, and in a sentence what none runs again."""
-    hot = [entry for entry in found if entry.calls][:_MOST]
+    hot = [entry for entry in found if entry.calls][:_MAX_ROWS]
     lines = []
     if hot:
         columns = [
@@ -85,8 +84,8 @@ def amount(number: float) -> str:
     return f"{number:,.0f}" if number == round(number) else f"{number:.2g}"
 
 
-def _site(item: Impact, cwd: str | None) -> str:
-    span = item.root.span
+def _site(root: Break, cwd: str | None) -> str:
+    span = root.span
     return source_location(span.file, span.line, span.column, cwd)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 __all__ = ["NARROWEST", "Style"]
 
-NARROWEST = 80  # columns; below that a report is laid out for 80 all the same
+NARROWEST = 60  # columns; below that a report is laid out for 60 all the same
 
 # SGR parameters (ECMA-48). The sixteen colours of the terminal's own theme, so that light and dark both read.
 _PALETTE = {
@@ -26,7 +26,7 @@ _PALETTE = {
 class Style:
     """Width in columns, and whether to colour."""
 
-    width: int = NARROWEST
+    width: int = 80
     color: bool = False
 
     @property

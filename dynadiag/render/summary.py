@@ -1,19 +1,19 @@
-"""The first screen of a report: the counts, the verdict, the time, what could not be seen."""
+"""The beginning of a report, the answer in a sentence and the counts; and its section on time."""
 
 from __future__ import annotations
 
 from dynadiag import __version__
 from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.formatting import count, duration
 from dynadiag.explain.guard_sources import source_text
 from dynadiag.explain.timing import CompileTime, PhaseShare, Timing
 from dynadiag.recording.records import Run
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
-from dynadiag.render.formatting import count, duration
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import truncate_middle, width, wrap_indented
 
-__all__ = ["summary_section"]
+__all__ = ["summary_section", "time_section"]
 
 _PART = 24  # columns of a version or a device
 _SLOWEST = 5  # compiles that are named
@@ -28,21 +28,25 @@ _PARTS = {
 
 
 def summary_section(explanation: Explanation, style: Style) -> list[str]:
-    """Counts and verdict, how the program ended, notes, and where the time went."""
-    lines = [*_head(explanation.run, style), *_counts(explanation, style), *_verdict(explanation, style)]
+    """The answer first, then what was run, the counts, how the program ended, and notes."""
+    lines = [*_headline(explanation, style), *_head(explanation.run, style), *_counts(explanation, style)]
     lines += _ending(explanation.run, style)
     for note in explanation.notes:
         lines += labelled_lines("note", "strong", note, style)
-    if explanation.timing is not None:
-        lines += ["", *_time(explanation.timing, style)]
     return lines
+
+
+def time_section(explanation: Explanation, style: Style) -> list[str]:
+    """Where the time went; nothing where none was recorded."""
+    return [] if explanation.timing is None else [*_time(explanation.timing, style), ""]
 
 
 def _head(run: Run, style: Style) -> list[str]:
     parts = [f"dynadiag {__version__}", f"torch {run.torch}" if run.torch else "torch unknown", run.device or ""]
     if run.rank is not None:
         parts.append(f"rank {run.rank}")
-    lead = ", ".join(truncate_middle(clean_line(part), _PART) for part in parts if part)
+    joined = ", ".join(truncate_middle(clean_line(part), _PART) for part in parts if part)
+    lead = truncate_middle(joined, style.columns * 3 // 4)
     target = truncate_middle(clean_line(run.target), style.columns - width(lead) - 2)
     return [f"{lead}: {style.paint(target, 'strong')}"]
 
@@ -59,21 +63,23 @@ def _counts(explanation: Explanation, style: Style) -> list[str]:
     return wrap_indented("", text, style.columns)
 
 
-def _verdict(explanation: Explanation, style: Style) -> list[str]:
-    verdict = explanation.verdict
-    role = "good" if verdict.kind in ("one_graph", "whole") else "break"
-    lines = [style.paint(line, role) for line in wrap_indented("", verdict.sentence, style.columns)]
-    for why in verdict.why:
+def _headline(explanation: Explanation, style: Style) -> list[str]:
+    found = explanation.headline
+    role = found.severity if found.severity in ("good", "error") else "break"
+    lines = [style.paint(line, role) for line in wrap_indented("", found.sentence, style.columns)]
+    for why in found.why:
         lines += labelled_lines("why", "strong", why, style)
     return lines
 
 
 def _ending(run: Run, style: Style) -> list[str]:
     """How the program ended, where that was not well."""
-    if run.exit_code == 0 or run.is_foreign:
+    if run.exit_code == 0 or run.is_foreign or (run.exit_code is None and run.complete):
         return []
     if run.exit_code is None:
-        text = "nobody saw it end" if run.complete else "the run was cut short; this is what was recorded until then"
+        if any("cut short" in note for note in run.notes):
+            return []
+        text = "the run was cut short; this is what was recorded until then"
     elif run.exit_code < 0:
         text = f"the program was ended by signal {-run.exit_code}"
         if any(f"signal {-run.exit_code}" in note for note in run.notes):
@@ -115,7 +121,7 @@ def _spent(item: CompileTime, style: Style) -> str:
     room = style.columns - width(lead) - width(tail)
     if room - width(part) < min(width(function), _PART):
         part = ""
-    return lead + truncate_middle(function, max(room - width(part), 10)) + tail + part
+    return truncate_middle(lead + truncate_middle(function, max(room - width(part), 10)) + tail + part, style.columns)
 
 
 def _shares(shares: tuple[PhaseShare, ...], total: float) -> str:

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dynadiag.explain.explanation import Explanation
-from dynadiag.render.breaks import breaks_section
 from dynadiag.render.clean import clean_line
 from dynadiag.render.cuda_graphs import cuda_graphs_section
+from dynadiag.render.findings import findings_section
 from dynadiag.render.launches import launches_section
-from dynadiag.render.recompiles import recompiles_sections
 from dynadiag.render.runtime_cost import warm_section
-from dynadiag.render.skipped import skipped_section
 from dynadiag.render.style import Style
-from dynadiag.render.summary import summary_section
+from dynadiag.render.summary import summary_section, time_section
 from dynadiag.render.wrap import truncate_middle
 
 if TYPE_CHECKING:
@@ -42,14 +40,11 @@ def explanation_text(
     Nothing in it comes from the recording uncleaned; the escape codes are those of `style` alone.
     """
     style = style or Style()
-    given_up, recompiles = recompiles_sections(explanation, style, all_)
     lines = [
         *summary_section(explanation, style),
         "",
-        *given_up,
-        *breaks_section(explanation, style, all_),
-        *recompiles,
-        *skipped_section(explanation, style, all_),
+        *findings_section(explanation, style, all_),
+        *time_section(explanation, style),
         *launches_section(explanation, calls, style, all_),
         *cuda_graphs_section(explanation, style, all_),
         *warm_section(explanation, style),
@@ -62,8 +57,8 @@ def _next(explanation: Explanation, recording: str | None, style: Style) -> list
     """The command to type next: on the recording where there is one, else on what stopped the graph most."""
     if recording is not None:
         command = f"dynadiag browse {shlex.quote(recording)}"
-    elif explanation.impacts and _BREAK_ID.fullmatch(explanation.impacts[0].root.gb_id or ""):
-        command = f"dynadiag explain {explanation.impacts[0].root.gb_id}"
+    elif explanation.findings and _BREAK_ID.fullmatch(explanation.findings[0].id or ""):
+        command = f"dynadiag explain {explanation.findings[0].id}"
     else:
         command = f"dynadiag compare {shlex.quote(truncate_middle(clean_line(explanation.run.target), _LONGEST))}"
     return [f"{style.paint('next:', 'help')} {clean_line(command)}"]

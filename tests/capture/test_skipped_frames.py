@@ -137,8 +137,10 @@ def explanation(tmp_path_factory: pytest.TempPathFactory) -> Explanation:
 
 @needs_reasons
 def test_a_break_tells_that_what_follows_it_was_not_compiled(explanation: Explanation) -> None:
-    (impact,) = explanation.impacts
-    assert [(rest.line, rest.reason) for rest in impact.left] == [(17, "no tensor-related objects found in frame")]
+    found = next(item for item in explanation.findings if item.rule == "break")
+    assert found.cost.functions_uncompiled == 1
+    told = next(fact.text for fact in found.evidence if fact.label == "led to")
+    assert "ran uncompiled (no tensor-related objects found in frame)" in told
 
 
 def test_a_generator_is_named_as_the_reason() -> None:

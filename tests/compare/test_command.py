@@ -149,7 +149,7 @@ def check_recording(path: str) -> None:
         (event,) = recording.events("dynadiag_output")
         assert "between" in recording.payload(event.index)
         explanation = explain(recording)
-    assert [item.cost is not None for item in explanation.impacts] == [True]
+    assert [item.cost.call is not None for item in explanation.findings] == [True]
     assert " = costs: " in explanation_text(explanation)
     assert "warm: compiled code in" in explanation_text(explanation)
 

@@ -13,9 +13,8 @@ from torch.utils import benchmark
 import dynadiag
 from dynadiag.compare.measure import MIN_PROFILED_CALLS, WARM_UP_CALLS, Measurer
 from dynadiag.compare.variant import Variant
-from dynadiag.explain.causes import group_breaks
-from dynadiag.explain.impact import impacts
-from dynadiag.explain.runtime_cost import WarmCalls
+from dynadiag.explain.causes import group_breaks, roots
+from dynadiag.explain.runtime_cost import WarmCalls, costs
 
 
 def work(x: torch.Tensor) -> torch.Tensor:
@@ -163,15 +162,17 @@ def test_breaks_are_ranked_by_the_python_that_was_put_there(tmp_path: Path) -> N
         subject.first()
     profile = WarmCalls.from_json(subject.warm(0.05)["warm"])
     with dynadiag.open(path) as recording:
-        found = impacts(group_breaks(recording.breaks()), (), (), profile)
+        breaks = group_breaks(recording.breaks())
+    paid = costs(breaks, profile)
+    found = sorted(roots(breaks), key=lambda root: -paid[root.index].seconds)
     source = Path(__file__).read_text().splitlines()
-    assert [source[(item.root.span.line or 0) - 1].strip() for item in found] == [
+    assert [source[(item.span.line or 0) - 1].strip() for item in found] == [
         f"python_work({turns})" for turns in ("50_000", "10_000", "2_000")
     ]
-    dear, middle, cheap = (item.cost.seconds for item in found if item.cost)
+    dear, middle, cheap = (paid[item.index].seconds for item in found)
     assert dear > 2 * middle > 4 * cheap > 0
     assert dear + middle + cheap < profile.seconds
-    assert all((item.cost.graphs, item.cost.entries, item.cost.operators) == (1, 1, 0) for item in found if item.cost)
+    assert all((cost.graphs, cost.entries, cost.operators) == (1, 1, 0) for cost in paid.values())
 
 
 def test_operators_between_graphs_are_counted_and_it_is_known_which_code_runs() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dynadiag.explain.run_records import RunRecords
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -103,6 +104,14 @@ def a_recompile(*guards: str, **changes: Any) -> Recompile:
         limit_reached=False,
     )
     return replace(made, **changes)
+
+
+def records(**changes: Any) -> RunRecords:
+    """A run's records for the functions that make findings of them."""
+    names = ("compiles", "breaks", "recompiles", "skipped", "graphs", "symbols")
+    maps = ("sources", "modules", "tracebacks", "nodes", "code")
+    empty: dict[str, Any] = dict.fromkeys(names, ()) | {name: {} for name in maps}
+    return RunRecords(**({"run": RUN, "warm": None} | empty | changes))
 
 
 @dataclass

@@ -27,12 +27,12 @@ def test_counts_are_those_of_the_contract() -> None:
         )
     )
     assert (made.break_count, made.graph_count, made.recompile_count) == (1, 2, 2)
-    assert len(made.advice) == 2
+    assert [len(item.records) for item in made.findings] == [2, 2]
 
 
 def test_an_empty_recording_is_explained() -> None:
     made = explain(FakeRecording(run=a_run(torch=None, notes=("x",))))
-    assert (made.break_count, made.verdict.kind, made.timing, made.notes) == (0, "nothing", None, ("x",))
+    assert (made.break_count, made.findings, made.timing, made.notes) == (0, (), None, ("x",))
 
 
 def test_functions_carry_the_name_the_user_wrote() -> None:

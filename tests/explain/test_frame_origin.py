@@ -13,7 +13,7 @@ from dynadiag.explain.frame_origin import is_stdlib_file, is_torch_file, method_
 from dynadiag.recording.records import Frame, Guard, Span
 from dynadiag.render.json_document import document
 from dynadiag.render.text import explanation_text
-from tests.explain.build import FILE, FakeRecording, a_break
+from tests.explain.build import FILE, FakeRecording, a_break, records
 
 OPTIMIZER = "/env/lib/python3.11/site-packages/torch/optim/optimizer.py"
 
@@ -49,7 +49,7 @@ def test_the_way_in_to_pythons_library_is_the_users_line() -> None:
     made = explain(FakeRecording(break_records=(item,)))
     (told,) = document(made)["breaks"]
     assert (told["called_at"]["file"], told["called_at"]["line"]) == (FILE, 4)
-    assert "This line is of Python's own library" in explanation_text(made)
+    assert "this line is of Python's own library" in explanation_text(made)
     assert document(explain(FakeRecording(break_records=(a_break(),))))["breaks"][0]["called_at"] is None
 
 
@@ -70,7 +70,7 @@ def test_the_module_is_named_by_the_guard_on_its_type() -> None:
 
 
 def test_a_decorators_inner_function_is_named_with_the_module_it_is_of() -> None:
-    made = explain(FakeRecording(guard_records=(type_guard("L['self']", "lib.BertModel"),)))
+    made = records(method_classes=method_classes((type_guard("L['self']", "lib.BertModel"),)))
     assert made.named("wraps.<locals>.wrapper", ["0/1", "0/0"]) == "wraps.<locals>.wrapper (of BertModel)"
     assert made.named("wraps.<locals>.wrapper", ["5/0"]) == "wraps.<locals>.wrapper"
     assert made.named("BertModel.forward", ["0/0"]) == "BertModel.forward"

@@ -9,9 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from dynadiag.explain.impact import impacts
+from dynadiag.explain.broken import break_findings
+from dynadiag.explain.findings import Finding, ranked
 from dynadiag.explain.runtime_cost import WARM, CodeRun, WarmCalls, costs, entries, read_warm_calls
 from dynadiag.recording.records import Break, Compile, Event, Seconds, Span
+from tests.explain.build import records
 
 FILE = "/home/user/prog.py"
 
@@ -67,11 +69,16 @@ def test_a_function_that_was_left_to_python_costs_what_passed_in_no_compiled_cod
 
 
 def test_breaks_stand_in_the_order_of_their_cost_where_it_was_measured() -> None:
-    met = [a_break(0, "0/0"), a_break(1, "1/0"), a_break(2, "9/0"), a_break(3, "8/0", fatal=True)]
+    ids = ("0/0", "1/0", "9/0", "8/0")
+    met = tuple(replace(a_break(i, id_, fatal=i == 3), function=f"f{i}") for i, id_ in enumerate(ids))
     profile = warm(use("0/0", None, 30.0), use("1/0", "0/0", 500.0))
-    assert [item.root.index for item in impacts(met, (), (), profile)] == [3, 1, 0, 2]
-    assert [item.root.index for item in impacts(met, (), ())] == [3, 0, 1, 2]
-    assert all(item.cost is None for item in impacts(met, (), ()))
+    assert [item.records[0] for item in _findings(met, profile)] == [3, 1, 0, 2]
+    assert [item.records[0] for item in _findings(met, None)] == [3, 0, 1, 2]
+    assert all(item.cost.call is None for item in _findings(met, None))
+
+
+def _findings(breaks: tuple[Break, ...], profile: WarmCalls | None) -> tuple[Finding, ...]:
+    return ranked(break_findings(records(breaks=breaks, warm=profile)))
 
 
 def a_compile(compile_id: str, outcome: str = "ok") -> Compile:

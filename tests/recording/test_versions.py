@@ -76,7 +76,7 @@ def test_the_recompiles_are_the_same(explanation: Explanation) -> None:
     assert ("mode", "'sin'") in each[1]
     assert ("bias", "None") in each[2]
     assert ("x.dtype", "Float") in each[3]
-    told = [next(iter(advice)) for advice in explanation.advice]
+    told = [item.advice[0].text for item in explanation.findings if item.rule == "recompile"]
     assert "mark_dynamic" in told[0]
     assert "`mode` is a constant" in told[1]
     assert "None in one call" in told[2]

@@ -28,7 +28,7 @@ async def test_the_first_screen_says_what_to_look_at(program: Path) -> None:
     assert "Not one graph: 1 graph break in the way." in text
     assert "GB0059" in text
     assert "prog.py:8" in text
-    assert "4 → 5" in text
+    assert "was 4, now 5" in text
     assert "3.0 s" in text
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
+from dynadiag.explain import explain
 from dynadiag.explain.timing import PARTS, PhaseShare
+from dynadiag.recording.records import Span
 from dynadiag.render import summary
+from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_recompile
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui import overview
-from tui.session import Session
 
 
 def test_every_part_of_the_compiler_has_a_word_and_a_colour() -> None:
@@ -21,33 +22,32 @@ def test_every_part_of_the_compiler_has_a_word_and_a_colour() -> None:
     assert [style for _, style in drawn] == [overview._PARTS[part][1] for part in PARTS]
 
 
-def test_recompiles_of_one_function_are_one_line_and_what_torch_gave_up_on_comes_first(tmp_path: Path) -> None:
-    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0")]
-    for id_ in ("0/1", "0/2", "0/3", "1/1"):
-        events += [*build.recompile_events(id_, "4", "5"), *build.compile_events(id_)]
-    with Session.open(build.recording(tmp_path, [*events, *build.end_events()])) as session:
-        explanation = session.explanation()
-    *others, last = explanation.recompiles
-    given_up = replace(last, function="g", line=9, limit_reached=True)
-    texts = [
-        item.text
-        for item in overview.overview_lines(replace(explanation, recompiles=(*others, given_up)), 0, 0, live=False)
-    ]
-    (first,) = (number for number, text in enumerate(texts) if "torch gave up on it" in text)
-    assert texts[first].startswith("1/1    g  ")
-    assert texts[first + 1].lstrip().startswith("help: ")
-    assert texts[first + 2].startswith("0/1    f  ")
-    assert texts[first + 2].endswith("4 → 5  compiled again 3 times")
-    assert not any(text.startswith(("0/2", "0/3")) and "→" in text for text in texts)
+def shown(recording: FakeRecording) -> list[str]:
+    return [item.text for item in overview.overview_lines(explain(recording), 0, 0, live=False)]
 
 
-def test_a_failed_compile_is_said_once(program: Path) -> None:
-    with Session.open(program) as session:
-        explanation = session.explanation()
-    failed = tuple(replace(item, outcome="error", error="InductorError") for item in explanation.compiles)
-    verdict = replace(explanation.verdict, kind="failed", sentence="2 compiles failed: InductorError: boom.", why=())
-    lines = overview.overview_lines(replace(explanation, compiles=failed, verdict=verdict), 0, 0, live=False)
-    assert [item.text for item in lines if "compiles failed" in item.text] == [verdict.sentence]
+def test_findings_stand_in_the_order_of_the_explanation_and_have_their_help_once() -> None:
+    changed = tuple(
+        a_recompile("n == 3", index=i, compile_id=f"0/{i + 1}", function="f", line=1, limit_reached=i == 2)
+        for i in range(3)
+    )
+    texts = shown(FakeRecording(break_records=(a_break(span=Span(FILE, 3)),), recompile_records=changed))
+    (title,) = (number for number, text in enumerate(texts) if text.startswith("Findings"))
+    heads = [text.split()[0] for text in texts[title + 1 :] if text.strip() and not text.startswith(" ")]
+    assert heads == ["0/3", "GB0170", "0/1"]
+    assert "torch gave up on it  f: n changed" in texts[title + 1]
+    assert texts[title + 2].lstrip().startswith("help: ")
+
+
+def test_a_failed_compile_leads_and_says_why() -> None:
+    failed = a_compile(1, "1/0", outcome="error", error="InductorError", reason="LoweringException: boom\nmore")
+    texts = shown(FakeRecording(compile_records=(a_compile(), failed), break_records=(a_break(),)))
+    assert (
+        "Compiling forward failed in Inductor's lowering: LoweringException: boom. Elsewhere: 1 graph break." in texts
+    )
+    (title,) = (number for number, text in enumerate(texts) if text.startswith("Findings"))
+    assert texts[title + 1].startswith("1/0 ")
+    assert texts[title + 2].strip() == "LoweringException: boom"
 
 
 async def test_a_failure_says_what_to_do_next(tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
 from dynadiag.explain import Explanation
-from dynadiag.explain.impact import Impact
-from dynadiag.render.breaks import breaks_section
+from dynadiag.explain.findings import Finding
+from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.location import Location
 from tui.styled_report import RoleStyle, styled_report_lines
@@ -20,17 +19,6 @@ __all__ = ["BreaksView"]
 
 T = TypeVar("T")
 _COST = Column("µs a call", numeric=True)  # in a warm call, if `dynadiag compare` profiled one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SingleBreak(Explanation):
-    """An explanation with a single break."""
-
-    chosen: Impact
-
-    @property
-    def impacts(self) -> tuple[Impact, ...]:
-        return (self.chosen,)
 
 
 class BreaksView(ListingView):
@@ -56,25 +44,37 @@ class BreaksView(ListingView):
     def rows(self) -> Sequence[Row]:
         explanation = self.session.explanation()
         return [
-            _row(impact, explanation.run.cwd, measured=explanation.warm is not None) for impact in explanation.impacts
+            _row(item, explanation.run.cwd, measured=explanation.warm is not None) for item in _findings(explanation)
         ]
+
+    def key_of(self, item: int) -> int:
+        """The row of a break: that of the finding which tells of it."""
+        explanation = self.session.known_explanation
+        found = _findings(explanation) if explanation is not None else []
+        return next((each.records[0] for each in found if item in each.records), item)
 
     def detail(self, key: int | str) -> Sequence[Line]:
         explanation = self.session.explanation()
-        impact = next((item for item in explanation.impacts if item.root.index == key), None)
-        if impact is None:
+        item = _of(explanation, key)
+        if item is None:
             return []
-        values = {field.name: getattr(explanation, field.name) for field in fields(Explanation)}
-        width = self.details.columns
-        return styled_report_lines(breaks_section(_SingleBreak(**values, chosen=impact), RoleStyle(width), True))
+        return styled_report_lines(finding_text(item, explanation, RoleStyle(self.details.columns), all_=True))
 
     def target_of(self, key: int | str) -> Location | None:
-        impact = next((item for item in self.session.explanation().impacts if item.root.index == key), None)
-        if impact is None:
+        item = _of(self.session.explanation(), key)
+        if item is None:
             return None
-        root = impact.root
-        document = f"source:{root.span.file}" if root.span.file else None
-        return Location("code", compile_id=root.compile_id, document=document, line=root.span.line)
+        document = f"source:{item.span.file}" if item.span.file else None
+        return Location("code", compile_id=item.compile_ids[0], document=document, line=item.span.line)
+
+
+def _findings(explanation: Explanation) -> list[Finding]:
+    """The findings on breaks, those that torch raised among them; the most important first."""
+    return [item for item in explanation.findings if item.rule in ("break", "failed-compile") and item.records]
+
+
+def _of(explanation: Explanation, key: int | str) -> Finding | None:
+    return next((item for item in _findings(explanation) if item.records[0] == key), None)
 
 
 def _with_cost(cells: Sequence[T], cost: T) -> tuple[T, ...]:
@@ -82,17 +82,17 @@ def _with_cost(cells: Sequence[T], cost: T) -> tuple[T, ...]:
     return (*cells[:-1], cost, cells[-1])
 
 
-def _row(impact: Impact, cwd: str | None, *, measured: bool) -> Row:
-    root = impact.root
+def _row(item: Finding, cwd: str | None, *, measured: bool) -> Row:
     cells: tuple[str, ...] = (
-        one_line(root.gb_id or "-"),
-        one_line(root.gb_type or "of unknown type"),
-        source_location(root.span.file, root.span.line, None, cwd),
-        one_line(root.function),
-        str(impact.graphs),
-        str(impact.met),
-        one_line(", ".join(impact.compile_ids[:20])),
+        one_line(item.id or "-"),
+        one_line(item.title),
+        source_location(item.span.file, item.span.line, None, cwd),
+        one_line(item.function),
+        str(item.cost.graphs or 0),
+        str(len(item.records)),
+        one_line(", ".join(item.compile_ids[:20])),
     )
     if measured:
-        cells = _with_cost(cells, f"{impact.cost.seconds * 1e6:,.1f}" if impact.cost else "-")
-    return Row(cells, root.index, "error" if root.fatal else "")
+        call = item.cost.call
+        cells = _with_cost(cells, f"{call.seconds * 1e6:,.1f}" if call else "-")
+    return Row(cells, item.records[0], "error" if item.severity == "error" else "")

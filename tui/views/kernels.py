@@ -7,8 +7,8 @@ from typing import ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType
 
+from dynadiag.explain.formatting import count
 from dynadiag.recording.records import Kernel
-from dynadiag.render.formatting import count
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter
 from tui.kernel_costs import KernelCost, read_kernel_costs

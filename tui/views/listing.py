@@ -29,7 +29,7 @@ class ListingView(View):
 
     def __init__(self) -> None:
         super().__init__(classes="listing")
-        self._pending_key: int | str | None = None  # the row to go to once the rows are read
+        self._pending_key: int | None = None  # the row to go to once the rows are read
 
     def compose(self) -> ComposeResult:
         yield Table(self.COLUMNS, lazy=self.LAZY, id=f"{self.NAME}-list")
@@ -85,11 +85,15 @@ class ListingView(View):
         if not rows:
             self.details.show([line((self.NOTHING, "dim"))])
         if self._pending_key is not None:
-            self.table.go_to_key(self._pending_key)
+            self.table.go_to_key(self.key_of(self._pending_key))
             self._pending_key = None
 
+    def key_of(self, item: int) -> int:
+        """The key of the row that shows a record."""
+        return item
+
     def go_to(self, place: Location) -> None:
-        if place.item is not None and not self.table.go_to_key(place.item):
+        if place.item is not None and not self.table.go_to_key(self.key_of(place.item)):
             self._pending_key = place.item
 
     def location(self) -> Location:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from dynadiag.recording.records import Recompile
+from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
-from dynadiag.render.recompiles import recompiles_sections
 from tui.location import Location
 from tui.overview import guard_change_fragments
 from tui.styled_report import RoleStyle, styled_report_lines
@@ -42,15 +41,12 @@ class RecompilesView(ListingView):
 
     def detail(self, key: int | str) -> Sequence[Line]:
         explanation = self.session.explanation()
-        pairs = zip(explanation.recompiles, explanation.advice, strict=True)
-        found = next((pair for pair in pairs if pair[0].index == key), None)
+        told = (item for item in explanation.findings if item.rule in ("recompile", "recompile-limit"))
+        found = next((item for item in told if key in item.records), None)
         if found is None:
             return []
-        item, advice = found
-        only = replace(explanation, recompiles=(item,), advice=(advice,))
         style = RoleStyle(self.details.columns)
-        given_up, others = recompiles_sections(only, style, True)
-        return _advice_first(styled_report_lines([*given_up, *others]))
+        return _advice_first(styled_report_lines(finding_text(found, explanation, style, all_=True)))
 
     def target_of(self, key: int | str) -> Location | None:
         item = next((one for one in self.session.explanation().recompiles if one.index == key), None)

@@ -16,6 +16,8 @@ _FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in (\S+)', re.MULTILINE)
 _USER_CODE_AT = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTILINE)
 _ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order Operator): ?", re.MULTILINE)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_RAISED = re.compile(r"raised exception (?P<kind>[\w.]+)\((?P<said>[^\n]*)\)$", re.MULTILINE)
+_ONE_STRING = re.compile(r"(?P<quote>['\"])(?P<text>((?!(?P=quote)).)*)(?P=quote)")
 _PREAMBLES = ("Encountered graph break when attempting to trace", "Failed to handle graph break gracefully")
 # The exceptions of breaks that torch cannot continue after. All come from `unimplemented` and carry an id.
 _RAISES_AS_BREAK = ("Unsupported", "UserError", "UncapturedHigherOrderOpError", "TorchRuntimeError")
@@ -93,7 +95,8 @@ def _build_break(context: DigestContext, compile_id: str, text: str, data: dict[
         gb_id=message.gb_id,
         gb_type=gb_type,
         reason=message.reason,
-        explanation=(text_or_none(data.get("explanation")) or message.explanation) + _inner_location(stack, span),
+        explanation=(text_or_none(data.get("explanation")) or message.explanation)
+        + (_exception(text, data) or _inner_location(stack, span)),
         hints=tuple(map(str, hints)) if isinstance(hints, list) and not message.hints else message.hints,
         span=span,
         function=original_name(function),
@@ -101,6 +104,20 @@ def _build_break(context: DigestContext, compile_id: str, text: str, data: dict[
         cause=None,
         fatal=fatal,
     )
+
+
+def _exception(text: str, data: dict[str, Any]) -> str:
+    """The exception that the traced code raised, and where, as lines of the explanation."""
+    found = _RAISED.search(text)
+    if found is None:
+        return ""
+    kind, said = found["kind"], found["said"].strip()
+    said = alone["text"] if (alone := _ONE_STRING.fullmatch(said)) else said
+    lines = f"\nThe exception: {kind}: {said}" if said else f"\nThe exception: {kind}"
+    at = data.get("raised_at")
+    if not isinstance(at, dict):
+        return lines
+    return f'{lines}\nRaised at: File "{at.get("file")}", line {at.get("line")}, in {at.get("function")}'
 
 
 def _inner_location(stack: tuple[Frame, ...], span: Span) -> str:

@@ -134,6 +134,7 @@ class CompileCollector:
                     value = value / 1e6 if name.endswith("_us") else value
                     entry.parts[part] = entry.parts.get(part, 0.0) + value
         if not forward:
+            self._backward_failed(entry, data)
             return
         entry.measured = True
         # A frame that Dynamo skipped after tracing has the flag too, but None as guard count.
@@ -143,6 +144,13 @@ class CompileCollector:
             entry.file, entry.line = text_or_none(data.get("co_filename")), int_or_none(data.get("co_firstlineno"))
             if entry.function == "?":
                 entry.function = original_name(str(data.get("co_name") or "?"))
+
+    @staticmethod
+    def _backward_failed(entry: _OpenCompile, data: dict[str, Any]) -> None:
+        """A backward is compiled when it is first called for; where that fails, torch raises from there."""
+        if (error := text_or_none(data.get("fail_type"))) is not None:
+            entry.error, entry.reason = error, f"in the backward: {data.get('fail_reason') or ''}"
+            entry.fatal = True
 
     def finish(self) -> Iterator[Record]:
         """Yield every compile, and its recompile or skipped frame if it is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -12,6 +13,13 @@ from dynadiag.recording.records import Run
 
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")  # in logs of torch 2.11 only these name the version
 _CUT_SHORT = "the recording ends before the program did: it was cut short"
+_ENDINGS = {
+    "SIGINT": "interrupted",
+    "SIGTERM": "ended",
+    "SIGKILL": "killed",
+    "SIGSEGV": "crashed",
+    "SIGABRT": "aborted",
+}
 _FOREIGN = "imported from a TORCH_TRACE log: columns, the values in failing guards and graphs as data are not in it"
 
 
@@ -80,7 +88,7 @@ class RunCollector:
         if not foreign and not complete:
             notes.append(_CUT_SHORT)
         elif code is not None and code < 0:
-            notes.append(f"the program was cut short by signal {-code}: the recording holds what came before")
+            notes.append(f"the program was {_ended_by(-code)}: the recording holds what came before")
         if self._full:
             notes.append("the size limit of the recording was reached: later events are not in it")
         stopped = self._context.take("stopped", "-")
@@ -96,3 +104,12 @@ class RunCollector:
                 notes.append(f"the recorder could not look into an event {probe}: {error}")
         notes += [str(note) for note in seen.get("notes", ()) if isinstance(seen.get("notes"), list)]
         return notes
+
+
+def _ended_by(number: int) -> str:
+    """How a signal ended a program, in words and with the signal's number and name."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"ended by signal {number}"
+    return f"{_ENDINGS.get(name, 'ended')} by signal {number} ({name})"

@@ -1,14 +1,15 @@
-"""Small words of a report: counts, lists, durations."""
+"""Counts, lists, durations and shortened values, as every report writes them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-__all__ = ["count", "duration", "list_counted", "list_some", "short_duration"]
+__all__ = ["brief", "count", "duration", "list_counted", "list_some", "short_duration"]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _LISTED = 6  # names in one list; more are counted
+_BRIEF = 32  # characters of a value
 
 
 def count(number: int, noun: str) -> str:
@@ -45,3 +46,14 @@ def list_counted(names: Iterable[str]) -> str:
     """
     met = Counter(names)
     return ", ".join(name if times == 1 else f"{name} ({times} times)" for name, times in met.items())
+
+
+def brief(text: str | None, most: int = _BRIEF) -> str:
+    """The text on one line in at most ``most`` characters, its middle left out where it is longer.
+
+    >>> brief("abcdefghij", 7)
+    'abc…hij'
+    """
+    line = " ".join((text or "")[: 40 * most].split())
+    left = most // 2
+    return line if len(line) <= most else f"{line[:left]}…{line[left + 1 - most :]}"

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynadiag.explain.changes import GuardChange
-from dynadiag.explain.guard_sources import is_condition, sizes_in, source_text
+from dynadiag.explain.formatting import brief, list_some
+from dynadiag.explain.guard_sources import is_condition, source_text
 from dynadiag.recording.records import Symbol
-from dynadiag.render.clean import clean_line
-from dynadiag.render.formatting import list_some
-from dynadiag.render.wrap import truncate_middle
 
-__all__ = ["describe_change", "sizes_at"]
+__all__ = ["describe_change", "described", "what_changed"]
 
-_VALUE = 32  # columns of a value
+
+def what_changed(change: GuardChange) -> str:
+    """The subject of a change, for a title: ``x.size()[0] changed``."""
+    subject = brief(source_text(change.source)) if change.source else ""
+    if change.reading.kind == "freed":
+        return f"{subject or 'an object'} was freed"
+    if is_condition(change.reading) or change.guard in change.was:
+        return "a condition on its arguments no longer held"
+    return f"{subject} changed" if subject else "a guard failed"
 
 
 def describe_change(change: GuardChange, compile_id: str, symbols: Sequence[Symbol]) -> str:
@@ -22,13 +28,13 @@ def describe_change(change: GuardChange, compile_id: str, symbols: Sequence[Symb
         return f"{source_text(change.source)} of {list_some(change.against)} was freed"
     symbol = _symbol(change, compile_id, symbols)
     then = f", then a symbol, {symbol}" if symbol else ""
-    return f"{_change(change)}{then} (guard of {list_some(change.against)})"
+    return f"{described(change)}{then} (guard of {list_some(change.against)})"
 
 
-def _change(change: GuardChange) -> str:
+def described(change: GuardChange) -> str:
     """By the values where those are known, by the guard's own text where not."""
-    kind, source, now = change.reading.kind, source_text(change.source), _value(change.now)
-    was = list_some([_value(text) for text in change.was])
+    kind, source, now = change.reading.kind, source_text(change.source), brief(change.now)
+    was = list_some([brief(text) for text in change.was])
     if (is_condition(change.reading) and change.guard) or change.guard in change.was:
         held = f"`{source_text(change.guard)}` does not hold"
         return f"{held}: {source} is now {now}" if kind == "shape" and change.now else held
@@ -47,14 +53,5 @@ def _symbol(change: GuardChange, compile_id: str, symbols: Sequence[Symbol]) -> 
         return None
     made = (symbol for symbol in symbols if symbol.compile_id == compile_id and symbol.event == "created")
     return next(
-        (_value(symbol.name) for symbol in made if source_text(symbol.source) == source_text(change.source)), None
+        (brief(symbol.name) for symbol in made if source_text(symbol.source) == source_text(change.source)), None
     )
-
-
-def sizes_at(change: GuardChange) -> tuple[str, ...]:
-    """The sizes that a condition is on; none for any other guard."""
-    return sizes_in(change.guard) if change.reading.kind == "shape" else ()
-
-
-def _value(text: str | None) -> str:
-    return truncate_middle(clean_line(text or ""), _VALUE)

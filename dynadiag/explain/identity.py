@@ -1,0 +1,210 @@
+"""What stays the same of a finding from one run, version or commit to the next.
+
+An identity is made of the rule, torch's id, the function and the source text of the place. The text is taken from the
+syntax tree with its local names replaced by numbers, so that neither moved lines nor renamed variables change it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from dynadiag.recording.records import Span
+
+__all__ = ["identity", "in_loop", "place_text"]
+
+_MAX_TEXT = 200  # characters of source in an identity; of more there is a digest
+_MAX_SOURCE = 2_000_000  # characters of a file that is parsed
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SCOPES = (*_FUNCTIONS, ast.ClassDef)
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_BODIES = ("body", "orelse", "finalbody", "handlers", "cases", "decorator_list")
+
+
+def identity(
+    rule: str, id_: str | None, function: str, places: Iterable[Span], sources: Mapping[str, str], cause: str = ""
+) -> str:
+    """The identity of a finding at these places. ``cause`` tells apart what the other parts do not."""
+    texts = sorted({place_text(sources.get(place.file or ""), place) for place in places})
+    return " ".join(part for part in (rule, id_, f"{function}:", cause, _short("; ".join(texts))) if part)
+
+
+def place_text(source: str | None, span: Span) -> str:
+    """The source at a place with its local names made alike; empty where the source was not kept.
+
+    >>> place_text("def f(x):\\n    return g(x + 1)", Span("f.py", 2))
+    'return g(_0 + 1)'
+    """
+    if source is None or span.line is None:
+        return ""
+    tree = _parsed(source)
+    found = None if tree is None else _at(tree, source, span)
+    if tree is None or found is None:
+        return _line(source, span.line)
+    return _alike(found, _local_names(tree, span.line))
+
+
+def in_loop(source: str | None, span: Span) -> bool:
+    """Whether a place is in the body of a loop of its own function."""
+    tree = None if source is None or span.line is None else _parsed(source)
+    if tree is None:
+        return False
+    line = span.line or 0
+    around = [node for node in ast.walk(tree) if isinstance(node, (*_SCOPES, *_LOOPS)) and _spans(node, line)]
+    inner = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+    return isinstance(inner, _LOOPS) and inner.body[0].lineno <= line
+
+
+def _spans(node: ast.stmt | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _short(text: str) -> str:
+    if len(text) <= _MAX_TEXT:
+        return text
+    return f"{text[: _MAX_TEXT - 17]} {hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
+
+
+@lru_cache(maxsize=16)
+def _parsed(source: str) -> ast.Module | None:
+    """The syntax tree; None for what this Python cannot parse."""
+    try:
+        return ast.parse(source) if len(source) <= _MAX_SOURCE else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _line(source: str, number: int) -> str:
+    lines = source.splitlines()
+    return " ".join(lines[number - 1].split()) if 1 <= number <= len(lines) else ""
+
+
+def _at(tree: ast.Module, source: str, span: Span) -> list[ast.AST] | None:
+    """The smallest expression that holds the span, or the statement that begins at its line, without its body."""
+    line = span.line or 0
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _holds(node, line)]
+    if not statements:
+        return None
+    statement = max(statements, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+    if span.column is not None and (inner := _expression(statement, source, span)) is not None:
+        return [inner]
+    return [statement] if not hasattr(statement, "body") else list(_head(statement))
+
+
+def _holds(node: ast.stmt, line: int) -> bool:
+    first = min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
+    return first <= line <= (node.end_lineno or node.lineno)
+
+
+def _expression(statement: ast.stmt, source: str, span: Span) -> ast.AST | None:
+    """The smallest expression of a statement that holds all of the span."""
+    start = (span.line or 0, _bytes(source, span.line, span.column))
+    last = span.end_line or span.line
+    end = start if span.end_column is None else (last or 0, _bytes(source, last, span.end_column))
+    around = [node for node in ast.walk(statement) if isinstance(node, ast.expr) and _covers(node, start, end)]
+    return min(around, key=_extent, default=None)
+
+
+def _bytes(source: str, line: int | None, column: int | None) -> int:
+    """A column of characters as a column of bytes, which the syntax tree counts."""
+    text = source.split("\n")[(line or 1) - 1 : line or 1]
+    return len(text[0][: column or 0].encode("utf-8", "replace")) if text else 0
+
+
+def _covers(node: ast.expr, start: tuple[int, int], end: tuple[int, int]) -> bool:
+    last = (node.end_lineno or node.lineno, node.end_col_offset or 0)
+    return (node.lineno, node.col_offset) <= start and end <= last
+
+
+def _extent(node: ast.expr) -> tuple[int, int]:
+    lines = (node.end_lineno or node.lineno) - node.lineno
+    return lines, (node.end_col_offset or 0) - node.col_offset
+
+
+def _head(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The parts of a compound statement that are not in its body: a condition, a loop's target, a signature."""
+    for name, value in ast.iter_fields(statement):
+        if name not in _BODIES:
+            yield from (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, ast.AST))
+
+
+def _local_names(tree: ast.Module, line: int) -> frozenset[str]:
+    """The names that are local to the functions around a line."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and _spans(node, line)]
+    return frozenset(name for function in functions for name in _bound(function))
+
+
+def _bound(function: ast.AST) -> set[str]:
+    """The names that a function binds, without those that it takes from outside."""
+    bound: set[str] = set()
+    outer: set[str] = set()
+    for node in _own(function):
+        if isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound.add(node.id)
+        elif isinstance(node, _NAMED) and node.name:
+            bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            outer.update(node.names)
+    return bound - outer
+
+
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, of functions and classes inside it only the definition itself."""
+    stack = list(ast.iter_child_nodes(function))
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, _SCOPES):
+            stack += ast.iter_child_nodes(node)
+
+
+def _alike(nodes: Iterable[ast.AST], local: frozenset[str]) -> str:
+    """The code of the nodes, each local name replaced by its number in the order of appearance."""
+    numbers: dict[str, str] = {}
+    renamed = (_Renaming(local, numbers).visit(_copy(node)) for node in nodes)
+    return " ".join(_unparsed(node) for node in renamed)
+
+
+def _copy(node: ast.AST) -> ast.AST:
+    """A node of its own, so that the cached tree stays as it is."""
+    values = {name: _copied(value) for name, value in ast.iter_fields(node)}
+    return ast.copy_location(type(node)(**values), node)
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, list):
+        return [_copied(each) for each in value]
+    return _copy(value) if isinstance(value, ast.AST) else value
+
+
+def _unparsed(node: ast.AST) -> str:
+    try:
+        return " ".join(ast.unparse(node).split())
+    except (ValueError, AttributeError, RecursionError):
+        return type(node).__name__
+
+
+class _Renaming(ast.NodeTransformer):
+    """Replaces local names, and names of arguments, by numbers."""
+
+    def __init__(self, local: frozenset[str], numbers: dict[str, str]) -> None:
+        self._local, self._numbers = local, numbers
+
+    def _number(self, name: str) -> str:
+        return self._numbers.setdefault(name, f"_{len(self._numbers)}") if name in self._local else name
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = self._number(node.id)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.arg = self._number(node.arg)
+        self.generic_visit(node)
+        return node

@@ -1,0 +1,195 @@
+"""Findings as text, in the manner of rustc: what leads and what is left out is the order and severity of the list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dynadiag.explain.explanation import Explanation
+from dynadiag.explain.findings import Fact, Finding
+from dynadiag.explain.formatting import count
+from dynadiag.recording.records import Span
+from dynadiag.render.clean import clean_line
+from dynadiag.render.components import fact_lines, help_lines, lead_of, location_line
+from dynadiag.render.paths import fit_path, short_stack, source_location
+from dynadiag.render.runtime_cost import cost_text
+from dynadiag.render.snippet import snippet, source_lines
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import truncate_end, truncate_middle, wrap_indented
+
+__all__ = ["finding_text", "findings_section"]
+
+_SHOWN = 10  # findings of one rule that a report shows without --all
+_PLACES = 10  # further places of one finding that it shows without --all
+_LABEL = 32  # columns of an id
+_TITLE = 60  # columns of a title in a list
+_LISTED = re.compile(r'# File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9}), in [^,\n]{1,200}, code: ')
+_WORDS = {  # rule -> what a paragraph begins with, one in a count
+    "failed-compile": ("error", "failed compile"),
+    "break": ("break", "graph break"),
+    "recompile": ("recompile", "recompile"),
+    "recompile-limit": ("gave up", "function that torch gave up"),
+    "uncompiled": ("uncompiled", "skipped function"),
+}
+_ROLES = {"failed-compile": "error", "recompile-limit": "error", "recompile": "recompile"}  # others are breaks
+_ASIDES = {  # rule -> what a list of its notes begins with
+    "break": "graph breaks at no cost, nothing to do",
+    "recompile": "recompiles that follow from another",
+    "uncompiled": "functions left to Python",
+}
+
+
+def findings_section(explanation: Explanation, style: Style, all_: bool) -> list[str]:
+    """A paragraph for each finding, the most important first; the notes in lists of a line each.
+
+    Of each rule ten are shown unless all are asked for. Advice that was given before is named, not repeated.
+    """
+    lines: list[str] = []
+    given: dict[str, str] = {}
+    hidden: dict[str, int] = {}
+    shown: dict[str, int] = {}
+    for item in explanation.findings:
+        if item.severity == "note" and not (all_ and item.rule != "uncompiled"):
+            continue
+        shown[item.rule] = shown.get(item.rule, 0) + 1
+        if all_ or shown[item.rule] <= _SHOWN:
+            lines += [*finding_text(item, explanation, style, all_=all_, given=given), ""]
+        else:
+            hidden[item.rule] = hidden.get(item.rule, 0) + 1
+    for rule, number in hidden.items():
+        lines += [style.paint(f"... and {count(number, f'more {_WORDS[rule][1]}')}; --all shows them", "dim"), ""]
+    for rule in _ASIDES:
+        lines += _asides(rule, explanation, style, all_)
+    return lines
+
+
+def finding_text(
+    item: Finding, explanation: Explanation, style: Style, *, all_: bool, given: dict[str, str] | None = None
+) -> list[str]:
+    """One finding in full. ``given`` maps advice that stands above already to the finding that it stands at."""
+    cwd = explanation.run.cwd
+    return [
+        *_head(item, style),
+        location_line(source_location(item.span.file, item.span.line, item.span.column, cwd), style),
+        *_source(item, explanation, style),
+        *_facts(item, explanation, style, all_),
+        *_called(item, cwd, style),
+        *_helps(item, {} if given is None else given, style),
+    ]
+
+
+def _head(item: Finding, style: Style) -> list[str]:
+    word = _WORDS[item.rule][0]
+    label = f"{word}[{truncate_middle(clean_line(item.label), _LABEL)}]" if item.label else word
+    first, *rest = wrap_indented(f"{label}: ", item.title, style.columns)
+    role = _ROLES.get(item.rule, "break")
+    lead = style.paint(first[: len(label)], role) + style.paint(first[len(label) :], "strong")
+    return [lead, *(style.paint(line, "strong") for line in rest)]
+
+
+def _source(item: Finding, explanation: Explanation, style: Style) -> list[str]:
+    """The line itself; of a whole function that was compiled again its name says enough."""
+    if item.rule not in ("break", "failed-compile"):
+        return []
+    return snippet(explanation.sources.get(item.span.file or ""), item.span, style)
+
+
+def _facts(item: Finding, explanation: Explanation, style: Style, all_: bool) -> list[str]:
+    cwd = explanation.run.cwd
+    lines = fact_lines("why", _listing(item.cause, cwd), style) if item.cause and _tells_cause(item) else []
+    if item.caused_by is not None:
+        lines += fact_lines("because of", _name(explanation.findings[item.caused_by]), style)
+    also = 0
+    for each in item.evidence:
+        also += each.label == "also"
+        if all_ or not (each.detail or (each.label == "also" and also > _PLACES)):
+            lines += _fact(each, explanation, style)
+    if not all_ and also > _PLACES:
+        lines += fact_lines("and", f"{count(also - _PLACES, 'more line')}; --all shows them", style)
+    if item.cost.call and explanation.warm:
+        lines += fact_lines("costs", cost_text(item.cost.call, explanation.warm), style)
+    return lines
+
+
+def _tells_cause(item: Finding) -> bool:
+    """Whether the cause says more than the facts, which of a guard have the old and the new value."""
+    return item.rule in ("break", "failed-compile")
+
+
+def _listing(text: str, cwd: str | None) -> str:
+    """torch's explanation with the places in its listings as they stand elsewhere in the report."""
+    return _LISTED.sub(lambda found: f"# {source_location(found['file'], int(found['line']), None, cwd)}: ", text)
+
+
+def _fact(each: Fact, explanation: Explanation, style: Style) -> list[str]:
+    """A label and a text, and below them a place with its line of source."""
+    lines = fact_lines(each.label, each.text, style) if each.text else []
+    if each.span is None or each.span.file is None or each.span.line is None:
+        return lines
+    at = source_location(each.span.file, each.span.line, None, explanation.run.cwd)
+    code = _line(explanation.sources, each.span)
+    if not each.text:
+        return fact_lines(each.label, f"{at}: {code}" if code else at, style)
+    lead = " " * len(lead_of(each.label))
+    room = style.columns - len(lead)
+    lines.append(f"{lead}{fit_path(f'at {at}', room)}")
+    return [*lines, f"{lead}{style.paint(truncate_end(code, room), 'dim')}"] if code else lines
+
+
+def _line(sources: Mapping[str, str], span: Span) -> str:
+    lines = source_lines(sources.get(span.file or "", ""))
+    return clean_line(lines[(span.line or 0) - 1]) if 1 <= (span.line or 0) <= len(lines) else ""
+
+
+def _called(item: Finding, cwd: str | None, style: Style) -> list[str]:
+    """The way to the place, where it is more than the place itself."""
+    frames = short_stack(item.called, cwd)
+    if not frames:
+        return []
+    lead = lead_of("called")
+    first, *rest = (fit_path(frame, style.columns - len(lead)) for frame in frames)
+    return [*fact_lines("called", first, style), *(" " * len(lead) + line for line in rest)]
+
+
+def _helps(item: Finding, given: dict[str, str], style: Style) -> list[str]:
+    if item.caused_by is not None:
+        return []
+    own = f"{_WORDS[item.rule][0]}[{item.label}], {item.function}"
+    fresh = [each.text for each in item.advice if each.text not in given]
+    again = sorted({given[each.text] for each in item.advice if each.text in given})
+    for text in fresh:
+        given[text] = own
+    return [line for text in (*fresh, *(f"as for {earlier}" for earlier in again)) for line in help_lines(text, style)]
+
+
+def _name(item: Finding) -> str:
+    """How a report refers to a finding: by what its paragraph begins with, and its line."""
+    named = f"{_WORDS[item.rule][0]} {item.id}" if item.id else f"{_WORDS[item.rule][0]}[{item.label}]"
+    return f"{named} at line {item.span.line}" if item.span.line else named
+
+
+def _asides(rule: str, explanation: Explanation, style: Style, all_: bool) -> list[str]:
+    """The notes of a rule, a line each: they follow from other findings, or cost nothing."""
+    found = [item for item in explanation.findings if item.severity == "note" and item.rule == rule]
+    if rule == "break":  # those that follow from another stand in its paragraph
+        found = [item for item in found if item.caused_by is None]
+    if not found or (all_ and rule != "uncompiled"):
+        return []
+    shown = found if all_ else found[:_SHOWN]
+    lines = [style.paint(f"{_ASIDES[rule]}: {len(found)}", "strong")]
+    for item in shown:
+        lines += _aside(item, explanation, style, all_)
+    if len(shown) < len(found):
+        lines.append(style.paint(f"    ... and {len(found) - len(shown)} more; --all shows them", "dim"))
+    return [*lines, ""]
+
+
+def _aside(item: Finding, explanation: Explanation, style: Style, all_: bool) -> list[str]:
+    """``    prog.py:37 in train: see break GB0008 at line 43``."""
+    at = f"{source_location(item.span.file, item.span.line, None, explanation.run.cwd)} in {clean_line(item.function)}"
+    told = item.title if item.caused_by is None else f"see {_name(explanation.findings[item.caused_by])}"
+    why = truncate_middle(clean_line(told), min(_TITLE, style.columns // 2))
+    lines = [f"    {fit_path(at, style.columns - len(why) - 6)}: {why}"]
+    return (
+        [*lines, *wrap_indented("        ", item.evidence[0].text, style.columns)] if all_ and item.evidence else lines
+    )

@@ -1,0 +1,41 @@
+"""What `explain` and `record` exit with: as the program did."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dynadiag
+
+ENDINGS = {
+    "pass": 0,
+    "raise SystemExit(3)": 3,
+    "1 / 0": 1,
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": 137,
+}
+
+
+def run(command: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    return subprocess.run(
+        [sys.executable, "-m", "dynadiag", command, *arguments],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ENDINGS)
+def test_the_programs_own_exit_code(tmp_path: Path, body: str) -> None:
+    (tmp_path / "program.py").write_text(f"print('ran', flush=True)\n{body}\n")
+    explained = run("explain", tmp_path, "-o", "a.dynadiag", "program.py")
+    recorded = run("record", tmp_path, "-o", "b.dynadiag", "program.py")
+    assert (explained.returncode, recorded.returncode) == (ENDINGS[body], ENDINGS[body])
+    assert "Nothing was compiled." in explained.stdout
+    assert recorded.stdout == "ran\n"
+    assert recorded.stderr.splitlines()[-1].endswith("b.dynadiag")
+    with dynadiag.open(tmp_path / "b.dynadiag") as recording:
+        assert recording.run.exit_code == (-9 if ENDINGS[body] == 137 else ENDINGS[body])
+    assert run("explain", tmp_path, "a.dynadiag").returncode == 0  # of a recording, nothing is run
