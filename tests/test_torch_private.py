@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from dynadiag.torch_private import capture as torch_private
-from dynadiag.torch_private import profiler_marks, trial
+from dynadiag.torch_private import loggers, profiler_marks, trial
 from dynadiag.trial.zygote import ZYGOTE_VARIABLES
 
 Look = Callable[[FrameType], Any]
@@ -43,11 +43,11 @@ class Spy(logging.Handler):
 def listening(look: Look = lambda _frame: None) -> Iterator[Spy]:
     torch._dynamo.reset()
     spy = Spy(look)
-    torch_private.listen(spy)
+    loggers.listen(spy)
     try:
         yield spy
     finally:
-        torch_private.release(spy)
+        loggers.release(spy)
 
 
 def looking_for(emitter: tuple[str, str]) -> Look:
@@ -251,8 +251,8 @@ QUIETED: dict[str, Callable[[], object]] = {
         {"version": 1, "loggers": {"torch": {"level": "ERROR", "handlers": []}}}
     ),
     "logging.disable": lambda: logging.disable(logging.CRITICAL),
-    "level": lambda: logging.getLogger(torch_private.TRACE_LOGGER).setLevel(logging.CRITICAL),
-    "disabled": lambda: setattr(logging.getLogger(torch_private.TRACE_LOGGER), "disabled", True),
+    "level": lambda: logging.getLogger(loggers.TRACE_LOGGER).setLevel(logging.CRITICAL),
+    "disabled": lambda: setattr(logging.getLogger(loggers.TRACE_LOGGER), "disabled", True),
     "set_logs": lambda: torch._logging.set_logs(dynamo=logging.ERROR),
     "shutdown": logging.shutdown,
 }
@@ -261,7 +261,7 @@ QUIETED: dict[str, Callable[[], object]] = {
 @pytest.fixture
 def logger_kept() -> Iterator[logging.Logger]:
     """The trace's logger; all of it, and of logging as a whole, is put back."""
-    logger = logging.getLogger(torch_private.TRACE_LOGGER)
+    logger = logging.getLogger(loggers.TRACE_LOGGER)
     others = {name: one for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger)}
     before = {name: (one.disabled, one.level, list(one.handlers), one.propagate) for name, one in others.items()}
     root, disabled = list(logging.root.handlers), logging.root.manager.disable
@@ -323,7 +323,7 @@ def test_two_listeners_do_not_mind_each_other() -> None:
         torch._dynamo.reset()
         compiled(sizes)(torch.ones(3))
     assert 0 < both == len(second.names) < len(first.names)
-    assert type(logging.getLogger(torch_private.TRACE_LOGGER)) is logging.Logger
+    assert type(logging.getLogger(loggers.TRACE_LOGGER)) is logging.Logger
 
 
 def test_a_profile_has_marks_of_compiled_code_of_look_ups_and_of_graphs() -> None:

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 from dynadiag.capture import spans
 from dynadiag.torch_private import capture as torch_private
-from dynadiag.torch_private import instructions
 
 _OBSERVED = "Observed exception"  # torch's type of break for an exception that no traced code handles
 
@@ -81,7 +80,7 @@ def _blamed_location(failure: BaseException, emitter: FrameType | None, sources:
 def _location_of(tx: Any, sources: Sources) -> dict[str, Any]:
     code: CodeType = tx.f_code
     source = sources(code.co_filename)
-    span = spans.blamed_positions(source, instructions.instructions_backwards(tx))
+    span = spans.blamed_positions(source, torch_private.instructions_backwards(tx))
     line = span.line if span else _line(tx)
     place: dict[str, Any] = {"file": code.co_filename, "line": line, "function": code.co_qualname}
     return place if span is None else {**place, **spans.to_character_columns(source, span)}

@@ -26,7 +26,7 @@ from dynadiag.recording.journal import Journal
 from dynadiag.stderr import say
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import exception_frames as torch_untold
-from dynadiag.torch_private import skip_log as torch_skips
+from dynadiag.torch_private import loggers
 
 _MAX_REOPENS = 3  # times that a journal is reopened; a full disk stays full
 _MAX_SOURCE_BYTES = 2_000_000  # bytes of one source file that are recorded
@@ -62,8 +62,8 @@ class Recorder(logging.Handler):
         if "torch" in sys.modules:
             importlib.import_module("dynadiag.capture.graphs")
         self._released = False
-        torch_private.listen(self)
-        torch_skips.listen_for_skips(self._on_skipped_frame)
+        loggers.listen(self)
+        loggers.listen_for_skips(self._on_skipped_frame)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._cuda_graph_handler)
 
     def stop(self) -> None:
@@ -175,8 +175,8 @@ class Recorder(logging.Handler):
 
     def _release(self) -> None:
         self._released = True
-        torch_private.release(self)
-        torch_skips.stop_listening_for_skips(self._on_skipped_frame)
+        loggers.release(self)
+        loggers.stop_listening_for_skips(self._on_skipped_frame)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 
     def _on_skipped_frame(self, code: CodeType, reason: str) -> None:

@@ -14,8 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode
-from dynadiag.kernels.op_patterns import REDUCTIONS, is_often_elided, is_single_statement, matches_operator
-from dynadiag.kernels.statements import Statement, parse_statements
+from dynadiag.kernels.statements import (
+    REDUCTIONS,
+    Statement,
+    is_often_elided,
+    is_single_statement,
+    matches_operator,
+    parse_statements,
+)
 
 __all__ = ["AlignedStatement", "KernelBuffers", "align_statements", "producer"]
 

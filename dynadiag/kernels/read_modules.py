@@ -21,8 +21,7 @@ from dynadiag.kernels.generated_module import (
 )
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, parse_graph
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, parse_module
-from dynadiag.kernels.node_inference import infer_nodes
-from dynadiag.kernels.node_mapping import add_inlined_nodes, nodes_of_call
+from dynadiag.kernels.node_inference import add_inlined_nodes, infer_nodes, nodes_of_call
 from dynadiag.kernels.protocols import CompileReader, RecordingReader
 from dynadiag.kernels.scheduler_operations import (
     Operation,

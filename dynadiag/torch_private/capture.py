@@ -7,16 +7,12 @@ that emitted them. So it depends on the name of a logger, of some functions, and
 
 from __future__ import annotations
 
-import functools
-import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-from dynadiag.torch_private import loggers
-
-TRACE_LOGGER = "torch.__trace"
+__all__ = ["instructions_backwards"]
 
 # The functions that emit an event, and the local variable that has more than the event.
 BREAK_EMITTERS = {
@@ -209,107 +205,6 @@ def interned_names() -> dict[str, int]:
     return {} if structured is None else dict(structured.INTERN_TABLE)
 
 
-class _TraceLogger(logging.Logger):
-    """The trace's logger while we listen: we get every event, whatever the program's logging configuration is.
-
-    ``logging.config.dictConfig`` disables loggers that it does not know or removes their handlers. ``logging.disable``
-    disables all. torch checks for handlers before it makes an event. The program's own settings are kept: its handlers
-    get the events that they would get without us, and `release` restores the logger.
-    """
-
-    debug = logging.Logger.debug
-    handle = logging.Logger.handle
-    _log = logging.Logger._log
-
-    @property
-    def disabled(self) -> bool:  # the program's value is kept but ignored
-        return False
-
-    @disabled.setter
-    def disabled(self, value: bool) -> None:
-        self.__dict__["disabled"] = value
-
-    @property
-    def handlers(self) -> list[logging.Handler]:
-        found: list[logging.Handler] = self.__dict__["handlers"]
-        return found
-
-    @handlers.setter
-    def handlers(self, value: list[logging.Handler]) -> None:
-        missing = [listener for listener in loggers.listeners(self) if listener not in value]
-        self.__dict__["handlers"] = [*value, *missing]
-
-    @property
-    def isEnabledFor(self) -> Callable[[int], bool]:  # noqa: N802 - logging's name
-        return _always
-
-    @isEnabledFor.setter
-    def isEnabledFor(self, value: Callable[[int], bool]) -> None:  # noqa: N802 - logging's name
-        self.__dict__["isEnabledFor"] = value
-
-    def makeRecord(self, *args: Any, **options: Any) -> logging.LogRecord:  # noqa: N802 - logging's name
-        if _theirs(self, logging.DEBUG):
-            return super().makeRecord(*args, **options)
-        return _make_record(*args, **options)
-
-    def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        others = _theirs(self, record.levelno)
-        for listener in loggers.listeners(self):
-            listener.handle(record)  # it may release us, and we are an ordinary logger from then on
-        for handler in others:
-            if record.levelno >= handler.level:
-                handler.handle(record)
-        if others and self.propagate and self.parent:
-            self.parent.callHandlers(record)
-
-
-def _make_record(
-    name: str,
-    level: int,
-    pathname: str,
-    lineno: int,
-    message: object,
-    args: Any,
-    exc_info: Any,
-    function: str | None = None,
-    extra: Mapping[str, object] | None = None,
-    stack: str | None = None,
-) -> logging.LogRecord:
-    """What `logging.Logger.makeRecord` makes without a record factory of the program's."""
-    record = logging.LogRecord(name, level, pathname, lineno, message, args, exc_info, function, stack)
-    record.__dict__.update(extra or {})
-    return record
-
-
-def _theirs(logger: logging.Logger, level: int) -> list[logging.Handler]:
-    """The program's own handlers, if its configuration lets an event through."""
-    enabled = logger.__dict__.get("isEnabledFor")
-    if logger.__dict__["disabled"] or not (enabled or functools.partial(logging.Logger.isEnabledFor, logger))(level):
-        return []
-    ours = loggers.listeners(logger)
-    return [handler for handler in logger.handlers if handler not in ours]
-
-
-def _always(_level: int) -> bool:
-    return True
-
-
-def listen(listener: logging.Handler) -> None:
-    """Make the trace's logger give every event to ``listener``."""
-    logger = logging.getLogger(TRACE_LOGGER)
-    loggers.attach(logger, _TraceLogger, listener)
-    if listener not in logger.handlers:
-        logger.handlers.append(listener)
-
-
-def release(listener: logging.Handler) -> None:
-    """Remove ``listener``. Without listeners the logger is an ordinary one again, as the program left it."""
-    logger = logging.getLogger(TRACE_LOGGER)
-    if listener in logger.handlers:
-        logger.handlers.remove(listener)
-    loggers.detach(logger, _TraceLogger, listener)
-
-
 def lowered_graph(start: FrameType | None) -> Any:
     """Return the lowered graph (``GraphLowering``) whose code is being emitted, or None if it came from a cache."""
     function, local = CODE_EMITTER
@@ -367,3 +262,12 @@ def dynamo_source_names(node: Any) -> list[str]:
     for key in ("source_fn_stack", "fwd_source_fn_stack"):
         found = found or [pair[0] for pair in (node.meta.get(key) or ())[-1:]]
     return [name for name in found if isinstance(name, str)]
+
+
+def instructions_backwards(translator: Any) -> Iterator[Any]:
+    """Yield the current instruction, then the instructions before it in the code, the nearest first."""
+    current = translator.current_instruction
+    yield current
+    at = translator.indexof.get(current) if hasattr(translator, "indexof") else None
+    if at is not None:
+        yield from reversed(translator.instructions[:at])

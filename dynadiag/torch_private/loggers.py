@@ -1,11 +1,31 @@
-"""Replace the class of one of torch's loggers, and restore it. `logging.config` does not touch classes."""
+"""Listen to two of torch's loggers: the structured trace, and Dynamo's message that it skips a frame.
+
+A logger is replaced by class, which `logging.config` does not touch, and gets its own class back at the end.
+
+Dynamo leaves some frames to Python before it traces anything, without a trace event. ``CatchErrorsWrapper``
+(convert_frame.py) logs ``skipping: FUNCTION (reason: REASON, file: FILE)`` at DEBUG. Read in torch 2.11.0, 2.13.0 and
+2.15.0. 2.11 logs nothing when it found no tensor in the frame.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
+import sys
+from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import Any
 
-__all__ = ["attach", "detach", "listeners"]
+__all__ = [
+    "TRACE_LOGGER",
+    "attach",
+    "detach",
+    "listen",
+    "listen_for_skips",
+    "listeners",
+    "release",
+    "stop_listening_for_skips",
+]
 
 
 def attach(logger: logging.Logger, kind: type[logging.Logger], listener: Any) -> None:
@@ -29,3 +49,140 @@ def listeners(logger: logging.Logger) -> tuple[Any, ...]:
     """Return the listeners of a logger. Empty if another thread, or one of them, has just released it."""
     found: tuple[Any, ...] = logger.__dict__.get("_listeners", ())
     return found
+
+
+TRACE_LOGGER = "torch.__trace"
+_LOGGER = "torch._dynamo.convert_frame"
+_MESSAGE = "skipping: %s (reason: %s, file: %s)"
+
+OnSkip = Callable[[CodeType, str], None]  # the code of the skipped frame, and Dynamo's reason
+
+
+class _SkipLogger(logging.Logger):
+    """Dynamo's logger while we listen. What it logs, and to whom, stays as the program configured it."""
+
+    def debug(self, msg: object, *args: object, **options: Any) -> None:
+        own = super().debug  # before we tell: a listener may release us, and we are an ordinary logger from then on
+        if msg == _MESSAGE and len(args) == 3:
+            frame = sys._getframe(1).f_locals.get("frame")
+            _tell(listeners(self), getattr(frame, "f_code", None), str(args[1]))
+        if getattr(own, "__func__", None) is logging.Logger.debug:
+            options["stacklevel"] = options.get("stacklevel", 1) + 1
+        own(msg, *args, **options)
+
+
+def _tell(listeners: tuple[OnSkip, ...], code: object, reason: str) -> None:
+    if isinstance(code, CodeType):
+        for heard in listeners:
+            heard(code, reason)
+
+
+def listen_for_skips(heard: OnSkip) -> None:
+    """Call ``heard(code, reason)`` for each frame that Dynamo skips. It must not raise."""
+    attach(logging.getLogger(_LOGGER), _SkipLogger, heard)
+
+
+def stop_listening_for_skips(heard: OnSkip) -> None:
+    """Remove ``heard``. Without listeners the logger is an ordinary one again."""
+    detach(logging.getLogger(_LOGGER), _SkipLogger, heard)
+
+
+class _TraceLogger(logging.Logger):
+    """The trace's logger while we listen: we get every event, whatever the program's logging configuration is.
+
+    ``logging.config.dictConfig`` disables loggers that it does not know or removes their handlers. ``logging.disable``
+    disables all. torch checks for handlers before it makes an event. The program's own settings are kept: its handlers
+    get the events that they would get without us, and `release` restores the logger.
+    """
+
+    debug = logging.Logger.debug
+    handle = logging.Logger.handle
+    _log = logging.Logger._log
+
+    @property
+    def disabled(self) -> bool:  # the program's value is kept but ignored
+        return False
+
+    @disabled.setter
+    def disabled(self, value: bool) -> None:
+        self.__dict__["disabled"] = value
+
+    @property
+    def handlers(self) -> list[logging.Handler]:
+        found: list[logging.Handler] = self.__dict__["handlers"]
+        return found
+
+    @handlers.setter
+    def handlers(self, value: list[logging.Handler]) -> None:
+        missing = [listener for listener in listeners(self) if listener not in value]
+        self.__dict__["handlers"] = [*value, *missing]
+
+    @property
+    def isEnabledFor(self) -> Callable[[int], bool]:  # noqa: N802 - logging's name
+        return _always
+
+    @isEnabledFor.setter
+    def isEnabledFor(self, value: Callable[[int], bool]) -> None:  # noqa: N802 - logging's name
+        self.__dict__["isEnabledFor"] = value
+
+    def makeRecord(self, *args: Any, **options: Any) -> logging.LogRecord:  # noqa: N802 - logging's name
+        if _theirs(self, logging.DEBUG):
+            return super().makeRecord(*args, **options)
+        return _make_record(*args, **options)
+
+    def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        others = _theirs(self, record.levelno)
+        for listener in listeners(self):
+            listener.handle(record)  # it may release us, and we are an ordinary logger from then on
+        for handler in others:
+            if record.levelno >= handler.level:
+                handler.handle(record)
+        if others and self.propagate and self.parent:
+            self.parent.callHandlers(record)
+
+
+def _make_record(
+    name: str,
+    level: int,
+    pathname: str,
+    lineno: int,
+    message: object,
+    args: Any,
+    exc_info: Any,
+    function: str | None = None,
+    extra: Mapping[str, object] | None = None,
+    stack: str | None = None,
+) -> logging.LogRecord:
+    """What `logging.Logger.makeRecord` makes without a record factory of the program's."""
+    record = logging.LogRecord(name, level, pathname, lineno, message, args, exc_info, function, stack)
+    record.__dict__.update(extra or {})
+    return record
+
+
+def _theirs(logger: logging.Logger, level: int) -> list[logging.Handler]:
+    """The program's own handlers, if its configuration lets an event through."""
+    enabled = logger.__dict__.get("isEnabledFor")
+    if logger.__dict__["disabled"] or not (enabled or functools.partial(logging.Logger.isEnabledFor, logger))(level):
+        return []
+    ours = listeners(logger)
+    return [handler for handler in logger.handlers if handler not in ours]
+
+
+def _always(_level: int) -> bool:
+    return True
+
+
+def listen(listener: logging.Handler) -> None:
+    """Make the trace's logger give every event to ``listener``."""
+    logger = logging.getLogger(TRACE_LOGGER)
+    attach(logger, _TraceLogger, listener)
+    if listener not in logger.handlers:
+        logger.handlers.append(listener)
+
+
+def release(listener: logging.Handler) -> None:
+    """Remove ``listener``. Without listeners the logger is an ordinary one again, as the program left it."""
+    logger = logging.getLogger(TRACE_LOGGER)
+    if listener in logger.handlers:
+        logger.handlers.remove(listener)
+    detach(logger, _TraceLogger, listener)

@@ -13,7 +13,7 @@ import torch
 from dynadiag.capture import skipped_frames
 from dynadiag.explain.explanation import Explanation, explain
 from dynadiag.recording.opening import open_recording
-from dynadiag.torch_private import skip_log as torch_skips
+from dynadiag.torch_private import loggers
 from tests.capture.runs import Bench
 
 # 2.11 leaves a frame without a word where it finds no tensor in it.
@@ -72,11 +72,11 @@ def test_dynamo_tells_of_each_frame_and_the_logger_is_let_go(logger: logging.Log
     def listener(code: CodeType, reason: str) -> None:
         heard.append((code.co_name, reason))
 
-    torch_skips.listen_for_skips(listener)
+    loggers.listen_for_skips(listener)
     try:
         rest_uncompiled()
     finally:
-        torch_skips.stop_listening_for_skips(listener)
+        loggers.stop_listening_for_skips(listener)
     assert ("torch_dynamo_resume_in_split_at_", "no tensor-related objects found in frame") in [
         (name.rstrip("0123456789"), reason) for name, reason in heard
     ]
@@ -95,11 +95,11 @@ def test_dynamos_own_log_names_its_own_lines(logger: logging.Logger) -> None:
     logger.addHandler(Kept(logging.DEBUG))
     logger.setLevel(logging.DEBUG)
     listener = lambda _code, _reason: None  # noqa: E731 - the same object is released
-    torch_skips.listen_for_skips(listener)
+    loggers.listen_for_skips(listener)
     try:
         rest_uncompiled()
     finally:
-        torch_skips.stop_listening_for_skips(listener)
+        loggers.stop_listening_for_skips(listener)
     told = [record for record in seen if record.getMessage().startswith("skipping: ")]
     assert told
     assert {Path(record.pathname).name for record in told} == {"convert_frame.py"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.kernels.occupancy import occupancy
+from dynadiag.kernels.triton_artifacts import occupancy
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.kernels.source_diff import diff_sources
+from dynadiag.kernels.kernel_diff import diff_sources
 
 _BEFORE = """    tmp0 = tl.load(in_ptr0)
     tmp1 = triton_helpers.maximum(0, tmp0)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from dynadiag.recording.digest import breaks, graphs, guards, kernels, recompiles, skips, symbols
-from dynadiag.recording.digest.compiles import CompileCollector
+from dynadiag.recording.digest import breaks, graphs, guards, kernels, recompiles, symbols
+from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
 from dynadiag.recording.digest.context import DigestContext, Record
 from dynadiag.recording.digest.runs import RunCollector
 from dynadiag.recording.records import Event
@@ -73,7 +73,7 @@ class Digest:
         elif kind == "trial":
             yield from self._context.trial(data)
         elif kind == "skipped":
-            frame = skips.read_skipped_frame(data)
+            frame = read_skipped_frame(data)
             if not self._compiles.was_traced(frame):
                 yield frame
         elif kind == "raised":

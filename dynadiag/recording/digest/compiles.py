@@ -19,6 +19,8 @@ from dynadiag.recording.digest.context import (
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
 from dynadiag.recording.torch_names import is_resume_function, original_name
 
+__all__ = ["read_skipped_frame"]
+
 _LIMIT = "recompile limit exceeded"  # part of torch's reason in all versions
 # Dynamo raises SkipFrame without a reason in the metrics, and never traces the function again.
 _NO_OPERATION = "no tensor operation in it, so left to Python for good: calls that have one are not compiled either"
@@ -215,3 +217,9 @@ def _seconds(parts: dict[str, float]) -> Seconds:
     total, aot = parts.get("total"), parts.get("aot")
     dynamo = None if total is None else max(0.0, total - (aot or 0.0))
     return Seconds(total, dynamo, aot, parts.get("inductor"), parts.get("codegen"))
+
+
+def read_skipped_frame(data: dict[str, Any]) -> SkippedFrame:
+    """Return the frame of one event. A resume function has torch's name, and the line where it continues."""
+    name, reason = str(data.get("function", "?")), str(data.get("reason", ""))
+    return SkippedFrame(str(data.get("file", "?")), int_or_none(data.get("line")), name, reason)
