@@ -58,6 +58,7 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m dynadiag.recording.schema > docs/recording-schema.md
+	$(BIN)/python docs/draw_imports.py
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
