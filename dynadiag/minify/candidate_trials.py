@@ -45,7 +45,7 @@ class CompileSettings:
 
     def key(self) -> str:
         parts = [*(s.name for s in self.settings), *map(str, self.options.items()), self.dynamic, self.fallback_random]
-        flags = [name for name in ("fullgraph", "earlier") if getattr(self, name)]
+        flags = [name for name in ("fullgraph", "previous_call") if getattr(self, name)]
         return " ".join(map(str, [*parts, *flags]))
 
 
