@@ -14,7 +14,7 @@ from tui.help import key_label
 from tui.views import SCREENS
 
 if TYPE_CHECKING:
-    from tui.app import Browser
+    from tui.recording_app import RecordingApp
 
 __all__ = ["ActionProvider", "described_bindings"]
 
@@ -51,7 +51,7 @@ class ActionProvider(Provider):
     def _actions(self) -> Iterator[tuple[str, str, RunAction]]:
         """Yield the title, the id and the callback of each action."""
         seen: set[str] = set()
-        node: DOMNode | None = self.focused or cast("Browser", self.app).current
+        node: DOMNode | None = self.focused or cast("RecordingApp", self.app).current
         while node is not None:
             for binding in described_bindings(node):
                 if binding.id and binding.id not in seen:
@@ -62,16 +62,16 @@ class ActionProvider(Provider):
 
     def _other_screens(self) -> Iterator[tuple[str, str, RunAction]]:
         """Yield the actions of screens that are not shown. Running one switches to its screen first."""
-        browser = cast("Browser", self.app)
+        browser = cast("RecordingApp", self.app)
         for screen in SCREENS:
-            if screen.name != browser.current.NAME:
+            if screen.name != browser.current.id:
                 for binding in screen.view_class().__dict__.get("BINDINGS", ()):
                     if isinstance(binding, Binding) and binding.id:
                         run = partial(self._run_on_screen, screen.name, binding.action)
                         yield f"{screen.title}: {_title(binding)}", binding.id, run
 
     async def _run_on_screen(self, screen: str, action: str) -> None:
-        browser = cast("Browser", self.app)
+        browser = cast("RecordingApp", self.app)
         await browser.action_view(screen)
         await browser.run_action(action, browser.current)
 

@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["NodeDetails", "node_on_line"]
+from tui.location import Location
+from tui.styled_text import Fragment, Line, line, one_line, printable_code
+
+__all__ = ["NodeDetails", "node_lines", "node_on_line"]
 
 _MAX_USERS = 200  # users listed; an input may have 50,000
 _STATEMENT = re.compile(r"^\s+([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
@@ -56,3 +59,20 @@ def _users(lines: Sequence[str], name: str, index: int) -> list[tuple[str, int]]
             elif line.lstrip().startswith("return") and word.search(line):
                 found.append(("output", number))
     return found
+
+
+def node_lines(node: NodeDetails | None, document: str, compile_id: str | None) -> list[Line]:
+    """Return the details of the node under the cursor."""
+    if node is None:
+        return [line(("this line defines no node", "dim"))]
+    parts: list[str | Fragment] = [(node.name, "key"), (f"  {one_line(node.value)}", "good")]
+    made = [line(*parts, (f"  {printable_code(node.expression)}", ""))]
+    for role, pairs in (("input", node.inputs), ("user", node.users)):
+        if not pairs:
+            made.append(line((f"no {role}", "dim")))
+        for name, place in pairs:
+            target = Location("code", compile_id, document=document, line=place + 1)
+            made.append(line((f"{role:<6} ", "dim"), name, (f"  line {place + 1:,}", "dim"), to=target))
+    if node.hidden_users:
+        made.append(line((f"and {node.hidden_users:,} more users", "dim")))
+    return made

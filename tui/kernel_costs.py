@@ -5,7 +5,7 @@ This needs the generated code, so it is read on request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dynadiag.kernels import KernelCall
@@ -13,11 +13,9 @@ from dynadiag.kernels.timing import Roofline, saved_times
 from tui.generated_modules import compile_calls
 from tui.session import Session
 
-__all__ = ["KernelCost", "Kernels", "read_kernel_costs"]
+__all__ = ["KernelCost", "read_kernel_costs"]
 
 _MAX_NODES = 100_000  # with more nodes in its graphs, the generated code of a compile is not read
-
-Kernels = Mapping[tuple[int | None, str], "KernelCost"]  # by the event of the module and the kernel's name
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from textual.actions import ActionParseResult
 from textual.dom import DOMNode
+from textual.widget import Widget
 
 from dynadiag.errors import DynadiagError, UnreadableInput
 from tui.file_watch import FileWatch
 from tui.line_actions import LineActionsApp
+from tui.location import Location
 from tui.session import JOURNAL_SUFFIX, Session
 from tui.styled_text import one_line
 
@@ -34,6 +36,31 @@ class RecordingApp(LineActionsApp):
 
     def on_mount(self) -> None:
         self.set_interval(self._file_watch.interval, self.check_recording)
+
+    # What screens and the command palette use. `tui.app.Browser` implements it.
+
+    @property
+    def current(self) -> Widget:
+        """The screen that is shown. Its id is its name."""
+        raise NotImplementedError
+
+    async def action_view(self, name: str) -> None:
+        """Show the screen of this name."""
+        raise NotImplementedError
+
+    def go_to(self, target: Location) -> None:
+        """Go to a location and add the current one to the history."""
+        raise NotImplementedError
+
+    def set_status(self, what: str, where: str) -> None:
+        """Write the status line: what is shown, and where the cursor is."""
+        raise NotImplementedError
+
+    def update_counts(self) -> None:
+        """Show the counts in the tabs."""
+        raise NotImplementedError
+
+    # The recording
 
     def session_replaced(self) -> None:
         """Called when `session` is another recording."""

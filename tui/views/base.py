@@ -16,7 +16,7 @@ from tui.session import Session
 from tui.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from tui.app import Browser
+    from tui.recording_app import RecordingApp
 
 __all__ = ["View"]
 
@@ -46,9 +46,9 @@ class View(Container):
         self._debounce_timer: Timer | None = None
 
     @property
-    def browser(self) -> Browser:
+    def browser(self) -> RecordingApp:
         """The application."""
-        return cast("Browser", self.app)
+        return cast("RecordingApp", self.app)
 
     @property
     def session(self) -> Session:

@@ -11,8 +11,7 @@ from textual.containers import Horizontal
 from dynadiag.kernels import KernelCall
 from tui.code_panes import PANES, CodePaneModel, read_diff, read_documents, read_panes, set_stages
 from tui.documents import Document
-from tui.graph_node import node_on_line
-from tui.graph_node_lines import node_lines
+from tui.graph_node import node_lines, node_on_line
 from tui.kernel_stages import CompiledKernel
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location

@@ -171,7 +171,7 @@ class GuardsView(ListingView):
         if target is not None:
             self.browser.go_to(target)
         elif lines is self.tree_:
-            self.tree_.action_flip()
+            self.tree_.action_toggle_branch()
 
     def detail(self, key: int | str) -> Sequence[Line]:
         guard = self._guards[int(key)]

@@ -71,7 +71,7 @@ class TrialsView(ListingView):
             id="search.stop",
             tooltip="stop the search; its trials are kept",
         ),
-        Binding("c", "go_on", "resume a search that was stopped", show=False, id="search.resume"),
+        Binding("c", "resume", "resume a search that was stopped", show=False, id="search.resume"),
     ]
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class TrialsView(ListingView):
         """Ask the user, then start a search. If the program succeeded, propose `--accuracy` first."""
         self._confirm(lambda: self._start_commands(kind))
 
-    def action_go_on(self) -> None:
+    def action_resume(self) -> None:
         """Ask the user, then resume the search that was stopped."""
         if self._resumable() is None:
             self.notify("there is no stopped search: B and M start one", severity="warning")

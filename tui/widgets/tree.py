@@ -41,7 +41,7 @@ class Tree(FilterableLines):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l,right,plus", "open", "open the branch", show=False, id="tree.open"),
         Binding("h,left,minus", "close", "close the branch, or go up", show=False, id="tree.close"),
-        Binding("o", "flip", "open or close", show=False, id="tree.toggle"),
+        Binding("o", "toggle_branch", "open or close", show=False, id="tree.toggle"),
         Binding("E", "everything(True)", "open every branch", show=False, id="tree.open-all"),
         Binding("C", "everything(False)", "close every branch", show=False, id="tree.close-all"),
     ]
@@ -127,7 +127,7 @@ class Tree(FilterableLines):
         if above is not None:
             self.cursor = above
 
-    def action_flip(self) -> None:
+    def action_toggle_branch(self) -> None:
         """Open or close the branch."""
         if (branch := self.branch) is not None:
             self._set(branch, not self._is_open(branch))
@@ -142,7 +142,7 @@ class Tree(FilterableLines):
     def clicked(self, index: int, column: int) -> None:
         depth = self._visible[index].depth
         if 2 * depth <= column + int(self.scroll_x) < 2 * depth + 2:
-            self.action_flip()
+            self.action_toggle_branch()
 
     @property
     def count(self) -> int:
