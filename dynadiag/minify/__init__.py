@@ -1,4 +1,4 @@
-"""From a failing program to a small one: the failing graph with its inputs, reduced by trials, written, proved."""
+"""Minifies a failing program: finds the failing graph, reduces it by trials, writes a repro and proves it."""
 
 from __future__ import annotations
 

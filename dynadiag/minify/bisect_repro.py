@@ -1,4 +1,4 @@
-"""What bisection says of a repro, for its header: the program is small, so that it takes seconds."""
+"""Bisects a repro, to name the culprit in its header. The repro is small, so this takes seconds."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dynadiag.trial.program import Program
 
 __all__ = ["bisect_repro"]
 
-_TRIAL_TIMEOUT = 30.0  # seconds; a fork of a repro compiles a few operations
-_TOTAL_TIMEOUT = 120.0  # of all trials together
-_NOT_IN_TIME = "the repro is not bisected: that takes too long here"
-_NO_CULPRIT = "bisecting the repro names nothing below its rung"
+_TRIAL_TIMEOUT = 30.0  # seconds for one trial: a repro compiles only a few operations
+_TOTAL_TIMEOUT = 120.0  # for all trials together
+_NOT_IN_TIME = "the repro is not bisected: it takes too long on this machine"
+_NO_CULPRIT = "bisecting the repro finds no culprit below its rung"
 
 
 class _OutOfTimeError(Exception):
-    """Raised between two trials."""
+    """The time for all trials has passed."""
 
 
 def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult) -> MinifyResult:
-    """The result with what is at fault in ``program``, its text, and with that in the comment at the text's top.
+    """Bisect the repro, and add the culprits to the result and to the header of its text.
 
-    Where it is not found in time, or fresh interpreters would have to look for it, the result says so.
+    ``program`` is the repro as a file. If nothing is found in time, or trials cannot be forked, a note says so.
     """
     verdict = _verdict(search, program, rows) if search.runner.has_forks else None
     if verdict is None or not verdict.culprits:
@@ -39,7 +39,7 @@ def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, res
 
 
 def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:
-    """What bisection says; None where it takes too long."""
+    """The verdict of the bisection; None if it takes too long."""
     end, report_trial = time.monotonic() + _TOTAL_TIMEOUT, repro_reporter(search)
 
     def tell(number: int, label: str, status: str, seconds: float) -> None:

@@ -1,8 +1,7 @@
-"""Candidates of a reduction and their trials: a graph with inputs, and the settings that it is compiled under."""
+"""Runs trials of candidates: a graph with inputs, compiled under some settings, or the text of a repro."""
 
 from __future__ import annotations
 
-import importlib
 import linecache
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,18 +21,20 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.process import run_and_exit
 from dynadiag.trial.supervise import Limits
+from minifier.previous_call import previous_inputs
 
 __all__ = ["CandidateTrials", "CompileSettings"]
 
-_TEXT_FILE = "repro.py"  # the file that a text is taken to be
+_TEXT_FILE = "repro.py"  # the file name of a text
 
 
 @dataclass(frozen=True, slots=True)
 class CompileSettings:
-    """What a graph is compiled under. ``fallback_random`` has Inductor draw as eager does.
+    """How a graph is compiled.
 
-    ``fullgraph`` is more than a promise: without it Dynamo makes no symbols of the values of tensors.
-    ``previous_call``: the code is compiled at an earlier call, for other sizes or for inputs that share no memory.
+    ``fallback_random``: Inductor draws random numbers as eager does. ``fullgraph`` matters because without it Dynamo
+    makes no symbols for values of tensors. ``previous_call``: a previous call compiles the code, with other sizes
+    or without aliased inputs.
     """
 
     settings: tuple[TorchSetting, ...]
@@ -44,6 +45,7 @@ class CompileSettings:
     previous_call: bool = False
 
     def key(self) -> str:
+        """The identity of the settings in the memo."""
         parts = [*(s.name for s in self.settings), *map(str, self.options.items()), self.dynamic, self.fallback_random]
         flags = [name for name in ("fullgraph", "previous_call") if getattr(self, name)]
         return " ".join(map(str, [*parts, *flags]))
@@ -51,17 +53,17 @@ class CompileSettings:
 
 @dataclass(slots=True)
 class CandidateTrials:
-    """Makes trials of candidates, each in a fork, under one rung."""
+    """Runs trials of candidates at one rung, each in a fork."""
 
     backend: str | Callable[..., Any]
     plan: Plan
     limits: Limits
     all_settings: tuple[TorchSetting, ...]
-    use_threads: Callable[[], None]  # sets the program's own number of threads
-    default_threads: int  # what a program has that does not ask
+    use_threads: Callable[[], None]  # sets the program's number of threads
+    default_threads: int  # the number in a program that does not set it
     accuracy: bool = False
     backward: bool = False
-    answers: Sequence[Outcome] | None = None  # where this process cannot be forked: of trials made before
+    answers: Sequence[Outcome] | None = None  # if this process cannot fork: the outcomes of earlier trials
     _requested: int = 0
 
     def run_graph(
@@ -71,7 +73,7 @@ class CandidateTrials:
         compile_settings: CompileSettings,
         record: tuple[str, ...] = (),
     ) -> Outcome:
-        """One graph, compiled and called. ``record`` is what the trial is to tell besides."""
+        """Compile and call a graph in a trial. ``record`` are further kinds of events to report."""
         call = GraphCall(
             self.backend,
             compile_settings.options,
@@ -86,15 +88,15 @@ class CandidateTrials:
             self._undo_except(compile_settings.settings)
             if compile_settings.fallback_random:
                 torch_private.use_eager_random_numbers()
-            label_nodes(module)  # this process and its copy of the graph end with the trial
+            label_nodes(module)  # it changes the graph: this is the copy in the process of the trial
             compile_and_call(
-                call, module, inputs, _previous_inputs(module, inputs) if compile_settings.previous_call else None
+                call, module, inputs, previous_inputs(module, inputs) if compile_settings.previous_call else None
             )
 
         return self._run(action, replace(self.plan, record=(*self.plan.record, *record)))
 
     def run_text(self, source: str, rung: str | None = None) -> Outcome:
-        """A program given as source, in a process where nothing is as the user's program set it."""
+        """Run a program given as source in a trial, with all changes of the user's program undone."""
 
         def action() -> None:
             torch.set_num_threads(self.default_threads)
@@ -106,16 +108,16 @@ class CandidateTrials:
                 None,
                 source.splitlines(keepends=True),
                 _TEXT_FILE,
-            )  # Triton reads it
+            )  # for Triton
             exec(compile(source, _TEXT_FILE, "exec"), {"__name__": "__main__"})  # noqa: S102 - written by us just now
 
         return self._run(action, Plan(rung=rung))
 
     def _run(self, action: Callable[[], None], plan: Plan) -> Outcome:
-        """The outcome of a trial in a fork of this process; or, where it uses a GPU and cannot be forked, in itself.
+        """Run a trial in a fork, or, in a process that uses a GPU and cannot fork, in this process.
 
-        Such a process ends with its trial. Whoever started it starts it again with what came of the trial among the
-        `answers`, and the search, which asks the same questions in the same order, goes on from there.
+        Such a process ends with the trial. Its parent starts it again with the outcome added to `answers`. The search
+        is deterministic: it runs the same trials in the same order and continues from there.
         """
         if self.answers is None:
             return LocalFork(action).run(plan, self.limits)
@@ -130,9 +132,3 @@ class CandidateTrials:
         for setting in self.all_settings:
             if setting not in kept:
                 setting.undo()
-
-
-def _previous_inputs(module: GraphModule, inputs: Sequence[Any]) -> Sequence[Any]:
-    """The inputs of the call at which the code is made."""
-    made: Sequence[Any] = importlib.import_module("minifier.previous_call").earlier_inputs(module, inputs)
-    return made

@@ -1,4 +1,4 @@
-"""Which call of which graph of a program fails, and how: from a trial or two of the whole program."""
+"""Finds the call of a compiled graph that fails, by one to three trials of the whole program."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from dynadiag.trial.signature import Signature
 
 __all__ = ["COMPARISON_FAILURES", "FailingCall", "find_failing_call"]
 
-COMPARISON_FAILURES = ("exception", "exit")  # kinds of failure that a program's own comparison may have
+COMPARISON_FAILURES = ("exception", "exit")  # kinds of failure by which a program may report a wrong result itself
 _WRONG = ("wrong_result", "nan")
 _AFTER_THE_CALL = (
     *COMPARISON_FAILURES,
     "signal",
-)  # kinds that a wrong result may come to after the call: memory written out of bounds is one
+)  # kinds of failure that a wrong call may cause later; writes out of bounds end in a signal
 
 
 @dataclass(frozen=True, slots=True)
 class FailingCall:
-    """The failing call of a graph, by numbers, and the failure as it shows there.
+    """The failing call of a graph, by number, and its failure.
 
-    ``accuracy``: its results are wrong, or what it wrote out of bounds ended the comparison of them (then the signature
-    is a signal); with ``inductor_random`` only where Inductor draws its own random numbers: it compiles what raises
-    uncompiled, or gives it another form. ``caught``: it raised, and the program went on and failed later.
+    ``accuracy``: its results are wrong, or a write out of bounds killed the process while they were compared (then the
+    signature is a signal). ``inductor_random``: this shows only if Inductor draws its own random numbers. Then values
+    are not compared, only the form of the results and whether both raise. ``caught``: the program caught the exception
+    and failed later.
     """
 
     graph: int
@@ -43,10 +44,10 @@ class FailingCall:
 def find_failing_call(
     search: TrialSearch, options: BisectOptions, rung: str, failure: Signature, notes: list[str]
 ) -> FailingCall | None:
-    """The call that did not end; else the one whose results are wrong; else the one whose exception was caught.
+    """Find the call that did not end; else one with wrong results; else one whose exception the program caught.
 
-    A wrong result goes before an exception that the program caught, since a program that catches may have a way
-    around. What is found tells itself to ``notes``, and the search's reference becomes its signature.
+    Wrong results come before a caught exception, because a program that catches may have a fallback. Adds notes to
+    ``notes``. The search's reference becomes the signature of the call. None if no call fails.
     """
     caught: FailingCall | None = None
     if failure.kind not in _WRONG:
@@ -57,14 +58,14 @@ def find_failing_call(
         if outcome.signature is not None and outcome.signature.kind not in _AFTER_THE_CALL:
             return None
         if outcome.was_killed:
-            notes.append("the program crashes after its compiled calls have ended: their results are compared")
-        search.on_message("no compiled graph ends the program: looking for one whose results are wrong")
+            notes.append("the program crashes outside its compiled calls: the results of these are compared")
+        search.on_message("no call of a compiled graph ends the program: looking for one with wrong results")
     wrong = _wrong_call(search, options, rung, notes)
     if caught is None or (wrong is not None and wrong.accuracy):
         if caught is not None:
             search.other_failures[f"caught by the program: {_summary(caught.signature)}"] = None
         return wrong
-    notes.append(f"the program catches what is reduced ({_summary(caught.signature)})")
+    notes.append(f"the program catches the exception that is reduced ({_summary(caught.signature)})")
     search.reference = caught.signature
     return caught
 
@@ -74,15 +75,15 @@ def _plan(options: BisectOptions, rung: str, *record: str) -> Plan:
 
 
 def _wrong_call(search: TrialSearch, options: BisectOptions, rung: str, notes: list[str]) -> FailingCall | None:
-    """The first call of a graph whose results differ, or which raises and does not raise uncompiled."""
-    search.reference = None  # what is looked for is another failure than the one that the program told
+    """The first call whose results differ from uncompiled ones, or that raises only compiled or only uncompiled."""
+    search.reference = None  # the failure of the call differs from the failure that the program reports
     outcome = search.run(_plan(options, rung, COMPARED_GRAPH_CALLS), "which graph is wrong")
     notes += outcome.notes
     found = _unfinished_call(outcome)
     own_numbers = found is None
     if own_numbers:
         plan = _plan(options, rung, COMPARED_GRAPH_CALLS, INDUCTOR_RANDOM)
-        outcome = search.run(plan, "which graph returns what it does not uncompiled")
+        outcome = search.run(plan, "which graph returns another form of result than uncompiled")
         found = _unfinished_call(outcome)
     if found is None or outcome.signature is None:
         return None
@@ -92,7 +93,7 @@ def _wrong_call(search: TrialSearch, options: BisectOptions, rung: str, notes: l
 
 
 def _unfinished_call(outcome: Outcome) -> tuple[int, int, str] | None:
-    """(graph, call, phase) of the last begin without an end: where it crashed, or raised what ended the program."""
+    """(graph, call, phase) of the last call without an end: the one that crashed, or raised the final exception."""
     cause = outcome.signature.cause if outcome.signature is not None else None
     open_: list[str] = []
     raised: str | None = None
@@ -109,10 +110,10 @@ def _unfinished_call(outcome: Outcome) -> tuple[int, int, str] | None:
 
 
 def _caught_backend_error(outcome: Outcome) -> FailingCall | None:
-    """The first exception of a backend, forward or backward, that left a compiled call and not the program."""
+    """The first exception of a compile or a backward pass that the program caught."""
     for point in outcome.points:
         mark, _, name = point.key.partition(" ")
-        if mark == "raise" and not name.startswith("run "):  # a call may raise uncompiled too: that is for comparing
+        if mark == "raise" and not name.startswith("run "):  # a call may also raise uncompiled: `_wrong_call` compares
             return FailingCall(*_parse_call_name(name), _raised_signature(point), caught=True)
     return None
 

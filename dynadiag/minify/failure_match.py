@@ -1,4 +1,4 @@
-"""Whether what was made small still fails as the program did."""
+"""Decides whether a candidate or a repro shows the program's failure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _DIFFERENCES = ("differs in", "uncompiled raises", "share memory", "strides", "s
 
 
 def reproduces(found: Signature | None, expected: Signature) -> bool:
-    """Whether a program of ours fails as it should: of a wrong result it says so by an assertion."""
+    """Whether a repro shows the expected failure. A repro reports a wrong result by an assertion."""
     if _kind(expected) == "wrong_result":
         return found is not None and found.cause == "AssertionError" and _is_repro_assertion(found)
     return same_failure_standalone(found, expected)
 
 
 def _is_repro_assertion(found: Signature) -> bool:
-    """Whether an assertion is one of the repro's: torch's compiler has assertions of its own."""
+    """Whether an assertion comes from the repro: torch's compiler has assertions too."""
     return found.where is None or found.where.startswith("torch/testing/")
 
 
 def same_failure_in_part(found: Signature | None, expected: Signature) -> bool:
-    """Whether a part of a graph fails as the whole does. Of a wrong result, which value is wrong may change."""
+    """Whether a part of a graph fails as the whole graph does. With wrong results, another value may be wrong."""
     if found is None:
         return False
     if _kind(found) == _kind(expected) == "wrong_result":
@@ -35,7 +35,10 @@ def same_failure_in_part(found: Signature | None, expected: Signature) -> bool:
 def matches_memory_corruption(
     matches: Callable[[Signature | None, Signature], bool], found: Signature | None, expected: Signature
 ) -> bool:
-    """Where memory is written out of bounds: killed or wrong, whichever of the two is sought."""
+    """Whether the failure matches, if memory is written out of bounds: then a crash also matches a wrong result.
+
+    ``matches`` is the usual comparison.
+    """
     if found is None or matches(found, expected):
         return found is not None
     kinds = {_kind(found), _kind(expected)}
@@ -47,7 +50,7 @@ def _kind_of_difference(signature: Signature) -> str | None:
 
 
 def same_failure_standalone(found: Signature | None, expected: Signature) -> bool:
-    """Whether a graph by itself fails as the program did: the frames around it differ, the failure does not."""
+    """Whether a standalone graph fails as the program did. The outer stack frames may differ."""
     if found is None or _kind(found) != _kind(expected):
         return False
     if found.kind != "exception":
@@ -58,7 +61,7 @@ def same_failure_standalone(found: Signature | None, expected: Signature) -> boo
 
 
 def _first_line(signature: Signature) -> str:
-    """What went wrong, without what was being done: that is told otherwise of a subgraph than of a graph."""
+    """The first line of the message, normalised. The rest describes the context, which differs for a subgraph."""
     return normalise(signature.message.strip().partition("\n")[0])
 
 

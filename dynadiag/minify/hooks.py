@@ -1,8 +1,8 @@
-"""Watches the compiled graphs of a program in the process of a trial: which is compiled or called when it fails.
+"""Hooks in the process of a trial: which graph of the program is compiled or called when it fails.
 
-A plan that records `GRAPH_CALLS` has each begin and end told, and what was raised instead, also where the program
-catches it. A plan with a task has the program run up to one call of one graph; there the reduction begins, and the
-program goes no further.
+If the plan records `GRAPH_CALLS`, each begin and end of a call is reported, and exceptions too, even if the program
+catches them. If the plan has a task, the program runs up to one call of one graph. There it stops, and the reduction
+begins.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import torch
 from torch.utils import _pytree as pytree
@@ -24,7 +26,6 @@ from dynadiag.minify.event_kinds import (
     INDUCTOR_RANDOM,
     LOWERING_STARTED,
 )
-from dynadiag.minify.reducer import reduce_and_exit
 from dynadiag.minify.reduction_task import CapturedCall, ReductionTask
 from dynadiag.minify.torch_settings import TorchSnapshot
 from dynadiag.torch_private import minify as torch_private
@@ -38,15 +39,16 @@ from dynadiag.trial.signature import signature_of
 
 __all__ = ["install"]
 
-_MAX_REPORTS = 2000  # begins and ends; a failure after more calls than that is taken for one of the program's own
+_PACKAGES_ROOT = Path(__file__).parent.parent.parent
+_MAX_REPORTS = 2000  # begins and ends to report; a failure after more calls counts as one of the program itself
 
 
 @dataclass(slots=True)
 class _State:
     graphs: int = 0
     reports: int = 0
-    comparing: str | None = None  # the call, by graph and number, that is compared just now
-    open_backwards: list[_CallReport] = field(default_factory=list)  # the calls whose backward pass has begun
+    comparing: str | None = None  # the call that is being compared: graph and call number
+    open_backwards: list[_CallReport] = field(default_factory=list)  # the calls whose backward pass is running
     task: ReductionTask | None = None
     snapshot: TorchSnapshot | None = None
 
@@ -55,7 +57,7 @@ _state = _State()
 
 
 def install() -> None:
-    """Puts the hooks into torch, once a process."""
+    """Install the hooks in torch. Call it once per process."""
     torch_private.wrap_call_user_compiler(_call_user_compiler)
     torch_private.wrap_run_backward(_run_backward)
     torch_private.wrap_run_node(_report_lowering, _report_failed_lowering)
@@ -65,13 +67,13 @@ def install() -> None:
 
 
 def _report_lowering(node: Any) -> None:
-    """In a trial of the whole graph, each operator before it is lowered: what kills its process tells of none."""
+    """Report each operator before its lowering: after a crash, the last one is the suspect."""
     if LOWERING_STARTED in TRIAL.plan.record:
         TRIAL.send(Decision(LOWERING_STARTED, node.name, " ".join(labelled_names(node))))
 
 
 def _report_failed_lowering(node: Any) -> None:
-    """In a trial of a graph by itself, the nodes of it that the failing operator came from."""
+    """Report the nodes of the graph from which an operator came whose lowering failed."""
     for name in labelled_names(node) if FAILED_LOWERING in TRIAL.plan.record else ():
         TRIAL.send(Decision(FAILED_LOWERING, name, name))
 
@@ -87,7 +89,10 @@ def _start() -> None:
 
 
 def _keep_one_thread(task: ReductionTask) -> None:
-    """The program's own wish is kept for the trials: a process that ran a parallel region cannot be forked safely."""
+    """Keep torch at one thread: a process that ran a parallel region cannot fork safely.
+
+    The number that the program sets is stored in the task, for the trials.
+    """
 
     def note(count: int) -> None:
         task.threads, task.threads_set = count, True
@@ -109,7 +114,7 @@ def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, gm: Any, *
             compiled = inner(output_graph, gm, *args, **kwargs)
         except Exception as error:
             if not torch_private.reaches_program(error):
-                _state.graphs = number  # Dynamo starts anew, as it does not where the graphs are run uncompiled
+                _state.graphs = number  # Dynamo starts again here; with uncompiled graphs it would not
             raise
     graph = _Graph(number, before, compiled, backend, torch_private.is_full_graph(output_graph))
     return functools.partial(_call_compiled, graph)
@@ -131,7 +136,7 @@ def _call_compiled(graph: _Graph, *args: Any) -> Any:
     if task is not None and (task.graph, task.call) == (graph.number, call):
         _state.task = None
         assert _state.snapshot is not None
-        reduce_and_exit(CapturedCall(graph.module, args, graph.backend, _state.snapshot, graph.full), task)
+        _reduce_and_exit(CapturedCall(graph.module, args, graph.backend, _state.snapshot, graph.full), task)
     with _report_call("run", graph.number, call):
         result = (
             _compare_call(graph, call, args) if COMPARED_GRAPH_CALLS in TRIAL.plan.record else graph.compiled(*args)
@@ -139,6 +144,16 @@ def _call_compiled(graph: _Graph, *args: Any) -> Any:
     if _reports_calls():
         _watch_backward(graph.number, call, result)
     return result
+
+
+def _reduce_and_exit(capture: CapturedCall, task: ReductionTask) -> NoReturn:
+    """Load the reducer and run it. The program does not run again, so our minifier may take the place of its own."""
+    for name in [n for n in sys.modules if n == "minifier" or n.startswith("minifier.")]:
+        del sys.modules[name]
+    sys.path.insert(0, str(_PACKAGES_ROOT))
+    from dynadiag.minify.reducer import reduce_and_exit  # only now: it imports minifier
+
+    reduce_and_exit(capture, task)
 
 
 def _compare_call(graph: _Graph, call: int, args: tuple[Any, ...]) -> Any:
@@ -167,7 +182,7 @@ def _watch_backward(number: int, call: int, result: Any) -> None:
 
 
 def _run_backward(inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A backward pass of the program's, or of a comparison. Its nodes tell that they began, not what they raised."""
+    """Watch a backward pass. The hooks of its nodes report its begin; exceptions are caught here."""
     before = len(_state.open_backwards)
     try:
         return inner(*args, **kwargs)
@@ -184,7 +199,7 @@ def _reports_calls() -> bool:
 
 
 class _CallReport:
-    """Tells the begin, and the end, or what was raised instead."""
+    """Reports the begin of a call, and its end or its exception."""
 
     def __init__(self, name: str) -> None:
         self._name = name

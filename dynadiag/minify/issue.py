@@ -1,4 +1,4 @@
-"""A repro as the text of a bug report: what it shows, the file, what it prints, where it was run."""
+"""Writes a bug report for a repro: the failure, the program, its output, the proof and the versions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dynadiag.render.clean import clean
 
 __all__ = ["issue_text"]
 
-_MAX_OUTPUT_LINES = 60  # lines of what the repro prints; the end is what names the failure
+_MAX_OUTPUT_LINES = 60  # lines of the repro's output; its end names the failure
 
 
 def issue_text(result: MinifyResult) -> str:
-    """Markdown, with no path of this machine in it."""
+    """The report in Markdown, without paths of this machine."""
     failure = result.reduced or result.failure
     assert failure is not None
     message = next((line for line in failure.message.splitlines() if line.strip()), failure.kind)
@@ -40,7 +40,7 @@ def _bisected(result: MinifyResult) -> str:
 
 
 def _fenced(text: str) -> str:
-    """In a fence that nothing in the text can close."""
+    """The text in a fence that is longer than any fence in it."""
     fence = "```"
     while fence in text:
         fence += "`"

@@ -1,4 +1,4 @@
-"""What a minimisation says in the end."""
+"""The result of minifying, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -32,29 +32,30 @@ _VERDICT_SENTENCES = {
     "passes": "it does not fail",
     "fails_uncompiled": "it fails without torch.compile too",
     "flaky": "it fails, but not every time",
-    "no_difference": "what ends it comes from no compiled graph, and the results of none differ beyond rounding",
-    "no_call": "no call of a compiled graph could be found that fails by itself",
-    "not_shown": "the failing graph does not fail outside the program",
-    "refused": "the failing graph cannot be taken out of the program",
-    "cached": "no graph of it fails by itself: they are mistaken for one another in the compiler's caches",
-    "dynamo": "it fails in Dynamo, before there is a graph that could be reduced",
-    "interpreted": "it fails in Triton's interpreter only: a file that shows that without a GPU would not be small",
+    "no_difference": "no compiled graph raises the failure, and the results of all graphs match the uncompiled ones",
+    "no_call": "no call of a compiled graph fails",
+    "not_shown": "the failing graph passes outside the program",
+    "refused": "the failing graph cannot be run outside the program",
+    "cached": "each graph passes alone: the compiler's caches confuse one graph with another",
+    "dynamo": "it fails in Dynamo, before there is a graph to reduce",
+    "interpreted": "it fails only in Triton's interpreter: a repro without a GPU would not be small",
 }
 _VERDICT_HELP = {
-    "cached": "`dynadiag bisect` names the graphs; with --fresh nothing is taken from a cache",
+    "cached": "`dynadiag bisect` names the graphs; --fresh runs without the caches",
     "dynamo": "`dynadiag bisect` names the frame; shorten that function by hand, with backend='eager'",
-    "interpreted": "`dynadiag bisect --rungs triton` names what is at fault; on a GPU minify reduces it at `inductor`",
+    "interpreted": "`dynadiag bisect --rungs triton` names the culprit; on a GPU minify reduces it at `inductor`",
     "flaky": "`--repeat 3` tries each candidate up to three times",
-    "fails_uncompiled": "mend that first: the compiler has no part in it",
+    "fails_uncompiled": "fix that first: torch.compile does not cause it",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class MinifyResult:
-    """``verdict`` is ``reduced``, or why nothing was. ``failure`` is the program's, ``reduced`` the repro's.
+    """The result of minifying. ``verdict`` is ``reduced``, or the reason why nothing was reduced.
 
-    ``proof`` says in words what was run to prove the text, ``missing`` what of the program's could not be carried,
-    ``bisect_verdict`` what bisection says of the text, where that is more than the rung.
+    ``failure`` is the program's failure, ``reduced`` the repro's. ``proof`` says in words which runs prove the repro.
+    ``missing`` names objects of the program that could not be written. ``bisect_verdict`` is the bisection of the
+    repro, if it found a culprit below the rung. ``printed`` is the repro's output in a fresh process.
     """
 
     verdict: str
@@ -71,7 +72,7 @@ class MinifyResult:
     minimal: bool = False
     proved: bool = False
     proof: tuple[str, ...] = ()
-    printed: str = ""  # by the repro in a fresh process
+    printed: str = ""
     trials: int = 0
     cached: int = 0
     seconds: float = 0.0
@@ -82,11 +83,12 @@ class MinifyResult:
 
     @property
     def exit_code(self) -> int:
+        """The exit code of the command."""
         return 0 if self.proved else EXIT_CODES[self.verdict]
 
 
 def result_json(result: MinifyResult, target: str) -> bytes:
-    """The contract's document, with what it says beyond under names of its own."""
+    """The JSON document of ``dynadiag minify --json``."""
     failure = result.failure
     return encode(
         {
@@ -124,22 +126,22 @@ def _failure(signature: Signature) -> dict[str, Any]:
 
 
 def _culprit_json(culprit: Culprit) -> dict[str, Any]:
-    """A culprit in the repro, which has one graph and few lines."""
+    """A culprit in the repro. The repro has one graph, so ``graph`` only says forward or backward."""
     return {"class": culprit.group, "name": culprit.name, "graph": culprit.graph}
 
 
 def culprit_names(verdict: Verdict) -> str:
-    """What is at fault in a repro, as a comment names it."""
+    """The culprits of a bisected repro, in one line."""
     parts = [f"{c.group} {c.name}{' (backward)' if c.graph == 'backward' else ''}" for c in verdict.culprits]
     return ", ".join(dict.fromkeys(parts))
 
 
 def result_text(result: MinifyResult, style: Style) -> str:
-    """What was written and how it is known to be the same failure, or why there is nothing."""
+    """The report: the repro with its proof, or why there is none."""
     lines = [_first_line(result, style)]
     if result.text:
-        lines.append(f"  {_sizes(result)}{', nothing can be left out' if result.minimal else ''}")
-    marked = [("missing", f"{text} cannot be carried into the repro") for text in result.missing]
+        lines.append(f"  {_sizes(result)}{', no operation can be removed' if result.minimal else ''}")
+    marked = [("missing", f"{text} cannot be written into the repro") for text in result.missing]
     marked += [("proof", text) for text in result.proof]
     if result.bisect_verdict is not None:
         marked.append(("bisected", "; ".join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])))

@@ -1,4 +1,4 @@
-"""From a program to a proved repro: its rung, the call of a graph that fails, the reduction, the text, the proof."""
+"""Runs the steps from a program to a proved repro: find the rung, find the failing call, reduce, write, prove."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from dynadiag.trial.signature import Signature, normalise
 __all__ = ["HOOKS", "Interrupted", "MinifyRequest", "minify"]
 
 HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
-_MAX_SEEDS = 3  # what shows with none of so many random numbers is rare: it has shown in two or three runs before
-_GRAPH_PREFIX = "graph "  # leads the candidate of a trial of a graph by itself, in a search's rows
+_MAX_SEEDS = 3  # a failure that shows with none of three seeds is rare: it has shown in two or three runs before
+_GRAPH_PREFIX = "graph "  # prefix of the key of a trial of a standalone graph in the trial log
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C. ``result`` holds the best so far, where there is any."""
+    """Raised after Ctrl-C. ``result`` holds the best repro so far, if there is one."""
 
     def __init__(self, result: MinifyResult) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True)
 class MinifyRequest:
-    """What the user asked for. ``budget`` is seconds for the reduction."""
+    """The user's request. ``output`` is where the repro goes; ``budget`` limits the reduction (seconds)."""
 
     options: BisectOptions
     output: Path
@@ -59,7 +59,10 @@ class MinifyRequest:
 
 
 def minify(search: TrialSearch, request: MinifyRequest) -> MinifyResult:
-    """Everything but writing the file. Raises `TargetError` where the target gives no program, and `Interrupted`."""
+    """Minify a program; the caller writes the file.
+
+    Raises `TargetError` if the target is not a program, and `Interrupted` after Ctrl-C.
+    """
     began = time.monotonic()
     result = _Minimizer(search, request).run()
     cached = result.cached + search.log.replayed
@@ -113,11 +116,11 @@ class _Minimizer:
         printed = end.printed
         if not listener.captured:
             last = "".join(printed.strip().splitlines()[-1:])
-            self.notes.append(f"the failing call was not reached again with the graphs run uncompiled ({last})")
+            self.notes.append(f"the program did not reach the failing call again with uncompiled graphs ({last})")
             return replace(base, verdict="no_call")
         if listener.repro is None and not listener.ended:
             last = "".join(printed.strip().splitlines()[-1:])
-            self.notes.append(f"the process that reduces the graph ended before it was done ({last})")
+            self.notes.append(f"the process that reduces the graph ended too early ({last})")
         result = self._result(base, listener)
         assert located.ladder is not None
         return self._prove(result, located.ladder.rungs) if result.text else result
@@ -125,10 +128,10 @@ class _Minimizer:
     def _reduce_with_seeds(
         self, base: MinifyResult, place: FailingCall, located: FailingRung
     ) -> tuple[TaskResult, bool, _ReductionListener]:
-        """How the reduction ended: at the first random numbers with which the graph fails outside the program.
+        """Run the reduction with several seeds, until the graph fails standalone.
 
-        A program that seeds nothing has others in each run, and its failure may not show with any. One that seeds
-        gives the same inputs again, and that is the end of it.
+        A program without a seed has other random inputs in each run, and may fail with some of them only. A program
+        that sets a seed has the same inputs again: then there is no further try.
         """
         seen_inputs: set[str | None] = set()
         for seed in range(_MAX_SEEDS):
@@ -140,7 +143,7 @@ class _Minimizer:
         return end, interrupted, listener
 
     def _prove(self, result: MinifyResult, rungs: Mapping[str, str]) -> MinifyResult:
-        """The result with what running its text shows, from a scratch folder: the output is written in the end."""
+        """Prove and bisect the repro in a scratch folder. The output file is written later."""
         with tempfile.TemporaryDirectory(prefix="dynadiag-proof-") as folder:
             output = self.request.output
             file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
@@ -153,10 +156,10 @@ class _Minimizer:
                 raise Interrupted(result) from None
 
     def _run_task(self, task: dict[str, Any], listener: _ReductionListener, seed: int) -> tuple[TaskResult, bool]:
-        """The task to its end, and whether it was interrupted.
+        """Run the task to its end. Returns how it ended, and whether it was interrupted.
 
-        A process that uses a GPU cannot be forked: it ends as the trial that it could not make, and is started again
-        with the answer, until it ends by itself.
+        A process that uses a GPU cannot fork. It becomes the next trial itself, and ends with it. The task is then
+        started again with the outcome, until it ends without a new trial.
         """
         answers: list[Any] = []
         began = time.monotonic()
@@ -221,7 +224,7 @@ class _Minimizer:
 
 
 class _ReductionListener:
-    """What the process that reduces tells: rows of the search, and the repro in the end."""
+    """Receives the events of the process that reduces: trials, and the repro at the end."""
 
     def __init__(self, search: TrialSearch) -> None:
         self._search = search
@@ -233,24 +236,25 @@ class _ReductionListener:
         self.notes: list[str] = []
         self.cached = 0
         self._candidates = 0  # candidates in this run of the task
-        self._known_candidates = 0  # of them, those that an earlier run told of
+        self._known_candidates = 0  # the number of them that an earlier run has reported
         self._reported_failures: set[str] = set()
 
     @property
     def passed_standalone(self) -> bool:
-        """Whether the graph was tried outside the program, and did not fail."""
+        """Whether the standalone graph was tried and passed."""
         return self.ended and self.repro is None and not self.refused
 
     def memo(self) -> dict[str, Any]:
-        """Answers of an earlier search, which this one goes on with."""
+        """Outcomes of an earlier search that this one resumes, by candidate."""
         rows = self._search.log.recorded_with_prefix(_GRAPH_PREFIX)
         return {candidate.removeprefix(_GRAPH_PREFIX): json.loads(outcome) for candidate, outcome in rows.items()}
 
     def begin_again(self) -> None:
-        """The task starts over, and tells once more what it has told."""
+        """The task starts again, and reports the same candidates again."""
         self._known_candidates, self._candidates = max(self._known_candidates, self._candidates), 0
 
     def on_event(self, event: Event) -> None:
+        """Handle an event."""
         match event:
             case GraphCaptured():
                 self._captured(event)
@@ -287,7 +291,7 @@ class _ReductionListener:
         self._search.on_trial(self._search.log.count, label, event.status, outcome.seconds)
 
     def _side_find(self, signature: Signature) -> None:
-        """Another failure, once however many candidates show it; its candidates are rows of the recording."""
+        """Keep another failure, once for all candidates that show it."""
         key = f"{signature.type} {normalise(signature.message)}"
         if key not in self._reported_failures:
             self._reported_failures.add(key)

@@ -1,63 +1,70 @@
-"""Graphs that raise uncompiled and return a result compiled: there the usual reduction, which runs graphs, has no hold.
+"""Reduces a graph that raises in eager mode but returns a result when it is compiled.
 
-The operation that raises is known: it is tried by itself, on the values that it was given, and then on plainer ones.
+The usual reduction cannot be used, because it runs the graph uncompiled. But the operation that raises is known. It is
+isolated with the arguments that it had, and then its inputs are simplified.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from torch.fx import GraphModule, Node
 
+from minifier.graph_problem import Case, Fails, case_key, copy_case
+from minifier.simplify.plain_inputs import contiguous, fill_all_inputs, in_float32, without_grad
+from minifier.simplify.shapes import shrink_all_sizes, shrink_one_axis, shrink_one_dimension, shrink_one_size
+from minifier.simplify.simplifier import Variants
+from minifier.tensors import map_leaves
+
 __all__ = ["reduce_missing_eager_error"]
 
-Fails = Callable[[GraphModule, list[Any]], bool]
-_PASSES = (
-    ("minifier.simplify.shapes", "all_sizes"),
-    ("minifier.simplify.shapes", "one_size"),
-    ("minifier.simplify.shapes", "one_axis"),
-    ("minifier.simplify.shapes", "one_dimension"),
-    ("minifier.simplify.plain_inputs", "in_float32"),
-    ("minifier.simplify.plain_inputs", "contiguous"),
-    ("minifier.simplify.plain_inputs", "without_grad"),
+_PASSES: tuple[Variants, ...] = (
+    shrink_all_sizes,
+    shrink_one_size,
+    shrink_one_axis,
+    shrink_one_dimension,
+    in_float32,
+    contiguous,
+    without_grad,
 )
 
 
 def reduce_missing_eager_error(
     module: GraphModule, inputs: Sequence[Any], fails: Fails
 ) -> tuple[GraphModule, list[Any]]:
-    """The operation that raises with the plainest inputs on which it does and the compiled one does not."""
-    graphs = importlib.import_module("minifier.graph_problem")
-    case = graphs.Case(module, tuple(inputs))
+    """Isolate the operation that raises, and simplify its inputs while ``fails`` holds.
+
+    ``fails`` says that a graph returns a result when it is compiled. The result is the graph and its inputs.
+    """
+    case = Case(module, tuple(inputs))
     wanted = _eager_exception_type(case)
-    alone = _isolate_raising_node(graphs, case)
-    if alone is not None and _eager_exception_type(alone) is wanted and _fails_on_copy(graphs, fails, alone):
-        case = alone
 
-    def still(candidate: Any) -> bool:
-        return _eager_exception_type(candidate) is wanted and _fails_on_copy(graphs, fails, candidate)
+    def still_fails(candidate: Case) -> bool:
+        if _eager_exception_type(candidate) is not wanted:
+            return False
+        copied = copy_case(candidate)
+        return fails(copied.module, list(copied.inputs))
 
-    for home, name in _PASSES:
-        case = _take_variants(graphs, case, getattr(importlib.import_module(home), name), still)
-    plainest = importlib.import_module("minifier.simplify.plain_inputs").plain_values
-    case = next((variant for variant in plainest(case) if still(variant)), case)
+    isolated = _isolate_raising_node(case)
+    if isolated is not None and still_fails(isolated):
+        case = isolated
+    for variants in _PASSES:
+        case = _take_variants(case, variants, still_fails)
+    case = next((variant for variant in fill_all_inputs(case) if still_fails(variant)), case)
     return case.module, list(case.inputs)
 
 
-def _take_variants(
-    graphs: Any, case: Any, variants: Callable[[Any], Iterator[Any]], fails: Callable[[Any], bool]
-) -> Any:
-    """One variant after the other, each made from the last that still fails."""
-    seen = {graphs.canonical(case)}
+def _take_variants(case: Case, variants: Variants, fails: Callable[[Case], bool]) -> Case:
+    """Take variants, each made from the last one that still fails."""
+    seen = {case_key(case)}
     while True:
         for variant in variants(case):
-            key = graphs.canonical(variant)
+            key = case_key(variant)
             if key not in seen and (seen.add(key) or fails(variant)):  # type: ignore[func-returns-value]  # remembers
                 case = variant
                 break
@@ -65,24 +72,18 @@ def _take_variants(
             return case
 
 
-def _fails_on_copy(graphs: Any, fails: Fails, case: Any) -> bool:
-    own = graphs.own(case)
-    return fails(own.module, list(own.inputs))
-
-
-def _eager_exception_type(case: Any) -> type[Exception] | None:
-    """What the graph raises when it is run uncompiled."""
-    graphs = importlib.import_module("minifier.graph_problem")
-    own = graphs.own(case)
+def _eager_exception_type(case: Case) -> type[Exception] | None:
+    """The type of the exception that the graph raises uncompiled, or None."""
+    copied = copy_case(case)
     try:
-        own.module.forward(*own.inputs)
-    except Exception as error:  # noqa: BLE001 - whatever it raises is what is asked
+        copied.module.forward(*copied.inputs)
+    except Exception as error:  # noqa: BLE001 - any exception is the answer
         return type(error)
     return None
 
 
 class _FailingNodeFinder(fx.Interpreter):
-    """Runs a graph up to where it raises; then `failed` is the node, with its arguments."""
+    """Runs a graph until a node raises; `failed` is that node with its arguments."""
 
     failed: tuple[Node, Any, Any] | None = None
 
@@ -95,25 +96,25 @@ class _FailingNodeFinder(fx.Interpreter):
             raise
 
 
-def _isolate_raising_node(graphs: Any, case: Any) -> Any:
-    """The node that raises, as a graph of its own, with its tensors as inputs; None where it cannot be told."""
-    own = graphs.own(case)
-    interpreter = _FailingNodeFinder(own.module)
-    with contextlib.suppress(Exception):  # that it raises is known; which node does is what is asked
-        interpreter.run(*own.inputs)
+def _isolate_raising_node(case: Case) -> Case | None:
+    """The node that raises as a separate graph, with its tensor arguments as inputs; None if it cannot be isolated."""
+    copied = copy_case(case)
+    interpreter = _FailingNodeFinder(copied.module)
+    with contextlib.suppress(Exception):  # the graph raises: the interpreter keeps the node
+        interpreter.run(*copied.inputs)
     if interpreter.failed is None or interpreter.failed[0].op not in ("call_function", "call_method"):
         return None
     node, args, kwargs = interpreter.failed
-    graph, inputs = fx.Graph(), []
+    graph = fx.Graph()
+    inputs: list[torch.Tensor] = []
 
-    def given(leaf: Any) -> Any:
+    def as_input(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         inputs.append(leaf.detach().clone())
         return graph.placeholder(f"x{len(inputs)}")
 
-    tensors = importlib.import_module("minifier.tensors")
-    called = graph.create_node(node.op, node.target, tensors.map_leaves(given, args), tensors.map_leaves(given, kwargs))
+    called = graph.create_node(node.op, node.target, map_leaves(as_input, args), map_leaves(as_input, kwargs))
     called.meta = copy.copy(node.meta)
     graph.output((called,))
-    return graphs.Case(GraphModule({}, graph), tuple(inputs))
+    return Case(GraphModule({}, graph), tuple(inputs))

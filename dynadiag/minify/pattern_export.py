@@ -1,4 +1,4 @@
-"""The patterns that a program taught Inductor, as settings: written with the call that registered them."""
+"""Writes the patterns that a program registered with Inductor, as calls that register them again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PASSES = ("pass_dict", "pass_dicts")
 
 
 def registered_patterns() -> list[tuple[torch_private.Registration, str]]:
-    """Every registration with one of torch's own passes, with a name that tells it from the others."""
+    """Every registration with torch's own passes, each with a unique name."""
     found = [made for made in torch_private.user_registrations() if all(map(torch_private.pass_path, made.passes))]
     return [(made, f"pattern {number} {made.name}") for number, made in enumerate(found)]
 
@@ -25,7 +25,7 @@ def registered_patterns() -> list[tuple[torch_private.Registration, str]]:
 def registration_source(
     registration: torch_private.Registration, exporter: SourceExporter, passes: Mapping[int, str] | None = None
 ) -> str:
-    """The line that registers it anew. ``passes`` has expressions for passes of the program's, by identity.
+    """The line that registers a pattern. ``passes`` maps ids of the program's passes to expressions.
 
     Raises `CannotExportError`.
     """
@@ -61,7 +61,7 @@ def _pass_expression(value: Any, carrier: SourceExporter, passes: Mapping[int, s
 
 
 def _example_input(value: Any, carrier: SourceExporter) -> str:
-    """What a pattern is traced with: its type and sizes count, its values don't."""
+    """An example input for tracing a pattern: dtype and shape matter, values do not."""
     if not isinstance(value, torch.Tensor):
         return carrier.expression(value)
     grad = ", requires_grad=True" if value.requires_grad else ""
@@ -69,7 +69,7 @@ def _example_input(value: Any, carrier: SourceExporter) -> str:
 
 
 def pattern_expression(value: Any, exporter: SourceExporter) -> str | None:
-    """A pattern, or a pass of the program's own with all that was registered with it; None for other things."""
+    """A pattern, or a pass of the program with its patterns, as an expression. None for other objects."""
     parts = torch_private.constructor_parts(value)
     if parts is None:
         return None

@@ -1,4 +1,4 @@
-"""The proof of a repro: a fresh interpreter with fresh caches shows the same failure, and the rungs below it pass."""
+"""Proves a repro: it reproduces the failure in a fresh interpreter with fresh caches, and passes at the rungs below."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from dynadiag.trial.runner import Runner
 __all__ = ["prove"]
 
 
-_FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; 75 were the most seen, on a busy machine
-# What a hang is held against. With empty caches it took 53 to 134 s on a machine that was three times overbooked, where
-# a forward and a backward of a layer took 85 to 98; uncompiled these took 9 to 20, from which nothing follows.
+_FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the longest seen on a busy machine took 75
+# A compile that passes: the time limit of a hang is derived from its time. With empty caches it took 53 to 134 s on a
+# machine with three times too much load, where forward and backward of a layer took 85 to 98 s compiled. Uncompiled
+# they took 9 to 20 s, which says nothing about compile times.
 _CONTROL_PROGRAM = "import torch\n\ntorch.compile(torch.sin)(torch.ones(2))\n"
 _HANG_SLACK, _HANG_FACTOR = 30.0, 2.0
 
@@ -30,9 +31,10 @@ _HANG_SLACK, _HANG_FACTOR = 30.0, 2.0
 def prove(
     search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult, rungs: Mapping[str, str]
 ) -> MinifyResult:
-    """The result with what running its text showed: ``program`` is that text, ``rows`` are its trials.
+    """Run the repro, and add the proof to the result.
 
-    ``rungs`` is how the user's program ends at each: below, the text has to pass wherever that may.
+    ``program`` is the repro as a file, ``rows`` logs its trials. ``rungs`` is the status of the user's program at each
+    rung: at a rung below the failing one, the repro has to pass unless the program itself fails there otherwise.
     """
     expected = result.reduced or result.failure
     assert expected is not None
@@ -50,19 +52,19 @@ def prove(
             at = fresh_search.run_fresh(plan, rung) if rung == "uncompiled" else fork_search.run(plan, f"at {rung}")
             fails_otherwise = rungs.get(rung) == "different" and not reproduces(at.signature, expected)
             proved = proved and (at.passed or fails_otherwise)
-            as_well = ", as the program fails there otherwise" if fails_otherwise and not at.passed else ""
+            as_well = ", and the program fails there too" if fails_otherwise and not at.passed else ""
             words.append(f"{rung}: {_how_it_ends(at)}{as_well}")
     return replace(result, proved=proved, proof=tuple(words), printed=printed)
 
 
 def _rungs_below(rung: str | None) -> Iterator[str]:
-    """The rungs under the failing one, nothing compiled first. `custom` is above all."""
+    """The rungs below the failing one, `uncompiled` first. `custom` counts as the highest rung."""
     yield from (r for r in RUNGS[: RUNGS.index(rung or "inductor")] if r not in ("triton", "inductor"))
 
 
 @contextmanager
 def _fresh_runner(search: TrialSearch, program: Program) -> Iterator[Runner]:
-    """Fresh interpreters with a cache folder of their own beside the program, under the search's limits."""
+    """A runner of fresh interpreters with their own cache folder, under the search's limits."""
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(Path(program.target).with_suffix(".cache"))}
     limits = replace(search.runner.limits, seconds=max(search.runner.limits.seconds, _FRESH_TIMEOUT))
     with Runner(program, HOOKS, limits, fresh_caches=True, environment=environment) as runner:
@@ -70,20 +72,20 @@ def _fresh_runner(search: TrialSearch, program: Program) -> Iterator[Runner]:
 
 
 def _control(search: TrialSearch, program: Program) -> Outcome:
-    """How long a compile takes that passes, in the same way and on the machine as it is now."""
+    """Time a compile that passes, in the same way and under the machine's present load."""
     file = Path(program.target).with_name("control.py")
     file.write_text(_CONTROL_PROGRAM)
     with _fresh_runner(search, Program(str(file))) as runner:
         rows = ReproTrialLog(search.log, _CONTROL_PROGRAM)
         return TrialSearch(runner, rows, repro_reporter(search)).run_fresh(
-            AS_WRITTEN, "beside it, a compile that passes"
+            AS_WRITTEN, "for comparison, a compile that passes"
         )
 
 
 def _how_it_reproduces(outcome: Outcome, control: Outcome | None) -> str:
     if control is None:
         return "fails the same way"
-    return f"hangs too: stopped after {outcome.seconds:.0f} s, where a compile that passes takes {control.seconds:.0f}"
+    return f"hangs too: stopped after {outcome.seconds:.0f} s; a compile that passes takes {control.seconds:.0f} s"
 
 
 def _how_it_ends(outcome: Outcome) -> str:

@@ -1,9 +1,8 @@
-"""The reduction itself, in a process of the program stopped at the failing call: each candidate is tried in a fork."""
+"""The reduction. It runs in the program's process, stopped at the failing call; each candidate is tried in a fork."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
 import signal
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 import torch
@@ -47,24 +45,30 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
+from minifier import Budget, ReductionError, ReductionProgress, reduce_graph
+from minifier.graph_problem import Case, case_key, copy_case
+from minifier.previous_call import share_storage
+from minifier.tensors import check_inputs
+from minifier.torch_private import is_transform_boundary
+from minifier.triton_launches import replace_kernel_calls
+from minifier.vmap_folding import fold_vmaps
 
 __all__ = ["reduce_and_exit"]
 
-_MAX_SINGLE_SUSPECTS = 3  # nodes that are tried one by one
-_SLACK, _FACTOR = 60.0, 10.0  # of the time limit of a part of a graph; a busy machine slows a compile tenfold
-_PACKAGES_ROOT = Path(__file__).parent.parent.parent
+_MAX_SINGLE_SUSPECTS = 3  # with more suspects than this, all are first tried together
+_SLACK, _FACTOR = 60.0, 10.0  # for the time limit of a candidate: a busy machine slows a compile tenfold
 
 
 Matches = Callable[[Signature | None, Signature], bool]
 
 
 def reduce_and_exit(capture: CapturedCall, task: ReductionTask) -> NoReturn:
-    """Reduces, tells what it finds, and ends the process."""
+    """Reduce the captured call, send the repro as an event, and end the process."""
     sys.setrecursionlimit(10_000)
     code = 0
     try:
-        _Reducer(capture, task, _import_minifier()).run()
-    except Exception:  # noqa: BLE001 - the program must not catch it: it would go on where it is to stop
+        _Reducer(capture, task).run()
+    except Exception:  # noqa: BLE001 - the program must not catch it, because it has to stop here
         traceback.print_exc()
         code = 1
     else:
@@ -73,24 +77,15 @@ def reduce_and_exit(capture: CapturedCall, task: ReductionTask) -> NoReturn:
     os._exit(code)
 
 
-def _import_minifier() -> ModuleType:
-    """The minifier package, whatever the program may have under that name: the program goes no further."""
-    for name in [n for n in sys.modules if n == "minifier" or n.startswith("minifier.")]:
-        del sys.modules[name]
-    sys.path.insert(0, str(_PACKAGES_ROOT))
-    return importlib.import_module("minifier")
-
-
 class _Reducer:
-    def __init__(self, capture: CapturedCall, task: ReductionTask, minifier: ModuleType) -> None:
+    def __init__(self, capture: CapturedCall, task: ReductionTask) -> None:
         self._capture = capture
         self._task = task
-        self._minifier = minifier
         self._stopped = task.stop
         threads = task.threads if task.threads_set or task.reference.kind == "signal" else None
         settings = tuple(changed_settings(capture.snapshot, threads))
         self._settings = tuple(s for s in settings if s.name != ASSUME_STATIC)
-        self._dynamic = len(self._settings) < len(settings)  # by torch.compile(dynamic=True), which says so there
+        self._dynamic = len(self._settings) < len(settings)  # the repro says this by torch.compile(dynamic=True)
         custom = task.rung == "custom"
         self._trials = CandidateTrials(
             backend=torch_private.backend_name_or_function(capture.backend) if custom else task.rung,
@@ -105,20 +100,21 @@ class _Reducer:
         )
         self._compile_settings = CompileSettings((), {})
         self._reference = task.reference
-        self._memory_corruption = task.accuracy and task.reference.kind == "signal"  # memory: a part may only be wrong
+        self._memory_corruption = task.accuracy and task.reference.kind == "signal"  # a candidate may crash or be wrong
         self._last_outcome: Outcome | None = None
-        self._replayed = 0  # answers from an earlier search, and the search's own
+        self._replayed = 0  # outcomes that came from the memo or from an earlier search
         earlier = json.loads(Path(task.memo).read_text()) if task.memo else {}
         self._memo: dict[str, bool] = {key: told["status"] == "same" for key, told in earlier.items()}
         self._known_outcomes: dict[str, dict[str, Any]] = earlier
 
     def run(self) -> None:
+        """Reduce, drop settings, write the repro and send it."""
         signal.signal(signal.SIGINT, self._stop)
         operations = _count_operations(self._capture.module)
         TRIAL.send(GraphCaptured(operations, tuple(s.name for s in self._settings)))
         try:
-            importlib.import_module("minifier.tensors").check_inputs(self._capture.inputs)
-        except self._minifier.ReductionError as error:
+            check_inputs(self._capture.inputs)
+        except ReductionError as error:
             TRIAL.send(ReductionRefused(str(error)))
             return
         TRIAL.send(InputsKept(self._key(self._capture.module, list(self._capture.inputs))))
@@ -142,15 +138,17 @@ class _Reducer:
         self._send_result(written, module, inputs, minimal)
 
     def _stop(self, *_: object) -> None:
-        """Asked to stop: from here on every candidate counts as passing, so that the search ends with what it has."""
+        """Handle SIGINT: all further candidates count as passing, so the search ends with the best so far."""
         self._stopped = True
 
     def _key(self, module: GraphModule, inputs: list[Any]) -> str:
-        graphs = importlib.import_module("minifier.graph_problem")
-        return str(graphs.canonical(graphs.Case(module, tuple(inputs))))
+        return case_key(Case(module, tuple(inputs)))
 
     def _reduced(self, inputs: list[Any]) -> tuple[GraphModule, list[Any], bool] | None:
-        """The first form of the graph that fails by itself and can be taken apart, reduced; or the whole of it."""
+        """Reduce the first form of the graph that fails standalone and can be reduced, else return the whole graph.
+
+        The result is the graph, its inputs, and whether it is 1-minimal. None if no form fails standalone.
+        """
         whole: tuple[GraphModule, list[Any], bool] | None = None
         for module in self._graph_forms(inputs):
             outcome = self._fails_standalone(module, inputs)
@@ -161,7 +159,7 @@ class _Reducer:
             whole = whole or (module, inputs, False)
             try:
                 return self._search(module, inputs, outcome)
-            except self._minifier.ReductionError as error:
+            except ReductionError as error:
                 if self._raises_uncompiled:
                     return self._reduce_missing_eager_error(module, inputs)
                 TRIAL.send(Note(f"{_form_name(module)} could not be reduced: {error}"))
@@ -187,13 +185,12 @@ class _Reducer:
         return small, values, _count_operations(small) == 1 and not self._stopped
 
     def _graph_forms(self, inputs: list[Any]) -> Iterator[GraphModule]:
-        """The graph as Dynamo made it, and the ATen operators that it calls.
+        """The forms of the graph to try: Dynamo's graph, then its ATen operators.
 
-        Those come first where it has a vmap or grad of functorch's: that has been worked out in them, where in Dynamo's
-        graph it is many calls which only make sense together, and which no program could make.
+        With a functorch vmap or grad the ATen operators come first. There the transform is resolved, while Dynamo's
+        graph has many calls for it that must stay together and that no program can make.
         """
-        private = importlib.import_module("minifier.torch_private")
-        if not any(map(private.opens_transform, self._capture.module.graph.nodes)):
+        if not any(map(is_transform_boundary, self._capture.module.graph.nodes)):
             yield self._dynamo_graph()
             yield from self._aten_graph(inputs)
         else:
@@ -201,23 +198,22 @@ class _Reducer:
             yield self._dynamo_graph()
 
     def _dynamo_graph(self) -> GraphModule:
-        graphs = importlib.import_module("minifier.graph_problem")
-        launches = importlib.import_module("minifier.triton_launches")
-        vmaps = importlib.import_module("minifier.vmap_folding")
-        whole = vmaps.with_vmaps(launches.with_launches(self._capture.module))
-        copied: GraphModule = graphs.own(graphs.Case(whole, ())).module  # Dynamo skips code that was made while it ran
-        return copied
+        whole = fold_vmaps(replace_kernel_calls(self._capture.module))
+        return copy_case(Case(whole, ())).module  # a copy, because Dynamo skips code that was created while it ran
 
     def _aten_graph(self, inputs: list[Any]) -> Iterator[GraphModule]:
         if self._raises_uncompiled:
             return
         try:
             yield torch_private.trace_aten_graph(self._capture.module, inputs)
-        except Exception as error:  # noqa: BLE001 - any operation of the user's may refuse to be traced
-            TRIAL.send(Note(f"its operators cannot be traced: {error}"))
+        except Exception as error:  # noqa: BLE001 - a custom operation may raise anything when it is traced
+            TRIAL.send(Note(f"the ATen operators of the graph cannot be traced: {error}"))
 
     def _fails_standalone(self, module: GraphModule, inputs: list[Any]) -> Outcome | None:
-        """The trial of the first way to compile it alone in which it fails as the program did. Static shapes first."""
+        """Find a way to compile the standalone graph that fails as the program does; static shapes come first.
+
+        Returns the outcome of that trial, or None.
+        """
         options = torch_private.inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
         for dynamic, earlier in self._call_modes(inputs):
             around = CompileSettings(
@@ -240,24 +236,23 @@ class _Reducer:
                 return outcome
         found = outcome.signature
         text = f"fails in another way: {found.type}: {found.message[:200]}" if found else "does not fail"
-        TRIAL.send(Note(f"{_form_name(module)} by itself {text}"))
+        TRIAL.send(Note(f"{_form_name(module)} alone {text}"))
         return None
 
     def _call_modes(self, inputs: list[Any]) -> list[tuple[bool | None, bool]]:
-        """(``dynamic``, whether it is called before): at a later call the code is one made for other inputs."""
-        earlier = importlib.import_module("minifier.previous_call")
+        """Pairs (``dynamic``, previous call). If a later call fails, other inputs may have compiled its code."""
         symbolic = any(isinstance(v, int) for v in inputs)
         first: list[bool | None] = [True] if self._dynamic else [None, True] if symbolic else [None]
-        again: list[bool | None] = [True] if symbolic else [None] if earlier.share_memory(inputs) else []
+        again: list[bool | None] = [True] if symbolic else [None] if share_storage(inputs) else []
         later = again if self._task.call else []
         return [*((dynamic, False) for dynamic in first), *((dynamic, True) for dynamic in later)]
 
     def _time_limit(self, seconds: float) -> float:
-        """A part takes no longer than the whole, but for what the failure cut short: beyond, it hangs."""
+        """The time limit of a candidate; `seconds` is the time of the whole graph's trial."""
         return min(self._task.seconds, _SLACK + _FACTOR * seconds)
 
     def _cached_trial(self, key: str, label: tuple[str, int], run: Callable[[], Outcome], shown: Matches) -> Outcome:
-        """A trial whose outcome is asked for in full: made, or as an earlier search saw it."""
+        """The whole outcome of a trial: known from an earlier search, or run now."""
         if key in self._known_outcomes:
             self._replayed += 1
             return outcome_from_json(json.dumps(self._known_outcomes[key]))
@@ -266,7 +261,7 @@ class _Reducer:
         return outcome
 
     def _run_text(self, source: str, rung: str | None) -> Outcome:
-        """A trial of the text of a repro."""
+        """Run the text of a repro at a rung, or as written."""
         digest = hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
         label = (f"text {rung or 'as written'}", source.count("\n"))
         return self._cached_trial(
@@ -274,11 +269,11 @@ class _Reducer:
         )
 
     def _search(self, module: GraphModule, inputs: list[Any], whole: Outcome) -> tuple[GraphModule, list[Any], bool]:
-        reduction = self._minifier.reduce_graph(
+        reduction = reduce_graph(
             module,
             inputs,
             self._fails,
-            budget=self._minifier.Budget(seconds=self._task.budget),
+            budget=Budget(seconds=self._task.budget),
             suspects=_suspects(whole),
             votes=self._task.repeat,
             memo=self._memo,
@@ -297,10 +292,10 @@ class _Reducer:
         return self._matcher(same_failure_in_part)(outcome.signature, self._reference)
 
     def _matcher(self, likeness: Matches) -> Matches:
-        """What is written out of bounds ends one candidate and only falsifies another."""
+        """The comparison of failures. After a write out of bounds, a crash also matches a wrong result."""
         return partial(matches_memory_corruption, likeness) if self._memory_corruption else likeness
 
-    def _progress(self, progress: Any) -> None:
+    def _progress(self, progress: ReductionProgress) -> None:
         outcome, self._last_outcome = self._last_outcome, None
         if outcome is not None:
             extra = {"best": progress.best, "cached": progress.hits, "seconds_left": progress.seconds_left}
@@ -311,7 +306,7 @@ class _Reducer:
         TRIAL.send(CandidateTried(key, stage, size, status, failed, _outcome_to_keep(outcome), **extra))
 
     def _drop_settings(self, module: GraphModule, inputs: list[Any]) -> None:
-        """Leaves out whatever of the program's settings and options the failure does not need: all, then one by one."""
+        """Drop the settings and options that the failure does not need: all at once, then one by one."""
         if self._try_settings(module, inputs, CompileSettings((), {}, None)):
             return
         for setting in self._settings:
@@ -326,7 +321,7 @@ class _Reducer:
         self._try_settings(module, inputs, replace(self._compile_settings, previous_call=False))
 
     def _match_last_candidate(self, module: GraphModule, inputs: list[Any]) -> None:
-        """What is to be shown is what the last candidate does: it may be wrong where the whole was killed."""
+        """Take the failure of the last candidate as the expected one: it may be wrong where the whole graph crashed."""
         key = f"last {self._key(module, inputs)} {self._compile_settings.key()}"
         run = partial(self._trials.run_graph, module, inputs, self._compile_settings)
         outcome = self._cached_trial(
@@ -342,9 +337,8 @@ class _Reducer:
         failed = self._memo.get(key)
         self._replayed += failed is not None
         if failed is None:
-            graphs = importlib.import_module("minifier.graph_problem")
-            own = graphs.own(graphs.Case(module, tuple(inputs)))
-            outcome = self._trials.run_graph(own.module, list(own.inputs), around)
+            copied = copy_case(Case(module, tuple(inputs)))
+            outcome = self._trials.run_graph(copied.module, list(copied.inputs), around)
             failed = self._same(outcome)
             self._send_candidate(key, "settings", _count_operations(module), outcome, failed)
         if failed:
@@ -367,7 +361,7 @@ class _Reducer:
         TRIAL.send(event)
 
     def _replaced_functions(self) -> list[str]:
-        """Functions of torch's that the program put others in the place of: the repro does not have these."""
+        """Functions of torch that the program replaced and that the repro cannot replace."""
         return [
             f"{place}, which the program replaced," for place in self._capture.snapshot.functions_without_original()
         ]
@@ -379,15 +373,17 @@ def _answers(task: ReductionTask) -> list[Outcome]:
 
 
 def _outcome_to_keep(outcome: Outcome) -> dict[str, Any]:
-    """What a row keeps of an outcome: of the points those that name suspects, for a search that is taken up again."""
+    """The part of an outcome that the trial log keeps, with the points that name suspects for a resumed search."""
     begun = [point for point in outcome.points if point.group == LOWERING_STARTED]
     pointing = [*(point for point in outcome.points if point.group == FAILED_LOWERING), *begun[-1:]]
     return {**asdict(outcome), "points": [asdict(point) for point in pointing], "tail": outcome.tail[-1000:]}
 
 
 def _suspects(outcome: Outcome) -> list[list[str]]:
-    """Nodes that the failure itself names: by where the failing operator came from, by the kernel that was refused or
-    whose values first went astray, by their names in its text. Many are tried together before each.
+    """Sets of nodes that the failure points to, to be tried first; several are also tried together.
+
+    They come from the operator whose lowering failed, from the kernel that did not compile or had the first wrong
+    values, and from names in the message.
     """
     origins = [point.name for point in outcome.points if point.group == FAILED_LOWERING]
     begun = [point.name.split() for point in outcome.points if point.group == LOWERING_STARTED]

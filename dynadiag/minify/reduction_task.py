@@ -1,4 +1,4 @@
-"""What a process of the program is told to reduce, and what it catches of it."""
+"""The task of a process that reduces a graph, and the call that it captures."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["CapturedCall", "ReductionTask"]
 
 @dataclass(slots=True)
 class ReductionTask:
-    """What is to be reduced: one call of one graph, as the search above found it. ``memo`` is a file.
+    """One call of one graph to reduce. ``memo`` and ``answers`` are paths of JSON files.
 
-    ``own_numbers``: it only fails where Inductor draws its own random numbers.
+    ``own_numbers``: it fails only if Inductor draws its own random numbers.
     """
 
     graph: int
@@ -35,8 +35,8 @@ class ReductionTask:
     budget: float | None = None
     repeat: int = 1
     memo: str | None = None
-    answers: str | None = None  # a file as well: what came of trials that this process could not fork
-    stop: bool = False  # bring in what is known, and try no more
+    answers: str | None = None  # the outcomes of trials that this process could not fork
+    stop: bool = False  # use known outcomes only, make no new trial
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
     own_numbers: bool = False
     threads_set: bool = False  # by the program itself
@@ -54,10 +54,10 @@ class ReductionTask:
 
 @dataclass(frozen=True, slots=True)
 class CapturedCall:
-    """A graph as Dynamo handed it over, with the inputs of the failing call."""
+    """A graph as Dynamo passed it to its backend, with the inputs of the failing call."""
 
     module: GraphModule
     inputs: tuple[Any, ...]
-    backend: Any  # the program's own
+    backend: Any  # the program's backend
     snapshot: TorchSnapshot
     fullgraph: bool = False

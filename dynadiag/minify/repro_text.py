@@ -1,4 +1,4 @@
-"""The text of a repro: a comment that says what it shows, what has to be set, a function, its inputs, and the call."""
+"""Builds the header of a repro, and the calls that show the failure."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from dynadiag.trial.signature import Signature
 __all__ = ["ReproSpec", "add_header_line", "call_sites", "header", "strip_directories"]
 
 _WIDTH = 100
-_MAX_MESSAGE_LINES = 3  # of one message; the rest of it is in the recording
+_MAX_MESSAGE_LINES = 3  # lines of a message in the header; the whole message is in the recording
 _KINDS = {"wrong_result": "wrong result", "nan": "NaN where there is none uncompiled", "signal": "crash"}
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.+@~-]+){2,}")
 
 
 @dataclass(frozen=True, slots=True)
 class ReproSpec:
-    """What the repro is to show, and of what kind the call is."""
+    """What a repro has to show, and what kind of call shows it."""
 
     rung: str
-    backend: str  # in source
+    backend: str  # as source
     signature: Signature
     inputs: tuple[Any, ...]
-    returns_one: bool  # the function returns one tensor
-    draws_random: bool  # it draws random numbers
-    mutates_inputs: bool  # it changes its inputs
+    returns_one: bool  # the function returns one value, not a tuple
+    draws_random: bool  # the function draws random numbers
+    mutates_inputs: bool  # the function changes its inputs
     backward: bool
     passing_rungs: tuple[str, ...] = ()  # the rungs at which the program does not fail
-    message: str = ""  # of the program's failure, which may be killed where the repro is wrong
-    previous_arguments: str = ""  # arguments, in source, of a call that comes before
+    message: str = ""  # of the program's failure: the program may crash while the repro is only wrong
+    previous_arguments: str = ""  # the arguments, as source, of a previous call
 
 
 def header(shown: ReproSpec, lines: Sequence[str]) -> str:
-    """The comment at the top. No path of this machine gets into it."""
+    """The comment at the top of a repro. It has no paths of this machine. ``lines`` are added at its end."""
     signature = shown.signature
     where = f", in {signature.where}" if signature.where else ""
     message = _first_informative_line(shown.message or signature.message).removeprefix("GraphModule: ")
@@ -62,14 +62,14 @@ def _comment(line: str) -> str:
 
 
 def add_header_line(text: str, line: str) -> str:
-    """The text of a repro with one thing more in the comment at its top."""
+    """The text of a repro with one more line in its header."""
     lines = text.splitlines(keepends=True)
     end = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     return "".join([*lines[:end], _comment(line), *lines[end:]])
 
 
 def _first_informative_line(message: str) -> str:
-    """The first line that says something; where that only leads to the next, both."""
+    """The first line that is not empty; with the next line, if it ends with a colon."""
     lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
     return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
 
@@ -79,12 +79,12 @@ def _printable(text: str) -> str:
 
 
 def strip_directories(text: str) -> str:
-    """The text with the last part of each path only."""
+    """The text with each path shortened to its last part."""
     return _PATH.sub(lambda found: found[0].rsplit("/", 1)[-1], text)
 
 
 def compile_call(shown: ReproSpec, around: CompileSettings) -> str:
-    """The ``torch.compile`` expression, with no argument that is not needed."""
+    """The ``torch.compile`` expression, without default arguments."""
     words = ["$function"]
     if shown.backend != '"inductor"':
         words.append(f"backend={shown.backend}")
@@ -102,14 +102,13 @@ def _quoted(value: Any) -> str:
 
 
 def call_sites(shown: ReproSpec, around: CompileSettings) -> Iterator[str]:
-    """Call sites that may show the failure, the plainest first; which of them do is for a trial to say."""
+    """Call sites that may show the failure, the simplest first. Trials find out which of them do."""
     call = compile_call(shown, around)
     if not shown.previous_arguments:
         yield from _failing_calls(shown, around, call)
         return
-    before = (
-        f"compiled = {call}\ncompiled({shown.previous_arguments})  # the next call is to other inputs, of the same code"
-    )
+    previous = f"compiled({shown.previous_arguments})  # the next call has other inputs and uses the same code"
+    before = f"compiled = {call}\n{previous}"
     yield from (f"{before}\n{text}" for text in _failing_calls(shown, around, "compiled"))
 
 
@@ -164,7 +163,7 @@ def _compare_outputs(shown: ReproSpec, call: str) -> Iterator[str]:
 
 
 def _compare_without_copies(shown: ReproSpec, call: str) -> str:
-    """The compiled call on the inputs themselves: a copy of a view is a view no more, only in the same memory."""
+    """A call with the inputs themselves: copy.deepcopy keeps shared memory, but a copy of a view is not a view."""
     star = "" if shown.returns_one else "*"
     return (
         "copies = copy.deepcopy([$arguments])\n"
@@ -175,7 +174,7 @@ def _compare_without_copies(shown: ReproSpec, call: str) -> str:
 
 
 def _compare_gradients(shown: ReproSpec, call: str, around: CompileSettings) -> Iterator[str]:
-    """The gradients of a sum; where all being the same hides it, of a sum in which each value counts otherwise."""
+    """Compare gradients: of a sum, then of a weighted sum, because equal gradients may hide the failure."""
     for weight in ("", " * torch.linspace(0.7, 1.3, out.numel()).view_as(out)"):
         one = f"(out{weight}).sum()" if weight else "out.sum()"
         if shown.returns_one:
@@ -209,7 +208,7 @@ def _compare_property(helper: str, name: str, shown: ReproSpec, call: str) -> st
     )
 
 
-# What no comparison of values sees. The list of tensors keeps the memory of each from being given to another.
+# Differences that a comparison of values does not show. The list keeps all tensors alive, so no memory is reused.
 _MEMORY_FUNCTION = """
 
 def memory(function):
@@ -232,7 +231,7 @@ _FORM_DIFFERS = re.compile(r"output \d+: (strides|requires_grad|dtype|shape) ")
 
 
 def _differs_in_form(shown: ReproSpec) -> bool:
-    """Where the form of an output is to be compared: values say nothing of it, or are random numbers."""
+    """Whether to compare the form of the outputs: values do not show the difference, or are random."""
     found = _FORM_DIFFERS.search(shown.signature.message)
     return found is not None and (shown.draws_random or found[1] in ("strides", "requires_grad"))
 
@@ -242,7 +241,7 @@ def _is_inexact(value: Any) -> bool:
 
 
 def _share_storage(inputs: Sequence[Any]) -> bool:
-    """Whether inputs lie on one storage: in float64 each would have its own."""
+    """Whether inputs share a storage. A float64 reference would separate them."""
     dense = [v for v in inputs if isinstance(v, torch.Tensor) and v.layout is torch.strided]
     return len({v.untyped_storage()._cdata for v in dense}) < len(dense)
 
@@ -258,9 +257,9 @@ def _compare_with_float64(shown: ReproSpec, call: str) -> str:
 
 
 def _run_function(shown: ReproSpec, last: str, wide: str = "") -> str:
-    """A function that runs another on copies of the inputs and gives all that it is to be compared by: ``last``.
+    """Source of a function ``run(function)`` that calls it on copies of the inputs; ``last`` are its last lines.
 
-    ``wide`` is the parameter, if it is to have one, that asks for inputs in float64.
+    ``wide`` is the source of a further parameter that selects float64 inputs.
     """
     seed = "    torch.manual_seed(0)\n" if shown.draws_random else ""
     widening = "    if wide:\n        inputs = [widened(t) for t in inputs]\n" if wide else ""
@@ -279,7 +278,7 @@ _FLOAT64_COMPARISON = """for expected, actual, truth in zip(run($function), run(
 
 
 def _float64_arguments(shown: ReproSpec) -> str:
-    """The arguments with every floating-point one in float64."""
+    """The arguments as source, with floating-point tensors converted to float64."""
     if not shown.inputs:
         return ""
     tensors = all(isinstance(v, torch.Tensor) for v in shown.inputs)

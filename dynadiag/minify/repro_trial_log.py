@@ -1,4 +1,4 @@
-"""The trials of a repro, among the rows of the search that it came from."""
+"""Logs the trials of a repro in the trial log of the search that it came from."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["ReproTrialLog", "repro_reporter"]
 
 
 def repro_reporter(search: TrialSearch) -> Callable[[int, str, str, float], None]:
-    """Tells of trials of a repro as such."""
+    """A callback that reports trials as trials of the repro."""
     return lambda number, label, status, seconds: search.on_trial(number, f"the repro: {label}", status, seconds)
 
 
 class ReproTrialLog(TrialLog):
-    """What a search asks of its rows, where its candidates are those of one text.
+    """The trial log of one text: a view of the log of the whole search, in which keys have a prefix for the text.
 
-    ``made`` are outcomes that need no trial, each for who asks for it first.
+    ``made`` are known outcomes that need no trial; each is used once.
     """
 
     def __init__(self, rows: TrialLog, text: str, made: Mapping[str, Outcome] | None = None) -> None:
@@ -43,5 +43,5 @@ class ReproTrialLog(TrialLog):
         self.count, self._seen[candidate] = self._log.count, outcome
 
     def for_next_search(self) -> ReproTrialLog:
-        """The same for another search on the text: it knows what this one met."""
+        """A log for the next search on the same text: it knows the outcomes of this one."""
         return ReproTrialLog(self._log, self._text, self._seen)

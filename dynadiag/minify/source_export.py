@@ -1,8 +1,8 @@
-"""Values of the user's program as source that stands by itself: what a repro has to bring along.
+"""Exports values of the user's program as standalone source for a repro.
 
-A function or class of the user's is carried with everything its source names: modules are imported, what torch has is
-named, tables and literals are written out, other functions and classes of his are carried in turn. What cannot be
-carried is refused by name; nothing is approximated.
+A function or class is written with everything that its source names. Modules are imported, objects of torch are named,
+literals and containers are written out, and other functions and classes of the program are exported too. A value that
+cannot be exported raises an error that names it; nothing is approximated.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 
 
 class CannotExportError(Exception):
-    """Something of the user's that has no source that could stand by itself. The message names it."""
+    """An object of the user's program cannot be written as standalone source. The message names it."""
 
 
 class SourceExporter:
-    """Collects the definitions that expressions need, each once, in an order in which they can be run.
+    """Writes expressions, and collects the imports and definitions that they need, each once, in running order.
 
-    ``original_expression`` gives expressions for values that are what they were before the program changed anything,
-    ``special_expression`` for objects of torch's that are made anew.
+    ``original_expression`` returns expressions for original objects of torch, ``special_expression`` for objects that a
+    call can make again (patterns). Both return None for other values.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SourceExporter:
         self._defined: dict[str, Any] = {}
 
     def expression(self, value: Any) -> str:
-        """Python for a value. Raises `CannotExportError`."""
+        """A Python expression for a value. Raises `CannotExportError`."""
         if isinstance(value, _LITERALS):
             return repr(value)
         if isinstance(value, (list, tuple, set, frozenset, dict)):
@@ -67,16 +67,17 @@ class SourceExporter:
         raise CannotExportError(_describe(value))
 
     def import_module(self, module: str) -> None:
+        """Import a module in the source."""
         self.imports[f"import {module}"] = None
 
     def import_module_of(self, place: str) -> None:
-        """The module that an expression for something in it begins with."""
+        """Import the module in which a dotted name is."""
         names = place.partition("[")[0].split(".")
         homes = (".".join(names[:end]) for end in range(len(names), 0, -1))
         self.import_module(next(home for home in homes if home in sys.modules))
 
     def variable(self, stem: str, value: Any) -> str:
-        """A name of our own for a value that is defined in several lines; the same each time."""
+        """A generated name for a value that is defined by several lines. The same value has the same name."""
         for number in itertools.count():
             name = f"_{stem}{number or ''}"
             if self._defined.setdefault(name, value) is value:
@@ -84,6 +85,7 @@ class SourceExporter:
         raise AssertionError
 
     def defines(self, value: Any) -> bool:
+        """Whether a definition of this value was written."""
         return any(defined is value for defined in self._defined.values())
 
     def _special(self, value: Any) -> str | None:
@@ -115,7 +117,7 @@ class SourceExporter:
         return None
 
     def _import(self, value: Any) -> str | None:
-        """A module, or what a module of torch or of Python has under its own name."""
+        """A module, or an object that a module of torch or of Python has under the object's own name."""
         if isinstance(value, types.ModuleType):
             if not _comes_with_torch(value.__name__):
                 raise CannotExportError(f"the module {value.__name__}")
@@ -128,7 +130,7 @@ class SourceExporter:
         if not isinstance(home, str) or not isinstance(name, str) or not _comes_with_torch(home):
             return None
         if isinstance(value, types.FunctionType) and not _comes_with_torch(value.__globals__.get("__name__", "")):
-            return None  # one of the user's that functools.wraps gave the name of torch's
+            return None  # a function of the user's with a name of torch, from functools.wraps
         try:
             found = functools.reduce(getattr, name.split("."), sys.modules[home])
         except (AttributeError, KeyError):
@@ -139,14 +141,17 @@ class SourceExporter:
         return f"{home}.{name}"
 
     def _operator(self, value: Any) -> str | None:
-        """What ``torch.library.custom_op`` makes of a function."""
+        """An operator that ``torch.library.custom_op`` made."""
         name = getattr(value, "_qualname", None)
         if not isinstance(name, str) or torch_private.custom_op_definition(name) is not value:
             return None
         return self.operator(name)
 
     def operator(self, name: str) -> str:
-        """The user's operator ``namespace::op``, defined with what he registered for it. Raises `CannotExportError`."""
+        """Define the custom operator ``namespace::op`` with all that is registered for it; returns its name.
+
+        Raises `CannotExportError`.
+        """
         definition = torch_private.custom_op_definition(name)
         if definition is None:
             return self._library_operator(name)
@@ -160,7 +165,7 @@ class SourceExporter:
         return str(inner.__name__)
 
     def _library_operator(self, name: str) -> str:
-        """The same of what ``torch.library.Library`` defines."""
+        """Define an operator of ``torch.library.Library``."""
         defined = torch_private.find_library_operator(name)
         if defined is None:
             raise CannotExportError(f"the operator {name} (not defined in Python)")
@@ -183,11 +188,11 @@ class SourceExporter:
 
     def _registered_function(self, name: str, function: Any) -> str:
         if isinstance(function, types.FunctionType) and _comes_with_torch(function.__module__):
-            raise CannotExportError(f"what torch made of a function registered for the operator {name}")
+            raise CannotExportError(f"a function that torch wrapped when it was registered for the operator {name}")
         return self.function_without_decorators(function)
 
     def function_without_decorators(self, function: Any) -> str:
-        """A function that was registered somewhere, without the decorators that did it."""
+        """A registered function without its decorators, since these would register it."""
         if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
             return self.expression(function)
         if self._defined.get(function.__name__) is not function:
@@ -216,7 +221,7 @@ class SourceExporter:
         return self._instance(value)
 
     def _kernel(self, value: Any, function: types.FunctionType) -> str:
-        """A Triton kernel: its function with the decorators that made it one."""
+        """A Triton kernel: its function with its decorators."""
         name = function.__name__
         if self._defined.get(name) is not value:
             self._reserve_name(name, value)
@@ -224,17 +229,17 @@ class SourceExporter:
         return name
 
     def _lambda(self, value: types.FunctionType) -> str:
-        """A function without a name, where it is the only one in its statement."""
+        """A lambda, if it is the only one in its statement."""
         source = _source(value)
         found = [node for node in ast.walk(_parse(source)) if isinstance(node, ast.Lambda)]
         if len(found) != 1:
-            raise CannotExportError(f"one of several functions without a name ({source.strip()[:60]})")
+            raise CannotExportError(f"one of several lambdas in a statement ({source.strip()[:60]})")
         text = ast.unparse(found[0])
         self._bind_names(text, value)
         return f"({text})"
 
     def _instance(self, value: Any) -> str | None:
-        """An object of a class of the user's whose state is none, or what its constructor makes anew."""
+        """An object of a user's class: made without its constructor, with its state written out."""
         kind = type(value)
         if _comes_with_torch(kind.__module__):
             return None
@@ -250,28 +255,28 @@ class SourceExporter:
 
     def _reserve_name(self, name: str, value: Any) -> None:
         if name in self._defined and self._defined[name] is not value:
-            raise CannotExportError(f"two different things of the name {name}")
+            raise CannotExportError(f"two different objects with the name {name}")
         self._defined[name] = value
 
     def _write_definition(self, value: Any, *, decorated: bool = True) -> None:
-        """The source of a function or class, after the definitions of what it names."""
+        """Write the source of a function or class, after the definitions that it needs."""
         source = _source(value)
         statement = _parse(source).body[0]
         if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            raise CannotExportError(f"a function that is not defined by itself ({source.strip()[:60]})")
+            raise CannotExportError(f"a function without a definition of its own ({source.strip()[:60]})")
         if not decorated:
             source = "".join(source.splitlines(keepends=True)[statement.lineno - 1 :])
         self._bind_names(source, value)
         self.blocks.append(source)
 
     def _bind_names(self, source: str, value: Any) -> None:
-        """Defines what the source of a function or class names."""
+        """Define the names that the source of a function or class uses."""
         spaces = _namespace(value)
         for name in _free_names(source):
             if name in self._defined or (hasattr(builtins, name) and name not in spaces):
                 continue
             if name not in spaces:
-                continue  # bound when it runs, or never: then the original fails in the same way
+                continue  # bound at run time, or never: then the original fails in the same way
             self._bind(name, spaces[name])
 
     def _bind(self, name: str, value: Any) -> None:
@@ -290,13 +295,13 @@ class SourceExporter:
 
 
 def _module_attribute_name(value: Any) -> str | None:
-    """The name under which the module of an object's class holds the object itself."""
+    """The name of an object in the module of its class, or None."""
     module = sys.modules.get(type(value).__module__)
     return next((name for name, held in vars(module).items() if held is value), None) if module is not None else None
 
 
 def _comes_with_torch(module: str) -> bool:
-    """Whether everybody who has torch has this module."""
+    """Whether every installation of torch has this module."""
     top = module.partition(".")[0]
     return top in ("torch", "functorch", "triton", "numpy", "sympy") or (
         top in sys.stdlib_module_names and top != "__main__"
@@ -309,14 +314,14 @@ def _describe(value: Any) -> str:
 
 
 def _innermost_function(function: types.FunctionType) -> types.FunctionType:
-    """Of a function that a decorator of the user's wrapped the one that is written there; of others themselves."""
+    """The innermost function of the user's under its decorators; other functions unchanged."""
     inner = inspect.unwrap(function)
     own = isinstance(inner, types.FunctionType) and not _comes_with_torch(inner.__globals__.get("__name__", ""))
     return inner if own else function
 
 
 def _kernel_function(value: Any) -> types.FunctionType | None:
-    """The function that a Triton kernel was made of; None of everything else."""
+    """The Python function of a Triton kernel; None for anything else."""
     interface = getattr(sys.modules.get("triton.runtime.jit"), "KernelInterface", None)
     if interface is None or not isinstance(value, interface):
         return None
@@ -334,7 +339,7 @@ def _source(value: Any) -> str:
 
 
 def _namespace(value: Any) -> Mapping[str, Any]:
-    """What the names in the source of a function or class stand for: globals, and what it closes over."""
+    """The values of the names in the source of a function or class: globals and captured variables."""
     functions = [value] if isinstance(value, types.FunctionType) else []
     if isinstance(value, type):
         functions = [m for m in vars(value).values() if isinstance(m, types.FunctionType)]
@@ -358,7 +363,7 @@ def _has_contents(cell: types.CellType) -> bool:
 
 
 def _parse(source: str) -> ast.Module:
-    """Raises `CannotExportError` where the lines of a function are no statement by themselves."""
+    """Parse the lines of a function. Raises `CannotExportError` if they are no complete statement."""
     try:
         return ast.parse(source)
     except SyntaxError as error:
@@ -366,7 +371,7 @@ def _parse(source: str) -> ast.Module:
 
 
 def _free_names(source: str) -> list[str]:
-    """The names that a definition reads and does not bind itself."""
+    """The names that a definition reads and does not bind."""
     tree = _parse(source)
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}

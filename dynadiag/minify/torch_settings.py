@@ -1,7 +1,7 @@
-"""What the program changed in torch before it compiled: what the failure may need, and a repro has to say.
+"""Finds what a program changed in torch before the failing call: options, lowerings, functions, patterns, global state.
 
-A snapshot of torch as it was before the program ran tells what is not as it was. Each difference is a `TorchSetting`,
-with the line that makes it and a way to undo it in the process of a trial, so that trials tell which ones matter.
+A snapshot of torch is taken before the program runs. Each later difference is a `TorchSetting`: it has the source line
+that makes it, and a way to undo it, so that trials can find out which settings the failure needs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dynadiag.torch_private import monkeypatches
 
 __all__ = ["ASSUME_STATIC", "DEFINITION_STARTS", "TorchSetting", "TorchSnapshot", "changed_settings", "settings_source"]
 
-ASSUME_STATIC = "torch._dynamo.config.assume_static_by_default"  # off where sizes are symbols from the first call
+ASSUME_STATIC = "torch._dynamo.config.assume_static_by_default"  # False if sizes are symbolic from the first call
 
-# What trials themselves set, and what has no bearing on what is compiled.
+# Options that trials set themselves, or that do not affect the compiled code.
 _IGNORED_OPTIONS = frozenset(
     {
         "fx_graph_cache",
@@ -37,13 +37,17 @@ _IGNORED_OPTIONS = frozenset(
 )
 
 
-# How a block begins that stands apart from what is around it.
+# Starts of blocks that have blank lines around them.
 DEFINITION_STARTS = ("def ", "class ", "@", "async ")
 
 
 @dataclass(frozen=True, slots=True)
 class TorchSetting:
-    """One thing that the program changed. ``write`` gives its line, with whatever that needs left to the carrier."""
+    """One thing that the program changed in torch.
+
+    ``write`` returns its source line, and adds the definitions that the line needs to the exporter. ``undo`` restores
+    the original in this process.
+    """
 
     name: str
     write: Callable[[SourceExporter], str]
@@ -52,15 +56,16 @@ class TorchSetting:
 
 @dataclass(slots=True)
 class TorchSnapshot:
-    """torch before the program."""
+    """The state of torch before the program ran."""
 
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     tables: dict[str, dict[Any, Any]] = field(default_factory=dict)
-    functions: dict[str, Any] = field(default_factory=dict)  # by place, as they lie there
+    functions: dict[str, Any] = field(default_factory=dict)  # by dotted name, as the attribute holds them
     modules: frozenset[str] = frozenset()
 
     @classmethod
     def take(cls) -> TorchSnapshot:
+        """Take a snapshot of torch in this process."""
         return cls(
             {module.__name__: module.get_config_copy() for module in torch_private.config_modules()},
             {name: dict(table) for name, table in torch_private.lowering_tables()},
@@ -69,7 +74,7 @@ class TorchSnapshot:
         )
 
     def expression_of(self, value: Any) -> str | None:
-        """An expression for what torch held before: an entry of a table, or a function where another may be now."""
+        """An expression for an original object of torch: an entry of a lowering table, or a function. Else None."""
         for name, table in self.tables.items() if callable(value) else ():
             keys = [key for key, entry in table.items() if entry is value]
             if keys:
@@ -80,13 +85,13 @@ class TorchSnapshot:
         return next((place for place, held in self.functions.items() if monkeypatches.function_of(held) is value), None)
 
     def functions_without_original(self) -> list[str]:
-        """Places of functions of somebody's of which it is not known what was there: torch loaded them meanwhile."""
+        """Foreign functions in modules that torch loaded after the snapshot: the original is not known."""
         found = (f for f in monkeypatches.foreign_functions() if f.path not in self.functions)
         return [f.path for f in found if f.module not in self.modules]
 
 
 def changed_settings(snapshot: TorchSnapshot, threads: int | None) -> list[TorchSetting]:
-    """Everything that is not as it was. ``threads`` is their number, where that is to be part of it."""
+    """All settings that the program changed. With ``threads``, the number of threads is one of them."""
     return [
         *_config_settings(snapshot),
         *_table_settings(snapshot),
@@ -98,9 +103,9 @@ def changed_settings(snapshot: TorchSnapshot, threads: int | None) -> list[Torch
 
 
 def settings_source(settings: Sequence[TorchSetting], exporter: SourceExporter, operators: Sequence[str] = ()) -> str:
-    """The lines that make these settings and define these operators, after all that the carrier holds by then.
+    """Source that makes these settings and defines these operators, after the definitions in the exporter.
 
-    Raises `CannotExportError` for what has no source.
+    Raises `CannotExportError` for objects without source.
     """
     for name in operators:
         exporter.operator(name)
@@ -124,7 +129,7 @@ def _config_settings(before: TorchSnapshot) -> list[TorchSetting]:
 def _differs(one: Any, other: Any) -> bool:
     try:
         return one is not other and not bool(one == other)
-    except (TypeError, ValueError, RuntimeError):  # the value of an option may be anything, also what has no ==
+    except (TypeError, ValueError, RuntimeError):  # an option may hold any object, even one without a usable ==
         return True
 
 
@@ -151,7 +156,7 @@ def _table_settings(before: TorchSnapshot) -> list[TorchSetting]:
 
 
 def _table_setting(name: str, table: dict[Any, Any], key: Any, old: Any, new: Any) -> TorchSetting:
-    """An entry that was put in, replaced, or taken out (``new`` is None)."""
+    """An entry that was added, replaced, or removed (then ``new`` is None)."""
     entry = SourceExporter().expression(key)
     place = f"{name}[{entry}]"
 
@@ -169,7 +174,7 @@ def _table_setting(name: str, table: dict[Any, Any], key: Any, old: Any, new: An
 
 
 def _function_settings(before: TorchSnapshot) -> list[TorchSetting]:
-    """Functions of the program's in the place of torch's own, or beside them."""
+    """Functions of the program that replace or extend torch's."""
     return [
         _function_setting(found, before.functions.get(found.path))
         for found in monkeypatches.foreign_functions()
@@ -193,7 +198,7 @@ def _function_setting(found: monkeypatches.FunctionAttribute, old: Any) -> Torch
 
 
 def _global_state_settings() -> list[TorchSetting]:
-    """State of torch outside the compiler's configuration, as it is where the graph is called."""
+    """Changed global state of torch that is no compiler option, as of the failing call."""
     found: list[TorchSetting] = []
     if torch.get_default_dtype() is not torch.float32:
         dtype = torch.get_default_dtype()
@@ -220,7 +225,7 @@ def _autocast_setting(device: str) -> TorchSetting:
 
 
 def _threads_setting(threads: int) -> TorchSetting:
-    """A crash in a parallel region is an exception, or nothing, with one thread."""
+    """The number of threads. A crash in a parallel region may not show with one thread."""
     return _line_setting(f"torch.set_num_threads({threads})", lambda: torch.set_num_threads(1))
 
 

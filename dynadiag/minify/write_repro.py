@@ -1,9 +1,8 @@
-"""From a reduced graph to the text of a repro that was seen to fail, and to pass uncompiled, in a fork."""
+"""Writes a reduced graph as a repro. The text is run in forks: it has to reproduce the failure and pass uncompiled."""
 
 from __future__ import annotations
 
 import copy
-import importlib
 import linecache
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,16 +21,21 @@ from dynadiag.minify.torch_settings import DEFINITION_STARTS, TorchSnapshot, set
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
+from minifier.emit import EmitError, write_program
+from minifier.emit.inputs import input_expression
+from minifier.previous_call import previous_inputs
+from minifier.tensors import copy_values
+from minifier.triton_launches import launched_kernel
 
 __all__ = ["WrittenRepro", "write_repro"]
 
 
-_MAX_USER_LINES = 4  # lines of the user's that the header names; a reduced graph rarely comes from more
+_MAX_USER_LINES = 4  # lines of the user's program in the header; a reduced graph rarely comes from more
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRepro:
-    """``missing`` names what could not be carried into the text; ``reproduced``: a fork of it failed as it should."""
+    """The text of a repro. ``missing`` names what it lacks; ``reproduced``: a trial of it reproduced the failure."""
 
     text: str
     missing: tuple[str, ...] = ()
@@ -40,9 +44,10 @@ class WrittenRepro:
 
 @dataclass(frozen=True, slots=True)
 class WriterInput:
-    """What the search settled on. ``run_text`` runs a text at a rung, or as it is written.
+    """The result of the reduction, from which the repro is written.
 
-    ``signature`` is what the text is to show, ``message`` what the program's failure says.
+    ``run_text`` runs a text at a rung, or as written. ``signature`` is the failure that the text has to reproduce,
+    ``message`` the message of the program's failure.
     """
 
     trials: CandidateTrials
@@ -55,8 +60,7 @@ class WriterInput:
 
 
 def write_repro(given: WriterInput, module: GraphModule, inputs: Sequence[Any]) -> WrittenRepro:
-    """The first text that shows the failure; where none does, the plainest, and what it lacks."""
-    emit = importlib.import_module("minifier.emit")
+    """Write the simplest text that reproduces the failure. If none does, the simplest text, and what it lacks."""
     try:
         backend, preamble = _backend_and_preamble(given, module)
     except CannotExportError as error:
@@ -66,8 +70,8 @@ def write_repro(given: WriterInput, module: GraphModule, inputs: Sequence[Any]) 
     for call in call_sites(shown, given.compile_settings):
         try:
             needs = "import copy\n" if "copy.deepcopy(" in call else ""
-            program = emit.program(module, inputs, call=call, preamble=needs + preamble)
-        except emit.EmitError as error:
+            program = write_program(module, inputs, call=call, preamble=needs + preamble)
+        except EmitError as error:
             return WrittenRepro("", (str(error),))
         text = header(shown, _user_lines(module)) + _imports_first(program)
         first = first or text
@@ -77,14 +81,17 @@ def write_repro(given: WriterInput, module: GraphModule, inputs: Sequence[Any]) 
 
 
 def _user_lines(module: GraphModule) -> list[str]:
-    """The lines of the user's program that are left, by file name."""
+    """The lines of the user's program that the graph comes from, with their file names."""
     places = filter(None, (torch_private.user_line(node) for node in module.graph.nodes if node.op.startswith("call_")))
     found = [f"{Path(file).name}:{line}: {linecache.getline(file, line).strip()}" for file, line in places]
     return [f"from {text}" for text in list(dict.fromkeys(found))[:_MAX_USER_LINES]]
 
 
 def _backend_and_preamble(given: WriterInput, module: GraphModule) -> tuple[str, str]:
-    """(the backend in source, everything that has to be set or defined before the function)."""
+    """(the backend as source, the settings and definitions that come before the function).
+
+    Raises `CannotExportError`.
+    """
     carrier, own = SourceExporter(given.snapshot.expression_of, pattern_expression), given.trials.backend
     backend = f'"{own}"' if isinstance(own, str) else carrier.expression(own)
     for kernel in _kernels(module):
@@ -96,7 +103,7 @@ def _backend_and_preamble(given: WriterInput, module: GraphModule) -> tuple[str,
 
 
 def _operators(module: GraphModule) -> list[str]:
-    """Operators of the user's in the graph, as ``namespace::op``."""
+    """The custom operators in the graph, as ``namespace::op``."""
     found: dict[str, None] = {}
     for node in module.graph.nodes:
         schema = getattr(node.target, "_schema", None)
@@ -107,20 +114,18 @@ def _operators(module: GraphModule) -> list[str]:
 
 
 def _kernels(module: GraphModule) -> list[Any]:
-    """The user's Triton kernels that the graph launches."""
-    launches = importlib.import_module("minifier.triton_launches")
-    return [kernel for node in module.graph.nodes if (kernel := launches.kernel_of(node)) is not None]
+    """The user-defined Triton kernels that the graph launches."""
+    return [kernel for node in module.graph.nodes if (kernel := launched_kernel(node)) is not None]
 
 
 def _repro_spec(given: WriterInput, module: GraphModule, inputs: Sequence[Any], backend: str) -> ReproSpec:
-    """What the function does when it is called, tried on copies."""
+    """Describe the repro. The graph is run once on copies, to see if it draws random numbers or changes its inputs."""
     output = module.graph.output_node().args[0]
     single = not isinstance(output, (tuple, list)) or len(output) == 1
-    fresh = importlib.import_module("minifier.tensors").fresh
-    mine, state = fresh(inputs), torch.get_rng_state()
+    mine, state = copy_values(inputs), torch.get_rng_state()
     try:
         copy.deepcopy(module)(*mine)
-    except Exception:  # noqa: BLE001 - it may be the failure that the function raises uncompiled
+    except Exception:  # noqa: BLE001 - the failure may be that the function raises uncompiled
         random = mutates = False
     else:
         random = not torch.equal(state, torch.get_rng_state())
@@ -145,10 +150,8 @@ def _repro_spec(given: WriterInput, module: GraphModule, inputs: Sequence[Any], 
 
 
 def _previous_arguments(module: GraphModule, inputs: Sequence[Any]) -> str:
-    """The arguments of the call for which the code is compiled."""
-    others = importlib.import_module("minifier.previous_call").earlier_inputs(module, inputs)
-    written = importlib.import_module("minifier.emit.inputs").written
-    return ", ".join(written(value) for value in others)
+    """The arguments of the previous call, for which the code is compiled, as source."""
+    return ", ".join(map(input_expression, previous_inputs(module, inputs)))
 
 
 def _changed(one: Any, other: Any) -> bool:
@@ -158,7 +161,7 @@ def _changed(one: Any, other: Any) -> bool:
 
 
 def _imports_first(text: str) -> str:
-    """The same program with the imports that stand before its function together at the top, each once."""
+    """The same program with all imports before its function moved to the top, each once."""
     before, function, after = text.partition("\ndef f(")
     lines = before.splitlines()
     found = {line for line in lines if line.startswith("import ")}
@@ -170,7 +173,7 @@ def _imports_first(text: str) -> str:
 
 
 def _imported_under_alias(line: str, imports: set[str]) -> bool:
-    """Whether another line imports the same module under a name: that loads it as well, and torch is there."""
+    """Whether another line imports the same module under another name: then this one is not needed."""
     return any(other.startswith(f"{line} as ") for other in imports)
 
 

@@ -22,7 +22,7 @@ _LINE = 90
 
 
 def factory_call(tensor: torch.Tensor) -> str | None:
-    """A factory call for values with a pattern, or None. `torch.randn`: only under the original random state."""
+    """A factory call for values with a pattern, or None. `torch.randn` needs the random state of its first drawing."""
     for kind in FILLS:
         state = torch.random.get_rng_state()
         if _same_bits(make_filled(kind, tensor), tensor):

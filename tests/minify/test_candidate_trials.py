@@ -27,7 +27,7 @@ def halved(x_ptr, BLOCK: tl.constexpr):
 assert "tl.store" in halved.src
 '''
 trials = CandidateTrials("inductor", Plan(), Limits.default(60), (), lambda: None, 1, accuracy=False, backward=False)
-outcome = trials.text(TEXT)
+outcome = trials.run_text(TEXT)
 assert outcome.passed, outcome.tail
 """
 

@@ -55,7 +55,7 @@ from dynadiag.minify.pattern_export import pattern_expression, registration_sour
 from dynadiag.minify.torch_settings import TorchSetting, settings_source
 from dynadiag.minify.source_export import SourceExporter
 from functools import partial
-carrier = SourceExporter(others=pattern_expression)
+carrier = SourceExporter(special_expression=pattern_expression)
 settings = [TorchSetting(name, partial(registration_source, made), made.undo) for made, name in registered_patterns()]
 value = lambda c: "torch._inductor.config.post_grad_custom_post_pass = " + c.expression(Pass())
 settings.append(TorchSetting("own", value, lambda: None))

@@ -23,9 +23,9 @@ def shown(signature: Signature, **changed: Any) -> ReproSpec:
         "backend": '"inductor"',
         "signature": signature,
         "inputs": (torch.ones(2),),
-        "single": True,
-        "random": False,
-        "mutates": False,
+        "returns_one": True,
+        "draws_random": False,
+        "mutates_inputs": False,
         "backward": False,
     }
     return ReproSpec(**(values | changed))
@@ -84,7 +84,7 @@ def test_a_failure_in_the_backward_pass_is_differentiated() -> None:
     assert filled(next(iter(call_sites(shown(raised, backward=True), PLAIN)))) == "torch.compile(f)(x).sum().backward()"
 
 
-@pytest.mark.parametrize("changed", [{}, {"mutates": True}, {"random": True}])
+@pytest.mark.parametrize("changed", [{}, {"mutates_inputs": True}, {"draws_random": True}])
 def test_each_comparison_catches_a_wrong_result_and_passes_a_right_one(changed: dict[str, Any]) -> None:
     for call in call_sites(shown(WRONG, **changed), PLAIN):
         ran(call, torch.sin, torch.sin, torch.ones(2))
@@ -96,7 +96,7 @@ def test_a_view_is_still_one_for_the_compiled_function() -> None:
     """What goes wrong with views may go wrong otherwise, or not at all, with copies in the same memory."""
     base = torch.arange(4.0)
     row = base[1:]
-    *_, call = call_sites(shown(WRONG, inputs=(base, row), mutates=True), PLAIN)
+    *_, call = call_sites(shown(WRONG, inputs=(base, row), mutates_inputs=True), PLAIN)
     right = lambda x, y: x.add_(1) + y[0]  # noqa: E731
     ran(call, right, right, base, row)
     with pytest.raises(AssertionError):
@@ -110,7 +110,7 @@ def test_rounding_is_no_wrong_result_for_the_referee() -> None:
 
 
 def test_numbers_are_compared_as_they_are() -> None:
-    for changed in ({}, {"random": True}):
+    for changed in ({}, {"draws_random": True}):
         for call in call_sites(shown(WRONG, inputs=(torch.ones(2), 3), **changed), PLAIN):
             ran(call, torch.mul, torch.mul, torch.ones(2), 3)
             with pytest.raises(AssertionError):
@@ -119,7 +119,7 @@ def test_numbers_are_compared_as_they_are() -> None:
 
 def test_a_call_with_other_sizes_comes_before() -> None:
     around = CompileSettings((), dynamic=True, previous_call=True)
-    for call in call_sites(shown(WRONG, earlier="torch.ones(3)"), around):
+    for call in call_sites(shown(WRONG, previous_arguments="torch.ones(3)"), around):
         first, second, *_ = filled(call).splitlines()
         assert first == "compiled = torch.compile(f, dynamic=True)"
         assert second.startswith("compiled(torch.ones(3))")
@@ -155,7 +155,7 @@ def test_what_no_comparison_of_values_sees_is_caught(difference: str, compiled: 
     wrong = Signature("wrong_result", "wrong_result", f"GraphModule: {difference}")
     x = torch.ones(2, 2, requires_grad=True)
     one, other = (lambda x: x + 0, compiled) if single else (lambda x: (x + 0,), lambda x: (compiled(x),))
-    (call,) = call_sites(shown(wrong, inputs=(x,), single=single), PLAIN)
+    (call,) = call_sites(shown(wrong, inputs=(x,), returns_one=single), PLAIN)
     ran(call, one, one, x)
     with pytest.raises(AssertionError):
         ran(call, other, one, x)
@@ -210,7 +210,7 @@ def test_a_result_where_uncompiled_raises_is_caught() -> None:
 
 
 def test_the_header_says_where_the_program_passes() -> None:
-    text = header(shown(WRONG, passes=("uncompiled", "eager")), [])
+    text = header(shown(WRONG, passing_rungs=("uncompiled", "eager")), [])
     assert "# the program passes at uncompiled, eager" in text
 
 
