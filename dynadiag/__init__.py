@@ -15,7 +15,11 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dynadiag.api import bisect, explain, open, record  # noqa: A004 - `dynadiag.open`, as `gzip.open` is
+    from dynadiag.errors import DynadiagError, UnreadableInput
 
 __version__ = "0.1.0"
 __all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "open", "record"]

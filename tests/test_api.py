@@ -168,14 +168,19 @@ def test_the_result_and_the_state_of_torch_are_not_touched(tmp_path: Path) -> No
 
 
 def test_the_function_is_there_whatever_was_imported_first() -> None:
-    import dynadiag.explain
     from dynadiag.explain import Registry
 
+    assert Registry.__module__ == "dynadiag.explain.registry"
     assert callable(dynadiag.explain)
-    assert dynadiag.explain.Registry is Registry
     assert dynadiag.explain(whole, torch.ones(2)).graph_count == 1
 
 
 def test_opening_loads_no_torch() -> None:
     check = "import dynadiag, sys; dynadiag.open; dynadiag.record; assert not {'torch', 'tui'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_the_public_names_are_these() -> None:
+    names = {"DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "open", "record"}
+    assert set(dynadiag.__all__) == names == set(dir(dynadiag))
+    assert all(getattr(dynadiag, name) is not None for name in names)

@@ -13,6 +13,7 @@ import torch
 import torch._inductor.lowering as inductor
 
 import dynadiag
+from dynadiag.bisect.verdict import Verdict
 
 TANH = torch.ops.aten.tanh.default
 pytestmark = pytest.mark.skipif(
@@ -56,7 +57,7 @@ def test_a_closure_is_bisected_where_it_stands(wrong_tanh: None, capfd: pytest.C
     _check_the_forms(verdict)
 
 
-def _check_the_forms(verdict: dynadiag.bisect.verdict.Verdict) -> None:
+def _check_the_forms(verdict: Verdict) -> None:
     document = json.loads(verdict.to_json())
     assert document["torch"] == torch.__version__
     assert document["culprits"][0]["name"] == "tanh"

@@ -13,6 +13,7 @@ import torch
 
 import dynadiag
 from dynadiag.capture.callable_names import describe_callable
+from dynadiag.recording.records import Compile, Recompile
 
 
 class Scale:
@@ -59,6 +60,6 @@ def test_a_compile_and_a_recompile_carry_the_name(tmp_path: Path) -> None:
         compiled(torch.ones(2, 3))
         compiled(torch.ones(4, 3))
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
-        records = [*recording.compiles(), *recording.recompiles()]
+        records: list[Compile | Recompile] = [*recording.compiles(), *recording.recompiles()]
     assert [item.function for item in records] == ["Sequential.forward"] * 3
     assert {Path(item.file or "").name for item in records} == {"container.py"}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dynadiag.explain
 from dynadiag.explain import Registry, explain
+from dynadiag.explain import __all__ as public_names
 from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
 
 
 def test_public_names() -> None:
-    assert set(dynadiag.explain.__all__) == {
+    assert set(public_names) == {
         "BreakEntry",
         "ExplainedRecording",
         "Explanation",
