@@ -70,7 +70,7 @@ def test_the_module_is_named_by_the_guard_on_its_type() -> None:
 
 
 def test_a_decorators_inner_function_is_named_with_the_module_it_is_of() -> None:
-    made = records(method_classes=method_classes((type_guard("L['self']", "lib.BertModel"),)))
+    made = records(modules=method_classes((type_guard("L['self']", "lib.BertModel"),)))
     assert made.named("wraps.<locals>.wrapper", ["0/1", "0/0"]) == "wraps.<locals>.wrapper (of BertModel)"
     assert made.named("wraps.<locals>.wrapper", ["5/0"]) == "wraps.<locals>.wrapper"
     assert made.named("BertModel.forward", ["0/0"]) == "BertModel.forward"
