@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult, SystemCommand
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.message import Message
@@ -58,7 +59,6 @@ class Browser(RecordingApp):
     CSS_PATH = "browser.tcss"
     TITLE = "dynadiag"
     COMMANDS = {_palette_providers}  # noqa: RUF012 - Textual declares it, as a class variable
-    COMMAND_PALETTE_BINDING = "ctrl+p"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide")]  # noqa: RUF012 - as above
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
@@ -72,7 +72,7 @@ class Browser(RecordingApp):
         Binding("backspace,H,ctrl+o", "back", "back", key_display="⌫", id="app.back"),
         Binding("L", "forward", "forward", show=False, id="app.forward"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
-        Binding("colon", "command_palette", "all actions", show=False, id="app.palette"),
+        Binding("colon,ctrl+p", "command_palette", "all actions", show=False, id="app.palette"),
         Binding("t", "theme", "light or dark", show=False, id="app.theme"),
         Binding("r", "reload", "reload the recording", show=False, id="app.reload"),
         Binding("q", "quit", "quit", id="app.quit"),
@@ -242,6 +242,10 @@ class Browser(RecordingApp):
         ]
         sections = [(type(view).TITLE, own), ("Everywhere", type(self).BINDINGS)]
         self.push_screen(HelpScreen(sections))
+
+    def pop_screen(self) -> AwaitComplete:
+        """Close the dialog on top. The palette is Textual's and may ask twice: the screen below it stays."""
+        return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete.nothing()
 
     def action_help_quit(self) -> None:
         """Answer ctrl+c with a hint. It does not quit: the user may mean to stop a search or to copy text."""

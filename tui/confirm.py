@@ -8,8 +8,8 @@ from typing import ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
 
+from tui.dialog import Dialog
 from tui.styled_text import Line
 from tui.widgets.styled_lines import StyledLines
 
@@ -26,7 +26,7 @@ class Choice(Generic[T]):
     lines: Sequence[Line]
 
 
-class Confirm(ModalScreen["T | None"], Generic[T]):
+class Confirm(Dialog["T | None"], Generic[T]):
     """Shows what would run. `y` or enter confirms, `a` shows the next choice, any other key cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
 
+from tui.dialog import Dialog
 from tui.styled_text import Line, line
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import FilterableLines, Lines
@@ -57,7 +57,7 @@ def _binding_lines(item: Binding, columns: int) -> list[Line]:
     return [line((keys, "key"), first), *(line(" " * len(keys), text) for text in rest)]
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Lists the keys of one screen, then the keys that work on every screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

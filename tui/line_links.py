@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["LineKey", "LineLinks", "invert_links", "pane_links", "source_links"]
 
 LineKey = tuple[str, int]  # a source line: file, line. A line of a kernel: the key of its module's document, line
+# A comment, a blank line, the head of a function, an argument, another name for a value: they compute nothing.
+_IDLE = re.compile(r"\s*(?:#|//|$|def |[A-Za-z_]\w*: \"[^\"]*\",?$|[A-Za-z_]\w*(?:: ?\"[^\"\n]*\")? = [\w.]+(?:;.*)?$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,11 @@ class LineLinks:
     def lines_of(self, keys: Iterable[LineKey]) -> tuple[int, ...]:
         """Return the lines that have any of these keys, sorted."""
         return tuple(sorted({line for key in keys for line in self.lines.get(key, ())}))
+
+    def first_operator(self, keys: Iterable[LineKey], texts: Sequence[str]) -> int | None:
+        """Return the first line with any of these keys that computes something. If none does, return the first line."""
+        found = self.lines_of(keys)
+        return next((line for line in found if not _IDLE.match(texts[line])), found[0] if found else None)
 
 
 def invert_links(

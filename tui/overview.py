@@ -18,7 +18,7 @@ from tui.search_result import SearchResult
 from tui.search_summary import result_lines
 from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
-__all__ = ["guard_change_fragments", "overview_lines"]
+__all__ = ["PARTS", "guard_change_fragments", "overview_lines"]
 
 _MAX_LISTED = 8  # findings, and compiles, that the overview lists
 _LONGEST = 200  # characters of a cause
@@ -27,7 +27,7 @@ _ROLES = {"good": "good", "error": "error", "warning": "break", "note": ""}
 _RULES = {"break": "break", "recompile": "recompile", "uncompiled": "break"}  # rule -> role; others are errors
 _MAX_PATH_WIDTH = 32  # columns for a path; a wider one would push the rest off a screen of 80 columns
 _BAR_WIDTH = 40  # columns of a bar of 100%
-_PARTS = {
+PARTS = {
     "dynamo": ("Dynamo", "bar"),
     "aot": ("AOTAutograd", "bar2"),
     "inductor": ("Inductor", "bar3"),
@@ -49,7 +49,7 @@ def overview_lines(
         return [*run_lines(run, live=live)[:2], Line(), *_search_lines(finding, run.cwd)]
     sections = [
         run_lines(run, live=live),
-        list(_headline(explanation, kernels, trials)),
+        list(_headline(explanation, kernels, trials, live=live)),
         list(_next_step(run)),
         list(_findings(explanation)),
         list(_time(explanation.timing)) if explanation.timing else [],
@@ -62,9 +62,11 @@ def overview_lines(
     return made[:-1]
 
 
-def _headline(explanation: Explanation, kernels: int, trials: int) -> Iterator[Line]:
+def _headline(explanation: Explanation, kernels: int, trials: int, *, live: bool) -> Iterator[Line]:
     found = explanation.headline
-    yield line((one_line(found.sentence), _ROLES[found.severity]))
+    fine = "recompile" if explanation.recompiles else "" if live else "good"
+    role = fine if found.severity == "good" else _ROLES[found.severity]
+    yield line(("so far: " if live else "", "dim"), (one_line(found.sentence), role))
     for why in found.why:
         yield line(("  ", ""), (one_line(why), "dim"))
     pairs = (
@@ -164,9 +166,7 @@ def _time(timing: Timing) -> Iterator[Line]:
     ranked = sorted(timing.shares, key=lambda share: -share.seconds)
     yield line("  ", *_bar(timing.shares, timing.total))
     named = [share for share in ranked if timing.total and share.seconds >= timing.total / 200]
-    legend = [
-        (("■ ", _PARTS[s.part][1]), (f"{_PARTS[s.part][0]} {s.seconds / timing.total:.0%}   ", "")) for s in named
-    ]
+    legend = [(("■ ", PARTS[s.part][1]), (f"{PARTS[s.part][0]} {s.seconds / timing.total:.0%}   ", "")) for s in named]
     yield line("  ", *(part for pair in legend for part in pair))
     longest = timing.spent[0].seconds if timing.spent else 0.0
     for spent in timing.spent[:_MAX_LISTED]:
@@ -191,7 +191,7 @@ def _bar(shares: Iterable[PhaseShare], whole: float, width: int = _BAR_WIDTH, *,
         cells = round(total / whole * width) - round(done / whole * width) if whole else 0
         done = total
         if cells:
-            pieces.append(("█" * cells, _PARTS[share.part][1]))
+            pieces.append(("█" * cells, PARTS[share.part][1]))
     if pad:
         pieces.append((" " * (width - sum(len(text) for text, _ in pieces)), ""))
     return pieces

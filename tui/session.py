@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
+    CUT_SHORT,
     Break,
     Compile,
     Event,
@@ -172,7 +173,8 @@ def _mark_running(explanation: Explanation) -> Explanation:
         replace(item, outcome="running", reason=None) if item.outcome == "error" and not item.error else item
         for item in explanation.compiles
     )
-    return replace(explanation, compiles=tuple(compiles))
+    notes = tuple(note for note in explanation.notes if note != CUT_SHORT)
+    return replace(explanation, compiles=tuple(compiles), notes=notes)
 
 
 def _is_recording(path: Path) -> bool:

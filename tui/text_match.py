@@ -34,7 +34,7 @@ class TextMatcher:
         self, text_of: Callable[[int], str], count: int, start: int, direction: int, *, here: bool = False
     ) -> int | None:
         """Return the nearest matching line from `start` in direction `direction`, wrapping around, or ``None``."""
-        for step in range(0 if here else 1, count + 1):
+        for step in range(0 if here else 1, count + 1 if count else 0):
             index = (start + direction * step) % count
             if self.matches(text_of(index)):
                 return index

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.explain.formatting import duration
+from tui.overview import PARTS
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
 
@@ -16,7 +17,14 @@ __all__ = ["Phase", "pair_events", "read_phases", "timeline_lines"]
 _MAX_EVENTS = 5_000  # events read of one compile
 _BAR_WIDTH = 24  # columns for the whole compile
 _MIN_SHARE = 0.0005  # fraction of the compile; shorter phases are only counted
-_COLORS = ("bar", "bar2", "bar3", "bar4")
+# The phases with which the parts of the compiler begin, in torch's names; phases inside one belong to its part.
+_BEGINS = {
+    "_compile.compile_inner": "dynamo",
+    "OutputGraph.call_user_compiler": "aot",
+    "create_aot_dispatcher_function": "aot",
+    "compile_fx_inner": "inductor",
+    "GraphLowering.compile_to_module": "codegen",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ def timeline_lines(found: Sequence[Phase]) -> list[Line]:
     if not found:
         return [line(("no time line was recorded for this compile", "dim"))]
     whole = max(phase.start + phase.seconds for phase in found) or 1.0
-    shown = [phase for phase in found if phase.seconds >= whole * _MIN_SHARE]
+    shown = [pair for pair in zip(found, _parts(found), strict=True) if pair[0].seconds >= whole * _MIN_SHARE]
     hidden = len(found) - len(shown)
     lines = [line(("time line", "title"), (f"  {duration(whole)}", "dim")), *_phase_lines(shown, whole)]
     if hidden:
@@ -87,14 +95,22 @@ def timeline_lines(found: Sequence[Phase]) -> list[Line]:
     return lines
 
 
-def _phase_lines(found: Sequence[Phase], whole: float) -> Iterator[Line]:
+def _parts(found: Iterable[Phase]) -> Iterator[str]:
+    """Yield the part of the compiler that each phase belongs to: its own, or that of the phase around it."""
+    around: list[str] = []
     for phase in found:
+        del around[phase.depth :]
+        around.append(_BEGINS.get(phase.name) or (around[-1] if around else "other"))
+        yield around[-1]
+
+
+def _phase_lines(found: Iterable[tuple[Phase, str]], whole: float) -> Iterator[Line]:
+    for phase, part in found:
         before = min(int(phase.start / whole * _BAR_WIDTH), _BAR_WIDTH - 1)
         width = max(1, min(round(phase.seconds / whole * _BAR_WIDTH), _BAR_WIDTH - before))
         bar = " " * before + "█" * width + " " * (_BAR_WIDTH - before - width)
-        colour = _COLORS[phase.depth % len(_COLORS)]
         indent = " " * phase.depth
-        yield line((f"{phase.seconds * 1e3:>9,.1f} ms ", ""), (bar, colour), f" {indent}{one_line(phase.name)}")
+        yield line((f"{phase.seconds * 1e3:>9,.1f} ms ", ""), (bar, PARTS[part][1]), f" {indent}{one_line(phase.name)}")
 
 
 def _json(text: str) -> Any:

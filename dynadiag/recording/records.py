@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CUT_SHORT = "the recording ends before the program did: it was cut short"  # a note on a run; not while the program runs
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:

@@ -65,6 +65,8 @@ async def test_what_is_being_compiled_has_not_failed(tmp_path: Path) -> None:
     )
     async with browsing(path) as pilot:
         assert "failed" not in screen(pilot)
+        assert "cut short" not in screen(pilot)
+        assert "so far: " in screen(pilot)
         await press(pilot, "2")
         assert "● running" in screen(pilot)
         assert "error" not in screen(pilot)

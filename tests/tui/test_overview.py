@@ -12,14 +12,28 @@ from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_recom
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui import overview
+from tui.session import Session
 
 
 def test_every_part_of_the_compiler_has_a_word_and_a_colour() -> None:
     """A compile whose code came from the cache ended the browser: its part had neither."""
-    assert set(overview._PARTS) == set(summary._PARTS) == set(PARTS)
+    assert set(overview.PARTS) == set(summary._PARTS) == set(PARTS)
     shares = tuple(PhaseShare(part, 1.0) for part in PARTS)
     drawn = overview._bar(shares, float(len(PARTS)), 12, pad=False)
-    assert [style for _, style in drawn] == [overview._PARTS[part][1] for part in PARTS]
+    assert [style for _, style in drawn] == [overview.PARTS[part][1] for part in PARTS]
+
+
+def test_recompiles_and_a_live_run_have_no_green_headline(tmp_path: Path) -> None:
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0")]
+    again = [*build.recompile_events("0/1", "4", "5"), *build.compile_events("0/1")]
+    for name, more, live, green in (
+        ("once", [], False, True),
+        ("live", [], True, False),
+        ("again", again, False, False),
+    ):
+        with Session.open(build.recording(tmp_path, [*events, *more, *build.end_events()], name)) as session:
+            lines = list(overview._headline(session.explanation(), 0, 0, live=live))
+        assert ("good" in {role for _, role in lines[0].fragments}) == green, name
 
 
 def shown(recording: FakeRecording) -> list[str]:

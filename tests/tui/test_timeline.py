@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.timeline import pair_events, timeline_lines
+from tui.overview import PARTS
+from tui.timeline import Phase, pair_events, timeline_lines
 
 
 def _event(kind: str, name: str, time: float) -> dict[str, Any]:
@@ -30,6 +31,22 @@ def test_an_end_without_a_beginning_is_left_out() -> None:
 
 def test_nothing_recorded_is_said() -> None:
     assert "no time line" in timeline_lines([])[0].text
+
+
+def test_phases_have_the_colours_of_the_overview() -> None:
+    names = (
+        "entire",
+        "_compile.compile_inner",
+        "bytecode_tracing",
+        "OutputGraph.call_user_compiler",
+        "compile_fx_inner",
+    )
+    found = [
+        Phase(name, depth, 0.0, 1.0) for depth, name in enumerate((*names, "GraphLowering.compile_to_module", "x"))
+    ]
+    colours = [item.fragments[1][1] for item in timeline_lines([*found, Phase("build_guards", 2, 0.0, 1.0)])[1:]]
+    expected = ("other", "dynamo", "dynamo", "aot", "inductor", "codegen", "codegen", "dynamo")
+    assert colours == [PARTS[part][1] for part in expected]
 
 
 @given(st.lists(st.tuples(st.sampled_from("BEi"), st.sampled_from("abc"), st.floats(0, 1e6)), max_size=40))

@@ -306,8 +306,9 @@ class CodeView(PanedView, StageActions):
         for step in range(1, len(order)):
             name = order[(here + step) % len(order)]
             ref = self._model.ref(name) if self._model else None
-            found = self.pane(name).links.lines_of(places)
-            if found and ref is not None and self._model is not None:
-                self.browser.go_to(Location(self.NAME, self._model.compile_id, document=ref.key, line=found[0] + 1))
+            pane = self.pane(name)
+            found = pane.links.first_operator(places, pane.document.lines) if pane.document else None
+            if found is not None and ref is not None and self._model is not None:
+                self.browser.go_to(Location(self.NAME, self._model.compile_id, document=ref.key, line=found + 1))
                 return
         self.notify("no mapping: no line of the other panes is linked to this line", severity="warning")

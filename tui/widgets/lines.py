@@ -145,6 +145,14 @@ class Lines(ScrollView, can_focus=True):
         self.cursor = max(0, min(self.cursor, self.count - 1))
         self.refresh()
 
+    def on_resize(self) -> None:
+        """Keep the cursor on the screen, unless the pane is hidden. Textual calls subclasses first."""
+        if self.count and self.scrollable_content_region.height:
+            last_top = max(0, self.count - self.page_height)
+            if self.scroll_y > last_top:  # a larger pane has room for what a smaller one had scrolled away
+                self.scroll_to(y=last_top, animate=False, immediate=True, force=True)
+            self.reveal(self.cursor)
+
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
         top = self.header()

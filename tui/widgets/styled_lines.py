@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -40,17 +41,33 @@ class StyledLines(Lines):
         self.show(self._unwrapped)
 
     def on_resize(self) -> None:
-        if self._wrap and self.columns != self._wrapped_columns:
+        if self._wrap and self.size.width and self.columns != self._wrapped_columns:
             self.show(self._unwrapped, keep=True)
 
+    def _unwrapped_at(self, index: int) -> int:
+        """Return the number of the unwrapped line that a shown line is part of."""
+        starts = accumulate(len(self._to_width([item])) for item in self._unwrapped)
+        return next((number for number, end in enumerate(starts) if end > index), len(self._unwrapped))
+
+    def _first_of(self, number: int) -> int:
+        """Return where the first part of an unwrapped line is shown."""
+        return len(self._to_width(self._unwrapped[:number]))
+
+    def _to_width(self, lines: Sequence[Line]) -> list[Line]:
+        return wrap_lines(lines, self._wrapped_columns - (_MARK_WIDTH if self._marks else 0))
+
     def show(self, lines: Sequence[Line], *, keep: bool = False) -> None:
-        """Show other lines, from the top unless `keep`."""
+        """Show other lines, from the top, or if `keep` with the cursor on the line that has the number of its line."""
+        number = self._unwrapped_at(self.cursor) if keep and self._wrap else None
         self._unwrapped = self._lines = lines
         self._marks = any(item.target for item in lines)
         if self._wrap:
-            self._wrapped_columns = self.columns
-            self._lines = wrap_lines(lines, self._wrapped_columns - (_MARK_WIDTH if self._marks else 0))
+            if self.size.width or not self._wrapped_columns:  # a hidden pane has no width: it keeps the last one
+                self._wrapped_columns = self.columns
+            self._lines = self._to_width(lines)
         self.resize_content(max((cell_len(item.text) for item in lines), default=0))
+        if number is not None:
+            self.set_reactive(Lines.cursor, min(self._first_of(number), max(0, self.count - 1)))
         if not keep:
             self.scroll_to(0, 0, animate=False, immediate=True, force=True)
             self.set_reactive(Lines.cursor, 0)

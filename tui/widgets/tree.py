@@ -122,7 +122,9 @@ class Tree(FilterableLines):
         if branch is not None and branch.children is not None and self._is_open(branch):
             self._set(branch, False)
             return
-        depth = self._visible[self.cursor].depth if self._visible else 0
+        if branch is None:
+            return
+        depth = self._visible[self.cursor].depth
         above = next((i for i in range(self.cursor, -1, -1) if self._visible[i].depth < depth), None)
         if above is not None:
             self.cursor = above

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import orjson
 
 from dynadiag.recording.digest.context import DigestContext, float_or_none, int_or_none, text_or_none
-from dynadiag.recording.records import Run
+from dynadiag.recording.records import CUT_SHORT, Run
 
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")  # in logs of torch 2.11 only these name the version
-_CUT_SHORT = "the recording ends before the program did: it was cut short"
 _ENDINGS = {
     "SIGINT": "interrupted",
     "SIGTERM": "ended",
@@ -86,7 +85,7 @@ class RunCollector:
         notes = [_FOREIGN] if foreign else []
         code = int_or_none(seen.get("code"))
         if not foreign and not complete:
-            notes.append(_CUT_SHORT)
+            notes.append(CUT_SHORT)
         elif code is not None and code < 0:
             notes.append(f"the program was {_ended_by(-code)}: the recording holds what came before")
         if self._full:

@@ -1,0 +1,70 @@
+"""Random keys on several recordings: whatever is pressed, in whatever order, the browser goes on."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.tui import build
+from tests.tui.conftest import settle
+from tests.tui.test_search_process import _plan
+from tui.app import Browser
+from tui.session import Session
+
+KEYS = [
+    *"123456789000jjjkkkllhhgGnNsSfyYvdJKLHtr?<>BMRxcaz&:",
+    *("enter", "enter", "escape", "escape", "tab", "tab", "shift+tab", "slash", "backspace"),
+    *("ctrl+d", "ctrl+u", "space"),
+    *("ctrl+p", "ctrl+o", "home", "end", "pageup", "pagedown", "left_square_bracket", "right_square_bracket", "ctrl+c"),
+]
+SIZES = [(120, 40), (80, 24), (200, 60), (40, 10), (30, 8)]
+RESIZE = 0.01  # of the keys
+
+
+def recordings(folder: Path) -> dict[str, Path]:
+    """Recordings of which each fills other views: empty, a whole program, a program that failed, a search."""
+    made = {
+        "empty": [*build.run_events(), *build.end_events()],
+        "program": build.program(),
+        "failed": [*build.run_events(), *build.compile_events("0/0"), *build.end_events(1)],
+        "search": build.search_events(3, {"verdict": "passes"}),
+    }
+    return {name: build.recording(folder, events, name) for name, events in made.items()}
+
+
+async def walk(path: Path, seed: int, count: int) -> None:
+    """Press keys; where the browser ends with an error, the test that runs it fails with that error."""
+    chosen = random.Random(seed)
+    with Session.open(path) as session:
+        app = Browser(session)
+        async with app.run_test(size=SIZES[0], notifications=True) as pilot:
+            await settle(pilot)
+            pressed: list[str] = []
+            for _ in range(count):
+                if chosen.random() < RESIZE:
+                    await pilot.resize_terminal(*chosen.choice(SIZES))
+                pressed.append(chosen.choice(KEYS))
+                await pilot.press(pressed[-1])
+                assert app.is_running, pressed[-40:]
+            await settle(pilot)
+
+
+@pytest.mark.parametrize("name", ["empty", "program", "failed", "search"])
+async def test_random_keys(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await fuzz(name, tmp_path, monkeypatch, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["empty", "program", "failed", "search"])
+async def test_ten_thousand_random_keys(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await fuzz(name, tmp_path, monkeypatch, 10_000)
+
+
+async def fuzz(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Searches that are started are short ones of ours; files that are written are in the test's folder."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(folder, "prog.py"))
+    monkeypatch.setattr(Browser, "exit", lambda *_, **__: None)  # `q`, and quit in the palette
+    await walk(recordings(folder)[name], 0, count)

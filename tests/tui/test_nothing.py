@@ -1,0 +1,100 @@
+"""Every screen with nothing in it, with one row, with a filter that matches nothing, and while it still reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen, settle
+from tui.app import Browser
+from tui.help import HelpScreen
+from tui.session import Session
+from tui.views import SCREENS
+from tui.widgets.lines import FilterableLines, Lines
+
+KEYS = ("j", "k", "G", "g", "ctrl+d", "ctrl+u", "l", "h", "enter", "n", "N", "y", "Y", "s", "S", "v", "escape")
+CONTENTS = {
+    "nothing": [*build.run_events(), *build.end_events()],
+    "one compile": [*build.run_events(), *build.compile_events("0/0"), *build.end_events()],
+}
+
+
+@pytest.mark.parametrize("contents", CONTENTS)
+async def test_every_pane_bears_a_search_and_every_key(contents: str, tmp_path: Path) -> None:
+    path = build.recording(tmp_path, CONTENTS[contents])
+    async with browsing(path) as pilot:
+        assert isinstance(pilot.app, Browser)
+        for place in SCREENS:
+            await press(pilot, place.key)
+            for pane in [one for one in pilot.app.current.query(Lines) if one.display]:
+                pane.focus()
+                pane.search("x")
+                await press(pilot, *KEYS)
+                assert pilot.app.current.NAME in {one.name for one in SCREENS}
+                await pilot.app.action_view(place.name)
+
+
+@pytest.mark.parametrize("place", [place.name for place in SCREENS])
+async def test_a_search_and_a_filter_that_match_nothing(place: str, program: Path) -> None:
+    async with browsing(program) as pilot:
+        app = pilot.app
+        assert isinstance(app, Browser)
+        await app.action_view(place)
+        await settle(pilot)
+        for pane in [one for one in app.current.query(FilterableLines) if one.display]:
+            pane.focus()
+            pane.set_filter("zebra")
+            assert pane.count == 0 or pane.filter == "zebra"
+            pane.search("x")
+            await press(pilot, "n", "j", "enter", "escape")
+
+
+@pytest.mark.parametrize("place", [place.name for place in SCREENS])
+async def test_keys_while_it_reads(place: str, program: Path) -> None:
+    with Session.open(program) as session:
+        app = Browser(session)
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+            await app.action_view(place)  # the overview reads, and this screen has only begun to
+            for pane in list(app.current.query(Lines)):
+                pane.search("x")
+            await pilot.press("j", "G", "enter", "n")
+            await settle(pilot)
+            assert app.is_running
+
+
+async def test_an_empty_pane_bears_a_search(tmp_path: Path) -> None:
+    """As users type it."""
+    async with browsing(build.recording(tmp_path, CONTENTS["nothing"])) as pilot:
+        await press(pilot, "4", "slash", "x", "enter")
+        assert "not found" in screen(pilot)
+
+
+async def test_a_dialog_that_is_closed_twice_is_closed_once(program: Path) -> None:
+    async with browsing(program) as pilot:
+        for key in ("question_mark", "ctrl+p", "colon"):
+            await press(pilot, key)
+            shown = pilot.app.screen
+            assert len(pilot.app.screen_stack) == 2
+            assert isinstance(shown, HelpScreen) == (key == "question_mark")
+            shown.dismiss()
+            shown.dismiss()
+            await settle(pilot)
+            assert len(pilot.app.screen_stack) == 1
+
+
+@pytest.mark.parametrize("key", ["1", "4", "9"])
+async def test_the_cursor_is_on_the_screen_after_a_resize(key: str, program: Path) -> None:
+    async with browsing(program, (200, 60)) as pilot:
+        await press(pilot, key, "G")
+        lines = pilot.app.focused
+        assert isinstance(lines, Lines)
+        before = lines.text_of(lines.cursor).split()[:2]
+        for size in ((60, 12), (120, 16)):
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
+            top = int(lines.scroll_y)
+            assert top <= lines.cursor < top + lines.page_height, size
+        if key == "1":
+            assert lines.text_of(lines.cursor).split()[:2] == before

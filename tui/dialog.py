@@ -1,0 +1,20 @@
+"""A screen over the others that closes once, however often it is told to."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from textual.await_complete import AwaitComplete
+from textual.screen import ModalScreen
+
+__all__ = ["Dialog"]
+
+T = TypeVar("T")
+
+
+class Dialog(ModalScreen[T]):
+    """The base of our dialogs. A key that was pressed before the dialog was gone does not close the screen below."""
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """Close the dialog with a result; nothing happens where it is closed."""
+        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
