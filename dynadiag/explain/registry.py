@@ -95,10 +95,13 @@ class Registry:
         return replace(item, gb_id=gb_id, hints=hints)
 
     def _near(self, gb_id: str, wanted: str) -> str:
+        """What to try instead: the types that hold the text, or the ids that differ little, said to be others."""
         words = [entry for entry in self.entries.values() if gb_id.casefold() in entry.gb_type.casefold()]
-        close = difflib.get_close_matches(wanted, self.entries, n=3, cutoff=0.7)
-        near = [f"{entry.gb_id} ({entry.gb_type})" for entry in words[:5]] or close
-        return f"; did you mean {', '.join(near)}?" if near else "; ids look like GB0170"
+        close = [self.entries[found] for found in difflib.get_close_matches(wanted, self.entries, n=3, cutoff=0.7)]
+        near = ", ".join(f"{entry.gb_id} ({entry.gb_type})" for entry in words[:5] or close)
+        if words:
+            return f"; these types have it in their name: {near}"
+        return f"; others with a similar number: {near}" if close else "; ids look like GB0170"
 
 
 def specific_hints(hints: Sequence[str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -12,6 +13,9 @@ from dynadiag.render.wrap import truncate_middle, width
 
 __all__ = ["fit_path", "relative_path", "short_stack", "source_location"]
 
+_LEAST = 8  # columns of a file's or a function's name at least
+_LONGEST = 4000  # columns of a place that are looked at: more than any terminal shows
+_PLACE = re.compile(r"(.*?)(:\d+(?::\d+)?)?( in [^/]*)?", re.DOTALL)  # path, line and column, function
 _STACK = 4  # frames of a user stack that are shown: the way in and where it ended
 
 
@@ -33,15 +37,31 @@ def source_location(file: str | None, line: int | None, column: int | None, cwd:
 def fit_path(text: str, columns: int) -> str:
     """A place in at most `columns`: of a path too long its first folders go, because its end tells most.
 
+    Where that is not enough the middle of the file's name goes, then that of the function's, and never the line.
+
     >>> fit_path("/usr/lib/python3/site-packages/torch/nn/modules/linear.py:3 in forward", 40)
     '…/nn/modules/linear.py:3 in forward'
+    >>> fit_path("a_file_with_a_long_name.py:123 in a_function", 30)
+    'a_file…me.py:123 in a_function'
     """
-    path, sep, rest = text.partition(" in ")
-    parts = path.split("/")[-columns:]  # each part takes a column at least
-    while width(text) > columns and len(parts) > 1:
+    if width(text) <= columns:
+        return text
+    found = _PLACE.fullmatch(truncate_middle(text, _LONGEST))
+    path, line, function = found.groups(default="") if found else (text, "", "")
+    path = _last_folders(path, columns - width(line + function))
+    path = truncate_middle(path, max(columns - width(line + function), _LEAST))
+    room = columns - width(path + line)
+    function = truncate_middle(function, room) if room >= _LEAST else ""
+    return truncate_middle(path + line + function, columns)
+
+
+def _last_folders(path: str, columns: int) -> str:
+    """A path without its first folders: as many of the last as fit, and the file at least."""
+    parts = path.split("/")
+    while width(path) > columns and len(parts) > 1:
         parts = parts[1:]
-        text = f"…/{'/'.join(parts)}{sep}{rest}"
-    return truncate_middle(text, columns)
+        path = f"…/{'/'.join(parts)}"
+    return path
 
 
 def short_stack(frames: Sequence[Frame], cwd: str | None) -> list[str]:

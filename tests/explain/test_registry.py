@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,14 @@ def test_an_unknown_id_names_near_ones(installed: Registry) -> None:
         installed.lookup("item()")
     with pytest.raises(DynadiagError, match="GB99999: no graph break of this id"):
         installed.lookup("GB99999")
+
+
+def test_a_near_id_is_told_as_another(installed: Registry) -> None:
+    with pytest.raises(DynadiagError) as refused:
+        installed.lookup("GB9999")
+    assert str(refused.value).startswith("GB9999: no graph break of this id in the installed torch; others with ")
+    for found in re.findall(r"GB\d+ \(", str(refused.value)):
+        assert f"{found}{installed.lookup(found[:-2]).gb_type})" in str(refused.value)
 
 
 def test_a_damaged_registry_is_an_error_with_a_cure(tmp_path: Path) -> None:

@@ -50,17 +50,33 @@ MADE = explain(
 
 def test_a_kernel_has_its_nodes_its_lines_and_what_it_saves() -> None:
     assert (
-        "kernels: 3 operators run as 1 kernel call (uncompiled: about a launch each)\n"
+        "kernels: 2 kernels, 1 call: 3 operators run as 1 call (uncompiled: about a launch each)\n"
         "    0/0 inference cpp_fused_add_relu_sigmoid_0: relu, sigmoid, add\n"
         "        at prog.py:30\n"
-    ) in explanation_text(MADE, calls=(FUSED,))
+    ) in explanation_text(MADE, Style(100), calls=(FUSED,))
 
 
 def test_calls_of_the_backward_are_not_set_against_the_programs_operators() -> None:
     backward = replace(FUSED, stage="backward", name="back")
     text = explanation_text(MADE, calls=(FUSED, backward, backward))
-    assert "3 operators run as 1 kernel call" in text
+    assert "kernels: 2 kernels, 3 calls: 3 operators run as 1 call" in text
     assert "; 2 calls in the backward" in " ".join(text.split())
+
+
+def test_the_kernels_are_those_of_the_counts_and_calls_are_told_apart() -> None:
+    text = explanation_text(MADE, calls=(FUSED, replace(FUSED, call_number=2), replace(FUSED, stage="backward")))
+    assert ", 2 kernels\n" in text
+    assert "kernels: 2 kernels, 3 calls: 3 operators run as 2 calls (" in text
+
+
+def test_of_many_places_those_are_shown_that_fit_with_their_lines() -> None:
+    places = tuple(SourceLine(f"/elsewhere/a_folder/{name}_of_a_long_name.py", 1088) for name in "abcd")
+    for columns in (60, 80, 200):
+        text = explanation_text(MADE, Style(columns), calls=(replace(FUSED, source_lines=places),))
+        at = next(line for line in text.splitlines() if line.startswith("        at "))
+        assert at.endswith(":1088 ...")
+        assert at.count(".py") == at.count(".py:1088")
+        assert width(at) <= columns
 
 
 def test_the_largest_of_many_calls_are_shown() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from dynadiag.recording.records import Frame
 from dynadiag.render.paths import fit_path, relative_path, short_stack, source_location
+from dynadiag.render.wrap import width
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,22 @@ def test_of_a_long_path_the_end_is_kept() -> None:
     assert fit_path(long, 100) == long
     assert len(fit_path("/a" * 500_000 + " in f", 40)) <= 40
     assert len(fit_path("x" * 100, 40)) == 40
+
+
+@pytest.mark.parametrize("columns", [24, 30, 40, 60])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/usr/lib/python3/site-packages/transformers/models/a_very_long_module_name_of_a_model.py:1088",
+        "/usr/lib/python3/a_very_long_module_name_of_a_model.py:1088:17",
+        "/home/u/my in folder/a_very_long_module_name.py:1088 in a_function_with_a_name_that_is_long_too",
+        "model.py:1088 in Wrapper.forward.<locals>.a_function_with_a_name_that_is_long_too_and_does_not_fit",
+    ],
+)
+def test_the_line_is_never_cut(place: str, columns: int) -> None:
+    shown = fit_path(place, columns)
+    assert ":1088" in shown
+    assert width(shown) <= columns
 
 
 def test_the_middle_of_a_deep_stack_is_left_out() -> None:
