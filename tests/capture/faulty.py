@@ -15,6 +15,7 @@ import json
 import logging
 import logging.config
 import os
+import pkgutil
 import shutil
 import sys
 import tempfile
@@ -28,30 +29,28 @@ from unittest import mock
 
 import torch
 
-from dynadiag import autoload
+from dynadiag import autoload, capture
 from dynadiag.capture import process
 from dynadiag.capture import recorder as recorder_module
 from dynadiag.capture.recorder import Recorder
+from dynadiag.capture.redact import Redactor
 from dynadiag.recording import journal as journal_module
 from dynadiag.recording.journal import Journal
 
-MODULES = [
-    *(f"dynadiag.capture.{name}" for name in ("breaks", "graphs", "guards", "names", "origins", "skips", "untold")),
-    *(
-        "dynadiag.capture.recorder",
-        "dynadiag.capture.spans",
-        "dynadiag.capture.redact",
-        "dynadiag.capture.compiled_kernels",
-    ),
-    *(f"dynadiag.torch_private.{name}" for name in ("capture", "skips", "untold", "instructions", "built")),
-    "dynadiag.recording.journal",
-]
-# What torch, logging or the program itself calls. All else is behind one of these, which hold its failure back.
+# The command's own process, what ends a recording, and what torch and logging call.
+OUTSIDE = ("dynadiag.capture.launch", "dynadiag.capture.process", "dynadiag.torch_private.loggers")
+MODULES = [f"dynadiag.capture.{module.name}" for module in pkgutil.iter_modules(capture.__path__)]
+for module_name in MODULES:
+    importlib.import_module(module_name)
+MODULES += [name for name in sys.modules if name.startswith("dynadiag.torch_private.")]
+MODULES = [*(name for name in MODULES if name not in OUTSIDE), "dynadiag.recording.journal"]
+# What torch, logging or the end of the program calls. All else is behind one of these, which hold its failure back.
 OUTERMOST = {
-    *(f"Recorder.{name}" for name in ("handle", "emit", "close", "give_up", "_left", "__init__", "start", "stop")),
-    *(f"Recorder.{name}" for name in ("keep_kernels", "ended_by", "note", "_note_missed", "_release")),
-    *("_SkippedCudaGraphs.handle", "_SkippedCudaGraphs.__init__", "Redactor.__init__"),
-    *("listen", "release", "_theirs", "_make_record", "_always", "_tell", "_ListenedLogger", "_HeardLogger"),
+    *(Recorder.__init__, Recorder.start, Recorder.stop, Recorder.handle, Recorder.emit, Recorder.close),
+    *(Recorder.give_up, Recorder._note_missed, Recorder._release, Recorder._on_skipped_frame),
+    *(Recorder.record_kernels, Recorder.record_exception, Recorder.note),
+    *vars(recorder_module._CudaGraphSkipHandler).values(),
+    Redactor.__init__,
 }
 LOGGERS = ("torch.__trace", "torch._dynamo.convert_frame")
 EVENTS = "torch._inductor.cudagraph_utils.__cudagraphs"
@@ -130,14 +129,16 @@ def targets() -> Iterator[Target]:
     """Every function of the recorder that one of its outermost ones calls."""
     for name in MODULES:
         for own in vars(importlib.import_module(name)).values():
-            if getattr(own, "__module__", None) != name or own.__name__ in OUTERMOST:
+            if getattr(own, "__module__", None) != name:
                 continue
-            if isinstance(own, FunctionType):
+            if inspect.isclass(own):
+                yield from ((name, own, key) for key, value in vars(own).items() if _may_fail(value))
+            elif _may_fail(own):
                 yield name, None, own.__name__
-            elif inspect.isclass(own):
-                for method in [key for key, value in vars(own).items() if isinstance(value, FunctionType)]:
-                    if f"{own.__name__}.{method}" not in OUTERMOST:
-                        yield name, own, method
+
+
+def _may_fail(value: object) -> bool:
+    return isinstance(value, FunctionType) and value not in OUTERMOST
 
 
 def label(target: Target) -> str:
@@ -203,7 +204,8 @@ def each_fails(folder: Path) -> dict[str, Any]:
                     seen = outcome(PIECES[name])
                 if seen != expected[name]:
                     wrong.append([name, faults.failed[before:], seen])
-    return {"failed": faults.failed, "held_back": faults.held_back, "wrong": wrong}
+    probes = [label((recorder_module.__name__, None, probe.__name__)) for probe in recorder_module._PROBES.values()]
+    return {"probes": probes, "failed": faults.failed, "held_back": faults.held_back, "wrong": wrong}
 
 
 def outcome(piece: Piece) -> list[str]:

@@ -13,17 +13,7 @@ from typing import Any
 from tests.capture.runs import LIMIT
 
 REPOSITORY = Path(__file__).parents[2]
-# Some of what is made to raise, one of each kind: a probe, a read of torch's names, a hook, the journal.
-AMONG_THEM = {
-    "capture.recorder._graph",
-    "capture.recorder._recompile",
-    "capture.recorder._code_of",
-    "capture.skips.describe",
-    "capture.redact.Redactor.event",
-    "torch_private.capture.emitter_locals",
-    "torch_private.capture.current_compile_id",
-    "recording.journal.Journal._write",
-}
+FEWEST = 90  # functions that are made to raise: 112 on torch 2.13
 RECORDED_ALL_THE_SAME = ("dictConfig", "logger class", "record factory", "journal closed")
 
 
@@ -46,7 +36,8 @@ def faulty(what: str, folder: Path) -> dict[str, Any]:
 def test_each_function_of_the_recorder_may_raise(tmp_path: Path) -> None:
     found = faulty("each", tmp_path)
     assert found["wrong"] == []
-    assert set(found["failed"]) >= AMONG_THEM
+    assert set(found["failed"]) >= set(found["probes"])
+    assert len(found["failed"]) >= FEWEST
     assert found["held_back"] > 0
 
 

@@ -14,7 +14,7 @@ from tui.session import Session
 from tui.views import SCREENS
 from tui.widgets.lines import FilterableLines, Lines
 
-KEYS = ("j", "k", "G", "g", "ctrl+d", "ctrl+u", "l", "h", "enter", "n", "N", "y", "Y", "s", "S", "v", "escape")
+KEYS = ("j", "G", "ctrl+d", "h", "n", "s", "v", "enter")
 CONTENTS = {
     "nothing": [*build.run_events(), *build.end_events()],
     "one compile": [*build.run_events(), *build.compile_events("0/0"), *build.end_events()],
