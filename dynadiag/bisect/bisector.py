@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dynadiag.bisect.budget import AnswersContradictError, SearchStoppedError
 from dynadiag.bisect.descent import DescentResult, descend, find_culprits
 from dynadiag.bisect.failing_rung import (
     Bisection,
@@ -27,12 +28,19 @@ from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Verdict
 from dynadiag.trial.in_process import InProcessRunner
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.plan import Plan
+from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.supervise import Limits
 
 __all__ = ["HOOKS", "bisect", "bisect_call"]
 
 HOOKS = ("dynadiag.bisect.compiler_hooks",)
+_WHAT_IS_KNOWN = {
+    "same": "the last trial that failed the same way",
+    "pass": "the last trial that passed",
+    "different": "the last trial that failed in another way",
+    "timeout": "the last trial that did not end in time",
+    "invalid": "the last trial that could not run",
+}
 _CONFIDENCE = 0.95  # required probability that a faulty candidate fails within its repeats
 _DOUBTFUL_REPEATS = 5  # final runs as written, where something was seen to come and go
 _FINAL_REPEATS = 1  # final runs as written, where nothing was seen to come and go
@@ -49,11 +57,15 @@ def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
     began = time.monotonic()
     base = Plan(accuracy=options.accuracy, tolerance=options.tolerance)
     bisection = Bisection(search, options, base, [])
-    verdict, first = _run(bisection)
+    try:
+        verdict = _run_again_without_forks(bisection)
+    except SearchStoppedError as stop:
+        verdict = _stopped(bisection, stop)
+    first = bisection.first or Outcome(None, 0.0)
     return replace(
         verdict,
         notes=tuple(dict.fromkeys([*bisection.notes, *verdict.notes, *search.runner.notes, *first.notes])),
-        other_failures=tuple(search.other_failures),
+        other_failures=search.other_failures,
         printed=_last_lines(first),
         torch=(first.facts or {}).get("torch"),
         trials=search.log.count,
@@ -61,16 +73,43 @@ def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
     )
 
 
-def _run(bisection: Bisection) -> tuple[Verdict, Outcome]:
+def _run_again_without_forks(bisection: Bisection) -> Verdict:
+    """The verdict. Where forks of the program contradict each other, the search begins again in fresh interpreters."""
+    try:
+        return _run(bisection)
+    except AnswersContradictError as contradiction:
+        had_forks = bisection.search.runner.has_forks
+        bisection.search.runner.stop_forks()
+        if not had_forks or bisection.search.runner.has_forks:  # there was, or is, no other way to run a trial
+            raise
+        bisection.notes.append(f"forked trials contradict each other, fresh interpreters followed: {contradiction}")
+    bisection.search.clear_cache()
+    bisection.search.reference, bisection.fresh = None, True
+    bisection.base = replace(bisection.base, rung=None)
+    return _run(bisection)
+
+
+def _run(bisection: Bisection) -> Verdict:
     located = search_rungs(bisection)
     if located.verdict is not None:
-        return located.verdict, located.first
+        return located.verdict
     assert located.ladder is not None
+    bisection.rung = located.ladder.first
     if located.cached:
-        finding = _find_confused_graphs(bisection, located.ladder)
-        return _found(located.first, located.ladder, finding), located.first
+        return _found(located.first, located.ladder, _find_confused_graphs(bisection, located.ladder))
     finding = _descend(bisection, located.ladder)
-    return _flaky_or_found(bisection, located.first, located.ladder, finding), located.first
+    return _flaky_or_found(bisection, located.first, located.ladder, finding)
+
+
+def _stopped(bisection: Bisection, stop: SearchStoppedError) -> Verdict:
+    """The verdict of a search that ended before its answer, with what is known so far."""
+    search, failure = bisection.search, bisection.first.signature if bisection.first else None
+    rungs = {rung: search.known(bisection.labeled_rung(rung)) or "not_run" for rung in RUNGS}
+    last = search.last_answers
+    known = [f"{words}: {last[status].label}" for status, words in _WHAT_IS_KNOWN.items() if status in last]
+    verdict = "flaky" if isinstance(stop, AnswersContradictError) else "stopped"
+    cure = "--repeat N tries each candidate up to N times" if verdict == "flaky" else "--resume continues it"
+    return Verdict(verdict, rungs, bisection.rung, failure, notes=(f"{stop}: {cure}", *known))
 
 
 def _last_lines(outcome: Outcome) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ The search goes by what the failure names, else by hash bisection.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dynadiag.bisect.hash_search import Speculate, find_culprit_sets, find_minimal_set, suffixes
 from dynadiag.bisect.trial_search import LabeledPlan, TrialSearch
@@ -44,6 +44,7 @@ class DecisionPool:
     name: str
     points: dict[str, Decision]
     reported: tuple[str, ...] = ()
+    _subsets: dict[frozenset[str], bool] = field(default_factory=dict, init=False)  # whether it failed with only these
 
     def plan_with_only(self, keys: Collection[str]) -> Plan:
         """The plan with exactly these on."""
@@ -64,7 +65,19 @@ class DecisionPool:
 
     def fails_with_only(self, keys: frozenset[str]) -> bool:
         """Whether the same failure shows with exactly these on."""
-        return self.search.status(self.search.run(*self.labeled_with_only(keys))) == "same"
+        fails = self.search.status(self.search.run(*self.labeled_with_only(keys))) == "same"
+        self._check_against_subsets(keys, fails)
+        self._subsets[keys] = fails
+        return fails
+
+    def _check_against_subsets(self, keys: frozenset[str], fails: bool) -> None:
+        """Run two trials again where one passes with decisions on of which a part fails: seldom a decision hides a
+        failure, more often the trials differ.
+        """
+        for other, other_fails in self._subsets.items():
+            if (other_fails and not fails and other < keys) or (fails and not other_fails and keys < other):
+                self.search.check_answers(map(self.labeled_with_only, (keys, other)))
+                return
 
     @property
     def speculate(self) -> Speculate | None:

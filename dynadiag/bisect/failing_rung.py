@@ -65,12 +65,18 @@ class BisectOptions:
 
 @dataclass(slots=True)
 class Bisection:
-    """The state of one bisection. ``base`` is the plan that all others are made from."""
+    """The state of one bisection. ``base`` is the plan that all others are made from.
+
+    ``first`` is the first run and ``rung`` the failing one, once they are known. ``fresh`` runs no trial in a fork.
+    """
 
     search: TrialSearch
     options: BisectOptions
     base: Plan
     notes: list[str]
+    first: Outcome | None = None
+    rung: str | None = None
+    fresh: bool = False
 
     def announce(self, text: str) -> None:
         self.search.on_message(text)
@@ -102,11 +108,12 @@ def find_failing_rung(search: TrialSearch, options: BisectOptions) -> FailingRun
 
 def search_rungs(bisection: Bisection) -> FailingRung:
     """As `find_failing_rung`, for a bisection that goes on from there. Adds to its notes."""
-    first = _first_run(bisection)
+    first = bisection.first = _first_run(bisection)
     if first.passed:
         rungs, first = _passes_at_triton(bisection, first)
         if rungs is not None:
             return FailingRung(first, verdict=_passing_verdict(first, rungs))
+    bisection.first = first
     search = bisection.search
     search.reference = first.signature
     bisection.announce(_warning(first))
@@ -158,7 +165,8 @@ def _passes_at_triton(bisection: Bisection, first: Outcome) -> tuple[dict[str, s
 
 def _first_run(bisection: Bisection) -> Outcome:
     """The program as written, in a fresh interpreter; up to ``repeat`` times until it fails."""
-    bisection.search.runner.warm_up()
+    if not bisection.fresh:
+        bisection.search.runner.warm_up()
     for _ in range(bisection.options.repeat):
         outcome = bisection.search.run_fresh(bisection.base)
         if not outcome.passed:
@@ -189,6 +197,8 @@ def _use_forks_if_same_failure(bisection: Bisection, first: Outcome) -> None:
     search, facts = bisection.search, first.facts or {}
     search.runner.interpret = not facts.get("cuda")
     search.runner.one_at_a_time = bool(facts.get("writes"))
+    if bisection.fresh:
+        return
     reason = search.runner.start_forks(threads=_threads(facts))
     if reason:
         bisection.notes.append(f"each trial runs the whole program: {reason}")

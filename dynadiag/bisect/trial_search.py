@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dynadiag.bisect.budget import AnswersContradictError, SearchBudget
 from dynadiag.bisect.hash_search import Speculate
 from dynadiag.bisect.trial_log import TrialLog
 from dynadiag.trial.outcome import Outcome
@@ -19,6 +20,7 @@ __all__ = ["LabeledPlan", "TrialSearch"]
 _FRESH = "fresh "  # prefix of a candidate in a fresh interpreter, which is another trial than a fork
 _HANG_SLACK = 10.0  # seconds; a trial hangs if it takes this plus ten times the slowest that passed
 _HANG_FACTOR = 10.0
+_TRIALS_PER_CHECK = 30  # new trials before known answers are checked again; most searches take fewer
 
 
 class LabeledPlan(NamedTuple):
@@ -45,7 +47,8 @@ class TrialSearch:
     """Runs trials for the ladder and the descent, and remembers their outcomes.
 
     ``repeat`` runs each candidate up to that many times until it fails the same way, for failures that come and go.
-    ``reference`` is the failure that is searched for.
+    ``reference`` is the failure that is searched for. Running a trial raises `SearchStoppedError` where the budget is
+    spent, or where known answers turn out to be others when their trials run again.
     """
 
     runner: Runner
@@ -55,7 +58,11 @@ class TrialSearch:
     repeat: int = 1
     reference: Signature | None = None
     inconsistent: bool = False  # the same candidate ended in two ways
-    other_failures: dict[str, None] = field(default_factory=dict)
+    budget: SearchBudget = field(default_factory=SearchBudget)
+    last_answers: dict[str, LabeledPlan] = field(default_factory=dict)  # the last trial of each status
+    _other_failures: dict[tuple[object, ...], str] = field(default_factory=dict)
+    _checked: set[str] = field(default_factory=set)
+    _trials_since_check: int = 0
     _outcomes: dict[str, Outcome] = field(default_factory=dict)
     _idle_core_plan: LabeledPlan | None = None
     _idle_core_outcomes: dict[str, Outcome] = field(default_factory=dict)
@@ -82,13 +89,43 @@ class TrialSearch:
     def run(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
         """The outcome of a candidate: the known one, else that of a new trial (or of up to ``repeat`` trials)."""
         key = plan.key()
+        self._check_answers_sometimes()
         if key not in self._outcomes:
             for _ in range(self.repeat):
                 outcome = self.run_once(plan, label, across_rungs)
                 if self.status(outcome, across_rungs) == "same":
                     break
             self._outcomes[key] = outcome
+        self.last_answers[self.status(self._outcomes[key], across_rungs)] = LabeledPlan(plan, label, across_rungs)
         return self._outcomes[key]
+
+    def known(self, candidate: LabeledPlan) -> str | None:
+        """The status of a trial that has run; ``None`` where it has not."""
+        outcome = self._outcomes.get(candidate.plan.key())
+        return self.status(outcome, candidate.across_rungs) if outcome is not None else None
+
+    def _check_answers_sometimes(self) -> None:
+        """In a long search, check the last answers: a program that measures time may fail otherwise in each trial."""
+        if self._trials_since_check >= _TRIALS_PER_CHECK and self.reference is not None:
+            self._trials_since_check = 0
+            last = (self.last_answers.get(status) for status in ("same", "pass"))
+            self.check_answers(filter(None, last))
+
+    def check_answers(self, candidates: Iterable[LabeledPlan]) -> None:
+        """Run trials whose outcomes are known again, each at most once. Raises `AnswersContradictError` where one ends
+        otherwise than before.
+
+        Not where the user expects that (``repeat``).
+        """
+        for one in candidates:
+            known, key = self.known(one), one.plan.key()
+            if known is None or key in self._checked or self.repeat > 1:
+                continue
+            self._checked.add(key)
+            again = self.status(self.run_once(one.plan, f"{one.label}, again", one.across_rungs), one.across_rungs)
+            if again != known:
+                self.inconsistent = True
+                raise AnswersContradictError(f"the same trial ended in two ways ({one.label}: {known}, then {again})")
 
     def fill_idle_core(self, candidate: LabeledPlan) -> None:
         """Have `run_many` run this candidate too when a core would be idle. `run_once` returns its outcome later."""
@@ -104,7 +141,7 @@ class TrialSearch:
             makes, self._idle_core_plan = [*makes, (other, self._idle_core_outcomes)], None
         if len(makes) < 2:
             return
-        outcomes = self.runner.run_many([one.plan for one, _ in makes])
+        outcomes = self._within_budget(lambda: self.runner.run_many([one.plan for one, _ in makes]), len(makes))
         for (one, made), outcome in zip(makes, outcomes, strict=True):
             key = one.plan.key()
             made[key] = self._add(key, outcome, one.label, one.across_rungs)
@@ -131,12 +168,30 @@ class TrialSearch:
     def clear_cache(self) -> None:
         """Forget all outcomes: forks have shown another failure than fresh interpreters."""
         self._outcomes.clear()
+        self._checked.clear()
+        self.last_answers.clear()
 
     def _replay_or_run(self, key: str, run: Callable[[], Outcome], label: str, across_rungs: bool) -> Outcome:
         if (known := self.log.next_recorded(key)) is None:
-            return self._add(key, run(), label, across_rungs)
+            (outcome,) = self._within_budget(lambda: [run()])
+            return self._add(key, outcome, label, across_rungs)
         self._note_outcome(known, self.status(known, across_rungs), label)
         return known
+
+    def _within_budget(self, run: Callable[[], list[Outcome]], count: int = 1) -> list[Outcome]:
+        """The outcomes of new trials. Raises `SearchStoppedError` where the budget ends before them, or in them."""
+        self.budget.take(count)
+        left, limits = self.budget.seconds_left(), self.runner.limits
+        if left is None or left >= limits.seconds:
+            return run()
+        self.runner.limits = Limits(max(left, 0.0), limits.memory)
+        try:
+            outcomes = run()
+        finally:
+            self.runner.limits = limits
+        if any(outcome.is_hang for outcome in outcomes):  # cut short by the budget, which says nothing about it
+            raise self.budget.out_of_time()
+        return outcomes
 
     def _add(self, key: str, outcome: Outcome, label: str, across_rungs: bool) -> Outcome:
         """Log the outcome of a new trial and report it."""
@@ -147,12 +202,22 @@ class TrialSearch:
         return outcome
 
     def _note_outcome(self, outcome: Outcome, status: str, label: str) -> None:
+        self._trials_since_check += 1
         found = outcome.signature
         if found is not None and (status == "different" or self._has_another_cause(found)):
-            first = found.message.splitlines()[:1]
-            self.other_failures[f"{label}: {found.type}: {''.join(first)[:200]}"] = None
+            self.note_other_failure(found, label)
         if outcome.passed:
             self._slowest_pass = max(self._slowest_pass, outcome.seconds)
+
+    def note_other_failure(self, found: Signature, label: str) -> None:
+        """Keep a failure other than the one that is searched for. One that has shown before is the same one."""
+        first = "".join(found.message.splitlines()[:1])
+        self._other_failures.setdefault(found.identity(), f"{label}: {found.type}: {first[:200]}")
+
+    @property
+    def other_failures(self) -> tuple[str, ...]:
+        """Each other failure once, with the trial that showed it first."""
+        return tuple(self._other_failures.values())
 
     def _has_another_cause(self, found: Signature) -> bool:
         """Whether the same line failed with another exception. At another rung that counts as the same failure."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,9 +23,9 @@ from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 
-__all__ = ["EXIT_CODES", "Culprit", "Verdict", "verdict_text"]
+__all__ = ["EXIT_CODES", "Culprit", "Verdict", "first_few", "verdict_text"]
 
-EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5}
+EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5, "stopped": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Verdict:
     ``bisect --candidate``.
     """
 
-    verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky"
+    verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky" | "stopped"
     rungs: dict[str, str]
     rung: str | None = None
     failure: Signature | None = None
@@ -152,7 +153,9 @@ _HEADLINES = {
     "passes": "it does not fail",
     "fails_uncompiled": "it fails without torch.compile too",
     "flaky": "it fails, but not every time",
+    "stopped": "the search stopped before it found the culprit",
 }
+_MAX_OTHER_FAILURES = 5
 
 
 def verdict_text(verdict: Verdict, cwd: str, style: Style) -> str:
@@ -169,7 +172,8 @@ def verdict_text(verdict: Verdict, cwd: str, style: Style) -> str:
 def _head(verdict: Verdict, style: Style) -> list[str]:
     if verdict.verdict != "found":
         role = "good" if verdict.verdict == "passes" else "error"
-        return [style.paint(_HEADLINES[verdict.verdict], role)]
+        where = f"; it fails first at rung {verdict.rung}" if verdict.verdict == "stopped" and verdict.rung else ""
+        return [style.paint(_HEADLINES[verdict.verdict], role) + where]
     blamed = (
         list_counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
     )
@@ -224,10 +228,16 @@ def _culprit(culprit: Culprit, cwd: str, style: Style) -> list[str]:
     return lines
 
 
+def first_few(other_failures: Sequence[str]) -> list[str]:
+    """The other failures for a reader: at most five, and how many more there are (all are in the JSON)."""
+    more = len(other_failures) - _MAX_OTHER_FAILURES
+    return [*other_failures[:_MAX_OTHER_FAILURES], *([f"and {more} more (--json)"] if more > 0 else [])]
+
+
 def _notes(verdict: Verdict, style: Style) -> list[str]:
     marked = [("confirmed", text) for text in verdict.confirmed]
     marked += [("note", text) for text in verdict.notes]
-    marked += [("other failure", text) for text in verdict.other_failures]
+    marked += [("other failure", text) for text in first_few(verdict.other_failures)]
     lines: list[str] = []
     for mark, text in marked:
         lines += wrap_indented(f"  = {mark}: ", clean_line(text), style.columns)

@@ -4,8 +4,8 @@ The program is run as it is first. If it fails, it is run again with less and le
 process of its own, until the smallest part is found that makes it fail when on and pass when off.
 
 TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
-program. Exit code: 0 found, 3 it does not fail, 4 it fails uncompiled too, 5 it fails but not every time, 2 usage
-error.
+program. Exit code: 0 found, 3 it does not fail, 4 it fails uncompiled too, 5 it fails but no culprit is sure (not every
+time, or the search stopped), 2 usage error.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.bisect.bisector import HOOKS, bisect
+from dynadiag.bisect.budget import SearchBudget
 from dynadiag.bisect.failing_rung import BisectOptions
 from dynadiag.bisect.trial_log import TrialLog
 from dynadiag.bisect.trial_search import TrialSearch
@@ -59,6 +60,9 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=_seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial in seconds"
     )
     parser.add_argument(
+        "--budget", type=_seconds, metavar="S", help="time limit of the whole search in seconds; --resume continues it"
+    )
+    parser.add_argument(
         "--repeat", type=common.positive_int("repeats"), default=1, metavar="N", help="try each candidate up to N times"
     )
     parser.add_argument("--fresh", action="store_true", help="use no compiler caches")
@@ -73,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
         return _one_trial(program, args)
     rows, output = _new_trial_log(program, args)
     with ProgressPrinter(sys.stderr) as progress, runner_for(program, args) as runner:
-        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat)
+        budget = SearchBudget(args.budget)
+        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat, budget=budget)
         try:
             verdict = replace(bisect(search, bisect_options(args)), **_report_fields(program, args))
         except DynadiagError:
@@ -112,7 +117,7 @@ def search_options(command: str, args: argparse.Namespace) -> dict[str, Any]:
         "--timeout": args.timeout if args.timeout != _TIMEOUT else None,
         "--repeat": args.repeat if args.repeat != 1 else None,
         "--rungs": ",".join(args.rungs) if args.rungs else None,
-        "--budget": getattr(args, "budget", None),
+        "--budget": args.budget,
     }
     words = ["--accuracy"] * args.accuracy + ["--fresh"] * args.fresh
     words += [word for name, value in given.items() if value is not None for word in (name, f"{value}")]

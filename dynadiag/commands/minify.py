@@ -17,6 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from dynadiag.bisect.budget import SearchBudget
 from dynadiag.bisect.trial_log import TrialLog
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.commands import common
@@ -39,9 +40,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
     add_search_options(parser)
     parser.add_argument(
-        "--budget", type=float, metavar="S", help="seconds for the reduction; then write the smallest graph so far"
-    )
-    parser.add_argument(
         "--issue", type=Path, metavar="FILE", help="also write a bug report with the repro, as Markdown"
     )
     add_target(parser)
@@ -57,9 +55,10 @@ def run(args: argparse.Namespace) -> int:
     runner = Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
     code: int | None = None
     with ProgressPrinter(sys.stderr) as progress, runner:
-        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat)
+        budget = SearchBudget(args.budget)
+        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat, budget=budget)
         try:
-            result = minify(search, MinifyRequest(bisect_options(args), output, args.budget))
+            result = minify(search, MinifyRequest(bisect_options(args), output))
             code = result.exit_code
         except DynadiagError:
             rows.discard()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from dynadiag.bisect.bisector import bisect
+from dynadiag.bisect.budget import SearchBudget
 from dynadiag.bisect.failing_rung import BisectOptions
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Verdict
@@ -22,10 +22,6 @@ _NOT_IN_TIME = "the repro is not bisected: it takes too long on this machine"
 _NO_CULPRIT = "bisecting the repro finds no culprit below its rung"
 
 
-class _OutOfTimeError(Exception):
-    """The time for all trials has passed."""
-
-
 def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult) -> MinifyResult:
     """Bisect the repro, and add the culprits to the result and to the header of its text.
 
@@ -40,17 +36,10 @@ def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, res
 
 def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:
     """The verdict of the bisection; None if it takes too long."""
-    end, report_trial = time.monotonic() + _TOTAL_TIMEOUT, repro_reporter(search)
-
-    def tell(number: int, label: str, status: str, seconds: float) -> None:
-        report_trial(number, label, status, seconds)
-        if time.monotonic() > end:
-            raise _OutOfTimeError
-
     search.on_message("bisecting the repro")
     with search.runner.for_program(program) as runner:
         runner.limits = replace(runner.limits, seconds=min(runner.limits.seconds, _TRIAL_TIMEOUT))
-        try:
-            return bisect(TrialSearch(runner, rows, tell, repeat=search.repeat), BisectOptions(repeat=search.repeat))
-        except _OutOfTimeError:
-            return None
+        budget = SearchBudget(_TOTAL_TIMEOUT)
+        repro = TrialSearch(runner, rows, repro_reporter(search), repeat=search.repeat, budget=budget)
+        verdict = bisect(repro, BisectOptions(repeat=search.repeat))
+    return None if verdict.verdict == "stopped" else verdict

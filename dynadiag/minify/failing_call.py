@@ -63,7 +63,7 @@ def find_failing_call(
     wrong = _wrong_call(search, options, rung, notes)
     if caught is None or (wrong is not None and wrong.accuracy):
         if caught is not None:
-            search.other_failures[f"caught by the program: {_summary(caught.signature)}"] = None
+            search.note_other_failure(caught.signature, "caught by the program")
         return wrong
     notes.append(f"the program catches the exception that is reduced ({_summary(caught.signature)})")
     search.reference = caught.signature

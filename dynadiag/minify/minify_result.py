@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag import __version__
-from dynadiag.bisect.verdict import Culprit, Verdict
+from dynadiag.bisect.verdict import Culprit, Verdict, first_few
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
@@ -19,6 +19,7 @@ EXIT_CODES = {
     "passes": 3,
     "fails_uncompiled": 4,
     "flaky": 5,
+    "stopped": 5,
     "reduced": 6,  # 0 where it is proved
     "no_call": 6,
     "no_difference": 6,
@@ -32,6 +33,7 @@ _VERDICT_SENTENCES = {
     "passes": "it does not fail",
     "fails_uncompiled": "it fails without torch.compile too",
     "flaky": "it fails, but not every time",
+    "stopped": "the search stopped before there was a graph to reduce",
     "no_difference": "no compiled graph raises the failure, and the results of all graphs match the uncompiled ones",
     "no_call": "no call of a compiled graph fails",
     "not_shown": "the failing graph passes outside the program",
@@ -45,6 +47,7 @@ _VERDICT_HELP = {
     "dynamo": "`dynadiag bisect` names the frame; shorten that function by hand, with backend='eager'",
     "interpreted": "`dynadiag bisect --rungs triton` names the culprit; on a GPU minify reduces it at `inductor`",
     "flaky": "`--repeat 3` tries each candidate up to three times",
+    "stopped": "--resume with the recording continues it; --budget gives it more time",
     "fails_uncompiled": "fix that first: torch.compile does not cause it",
 }
 
@@ -147,7 +150,7 @@ def result_text(result: MinifyResult, style: Style) -> str:
         marked.append(("bisected", "; ".join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])))
     marked += [("help", _VERDICT_HELP[result.verdict])] if result.verdict in _VERDICT_HELP else []
     marked += [("note", text) for text in result.notes]
-    marked += [("also met", text) for text in result.side_finds]
+    marked += [("also met", text) for text in first_few(result.side_finds)]
     for mark, text in marked:
         lines += wrap_indented(f"  = {mark}: ", clean_line(text), style.columns)
     if result.text:

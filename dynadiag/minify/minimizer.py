@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.bisect.bisector import HOOKS as BISECT_HOOKS
+from dynadiag.bisect.budget import AnswersContradictError, SearchStoppedError
 from dynadiag.bisect.failing_rung import BisectOptions, FailingRung, find_failing_rung
 from dynadiag.bisect.trial_log import outcome_from_json, outcome_to_json
 from dynadiag.bisect.trial_search import TrialSearch
@@ -32,7 +33,7 @@ from dynadiag.trial.events import Event, Note
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.remote_task import TaskResult, run_task
-from dynadiag.trial.signature import Signature, normalise
+from dynadiag.trial.signature import Signature
 
 __all__ = ["HOOKS", "Interrupted", "MinifyRequest", "minify"]
 
@@ -51,11 +52,10 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True)
 class MinifyRequest:
-    """The user's request. ``output`` is where the repro goes; ``budget`` limits the reduction (seconds)."""
+    """The user's request. ``output`` is where the repro goes."""
 
     options: BisectOptions
     output: Path
-    budget: float | None = None
 
 
 def minify(search: TrialSearch, request: MinifyRequest) -> MinifyResult:
@@ -76,14 +76,18 @@ class _Minimizer:
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> MinifyResult:
-        located = find_failing_rung(self.search, replace(self.request.options, record=(GRAPH_CALLS,)))
-        self.notes += located.notes
-        result = self._after_ladder(located)
-        facts = located.first.facts or {}
+        facts: dict[str, Any] = {}
+        try:
+            located = find_failing_rung(self.search, replace(self.request.options, record=(GRAPH_CALLS,)))
+            facts = located.first.facts or {}
+            self.notes += located.notes
+            result = self._after_ladder(located)
+        except SearchStoppedError as stop:
+            contradict = isinstance(stop, AnswersContradictError)
+            result = MinifyResult("flaky" if contradict else "stopped", failure=self.search.reference)
+            self.notes.append(str(stop))
         notes = dict.fromkeys([*self.notes, *result.notes, *self.search.runner.notes])
-        return replace(
-            result, torch=facts.get("torch"), notes=tuple(notes), side_finds=tuple(self.search.other_failures)
-        )
+        return replace(result, torch=facts.get("torch"), notes=tuple(notes), side_finds=self.search.other_failures)
 
     def _after_ladder(self, located: FailingRung) -> MinifyResult:
         if located.verdict is not None:
@@ -197,7 +201,7 @@ class _Minimizer:
             "memory": limits.memory,
             "reference": place.signature.to_json(),
             "tolerance": self.request.options.tolerance,
-            "budget": self.request.budget,
+            "budget": self.search.budget.seconds_left(),
             "repeat": self.request.options.repeat,
             "memo": str(file),
             "passes": [rung for rung, status in located.ladder.rungs.items() if status == "pass"],
@@ -237,7 +241,6 @@ class _ReductionListener:
         self.cached = 0
         self._candidates = 0  # candidates in this run of the task
         self._known_candidates = 0  # the number of them that an earlier run has reported
-        self._reported_failures: set[str] = set()
 
     @property
     def passed_standalone(self) -> bool:
@@ -287,16 +290,8 @@ class _ReductionListener:
         label = self._label(event)
         self._search.log.add(_GRAPH_PREFIX + event.key, outcome, event.status, label)
         if event.status == "different" and outcome.signature is not None:
-            self._side_find(outcome.signature)
+            self._search.note_other_failure(outcome.signature, "a part of the graph")
         self._search.on_trial(self._search.log.count, label, event.status, outcome.seconds)
-
-    def _side_find(self, signature: Signature) -> None:
-        """Keep another failure, once for all candidates that show it."""
-        key = f"{signature.type} {normalise(signature.message)}"
-        if key not in self._reported_failures:
-            self._reported_failures.add(key)
-            first = "".join(signature.message.splitlines()[:1])
-            self._search.other_failures[f"a part of the graph: {signature.type}: {first[:200]}"] = None
 
     def _label(self, event: CandidateTried) -> str:
         unit = "lines" if event.stage.startswith("text") else "operations"

@@ -71,7 +71,7 @@ class Signature:
 
     def same_as(self, other: Signature) -> bool:
         """Whether both are the same failure, seen at the same rung."""
-        return self._identity() == other._identity()
+        return self.identity() == other.identity()
 
     def same_across_rungs(self, other: Signature) -> bool:
         """Whether both may be the same failure, seen at two rungs.
@@ -93,7 +93,8 @@ class Signature:
         found = _DEVICE_ERROR.search(self.message.partition("\n")[0])
         return found[1] if found else None
 
-    def _identity(self) -> tuple[object, ...]:
+    def identity(self) -> tuple[object, ...]:
+        """What two runs with this failure have in common, for use as a key."""
         if self.device_error:
             return ("device", normalise(self.device_error))
         place = self.where if self.kind == "exception" else None

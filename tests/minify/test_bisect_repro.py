@@ -24,11 +24,11 @@ FOUND = Verdict("found", {}, "inductor", culprits=(Culprit("lowering", "tanh", "
 
 @dataclass
 class Runner:
-    forks: bool = True
+    has_forks: bool = True
     limits: Limits = Limits(600.0, 1 << 30)  # noqa: RUF009 - it is frozen
 
     @contextmanager
-    def on(self, _: Program) -> Iterator[Runner]:
+    def for_program(self, _: Program) -> Iterator[Runner]:
         yield self
 
 
@@ -65,10 +65,8 @@ def test_what_is_at_fault_is_in_the_header(rows: TrialLog, monkeypatch: pytest.M
 def test_where_nothing_is_found_the_text_is_as_it_was_proved(
     rows: TrialLog, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    if why == "too long":
-        monkeypatch.setattr(module, "_TOTAL_TIMEOUT", -1.0)
-    verdict = Verdict("flaky", {}) if why == "below its rung" else FOUND
-    result, told = after(rows, Runner(forks=why != "no forks"), monkeypatch, verdict)
+    verdict = {"below its rung": Verdict("flaky", {}), "too long": Verdict("stopped", {})}.get(why, FOUND)
+    result, told = after(rows, Runner(has_forks=why != "no forks"), monkeypatch, verdict)
     assert (result.text, result.bisect_verdict, result.proved) == (RESULT.text, None, True)
     (note,) = result.notes
     assert ("too long" if why == "no forks" else why) in note

@@ -1,0 +1,44 @@
+"""How long a search may go on: its time, its number of trials, and the reason where it ends before its answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+__all__ = ["MAX_TRIALS", "AnswersContradictError", "SearchBudget", "SearchStoppedError"]
+
+MAX_TRIALS = 200  # new trials of one search: several times what a search that converges takes
+
+
+class SearchStoppedError(Exception):
+    """The search ends before it has its answer. The text says why."""
+
+
+class AnswersContradictError(SearchStoppedError):
+    """The same trial ended in two ways, so trials cannot say what is at fault."""
+
+
+@dataclass(slots=True)
+class SearchBudget:
+    """``seconds`` for the whole search (``None``: no limit), and new ``trials``. Those of a resumed search are free."""
+
+    seconds: float | None = None
+    trials: int = MAX_TRIALS
+    _began: float = field(default_factory=time.monotonic)
+    _made: int = 0
+
+    def seconds_left(self) -> float | None:
+        """The seconds that are left, 0 or less where none are; ``None`` without a limit."""
+        return None if self.seconds is None else self.seconds - (time.monotonic() - self._began)
+
+    def take(self, count: int) -> None:
+        """Count new trials that are about to run. Raises `SearchStoppedError` where nothing is left for them."""
+        if self.seconds is not None and self.seconds - (time.monotonic() - self._began) <= 0:
+            raise self.out_of_time()
+        if self._made >= self.trials:
+            raise SearchStoppedError(f"it does not converge: {self._made} trials have named no culprit")
+        self._made += count
+
+    def out_of_time(self) -> SearchStoppedError:
+        """The error for a search whose seconds are spent."""
+        return SearchStoppedError(f"its {self.seconds:g} seconds (--budget) are spent")
