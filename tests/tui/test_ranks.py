@@ -104,7 +104,8 @@ async def test_a_difference_leads_to_the_thing_in_its_rank(folder: Path) -> None
         assert isinstance(app, Browser)
         details = app.current.details  # type: ignore[attr-defined]
         details.focus()
-        details.go(next(i for i, one in enumerate(details.lines) if one.target and one.target.view == "recompiles"))
+        lines = enumerate(details.lines)
+        details.move_to(next(i for i, one in lines if one.target and one.target.view == "recompiles"))
         await press(pilot, "enter")
         assert app.session.run.rank == 2
         assert app.current.NAME == "recompiles"
