@@ -12,8 +12,11 @@ import gc
 import json
 import os
 import random
+import re
+import signal
 import socket
 import sys
+import sysconfig
 import weakref
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +30,8 @@ __all__ = ["BOOT", "main", "receive", "send", "serve_forks", "start_trial"]
 
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
+_OURS = str(Path(__file__).parents[1]) + os.sep
+_CLOCK_IMPORT = re.compile(rb"(?:^|;)[ \t]*(?:import|from)\b[^#\n]*\b(?:time|datetime|timeit)\b", re.M)
 _MESSAGE = 1 << 20  # bytes; a plan with a few hundred suffixes has some kilobytes
 # Set for the zygote alone; the program must not see them.
 ZYGOTE_VARIABLES = (
@@ -252,12 +257,32 @@ class _Checkpoint:
             return "the program uses a GPU"
         if len(_threads() - self._pool) > 1:
             return "the program has threads"
+        if any(signal.getitimer(timer)[0] for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)):
+            return "the program has set an alarm"
+        if (reader := _clock_reader()) is not None:
+            return f"the program reads the clock ({reader}), which runs on while it is stopped"
         extra = {str(_descriptor_name(d)) for d in _open_descriptors() - self._descriptors}
         if extra:
             return f"the program holds files open: {', '.join(sorted(extra))}"
         if _children():
             return "the program has child processes"
         return None
+
+
+def _clock_reader() -> str | None:
+    """A file of the program that imports a module of clocks; ``None`` where none does.
+
+    Whether it has read the clock yet, and what it keeps of it, cannot be seen from outside.
+    """
+    installed = {str(Path(folder)) + os.sep for folder in sysconfig.get_paths().values()}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py") or file.startswith((_OURS, *installed)):
+            continue
+        with contextlib.suppress(OSError):
+            if _CLOCK_IMPORT.search(Path(file).read_bytes()):
+                return Path(file).name
+    return None
 
 
 def _threads() -> set[int]:

@@ -16,6 +16,7 @@ from dynadiag.bisect.bisector import HOOKS
 from dynadiag.trial.plan import Plan, Switch
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
+from tests.interpreters import warm
 
 PROGRAM = """
 from pathlib import Path
@@ -60,6 +61,7 @@ SUPERVISOR = """
 import sys
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
+from tests.interpreters import warm
 with Runner(Program(sys.argv[1])) as runner:
     runner.run_fresh()
 """
@@ -117,3 +119,33 @@ def test_a_fork_runs_the_programs_exit_functions_and_not_torchs(tmp_path: Path) 
         assert runner.start_forks(threads=1) is None
         assert runner.run(Plan("eager", caches=False)).passed
     assert (tmp_path / "said").read_text().split() == ["1", "atexit", "finalizer"]
+
+
+COMPILES = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"
+CLOCKS = [
+    "import time\nstarted = time.monotonic()\n",
+    "import os, time as clock\n",
+    "from datetime import datetime\n",
+    "if True:\n    from time import perf_counter\n",
+    "import torch; import time\n",
+]
+
+
+@pytest.mark.parametrize("clock", [*CLOCKS, "import signal\nsignal.alarm(300)\n"])
+def test_a_program_whose_time_runs_on_while_it_is_stopped_is_run_whole(tmp_path: Path, clock: str) -> None:
+    """A fork from the middle of it would see the time that other trials took."""
+    file = tmp_path / "program.py"
+    file.write_text(clock + COMPILES)
+    with warm(), Runner(Program(str(file)), HOOKS) as runner:
+        reason = runner.start_forks(threads=1)
+        assert runner.has_forks
+        assert runner.run(Plan(rung="eager", caches=False)).passed
+    assert reason is not None
+    assert "alarm" in reason or "reads the clock (program.py)" in reason
+
+
+def test_a_program_without_a_clock_is_stopped_at_its_first_call(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("from __future__ import annotations\nruntime = 'import time'  # time\n" + COMPILES)
+    with warm(), Runner(Program(str(file)), HOOKS) as runner:
+        assert runner.start_forks(threads=1) is None
