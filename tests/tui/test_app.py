@@ -94,7 +94,7 @@ async def test_enter_in_code_jumps_to_the_counterpart(program: Path) -> None:
         pane = _app(pilot).focused
         assert isinstance(pane, CodePane)
         assert pane.id == "pane-dynamo"
-        assert "y = x.sin()" in pane.text_of(pane.cursor)
+        assert "= l_x_.sin()" in pane.text_of(pane.cursor), "the operator, not the comment above it"
 
 
 async def test_another_stage_is_shown_at_what_belongs_to_the_line(tmp_path: Path) -> None:

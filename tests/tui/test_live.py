@@ -52,7 +52,7 @@ async def test_what_is_recorded_meanwhile_comes_to_the_screen(tmp_path: Path) ->
         await press(pilot)
         assert "0/1" in screen(pilot)
         await press(pilot, "1")
-        assert "4 → 5" in screen(pilot)
+        assert "was 4, now 5" in screen(pilot)
     assert path.read_bytes().startswith(b"V")  # it stays the journal of the process that writes it
 
 
