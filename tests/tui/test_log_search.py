@@ -22,7 +22,7 @@ class _Cut:
 
     def __init__(self, recording: Recording, size: int) -> None:
         self._recording, self._size = recording, size
-        self.path, self.located = recording.path, recording.event_spans
+        self.path, self.event_spans = recording.path, recording.event_spans
 
     def raw(self) -> list[bytes]:
         data = b"".join(self._recording.raw())
