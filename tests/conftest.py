@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from tests import kept_compiler
 from tests.interpreters import warm
 
 # A shell that starts `make test &` in a script has it ignore Ctrl-C, which all that it starts inherits: tests that
@@ -17,6 +19,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A deadline of an example would fail on a busy machine.
 settings.register_profile("dynadiag", deadline=None)
 settings.load_profile("dynadiag")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The workers of xdist, which have this process's environment, use its compiler."""
+    compiler = contextlib.ExitStack()
+    compiler.enter_context(kept_compiler.use())
+    config.add_cleanup(compiler.close)
 
 
 @pytest.fixture(scope="module")

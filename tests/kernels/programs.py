@@ -6,6 +6,8 @@ with zeros, so that a loop ends.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 __all__ = ["CHANGES", "HEAD", "program"]
 
 HEAD = {
@@ -214,9 +216,12 @@ CHANGES = (
 )
 
 
-def program(language: str, *, changed: bool) -> str:
-    """The text of the program; `changed` has the marked line of each function changed."""
+def program(language: str, *, changed: bool, runs: Collection[str] = ()) -> str:
+    """The text of the program; `changed` has the marked line of each function changed. `runs`: only these functions."""
     lines = (HEAD[language] + _BODY).splitlines()
+    if runs:
+        calls = tuple(f"run({name}, " for name in runs)
+        lines = [line for line in lines if line.startswith(calls) or not line.startswith("run(")]
     if changed:
         marks = iter(CHANGES)
         lines = [line.replace(*next(marks)[1:]) if "# change:" in line else line for line in lines]

@@ -19,6 +19,7 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.torch_private.triton_autotuner import pin_configurations
 from dynadiag.trial.module_timing import _load_module, add_marks
 from tests.interpreters import DYNADIAG
+from tests.kernels.programs import program
 from tests.kernels.recorded import environment, record, recorded
 
 _PEAKS = DevicePeaks(bytes_per_second=1e12, product_flops={"bf16": 1e15}, vector_flops=1e13)
@@ -121,9 +122,12 @@ def test_what_a_stranger_keeps_as_times_is_not_believed(kept: object, tmp_path: 
         assert saved_times(recording) is None
 
 
-def test_every_call_of_a_recording_is_timed_and_kept(tmp_path: Path) -> None:
-    copy = tmp_path / "copy.dynadiag"
-    shutil.copy(recorded("cpp"), copy)
+@pytest.mark.parametrize(
+    "runs", [("between", "branched"), pytest.param((), marks=pytest.mark.slow)], ids=["two functions", "all"]
+)
+def test_every_call_of_a_recording_is_timed_and_kept(runs: tuple[str, ...]) -> None:
+    """Each kernel is compiled for it."""
+    copy = record(program("cpp", changed=False, runs=runs), "timed")
     name = json.loads(_kernels(copy, "--json", "-").stdout)["kernels"][0]["name"]
     assert _kernels(copy, name, "--measure", "--trust").returncode == 0  # all are timed, though one is printed
     document = json.loads(_kernels(copy, "--json", "-").stdout)
