@@ -15,6 +15,7 @@ from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan
 from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import Limits
 
 GRAPHS = (("0/0", "forward"), ("0/0", "backward"), ("1/0", "forward"), ("1/0", "backward"))
 OPERATORS = ("sin", "mul", "erf", "erf_1", "add", "exp", "neg", "relu")
@@ -42,6 +43,7 @@ class Compiler:
     diverged: tuple[str, ...] = ()  # keys of nodes where values diverge, if only by rounding
     points: list[Decision] = field(default_factory=_points)
     plans: list[Plan] = field(default_factory=list)
+    limits: Limits = field(default_factory=lambda: Limits.default(600.0))
     runs_in_parallel: ClassVar[bool] = False  # whether trials run in parallel
 
     def run_many(self, plans: Sequence[Plan]) -> list[Outcome]:
