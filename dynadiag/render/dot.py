@@ -17,7 +17,7 @@ from dynadiag.explain.explanation import Explanation
 from dynadiag.explain.formatting import count
 from dynadiag.recording.records import Break, Compile, Node
 from dynadiag.render.clean import clean_line
-from dynadiag.render.paths import source_location
+from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.wrap import truncate_middle
 
 try:
@@ -29,9 +29,11 @@ __all__ = ["MOST_NODES", "dot_text", "node_graph", "overview_graph", "rendered"]
 
 MOST_NODES = 3000  # beyond that `dot` takes minutes, and nobody can read it
 _LABEL = 60  # columns of one line of a label
+_PROGRAM = "program"
 _TEXT_FORMATS = ("dot", "gv")
 _DRAWN_FORMATS = ("svg", "png", "pdf")
 _COLORS = {
+    "program": "#f3f4f6",
     "frame": "#dbeafe",
     "graph": "#dcfce7",
     "break": "#fecaca",
@@ -43,15 +45,16 @@ _COLORS = {
 
 
 def overview_graph(explanation: Explanation) -> nx.DiGraph:
-    """Each compiled frame, its graphs stage by stage, the breaks that ended them, and where the program went on.
+    """The program, each compiled frame, its graphs stage by stage, the breaks, and where the program went on.
 
-    Node attributes: ``kind`` ("frame", "graph", "break", "more") and ``label``; a graph's ``stage``; a break's
-    ``gb_id``. Edge attribute: ``label``.
+    Node attributes: ``kind`` ("program", "frame", "graph", "break", "more") and ``label``; a graph's ``stage``; a
+    break's ``gb_id``. Edge attribute: ``label``.
     """
     made = nx.DiGraph(name=explanation.run.target)
     _add_frames(made, explanation)
     _add_graphs(made, explanation)
     _add_breaks(made, explanation)
+    _connect_to_program(made)
     return _capped(made)
 
 
@@ -110,28 +113,69 @@ def rendered(graph: nx.DiGraph, format_: str) -> bytes:
 
 
 def _add_frames(made: nx.DiGraph, explanation: Explanation) -> None:
+    """The program, and each compile: below the compile before it of the same frame, the first below the program."""
+    made.add_node(_PROGRAM, kind="program", label=_label(explanation.run.target))
     for item in explanation.compiles:
-        at = source_location(item.file, item.line, None, explanation.run.cwd)
+        at = fit_path(source_location(item.file, item.line, None, explanation.run.cwd), _LABEL)
         label = _label(f"{item.function} [{item.compile_id}]", at, "" if item.outcome == "ok" else item.outcome)
         made.add_node(_frame(item.compile_id), kind="frame", label=label)
+    latest: dict[str, str] = {}
+    for item in explanation.compiles:
+        frame = item.compile_id.rpartition("/")[0]
+        if frame in latest:
+            made.add_edge(_frame(latest[frame]), _frame(item.compile_id), label="compiled again")
+        latest[frame] = item.compile_id
+
+
+def _connect_to_program(made: nx.DiGraph) -> None:
+    """An edge from the program to each frame that nothing else leads to."""
+    for name, kind in list(made.nodes(data="kind")):
+        if kind == "frame" and not made.in_degree(name):
+            made.add_edge(_PROGRAM, name, label="")
 
 
 def _add_graphs(made: nx.DiGraph, explanation: Explanation) -> None:
-    """The graphs of a compile one after another, as the compiler made them of each other."""
-    latest: dict[str, str] = {}
+    """The graphs of a compile, each below the one that it was made from."""
+    chains: dict[str, _Chain] = {}
     for item in explanation.graphs:
         name = f"graph {item.index}"
         made.add_node(name, kind="graph", label=_label(item.stage, count(item.ops, "op")), stage=item.stage)
-        before = latest.get(item.compile_id, _frame(item.compile_id))
+        chain = chains.setdefault(item.compile_id, _Chain(_frame(item.compile_id)))
+        before = chain.add(name, item.stage)
         if before in made:
             made.add_edge(before, name, label="")
-        latest[item.compile_id] = name
+
+
+class _Chain:
+    """The graphs of one compile in the order of the recording.
+
+    AOTAutograd splits the joint graph into forward and backward. Inductor takes the forward through its stages, and
+    the backward then or at the first call of it: its stages begin anew with the first that the forward had.
+    """
+
+    def __init__(self, frame: str) -> None:
+        self._latest = self._joint = frame
+        self._backward: str | None = None
+        self._done: set[str] = set()
+
+    def add(self, name: str, stage: str) -> str:
+        """Take the next graph, and return what it was made from."""
+        if stage == "backward":
+            self._backward = name
+            return self._joint
+        if stage == "forward":
+            self._joint, self._done = self._latest, set()
+        elif stage in self._done and self._backward is not None:
+            self._latest, self._backward, self._done = self._backward, None, set()
+        self._done.add(stage)
+        before, self._latest = self._latest, name
+        return before
 
 
 def _add_breaks(made: nx.DiGraph, explanation: Explanation) -> None:
     """Each root cause once, with an edge from every graph it ended and one to what was compiled after it."""
     for root in explanation.roots:
-        at = source_location(root.span.file, root.span.line, None, explanation.run.cwd)
+        at = fit_path(source_location(root.span.file, root.span.line, None, explanation.run.cwd), _LABEL)
         label = _label(root.gb_id or "graph break", root.gb_type, at)
         made.add_node(f"break {root.index}", kind="break", label=label, gb_id=root.gb_id)
     ended = {item.compile_id: f"graph {item.index}" for item in explanation.graphs if item.stage == "dynamo"}

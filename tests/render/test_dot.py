@@ -34,6 +34,7 @@ def test_frames_lead_to_graphs_to_breaks_and_on() -> None:
         )
     )
     assert set(made.edges) == {
+        ("program", "frame 0/0"),
         ("frame 0/0", "graph 0"),
         ("graph 0", "graph 1"),
         ("graph 0", "break 0"),
@@ -42,6 +43,35 @@ def test_frames_lead_to_graphs_to_breaks_and_on() -> None:
     }
     assert made.nodes["graph 1"]["stage"] == "forward"
     assert made.nodes["break 0"]["kind"] == "break"
+
+
+_STAGES = ("dynamo", "joint", "forward", "backward")
+_LOWERED = ("before_post_grad", "post_grad")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_forward_and_backward_are_both_made_from_the_joint_graph(more: int) -> None:
+    stages = ("pre_grad",) * more + _STAGES + _LOWERED + _LOWERED
+    graphs = tuple(a_graph(index, stage=stage) for index, stage in enumerate(stages))
+    made = overview_graph(explain(FakeRecording(compile_records=(a_compile(),), graph_records=graphs)))
+    joint, forward, backward = (f"graph {stages.index(stage)}" for stage in ("joint", "forward", "backward"))
+    assert set(made.successors(joint)) == {forward, backward}
+    for half, first in ((forward, len(stages) - 4), (backward, len(stages) - 2)):
+        assert list(made.successors(half)) == [f"graph {first}"]
+        assert list(made.successors(f"graph {first}")) == [f"graph {first + 1}"]
+
+
+def test_every_frame_is_connected() -> None:
+    compiles = (a_compile(0, "0/0"), a_compile(1, "0/1"), a_compile(2, "1/0", function="other"))
+    made = overview_graph(explain(FakeRecording(compile_records=compiles)))
+    assert set(made.edges) == {("program", "frame 0/0"), ("frame 0/0", "frame 0/1"), ("program", "frame 1/0")}
+    assert made.edges["frame 0/0", "frame 0/1"]["label"] == "compiled again"
+
+
+def test_a_label_keeps_the_line_of_a_long_path() -> None:
+    long = a_compile(file="/elsewhere/" + "a_long_folder/" * 3 + "a_file_with_a_very_long_name" * 3 + ".py", line=1088)
+    made = overview_graph(explain(FakeRecording(compile_records=(long,))))
+    assert ":1088" in made.nodes["frame 0/0"]["label"]
 
 
 def test_a_cause_met_twice_is_one_node() -> None:
