@@ -28,6 +28,7 @@ __all__ = [
     "print_path",
     "state_folder",
     "style_for",
+    "width_of",
     "write_file",
     "write_json",
 ]
@@ -144,6 +145,12 @@ def style_for(stream: object) -> Style:
     elif os.environ.get("FORCE_COLOR"):
         color = True
     return Style(width=shutil.get_terminal_size((100, 24)).columns, color=color)
+
+
+def width_of(stream: object) -> int | None:
+    """Return the columns of a terminal, or those that ``COLUMNS`` names. A file has no width: nothing is cut for it."""
+    terminal = bool(getattr(stream, "isatty", lambda: False)())
+    return style_for(stream).columns if terminal or os.environ.get("COLUMNS") else None
 
 
 def print_path(path: Path) -> None:

@@ -1,8 +1,10 @@
 """List the kernels of a recording, print one or a stage of it, or compare the kernels of two recordings.
 
 The list has a row for each call, with the source lines that it computes. It is sorted by time if --measure has timed
-the kernels, otherwise by the bytes that they move. NAME prints the source of a kernel and its graph nodes. --stage
-prints a later stage: ttir, ttgir, llir, ptx, sass (amdgcn for an AMD target) of a Triton kernel, asm of a C++ kernel.
+the kernels, otherwise by the bytes that they move. NAME prints the source of a kernel and its graph nodes. Several
+calls may have that name: 'mm #2' is the second of a graph, '1/0 mm' that of compile 1/0, '1/0 backward mm #2' both.
+--stage prints a later stage: ttir, ttgir, llir, ptx, sass (amdgcn for an AMD target) of a Triton kernel, asm of a C++
+kernel.
 
 Stages that the recorded run built on a GPU are in the recording. Otherwise --stage compiles source from the recording,
 and --measure runs it. Without --trust, both are refused unless the code is in this machine's own compiler cache.
@@ -20,7 +22,7 @@ from dynadiag import __version__
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.errors import DynadiagError
-from dynadiag.explain.formatting import count
+from dynadiag.explain.formatting import count, list_some
 from dynadiag.kernels import (
     CompiledStages,
     KernelCall,
@@ -35,7 +37,7 @@ from dynadiag.kernels.stages import check_stage, is_in_own_cache
 from dynadiag.kernels.timing import KernelTimes, Roofline, measure_times, saved_times
 from dynadiag.recording.reader import Recording
 from dynadiag.render import encode
-from dynadiag.render.clean import clean
+from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.kernel_changes import changes_text
 from dynadiag.render.kernels import kernel_text, listing_text, stage_text
 
@@ -55,7 +57,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--balance",
-        type=float,
+        type=common.positive_number("a number of operations a byte"),
         metavar="N",
         help="operations that the device does while it moves a byte; decides between memory and compute bound",
     )
@@ -64,22 +66,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--diff", action="store_true", help="compare the kernels of RECORDING and of the recording NAME"
     )
     parser.add_argument("recording", type=Path, metavar="RECORDING", help="a recording")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="print this kernel")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print this kernel, or this call of it: 'addmm #2'")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    _check_options(args)
     if args.diff:
         return _diff_recordings(args)
-    if args.stage is not None and args.name is None:
-        raise DynadiagError("--stage needs the NAME of a kernel; without it `dynadiag kernels` lists them")
     with open_with_links(args.recording) as recording:
         calls = kernel_calls(recording)
-        chosen = [call for call in calls if args.name in (None, call.name)]
-        if args.name is not None and not chosen:
-            raise DynadiagError(
-                f"{args.recording}: no kernel {args.name!r}; `dynadiag kernels {args.recording}` lists them"
-            )
+        chosen = calls if args.name is None else _calls_named(args, calls)
         scale = _scale(args, recording, calls)
         chosen = sorted(chosen, key=lambda call: _sort_key(call, scale), reverse=True)
         stages = _stages(args, recording, chosen[0]) if args.stage else None
@@ -87,6 +84,37 @@ def run(args: argparse.Namespace) -> int:
         if args.json != "-":
             sys.stdout.write(_text(args, recording, chosen, scale, stages))
     return 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Raise `DynadiagError` for an option that would have no effect."""
+    if args.diff:
+        given = {"--module": args.module, "--stage": args.stage, "--target": args.target, "--trust": args.trust}
+        given |= {"--balance": args.balance, "--measure": args.measure}
+        if unused := [option for option, value in given.items() if value not in (None, False)]:
+            raise DynadiagError(f"{unused[0]} has no effect with --diff: leave one of them out")
+        return
+    for option, value in (("--stage", args.stage), ("--module", args.module)):
+        if value and args.name is None:
+            raise DynadiagError(f"{option} needs the NAME of a kernel; without it `dynadiag kernels` lists them")
+    if args.stage and args.module:
+        raise DynadiagError("--stage and --module print different texts: leave one of them out")
+    if args.target is not None and args.stage is None:
+        raise DynadiagError("--target is what a --stage is compiled for: add --stage, or leave it out")
+
+
+def _calls_named(args: argparse.Namespace, calls: Sequence[KernelCall]) -> list[KernelCall]:
+    """Return the calls that NAME means: ``mm``, ``mm #2``, ``1/0 mm``, ``1/0 backward mm #2``."""
+    wanted = " ".join(args.name.split())
+    if found := [call for call in calls if wanted in _spellings(call)]:
+        return found
+    raise DynadiagError(f"{args.recording}: no kernel {args.name!r}; `dynadiag kernels {args.recording}` lists them")
+
+
+def _spellings(call: KernelCall) -> set[str]:
+    names = (call.name, f"{call.name} #{call.call_number}", f"{call.name}#{call.call_number}")
+    leads = ("", f"{call.compile_id} ", f"{call.compile_id} {call.stage} ")
+    return {lead + name for lead in leads for name in names}
 
 
 def _scale(args: argparse.Namespace, recording: Recording, calls: Sequence[KernelCall]) -> Roofline:
@@ -134,13 +162,38 @@ def _text(
     stages: CompiledStages | None,
 ) -> str:
     if args.name is None:
-        return listing_text(chosen, scale)
+        return listing_text(chosen, scale, common.width_of(sys.stdout))
+    same = [call for call in chosen if _is_told_with(call, chosen[0], whole_module=args.module)]
+    _report_others(args, same[0], [call for call in chosen if call not in same])
     if args.module:
-        return clean(recording.payload(chosen[0].event))
+        return clean(recording.payload(same[0].event))
     if stages is not None:
         return stage_text(stages.stages[args.stage], stages)
-    same = [call for call in chosen if call.event == chosen[0].event]
     return kernel_text(same, scale)
+
+
+def _is_told_with(call: KernelCall, first: KernelCall, *, whole_module: bool) -> bool:
+    """Whether the text that is printed for the first call is that of this call too."""
+    if whole_module:
+        return call.event == first.event
+    sources = [one.definition.source if one.definition else None for one in (call, first)]
+    return sources[0] == sources[1]
+
+
+def _report_others(args: argparse.Namespace, shown: KernelCall, others: Sequence[KernelCall]) -> None:
+    """Say on stderr which calls NAME means too: their text is another."""
+    if not others:
+        return
+    listed = list_some([_call_name(call) for call in others])
+    text = f"shown is {_call_name(shown)}; {args.name!r} is also {listed}: name one as here to print it"
+    print(f"dynadiag: {clean_line(text)}", file=sys.stderr)  # noqa: T201 - beside the text, not in it
+
+
+def _call_name(call: KernelCall) -> str:
+    """Return the name of one call, as NAME takes it."""
+    stage = f"{call.stage} " if call.stage else ""
+    number = f" #{call.call_number}" if call.call_number > 1 else ""
+    return f"'{call.compile_id} {stage}{call.name}{number}'"
 
 
 def _document(

@@ -9,6 +9,9 @@ from dynadiag.explain.formatting import list_some
 from dynadiag.kernels import CompiledStages, KernelCall, SourceLine, Stage
 from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.render.clean import clean, clean_line
+from dynadiag.render.paths import fit_path
+from dynadiag.render.table import fitted_table
+from dynadiag.render.wrap import truncate_end, width, wrap
 
 __all__ = ["kernel_text", "listing_text", "si_number", "stage_text", "user_lines"]
 
@@ -20,8 +23,12 @@ _MARKS = {"cpp": "//"}
 _UNITS = ("", "k", "M", "G", "T", "P")
 
 
-def listing_text(calls: Sequence[KernelCall], scale: Roofline) -> str:
-    """A table in the order of `calls`; what was measured, and what the run built, only where some of them have it."""
+def listing_text(calls: Sequence[KernelCall], scale: Roofline, columns: int | None = None) -> str:
+    """A table in the order of `calls`; what was measured, and what the run built, only where some of them have it.
+
+    Where it does not fit in `columns`, operators and lines are cut; where that is not enough, a row takes several
+    lines. The names stay whole: they are what `dynadiag kernels` takes.
+    """
     if not calls:
         return "No kernel was generated: nothing was compiled by Inductor.\n"
     built = any(call.artifact for call in calls)
@@ -30,15 +37,27 @@ def listing_text(calls: Sequence[KernelCall], scale: Roofline) -> str:
         (*(_timed(call, scale) if scale.times else ()), *_row(call, scale), *(_as_built(call) if built else ()))
         for call in calls
     ]
-    widths = [max(len(row[place]) for row in [heads, *rows]) for place in range(len(heads))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if head in _NUMERIC else cell.ljust(width)
-            for cell, width, head in zip(row, widths, heads, strict=True)
-        ).rstrip()
-        for row in [heads, *rows]
-    ]
-    return "\n".join(lines) + "\n" + _remarks(calls) + (_peaks(scale.times) if scale.times else "")
+    lines = fitted_table(heads, rows, columns, numeric=_NUMERIC, shorten=_SHORTEN)
+    rest = _remarks(calls) + (_peaks(scale.times) if scale.times else "")
+    return "\n".join(lines) + "\n" + (rest if columns is None else _wrapped(rest, columns))
+
+
+def _wrapped(text: str, columns: int) -> str:
+    return "".join(f"{line}\n" for one in text.splitlines() for line in (wrap(one, columns) if one else [""]))
+
+
+def _shorten_list(text: str, columns: int) -> str:
+    """As many items of a list as fit, each whole; of a single one the middle goes, and never its line."""
+    inferred = "?" if text.endswith("?") and text != "?" else ""
+    room = columns - len(inferred)
+    if width(text) <= columns:
+        return text
+    kept = truncate_end(text.removesuffix(inferred), room - 1)[:-1]
+    whole = max(kept.rfind(", "), kept.rfind("; "))
+    return (f"{kept[: whole + 1]} …" if whole > 0 else fit_path(text.removesuffix(inferred), room)) + inferred
+
+
+_SHORTEN = {"computes": _shorten_list, "lines": _shorten_list}
 
 
 def _timed(call: KernelCall, scale: Roofline) -> tuple[str, str]:

@@ -100,6 +100,66 @@ def test_a_kernel_is_printed_with_what_it_was_made_of() -> None:
     assert 'extern "C"' in done.stdout
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_list_fits_the_terminal_and_keeps_every_name(columns: int) -> None:
+    whole, fitted = (_kernels(recorded("cpp"), COLUMNS=width).stdout for width in ("", str(columns)))
+    assert max(map(len, whole.splitlines())) > 120, "a file gets the whole table"
+    assert max(map(len, fitted.splitlines())) <= columns
+    rows = json.loads(_kernels(recorded("cpp"), "--json", "-").stdout)["kernels"]
+    assert all(row["name"] in fitted for row in rows)
+    assert all(f":{row['lines'][0]['line']}" in fitted for row in rows)
+
+
+def test_a_call_is_printed_by_its_name_in_the_list() -> None:
+    rows = json.loads(_kernels(recorded("cpp"), "--json", "-").stdout)["kernels"]
+    second = next(row for row in rows if row["call"] == 2)
+    by_number = _kernels(recorded("cpp"), f"{second['name']} #2", "--json", "-")
+    found = json.loads(by_number.stdout)["kernels"]
+    assert {(row["name"], row["call"]) for row in found} == {(second["name"], 2)}
+    exact = f"{second['compile_id']} {second['graph']} {second['name']} #2"
+    (row,) = json.loads(_kernels(recorded("cpp"), exact, "--json", "-").stdout)["kernels"]
+    assert (row["compile_id"], row["graph"], row["call"]) == (second["compile_id"], second["graph"], 2)
+    _refused(_kernels(recorded("cpp"), f"{second['name']} #99"), "no kernel", "#99")
+
+
+def test_every_call_of_a_library_kernel_is_printed() -> None:
+    rows = json.loads(_kernels(recorded("cpp"), "--json", "-").stdout)["kernels"]
+    calls = [row for row in rows if row["name"] == "mm"]
+    assert len(calls) > 1
+    done = _kernels(recorded("cpp"), "mm")
+    assert done.stdout.count("# mm: compile ") == len(calls)
+    assert done.stderr == ""
+
+
+def test_kernels_of_one_name_that_are_not_printed_are_told() -> None:
+    rows = json.loads(_kernels(recorded("cpp"), "--json", "-").stdout)["kernels"]
+    named = [row for row in rows if row["name"] == "cpp_fused_sin_0"]
+    assert len({row["compile_id"] for row in named}) > 1
+    done = _kernels(recorded("cpp"), "cpp_fused_sin_0", "--module")
+    assert "'cpp_fused_sin_0' is also '" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert _kernels(recorded("cpp"), done.stderr.split("'")[1], "--module").stdout == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--module",), ("--module", "NAME")),
+        (("--stage", "asm"), ("--stage", "NAME")),
+        (("--target", "sm_90", "mm"), ("--target", "--stage")),
+        (("--stage", "asm", "--module", "mm"), ("--stage", "--module")),
+        (("--balance", "-3"), ("--balance", "-3", "more than 0")),
+        (("--balance", "nan"), ("--balance", "nan")),
+        (("--diff", "--module", "other"), ("--module", "--diff")),
+        (("--diff", "--measure", "other"), ("--measure", "--diff")),
+    ],
+)
+def test_an_option_without_effect_is_refused(strange: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    _refused(_kernels(strange, *arguments), *words)
+    first, *rest = arguments
+    _refused(_kernels(first, *rest[:-1], strange, *rest[-1:]) if first == "--diff" else _kernels(*arguments, strange))
+
+
 def test_two_recordings_are_compared_kernel_by_kernel() -> None:
     done = _kernels("--diff", "--json", "-", recorded("cpp"), recorded("cpp", changed=True))
     changes = json.loads(done.stdout)["changes"]
