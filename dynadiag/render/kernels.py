@@ -27,7 +27,7 @@ def listing_text(calls: Sequence[KernelCall], scale: Roofline, columns: int | No
     """A table in the order of `calls`; what was measured, and what the run built, only where some of them have it.
 
     Where it does not fit in `columns`, operators and lines are cut; where that is not enough, a row takes several
-    lines. The names stay whole: they are what `dynadiag kernels` takes.
+    lines. Names stay whole up to a line: they are what `dynadiag kernels` takes.
     """
     if not calls:
         return "No kernel was generated: nothing was compiled by Inductor.\n"
