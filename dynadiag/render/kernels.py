@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
@@ -11,7 +12,7 @@ from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.paths import fit_path
 from dynadiag.render.table import fitted_table
-from dynadiag.render.wrap import truncate_end, width, wrap
+from dynadiag.render.wrap import width, wrap
 
 __all__ = ["kernel_text", "listing_text", "si_number", "stage_text", "user_lines"]
 
@@ -20,6 +21,7 @@ _BUILT = ("regs", "spills", "shared", "full")
 _TIMED = ("time", "of peak")
 _NUMERIC = frozenset({"bytes", "flops", *_BUILT, *_TIMED})
 _MARKS = {"cpp": "//"}
+_AFTER_ITEM = re.compile(r"(?<=[,;]) ")  # between the items of a list
 _UNITS = ("", "k", "M", "G", "T", "P")
 
 
@@ -47,14 +49,26 @@ def _wrapped(text: str, columns: int) -> str:
 
 
 def _shorten_list(text: str, columns: int) -> str:
-    """As many items of a list as fit, each whole; of a single one the middle goes, and never its line."""
-    inferred = "?" if text.endswith("?") and text != "?" else ""
-    room = columns - len(inferred)
+    """As many items of a list as fit, each whole; of the first the middle goes where it must, and never its line.
+
+    >>> _shorten_list("program.py:103, 104; net.py:4?", 23)
+    'program.py:103, 104; …?'
+    >>> _shorten_list("program.py:103, 104", 16)
+    'prog…m.py:103, …'
+    """
     if width(text) <= columns:
         return text
-    kept = truncate_end(text.removesuffix(inferred), room - 1)[:-1]
-    whole = max(kept.rfind(", "), kept.rfind("; "))
-    return (f"{kept[: whole + 1]} …" if whole > 0 else fit_path(text.removesuffix(inferred), room)) + inferred
+    end = "?" if text.endswith("?") else ""
+    first, *more = _AFTER_ITEM.split(text.removesuffix(end))
+    if not more:
+        return fit_path(first, columns - len(end)) + end
+    room = columns - len(f" …{end}")
+    shown = fit_path(first[:-1], room - 1) + first[-1]
+    for item in more:
+        if width(f"{shown} {item}") > room:
+            break
+        shown += f" {item}"
+    return f"{shown} …{end}"
 
 
 _SHORTEN = {"computes": _shorten_list, "lines": _shorten_list}
