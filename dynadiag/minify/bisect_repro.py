@@ -10,7 +10,7 @@ from dynadiag.bisect.failing_rung import BisectOptions
 from dynadiag.bisect.trial_search import TrialSearch
 from dynadiag.bisect.verdict import Verdict
 from dynadiag.minify.minify_result import MinifyResult, culprit_names
-from dynadiag.minify.repro_text import add_header_line
+from dynadiag.minify.repro_header import add_header_line
 from dynadiag.minify.repro_trial_log import ReproTrialLog, repro_reporter
 from dynadiag.trial.program import Program
 

@@ -6,7 +6,7 @@ import platform
 
 from dynadiag import __version__
 from dynadiag.minify.minify_result import MinifyResult, culprit_names
-from dynadiag.minify.repro_text import strip_directories
+from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.clean import clean
 
 __all__ = ["issue_text"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +12,12 @@ from typing import Any
 import torch
 
 from dynadiag.minify.candidate_trials import CompileSettings
+from dynadiag.minify.repro_header import comment
 from dynadiag.trial.signature import Signature
 
-__all__ = ["ReproSpec", "add_header_line", "call_sites", "header", "strip_directories"]
+__all__ = ["ReproSpec", "call_sites", "header"]
 
-_WIDTH = 100
-_MAX_MESSAGE_LINES = 3  # lines of a message in the header; the whole message is in the recording
 _KINDS = {"wrong_result": "wrong result", "nan": "NaN where there is none uncompiled", "signal": "crash"}
-_PATH = re.compile(r"(?<![\w.])(?:/[\w.+@~-]+){2,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +50,13 @@ def header(shown: ReproSpec, lines: Sequence[str]) -> str:
         *([f"the program passes at {', '.join(shown.passing_rungs)}"] if shown.passing_rungs else []),
         *lines,
     ]
-    return "".join(map(_comment, text))
-
-
-def _comment(line: str) -> str:
-    wrapped = textwrap.wrap(_printable(line), _WIDTH, max_lines=_MAX_MESSAGE_LINES, placeholder=" ...")
-    return "".join(f"# {part}\n" for part in wrapped)
-
-
-def add_header_line(text: str, line: str) -> str:
-    """The text of a repro with one more line in its header."""
-    lines = text.splitlines(keepends=True)
-    end = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return "".join([*lines[:end], _comment(line), *lines[end:]])
+    return "".join(map(comment, text))
 
 
 def _first_informative_line(message: str) -> str:
     """The first line that is not empty; with the next line, if it ends with a colon."""
     lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
     return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in strip_directories(text))
-
-
-def strip_directories(text: str) -> str:
-    """The text with each path shortened to its last part."""
-    return _PATH.sub(lambda found: found[0].rsplit("/", 1)[-1], text)
 
 
 def compile_call(shown: ReproSpec, around: CompileSettings) -> str:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from dynadiag.minify.candidate_trials import CompileSettings
-from dynadiag.minify.repro_text import ReproSpec, add_header_line, call_sites, header
+from dynadiag.minify.repro_header import add_header_line
+from dynadiag.minify.repro_text import ReproSpec, call_sites, header
 from dynadiag.minify.torch_settings import TorchSetting
 from dynadiag.trial.signature import Signature
 from tests.watching import autocast_watcher

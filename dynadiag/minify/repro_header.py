@@ -1,0 +1,34 @@
+"""Text at the top of a repro, without paths of the user's machine. It loads without torch: the command line uses it."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+__all__ = ["add_header_line", "comment", "strip_directories"]
+
+_WIDTH = 100
+_MAX_MESSAGE_LINES = 3  # lines of a message in the header; the whole message is in the recording
+_PATH = re.compile(r"(?<![\w.])(?:/[\w.+@~-]+){2,}")
+
+
+def comment(line: str) -> str:
+    """The line as a wrapped comment."""
+    wrapped = textwrap.wrap(_printable(line), _WIDTH, max_lines=_MAX_MESSAGE_LINES, placeholder=" ...")
+    return "".join(f"# {part}\n" for part in wrapped)
+
+
+def add_header_line(text: str, line: str) -> str:
+    """The text of a repro with one more line in its header."""
+    lines = text.splitlines(keepends=True)
+    end = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return "".join([*lines[:end], comment(line), *lines[end:]])
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in strip_directories(text))
+
+
+def strip_directories(text: str) -> str:
+    """The text with each path shortened to its last part."""
+    return _PATH.sub(lambda found: found[0].rsplit("/", 1)[-1], text)
