@@ -29,7 +29,7 @@ def command(*words: str) -> str:
         command("--help"),
         command("--version"),
         command("nonsense"),
-        *(command(name, "--help") for name in ("explain", "record", "bisect", "minify", "compare", "kernels", "graph")),
+        *(command(name, "--help") for name in ("explain", "record", "bisect", "minify", "compare", "kernels")),
         command("explain", "nothing.dynadiag"),
         command("explain", "GB0025"),
         command("import", "--help"),
