@@ -310,7 +310,7 @@ def tiny():
 
 def compare_trials(args: argparse.Namespace) -> int:
     """A trial against what it stands for, in turn."""
-    from dynadiag.bisect.bisector import HOOKS
+    from dynadiag.bisection.bisector import HOOKS
     from dynadiag.trial.plan import Plan
     from dynadiag.trial.program import Program
     from dynadiag.trial.runner import Runner

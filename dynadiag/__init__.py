@@ -12,10 +12,7 @@ torch loads `dynadiag.autoload` in every process of an environment that has dyna
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dynadiag.api import bisect, explain, open, record  # noqa: A004 - `dynadiag.open`, as `gzip.open` is
@@ -24,40 +21,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["DynadiagError", "UnreadableInput", "__version__", "bisect", "explain", "open", "record"]
 
-_WHERE = {
-    "DynadiagError": "dynadiag.errors",
-    "UnreadableInput": "dynadiag.errors",
-    "bisect": "dynadiag.api",
-    "explain": "dynadiag.api",
-    "open": "dynadiag.api",
-    "record": "dynadiag.api",
-}
+_ERRORS = ("DynadiagError", "UnreadableInput")
 
+if not TYPE_CHECKING:  # a type checker takes the names above, and any other name is an error to it
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'dynadiag' has no attribute {name!r}")
-    return getattr(import_module(_WHERE[name]), name)
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'dynadiag' has no attribute {name!r}")
+        from importlib import import_module
 
-
-class _CallablePackage(ModuleType):
-    """A subpackage of ours that has the name of a function of ours: both `dynadiag.explain` are one name."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        name = self.__name__.rpartition(".")[2]
-        return getattr(import_module(_WHERE[name]), name)(*args, **kwargs)
-
-
-class _Package(ModuleType):
-    """Importing a subpackage sets it as an attribute here, where the function of that name is looked for."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _WHERE and isinstance(value, ModuleType):
-            value.__class__ = _CallablePackage
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+        return getattr(import_module("dynadiag.errors" if name in _ERRORS else "dynadiag.api"), name)
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ from dynadiag.render.report import Report, report
 from dynadiag.stderr import say
 
 if TYPE_CHECKING:
-    from dynadiag.bisect.verdict import Verdict
+    from dynadiag.bisection.verdict import Verdict
     from dynadiag.capture.recorder import Recorder
 
 __all__ = ["bisect", "explain", "open", "record"]
@@ -152,7 +152,7 @@ def bisect(
     """
     import torch
 
-    from dynadiag.bisect.bisector import bisect_call
+    from dynadiag.bisection.bisector import bisect_call
 
     if torch.cuda.is_initialized():
         raise DynadiagError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dynadiag.explain import Explanation
-from dynadiag.explain.formatting import count, duration
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.formatting import count, duration
 from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel
 from dynadiag.render.paths import source_location
 from tui.location import Location

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dynadiag.explain.formatting import count
+from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Guard
 from dynadiag.render.paths import source_location
 from tui.styled_text import Fragment, one_line

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dynadiag.explain import Explanation
-from dynadiag.explain.findings import Finding
-from dynadiag.explain.formatting import count, duration
-from dynadiag.explain.timing import PhaseShare, Timing
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.formatting import count, duration
+from dynadiag.explanation.timing import PhaseShare, Timing
 from dynadiag.recording.records import GuardFailure, Recompile, Run
 from dynadiag.render.paths import source_location
 from tui.error_summary import first_sentence

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 
 from dynadiag.errors import DynadiagError
-from dynadiag.explain import Explanation
-from dynadiag.explain.formatting import count, duration
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.formatting import count, duration
 from dynadiag.recording.records import Run
 from dynadiag.render.paths import source_location
 from tui.location import Location

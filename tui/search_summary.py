@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dynadiag.explain.formatting import count, duration
+from dynadiag.explanation.formatting import count, duration
 from dynadiag.render.paths import source_location
 from tui.error_summary import brief_error
 from tui.location import FILE_VIEW, Location

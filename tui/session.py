@@ -32,7 +32,7 @@ from dynadiag.recording.records import (
 )
 
 if TYPE_CHECKING:
-    from dynadiag.explain import Explanation
+    from dynadiag.explanation.explanation import Explanation
 
 __all__ = ["JOURNAL_SUFFIX", "Session"]
 
@@ -88,7 +88,9 @@ class Session:
         """Return the explanation, computed once. It has no guards, no kernels and only Dynamo's graphs."""
         with self._lock:
             if self._explanation is None:
-                from dynadiag.explain import explain  # imported in a worker: the first screen does not need it
+                from dynadiag.explanation.explanation import (
+                    explain,  # imported in a worker: the first screen does not need it
+                )
 
                 made = explain(_SummaryRecording(self))
                 self.kernel_count = self.recording.totals().get("kernel", 0)

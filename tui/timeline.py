@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.explain.formatting import duration
+from dynadiag.explanation.formatting import duration
 from tui.overview import PARTS
 from tui.session import Session
 from tui.styled_text import Line, line, one_line

@@ -18,12 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dynadiag.bisect.bisector import HOOKS, bisect
-from dynadiag.bisect.budget import SearchBudget
-from dynadiag.bisect.failing_rung import BisectOptions
-from dynadiag.bisect.trial_log import TrialLog
-from dynadiag.bisect.trial_search import TrialSearch
-from dynadiag.bisect.verdict import Verdict
+from dynadiag.bisection.bisector import HOOKS, bisect
+from dynadiag.bisection.budget import SearchBudget
+from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.bisection.verdict import Verdict
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dynadiag import __version__
 from dynadiag.commands import common
-from dynadiag.render import encode
+from dynadiag.render.json_document import encode
 
 _TESTED_VERSIONS = ((2, 11), (2, 15))  # the versions of torch that our tests have run on
 

@@ -22,12 +22,13 @@ from pathlib import Path
 from dynadiag.commands import common
 from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
 from dynadiag.errors import DynadiagError, UnreadableInput
-from dynadiag.explain import Registry
+from dynadiag.explanation.registry import Registry
 from dynadiag.kernels.link_digest import fold_with_links, open_with_links
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.opening import SUFFIX, list_recordings, read_head
-from dynadiag.render import document, encode, explanation_text
+from dynadiag.render.json_document import document, encode
 from dynadiag.render.report import Report, report
+from dynadiag.render.text import explanation_text
 
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 _SQLITE = b"SQLite format 3\x00"

@@ -14,7 +14,7 @@ import networkx as nx
 
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
-from dynadiag.explain import explain
+from dynadiag.explanation.explanation import explain
 from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.recording.reader import Recording
 from dynadiag.render.dot import node_graph, overview_graph, rendered

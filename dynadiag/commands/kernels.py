@@ -22,7 +22,7 @@ from dynadiag import __version__
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.errors import DynadiagError
-from dynadiag.explain.formatting import count, list_some
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.kernels import (
     CompiledStages,
     KernelCall,
@@ -36,8 +36,8 @@ from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.kernels.stages import check_stage, is_in_own_cache
 from dynadiag.kernels.timing import KernelTimes, Roofline, measure_times, saved_times
 from dynadiag.recording.reader import Recording
-from dynadiag.render import encode
 from dynadiag.render.clean import clean, clean_line
+from dynadiag.render.json_document import encode
 from dynadiag.render.kernel_changes import changes_text
 from dynadiag.render.kernels import kernel_text, listing_text, stage_text
 

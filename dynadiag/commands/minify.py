@@ -17,9 +17,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from dynadiag.bisect.budget import SearchBudget
-from dynadiag.bisect.trial_log import TrialLog
-from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.bisection.budget import SearchBudget
+from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.commands import common
 from dynadiag.commands.bisect import add_search_options, bisect_options, search_options
 from dynadiag.commands.progress import ProgressPrinter

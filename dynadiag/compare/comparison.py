@@ -18,7 +18,7 @@ from dynadiag.compare.compile_summary import read_summary
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_process import VariantFailedError, VariantProcess
 from dynadiag.compare.variant_result import Gpu, Peak, VariantResult
-from dynadiag.explain.runtime_cost import WARM
+from dynadiag.explanation.runtime_cost import WARM
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import Sandboxes, cache_variables, trial_environment
 from dynadiag.trial.signature import Signature

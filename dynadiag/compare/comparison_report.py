@@ -11,7 +11,7 @@ from dynadiag.compare.comparison import Comparison
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import RelativeSpeed, VariantResult, relative_speed
 from dynadiag.compare.warm_call_report import warm_call_json, warm_call_tables
-from dynadiag.explain.formatting import count, duration, short_duration
+from dynadiag.explanation.formatting import count, duration, short_duration
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
 from dynadiag.render.json_document import SCHEMA, encode

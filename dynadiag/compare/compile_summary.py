@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynadiag.explain import Explanation, explain
-from dynadiag.explain.runtime_cost import CacheEntryRun, CallCost, WarmCalls, entries
-from dynadiag.explain.timing import shares
+from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost, WarmCalls, entries
+from dynadiag.explanation.timing import shares
 from dynadiag.kernels.module_parser import parse_module
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording

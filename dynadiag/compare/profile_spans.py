@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from dynadiag.explain.runtime_cost import CodeRun, WarmCalls
+from dynadiag.explanation.runtime_cost import CodeRun, WarmCalls
 from dynadiag.torch_private.profiler_marks import CACHE_LOOKUP, COMPILED_REGION
 
 __all__ = ["CALL", "GRAPH", "LAUNCHES", "ProfileSpan", "compile_ids_run", "warm_calls"]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dynadiag.compare.variant_result import VariantResult
-from dynadiag.explain.runtime_cost import CacheEntryRun, CallCost
+from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost
 from dynadiag.recording.records import Break
 from dynadiag.render.clean import clean_line
 from dynadiag.render.runtime_cost import entries_table, price_table

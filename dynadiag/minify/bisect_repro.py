@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dynadiag.bisect.bisector import bisect
-from dynadiag.bisect.budget import SearchBudget
-from dynadiag.bisect.failing_rung import BisectOptions
-from dynadiag.bisect.trial_search import TrialSearch
-from dynadiag.bisect.verdict import Verdict
+from dynadiag.bisection.bisector import bisect
+from dynadiag.bisection.budget import SearchBudget
+from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.bisection.verdict import Verdict
 from dynadiag.minify.minify_result import MinifyResult, culprit_names
 from dynadiag.minify.repro_header import add_header_line
 from dynadiag.minify.repro_trial_log import ReproTrialLog, repro_reporter

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from dynadiag.bisect.failing_rung import BisectOptions
-from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.event_kinds import COMPARED_GRAPH_CALLS, GRAPH_CALLS, INDUCTOR_RANDOM
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag import __version__
-from dynadiag.bisect.verdict import Culprit, Verdict, first_few
+from dynadiag.bisection.verdict import Culprit, Verdict, first_few
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style

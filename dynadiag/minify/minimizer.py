@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dynadiag.bisect.bisector import HOOKS as BISECT_HOOKS
-from dynadiag.bisect.budget import AnswersContradictError, SearchStoppedError
-from dynadiag.bisect.failing_rung import BisectOptions, FailingRung, find_failing_rung
-from dynadiag.bisect.trial_log import outcome_from_json, outcome_to_json
-from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.bisection.bisector import HOOKS as BISECT_HOOKS
+from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
+from dynadiag.bisection.failing_rung import BisectOptions, FailingRung, find_failing_rung
+from dynadiag.bisection.trial_log import outcome_from_json, outcome_to_json
+from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.bisect_repro import bisect_repro
 from dynadiag.minify.event_kinds import GRAPH_CALLS
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call

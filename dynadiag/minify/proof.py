@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from dynadiag.bisect.bisector import HOOKS
-from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.bisection.bisector import HOOKS
+from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.failure_match import reproduces
 from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.minify.repro_trial_log import ReproTrialLog, repro_reporter

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.bisect.trial_log import outcome_from_json
+from dynadiag.bisection.trial_log import outcome_from_json
 from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings
 from dynadiag.minify.event_kinds import FAILED_LOWERING, LOWERING_STARTED
 from dynadiag.minify.failure_match import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 
-from dynadiag.bisect.trial_log import TrialLog
-from dynadiag.bisect.trial_search import TrialSearch
+from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.trial.outcome import Outcome
 
 __all__ = ["ReproTrialLog", "repro_reporter"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from dynadiag.explain.cuda_graphs import CudaGraph
-from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.formatting import count
+from dynadiag.explanation.cuda_graphs import CudaGraph
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.formatting import count
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import help_lines, labelled_lines
 from dynadiag.render.paths import source_location

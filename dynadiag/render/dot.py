@@ -13,8 +13,8 @@ from typing import Any
 import networkx as nx
 
 from dynadiag.errors import DynadiagError
-from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.formatting import count
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Break, Compile, Node
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import fit_path, source_location

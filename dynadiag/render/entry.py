@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from dynadiag import __version__
-from dynadiag.explain.registry import BreakEntry
+from dynadiag.explanation.registry import BreakEntry
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.findings import Fact, Finding
-from dynadiag.explain.formatting import count
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.findings import Fact, Finding
+from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import fact_lines, help_lines, lead_of, location_line

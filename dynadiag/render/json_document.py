@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from dynadiag import __version__
-from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.findings import Finding
-from dynadiag.explain.frame_origin import is_stdlib_file, is_torch_file, user_frame
-from dynadiag.explain.runtime_cost import CallCost, costs
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.frame_origin import is_stdlib_file, is_torch_file, user_frame
+from dynadiag.explanation.runtime_cost import CallCost, costs
 from dynadiag.recording.records import (
     Break,
     Compile,

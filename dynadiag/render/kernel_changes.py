@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dynadiag.explain.formatting import count, list_some
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.kernels import KernelCall, KernelChange, change_diff
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.kernels import si_number, user_lines

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from dynadiag.explain.formatting import list_some
+from dynadiag.explanation.formatting import list_some
 from dynadiag.kernels import CompiledStages, KernelCall, SourceLine, Stage
 from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.render.clean import clean, clean_line

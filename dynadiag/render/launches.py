@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.formatting import count
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.formatting import count
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
 from dynadiag.render.paths import fit_path, source_location

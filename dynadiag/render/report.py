@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from dynadiag.explain.explanation import Explanation, explain
-from dynadiag.explain.formatting import count
-from dynadiag.explain.source import ExplainedRecording
+from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.explanation.formatting import count
+from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.kernels import KernelCall, kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean_line

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.formatting import count, list_some, short_duration
-from dynadiag.explain.runtime_cost import CacheEntryRun, CallCost, WarmCalls, entries
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.formatting import count, list_some, short_duration
+from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost, WarmCalls, entries
 from dynadiag.recording.records import Break
 from dynadiag.render.components import labelled_lines
 from dynadiag.render.paths import fit_path, source_location

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dynadiag import __version__
-from dynadiag.explain.explanation import Explanation
-from dynadiag.explain.formatting import count, duration
-from dynadiag.explain.guard_sources import source_text
-from dynadiag.explain.timing import CompileTime, PhaseShare, Timing
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.formatting import count, duration
+from dynadiag.explanation.guard_sources import source_text
+from dynadiag.explanation.timing import CompileTime, PhaseShare, Timing
 from dynadiag.recording.records import Run
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines

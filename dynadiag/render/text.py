@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dynadiag.explain.explanation import Explanation
+from dynadiag.explanation.explanation import Explanation
 from dynadiag.render.clean import clean_line
 from dynadiag.render.cuda_graphs import cuda_graphs_section
 from dynadiag.render.findings import findings_section

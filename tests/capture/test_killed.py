@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from dynadiag.__main__ import main
-from dynadiag.recording import open as open_folded
 from dynadiag.recording.opening import is_journal, open_recording
+from dynadiag.recording.reader import Recording
 from tests.capture.runs import DYNADIAG, LIMIT
 
 PROGRAM = """
@@ -66,7 +66,7 @@ def assert_all_is_there(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         whole = sum(line.startswith(b"V") for line in written.split(b"\n"))
         kinds = recording.counts()
         assert sum(kinds.values()) - kinds.get("dynadiag_unparsed", 0) in (whole, whole - 1)  # the last, cut in two
-    with open_folded(path):  # folded by whoever opened it first
+    with Recording(path):  # folded by whoever opened it first
         pass
     assert main(["explain", "--json", str(path.with_suffix(".json")), str(path)]) == 0
     assert "cut short" in capsys.readouterr().out

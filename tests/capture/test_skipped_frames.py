@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dynadiag.capture import skipped_frames
-from dynadiag.explain.explanation import Explanation, explain
+from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.opening import open_recording
 from dynadiag.torch_private import loggers
 from tests.capture.runs import Bench

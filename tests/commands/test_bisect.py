@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.bisect.verdict import Verdict
-from tests.bisect.test_bisector import BACKEND
+from dynadiag.bisection.verdict import Verdict
+from tests.bisection.test_bisector import BACKEND
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import dynadiag
-from dynadiag.explain import explain
-from dynadiag.render import explanation_text
+from dynadiag.explanation.explanation import explain
+from dynadiag.render.text import explanation_text
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
 

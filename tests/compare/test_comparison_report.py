@@ -15,7 +15,7 @@ from dynadiag.compare.comparison_report import comparison_json, comparison_text
 from dynadiag.compare.compile_summary import CompileSummary
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import Gpu, Peak, VariantResult
-from dynadiag.explain.formatting import short_duration
+from dynadiag.explanation.formatting import short_duration
 from dynadiag.render.style import Style
 from dynadiag.trial.signature import Signature
 

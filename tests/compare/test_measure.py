@@ -13,8 +13,8 @@ from torch.utils import benchmark
 import dynadiag
 from dynadiag.compare.measure import MIN_PROFILED_CALLS, WARM_UP_CALLS, Measurer
 from dynadiag.compare.variant import Variant
-from dynadiag.explain.causes import group_breaks, roots
-from dynadiag.explain.runtime_cost import WarmCalls, costs
+from dynadiag.explanation.causes import group_breaks, roots
+from dynadiag.explanation.runtime_cost import WarmCalls, costs
 
 
 def work(x: torch.Tensor) -> torch.Tensor:

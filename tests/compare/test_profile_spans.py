@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.compare.profile_spans import CALL, GRAPH, ProfileSpan, compile_ids_run, warm_calls
-from dynadiag.explain.runtime_cost import CodeRun, WarmCalls
+from dynadiag.explanation.runtime_cost import CodeRun, WarmCalls
 from dynadiag.torch_private.profiler_marks import CACHE_LOOKUP, COMPILED_REGION
 
 

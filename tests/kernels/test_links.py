@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dynadiag.kernels import LinkIndex, generated_modules, import_with_links, module_links, open_with_links
-from dynadiag.recording import export_log
 from dynadiag.recording.fold import fold
+from dynadiag.recording.import_export import export_log
 from dynadiag.recording.journal import Journal
 from tests.kernels.recorded import recorded
 

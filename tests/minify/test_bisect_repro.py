@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dynadiag.bisect.trial_log import TrialLog
-from dynadiag.bisect.trial_search import TrialSearch
-from dynadiag.bisect.verdict import Culprit, Verdict
+from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify import bisect_repro as module
 from dynadiag.minify.bisect_repro import bisect_repro
 from dynadiag.minify.minify_result import MinifyResult

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bisect.test_leftovers import MISTAKEN
+from tests.bisection.test_leftovers import MISTAKEN
 from tests.minify.test_command import minify
 
 

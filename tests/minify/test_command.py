@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dynadiag import recording
+from dynadiag.recording.reader import Recording
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
@@ -54,7 +54,7 @@ def test_a_lowering_that_raises_becomes_a_few_lines_that_fail_the_same_way(tmp_p
     assert str(tmp_path) not in text
     assert "# bisected: lowering tanh\n" in text
     assert data["bisected"] == [{"class": "lowering", "name": "tanh", "graph": "inference"}]
-    with recording.open(tmp_path / "m.dynadiag") as search:
+    with Recording(tmp_path / "m.dynadiag") as search:
         assert len(search.trials()) == data["trials"]
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag import recording
-from dynadiag.bisect.trial_log import TrialLog
+from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.minify.repro_trial_log import ReproTrialLog
+from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
 
 PASSED, SLOW = Outcome(None, 1.0, facts={}), Outcome(None, 9.0, facts={})
@@ -25,7 +25,7 @@ def test_trials_of_a_text_are_rows_of_the_search(tmp_path: Path) -> None:
     of_text = ReproTrialLog(made, "import torch\n")
     of_text.add("plan", PASSED, "pass", "at eager")
     assert (of_text.count, made.count) == (1, 1)
-    with recording.open(made.finish(0, force=True)) as search:
+    with Recording(made.finish(0, force=True)) as search:
         (trial,) = search.trials()
     assert "the repro: at eager" in trial.outcome
     resumed = TrialLog(tmp_path / "again.dynadiag", "train.py", ["train.py"], tmp_path / "search.dynadiag")

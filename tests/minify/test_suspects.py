@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.bisect.trial_log import outcome_from_json
+from dynadiag.bisection.trial_log import outcome_from_json
 from dynadiag.minify.event_kinds import LOWERING_STARTED
 from dynadiag.minify.reducer import _outcome_to_keep, _suspects
 from dynadiag.trial.outcome import Decision, Outcome

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from dynadiag.bisect.failing_rung import BisectOptions, FailingRung
-from dynadiag.bisect.ladder import LadderResult
+from dynadiag.bisection.failing_rung import BisectOptions, FailingRung
+from dynadiag.bisection.ladder import LadderResult
 from dynadiag.minify.minify_result import result_text
 from dynadiag.minify.minimizer import MinifyRequest, _Minimizer
 from dynadiag.render.style import Style

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.recording import import_log
+from dynadiag.recording.import_export import import_log
 
 PROGRAM = """
 import torch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dynadiag.recording import open as open_recording
+from dynadiag.recording.reader import Recording
 
 
 def read_all(path: Path) -> int:
     """Call every method of a recording; the number of events."""
-    with open_recording(path) as recording:
+    with Recording(path) as recording:
         tables = ("compiles", "breaks", "recompiles", "skipped", "graphs", "guards", "symbols", "kernels", "trials")
         for table in tables:
             getattr(recording, table)()

@@ -13,9 +13,9 @@ import pytest
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording import fold as folding
-from dynadiag.recording import open as open_recording
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Guard
 
 HEADER = b'V1120 06:38:46.123456 77 a.py:1] {"artifact": {"name": "n"}, "frame_id": 0, "frame_compile_id": 0}\n'
@@ -54,7 +54,7 @@ def test_digest_sees_every_event_with_its_payload(tmp_path: Path) -> None:
         ("c", None, "!3/1/2", None),
     ]
     assert texts == ["one\n\ttwo\n", "", ""]
-    with open_recording(tmp_path / "a.dynadiag") as opened:
+    with Recording(tmp_path / "a.dynadiag") as opened:
         assert [event for event, _ in digest.seen] == list(opened.events())
         assert [metadata for _, metadata in digest.seen] == [opened.metadata(index) for index in range(3)]
 
@@ -66,7 +66,7 @@ def test_records_are_kept_and_those_that_do_not_fit_are_counted(tmp_path: Path) 
     good = Guard(0, "0/0", "k", "s", "e", None, None)
     wrong = Guard("7", "0/0", "k", "s", "e", None, None)  # type: ignore[arg-type]
     fold(written.path, tmp_path / "a.dynadiag", Digests(lambda event, _: [wrong if event.index else good]))
-    with open_recording(tmp_path / "a.dynadiag") as opened:
+    with Recording(tmp_path / "a.dynadiag") as opened:
         assert opened.guards() == (good,)
         (note,) = opened.run.notes
         assert note.startswith("2 things in the log had unexpected values")
@@ -75,7 +75,7 @@ def test_records_are_kept_and_those_that_do_not_fit_are_counted(tmp_path: Path) 
 def test_noise_is_counted_in_the_notes(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"printed\n\n" + HEADER + b"printed\n" + HEADER[:40] + b"\n")
     fold(tmp_path / "a.log", tmp_path / "a.dynadiag", Digests(lambda *_: ()))
-    with open_recording(tmp_path / "a.dynadiag") as opened:
+    with Recording(tmp_path / "a.dynadiag") as opened:
         assert opened.unparsed_lines == 4
         assert opened.run.notes == ("4 lines of a.log could not be read as events (they are kept unchanged).",)
         assert opened.counts() == {"artifact": 1, "dynadiag_unparsed": 3}
@@ -86,7 +86,7 @@ def test_kinds_without_number_are_filed_together(tmp_path: Path) -> None:
     for number in range(3000):
         written.append({f"kind{number}": {}})
     fold(written.path, tmp_path / "a.dynadiag")
-    with open_recording(tmp_path / "a.dynadiag") as opened:
+    with Recording(tmp_path / "a.dynadiag") as opened:
         counts = opened.counts()
         assert len(counts) <= folding._MAX_KINDS + 1
         assert sum(counts.values()) == 3000
@@ -122,7 +122,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from dynadiag.errors import DynadiagError
-from dynadiag.recording import import_log
+from dynadiag.recording.import_export import import_log
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
@@ -149,7 +149,7 @@ def test_digest_sees_the_beginning_of_an_endless_payload(tmp_path: Path, monkeyp
     texts: list[str] = []
     fold(written.path, tmp_path / "a.dynadiag", Digests(lambda _, payload: texts.append(payload()) or ()))
     assert texts == ["x" * 999]
-    with open_recording(tmp_path / "a.dynadiag") as opened:
+    with Recording(tmp_path / "a.dynadiag") as opened:
         assert opened.payload(0) == "x" * 5000
 
 
@@ -157,7 +157,7 @@ def test_digest_sees_the_beginning_of_an_endless_payload(tmp_path: Path, monkeyp
 PEAK = """
 import re, sys
 from pathlib import Path
-from dynadiag.recording import import_log
+from dynadiag.recording.import_export import import_log
 import_log(Path(sys.argv[1]), Path(sys.argv[2]), force=True)
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """

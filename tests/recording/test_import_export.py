@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dynadiag.errors import DynadiagError, UnreadableInput
-from dynadiag.recording import export_log, import_log
-from dynadiag.recording import open as open_recording
+from dynadiag.recording.import_export import export_log, import_log
+from dynadiag.recording.reader import Recording
 from tests.recording.read_all import read_all
 
 GOOD = b'V1120 06:38:46.123456 77 a.py:1] {"artifact": {"name": "n", "encoding": "json"}, "frame_id": 0}\n\tpayload\n'
@@ -87,7 +87,7 @@ def test_any_events_and_noise_come_back(tmp_path: Path, parts: Iterable[bytes]) 
 
 def test_a_log_that_torch_wrote(torch_log: Path, tmp_path: Path) -> None:
     assert round_trip(torch_log.read_bytes(), tmp_path) > 100
-    with open_recording(tmp_path / "a.dynadiag") as recording:
+    with Recording(tmp_path / "a.dynadiag") as recording:
         assert recording.unparsed_lines == 0
         assert recording.counts() == {
             kind: len(list(recording.events(kind))) for kind in {event.kind for event in recording.events()}

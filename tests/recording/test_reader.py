@@ -12,8 +12,9 @@ import pytest
 import zstandard
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording import import_log, schema
-from dynadiag.recording import open as open_recording
+from dynadiag.recording import schema
+from dynadiag.recording.import_export import import_log
+from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Guard
 from tests.recording.read_all import read_all
 
@@ -47,7 +48,7 @@ def change(recording: Path, *statements: str) -> None:
 
 
 def test_events_are_found_by_kind_name_and_compile(recording: Path) -> None:
-    with open_recording(recording) as opened:
+    with Recording(recording) as opened:
         everything = list(opened.events())
         assert [one.index for one in everything] == list(range(13))
         assert opened.event(0) == Event(0, "artifact", "n0", "0/0", 1, 13, "1120 06:38:46.123456")
@@ -69,7 +70,7 @@ def test_events_are_found_by_kind_name_and_compile(recording: Path) -> None:
 
 
 def test_an_event_is_found_by_any_byte_of_it(recording: Path) -> None:
-    with open_recording(recording) as opened:
+    with Recording(recording) as opened:
         everything = opened.event_spans(0, 100)
         assert [one.event for one in everything] == list(opened.events())
         assert everything[0].start == 0
@@ -80,7 +81,7 @@ def test_an_event_is_found_by_any_byte_of_it(recording: Path) -> None:
 
 
 def test_a_table_is_read_in_pages(torch_recording: Path) -> None:
-    with open_recording(torch_recording) as opened:
+    with Recording(torch_recording) as opened:
         every = opened.guards()
         pages = [opened.page(Guard, start, 3) for start in range(0, len(every), 3)]
     assert len(every) > 3
@@ -88,7 +89,7 @@ def test_a_table_is_read_in_pages(torch_recording: Path) -> None:
 
 
 def test_payloads_within_and_across_blocks(recording: Path) -> None:
-    with open_recording(recording) as opened:
+    with Recording(recording) as opened:
         assert opened.payload(3) == "payload 3\n"
         assert opened.payload(10) == "printed"
         assert opened.metadata(10) == {}
@@ -103,14 +104,14 @@ def test_source_is_the_payload_of_its_event(tmp_path: Path) -> None:
     header = b'V1120 06:38:46.123456 77 a.py:1] {"dynadiag_source": {"file": "/a b.py"}}\n'
     (tmp_path / "a.log").write_bytes(header + b"\tx = 1\n\t\n\t\ty\n")
     import_log(tmp_path / "a.log", tmp_path / "a.dynadiag")
-    with open_recording(tmp_path / "a.dynadiag") as opened:
+    with Recording(tmp_path / "a.dynadiag") as opened:
         assert opened.source("/a b.py") == "x = 1\n\n\ty"
         assert opened.source("/b.py") is None
 
 
 def test_threads_may_share_a_recording(recording: Path) -> None:
     wrong: list[object] = []
-    with open_recording(recording) as opened:
+    with Recording(recording) as opened:
 
         def read() -> None:
             for _ in range(20):
@@ -150,7 +151,7 @@ def bytes_read(path: Path) -> int:
 
     rchar()
     before = rchar()
-    with open_recording(path) as opened:
+    with Recording(path) as opened:
         assert opened.run is not None
         assert opened.counts()
     return rchar() - before
@@ -173,7 +174,7 @@ def test_opening_reads_the_same_whatever_the_size(tmp_path: Path) -> None:
 def test_one_payload_reads_its_blocks_only(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"".join(event(number, b"z" * 10_000) for number in range(2000)))
     import_log(tmp_path / "a.log", tmp_path / "a.dynadiag")
-    with open_recording(tmp_path / "a.dynadiag") as opened:
+    with Recording(tmp_path / "a.dynadiag") as opened:
         statements: list[str] = []
         opened._database.connection.set_trace_callback(statements.append)
         assert opened.payload(1500) == "z" * 10_000
@@ -199,7 +200,7 @@ def test_what_is_no_recording(tmp_path: Path, recording: Path) -> None:
 def test_newer_schema_says_upgrade(recording: Path) -> None:
     change(recording, f"PRAGMA user_version = {schema.VERSION + 1}")
     with pytest.raises(UnreadableInput, match=r"newer dynadiag .* upgrade"):
-        open_recording(recording)
+        Recording(recording)
 
 
 ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT 'a' kind, n events FROM c"
@@ -221,7 +222,7 @@ HUGE = "kind TEXT, events INTEGER GENERATED ALWAYS AS (length(hex(zeroblob(10000
 def test_a_schema_that_is_not_ours_is_refused(recording: Path, statements: tuple[str, ...]) -> None:
     change(recording, *statements)
     with pytest.raises(UnreadableInput, match="schema differs"):
-        open_recording(recording)
+        Recording(recording)
 
 
 @pytest.mark.parametrize(
@@ -268,21 +269,21 @@ def test_a_bomb_does_not_go_off(recording: Path, claimed: int | None) -> None:
     with sqlite3.connect(recording) as database:
         database.execute("UPDATE block SET data = ?", (data,))
     database.close()
-    with open_recording(recording) as opened, pytest.raises(UnreadableInput, match="does not hold"):
+    with Recording(recording) as opened, pytest.raises(UnreadableInput, match="does not hold"):
         opened.payload(0)
 
 
 def test_a_payload_of_many_bombs_is_refused(recording: Path) -> None:
     """Each block is small; an event that claims to span very many of them is not read."""
     change(recording, "UPDATE log SET size = 1 << 40", "UPDATE event SET payload_size = 1 << 39 WHERE id = 1")
-    with open_recording(recording) as opened, pytest.raises(UnreadableInput, match="more than can be shown"):
+    with Recording(recording) as opened, pytest.raises(UnreadableInput, match="more than can be shown"):
         opened.payload(1)
 
 
 def test_endless_value_is_refused(recording: Path) -> None:
     change(recording, "UPDATE run SET target = CAST(zeroblob(17 << 20) AS TEXT)")
     with pytest.raises(UnreadableInput, match="too big"):
-        open_recording(recording)
+        Recording(recording)
 
 
 def survives(path: Path) -> bool:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from dynadiag.explain.explanation import Explanation, explain
-from dynadiag.explain.guard_sources import source_text
-from dynadiag.recording import export_log, import_log
-from dynadiag.recording import open as open_recording
+from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.explanation.guard_sources import source_text
+from dynadiag.recording.import_export import export_log, import_log
+from dynadiag.recording.reader import Recording
 from tests.recording.read_all import read_all
 
 LOGS = sorted((Path(__file__).parent / "logs").glob("*.log.zst"))
@@ -38,7 +38,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def explanation(log: Path, tmp_path: Path) -> Explanation:
     import_log(log, tmp_path / "run.dynadiag")
-    with open_recording(tmp_path / "run.dynadiag") as recording:
+    with Recording(tmp_path / "run.dynadiag") as recording:
         return explain(recording)
 
 

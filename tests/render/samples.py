@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dynadiag.explain import Explanation, explain
+from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.records import Frame, Guard, Kernel, SkippedFrame, Span
-from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
+from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
 
 SOURCE = "import torch\ndef forward(x):\n    if x.sum() > 0:\n        return x * 2\n    return helper(x)\n"
 

@@ -10,12 +10,12 @@ import networkx as nx
 import pytest
 
 from dynadiag.errors import DynadiagError
-from dynadiag.explain import explain
+from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Node, Span
 from dynadiag.render import dot
 from dynadiag.render.dot import dot_text, node_graph, overview_graph, rendered
 from tests.commands.build import recording
-from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_graph
+from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_graph
 from tests.render.samples import EVIL, evil, full
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dynadiag.explain import Registry
+from dynadiag.explanation.registry import Registry
 from dynadiag.render.entry import entry_json, entry_text
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import width

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dynadiag.explain import explain
-from dynadiag.render import document, encode, explanation_json
+from dynadiag.explanation.explanation import explain
+from dynadiag.render.json_document import document, encode, explanation_json
 from dynadiag.render.report import report
-from tests.explain.build import FakeRecording, a_break, a_graph, a_run
+from tests.explanation.build import FakeRecording, a_break, a_graph, a_run
 from tests.render.samples import EVIL, evil, full, full_recording
 
 BREAK = {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from dynadiag.explain import explain
+from dynadiag.explanation.explanation import explain
 from dynadiag.kernels import Cost, KernelCall, SourceLine
 from dynadiag.recording.records import Kernel
-from dynadiag.render import explanation_json, explanation_text
+from dynadiag.render.json_document import explanation_json
 from dynadiag.render.style import Style
+from dynadiag.render.text import explanation_text
 from dynadiag.render.wrap import width
-from tests.explain.build import FILE, FakeRecording, a_graph
+from tests.explanation.build import FILE, FakeRecording, a_graph
 from tests.render.samples import EVIL
 
 FUSED = KernelCall(

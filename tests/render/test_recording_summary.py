@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dynadiag.recording import Journal
+from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import open_recording
 from dynadiag.render.recording_summary import recording_summary
 from dynadiag.render.style import Style

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dynadiag.render.report import report
-from tests.explain.build import FakeRecording, a_break, a_compile, a_graph, a_run
+from tests.explanation.build import FakeRecording, a_break, a_compile, a_graph, a_run
 from tests.render.samples import EVIL
 
 

@@ -40,7 +40,7 @@ def test_a_worker_compiles_at_the_rung_of_the_trial(tmp_path: Path) -> None:
 
 
 PREPARED = """
-from dynadiag.bisect import bisector, compiler_hooks
+from dynadiag.bisection import bisector, compiler_hooks
 from dynadiag.torch_private import trial
 from dynadiag.trial import context, rungs
 from torch._dynamo import trace_rules

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.bisect.bisector import HOOKS
+from dynadiag.bisection.bisector import HOOKS
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import changed_files, snapshot

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dynadiag.bisect.bisector import HOOKS
+from dynadiag.bisection.bisector import HOOKS
 from dynadiag.trial.plan import Plan, Switch
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner

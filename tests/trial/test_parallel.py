@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.bisect.bisector import HOOKS
+from dynadiag.bisection.bisector import HOOKS
 from dynadiag.trial.plan import Plan, Switch
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner

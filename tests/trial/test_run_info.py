@@ -27,7 +27,7 @@ torch.compile(lambda x: x.sin(), backend=doubled)(torch.ones(4))
 def test_a_trial_that_a_comparison_ends_reports_the_same_facts(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(WRONG)
-    with Runner(Program(str(program)), ("dynadiag.bisect.compiler_hooks",)) as runner:
+    with Runner(Program(str(program)), ("dynadiag.bisection.compiler_hooks",)) as runner:
         outcome = runner.run_fresh(Plan(accuracy=True))
     assert outcome.signature is not None
     assert outcome.signature.kind == "wrong_result"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from dynadiag.explain.runtime_cost import WARM, CodeRun, WarmCalls
+from dynadiag.explanation.runtime_cost import WARM, CodeRun, WarmCalls
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser

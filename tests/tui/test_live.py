@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from textual.widgets import Input
 
-from dynadiag.bisect.trial_log import TrialLog
+from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.records import Event

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dynadiag.explain import explain
-from dynadiag.explain.timing import PARTS, PhaseShare
+from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.timing import PARTS, PhaseShare
 from dynadiag.recording.records import Span
 from dynadiag.render import summary
-from tests.explain.build import FILE, FakeRecording, a_break, a_compile, a_recompile
+from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_recompile
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui import overview

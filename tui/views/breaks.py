@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
-from dynadiag.explain import Explanation
-from dynadiag.explain.findings import Finding
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.findings import Finding
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.location import Location

@@ -7,7 +7,7 @@ from typing import ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType
 
-from dynadiag.explain.formatting import count
+from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Kernel
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from dynadiag.explain.formatting import duration
+from dynadiag.explanation.formatting import duration
 from tui.location import Location
 from tui.ranks import RankSummary, differences, exit_status, read_rank
 from tui.styled_text import line

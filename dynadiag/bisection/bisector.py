@@ -1,0 +1,231 @@
+"""From a program to a verdict: the failing rung, the descent below it, and a check for flakiness."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
+from dynadiag.bisection.descent import DescentResult, descend, find_culprits
+from dynadiag.bisection.failing_rung import (
+    Bisection,
+    BisectOptions,
+    plan_with_empty_caches,
+    rerun_as_written,
+    search_rungs,
+)
+from dynadiag.bisection.ladder import (
+    LadderResult,
+    rung_plan,
+)
+from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.bisection.verdict import Verdict
+from dynadiag.trial.in_process import InProcessRunner
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import RUNGS, Plan
+from dynadiag.trial.supervise import Limits
+
+__all__ = ["HOOKS", "bisect", "bisect_call"]
+
+HOOKS = ("dynadiag.bisection.compiler_hooks",)
+_WHAT_IS_KNOWN = {
+    "same": "the last trial that failed the same way",
+    "pass": "the last trial that passed",
+    "different": "the last trial that failed in another way",
+    "timeout": "the last trial that did not end in time",
+    "invalid": "the last trial that could not run",
+}
+_CONFIDENCE = 0.95  # required probability that a faulty candidate fails within its repeats
+_DOUBTFUL_REPEATS = 5  # final runs as written, where something was seen to come and go
+_FINAL_REPEATS = 1  # final runs as written, where nothing was seen to come and go
+_MAX_PRINTED_LINES = 4
+_RANDOM_OPERATOR = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
+_RANDOM_NUMBERS_NOTE = (
+    "it passes with torch._inductor.config.fallback_random = True: from the same seed Inductor draws other random "
+    "numbers than eager, by design"
+)
+
+
+def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
+    """The verdict on the search's program. Raises `TargetError` where the target cannot be used."""
+    began = time.monotonic()
+    base = Plan(accuracy=options.accuracy, tolerance=options.tolerance)
+    bisection = Bisection(search, options, base, [])
+    try:
+        verdict = _run_again_without_forks(bisection)
+    except SearchStoppedError as stop:
+        verdict = _stopped(bisection, stop)
+    first = bisection.first or Outcome(None, 0.0)
+    return replace(
+        verdict,
+        notes=tuple(dict.fromkeys([*bisection.notes, *verdict.notes, *search.runner.notes, *first.notes])),
+        other_failures=search.other_failures,
+        printed=_last_lines(first),
+        torch=(first.facts or {}).get("torch"),
+        trials=search.log.count,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _run_again_without_forks(bisection: Bisection) -> Verdict:
+    """The verdict. Where forks of the program contradict each other, the search begins again in fresh interpreters."""
+    try:
+        return _run(bisection)
+    except AnswersContradictError as contradiction:
+        had_forks = bisection.search.runner.has_forks
+        bisection.search.runner.stop_forks()
+        if not had_forks or bisection.search.runner.has_forks:  # there was, or is, no other way to run a trial
+            raise
+        bisection.notes.append(f"forked trials contradict each other, fresh interpreters followed: {contradiction}")
+    bisection.search.clear_cache()
+    bisection.search.reference, bisection.fresh = None, True
+    bisection.base = replace(bisection.base, rung=None)
+    return _run(bisection)
+
+
+def _run(bisection: Bisection) -> Verdict:
+    located = search_rungs(bisection)
+    if located.verdict is not None:
+        return located.verdict
+    assert located.ladder is not None
+    bisection.rung = located.ladder.first
+    if located.cached:
+        return _found(located.first, located.ladder, _find_confused_graphs(bisection, located.ladder))
+    finding = _descend(bisection, located.ladder)
+    return _flaky_or_found(bisection, located.first, located.ladder, finding)
+
+
+def _stopped(bisection: Bisection, stop: SearchStoppedError) -> Verdict:
+    """The verdict of a search that ended before its answer, with what is known so far."""
+    search, failure = bisection.search, bisection.first.signature if bisection.first else None
+    rungs = {rung: search.known(bisection.labeled_rung(rung)) or "not_run" for rung in RUNGS}
+    last = search.last_answers
+    known = [f"{words}: {last[status].label}" for status, words in _WHAT_IS_KNOWN.items() if status in last]
+    verdict = "flaky" if isinstance(stop, AnswersContradictError) else "stopped"
+    cure = "--repeat N tries each candidate up to N times" if verdict == "flaky" else "--resume continues it"
+    return Verdict(verdict, rungs, bisection.rung, failure, notes=(f"{stop}: {cure}", *known))
+
+
+def _last_lines(outcome: Outcome) -> tuple[str, ...]:
+    """The last lines of the output, for a failure without a message of its own: an exit code, a signal, a hang."""
+    if outcome.signature is None or outcome.signature.kind not in ("exit", "signal", "hang"):
+        return ()
+    return tuple(line for line in outcome.tail.splitlines() if line.strip())[-_MAX_PRINTED_LINES:]
+
+
+def _descend(bisection: Bisection, result: LadderResult) -> DescentResult:
+    assert result.first is not None
+    assert result.outcome is not None
+    bisection.search.reference = result.outcome.signature
+    bisection.search.fill_idle_core(rerun_as_written(bisection))
+    base = replace(rung_plan(bisection.base, result.first), record=())
+    return descend(bisection.search, base, result.first, result.outcome)
+
+
+def _flaky_or_found(bisection: Bisection, first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:
+    bisection.notes += _random_number_notes(bisection, result)
+    flaky = _flaky(bisection, finding)
+    if flaky:
+        return Verdict("flaky", result.rungs, result.first, first.signature, notes=(flaky,))
+    return _found(first, result, finding)
+
+
+def _found(first: Outcome, result: LadderResult, finding: DescentResult) -> Verdict:
+    return Verdict(
+        "found",
+        result.rungs,
+        result.first,
+        first.signature,
+        finding.culprits,
+        notes=finding.notes,
+        confirmed=finding.confirmed,
+        reproduce=tuple(plan.key() for plan in finding.plans),
+    )
+
+
+def _random_number_notes(bisection: Bisection, result: LadderResult) -> list[str]:
+    """A note where the failure disappears with eager's random numbers: Inductor draws others from the same seed."""
+    assert result.first is not None
+    assert result.outcome is not None
+    operators = (p for p in result.outcome.points if p.group in ("lowering", "decomposition"))
+    drawn = any(_RANDOM_OPERATOR.search(f"{operator.name} {operator.target}") for operator in operators)
+    if bisection.base.accuracy or not drawn:
+        return []
+    plan = replace(rung_plan(bisection.base, result.first), fallback_random=True)
+    passes = bisection.search.run(plan, "with eager's random numbers").passed
+    return [_RANDOM_NUMBERS_NOTE] if passes else []
+
+
+def _flaky(bisection: Bisection, finding: DescentResult) -> str | None:
+    """Why no culprit can be named with confidence, because the failure comes and goes; ``None`` where one can.
+
+    Runs the program as written again: single trials explain nothing about a failure that comes and goes.
+    """
+    search, repeat = bisection.search, bisection.options.repeat
+    if search.reference is not None and search.reference.kind == "hang":
+        return None
+    doubtful = search.inconsistent or not finding.confirmed
+    count = max(repeat, _DOUBTFUL_REPEATS if doubtful else _FINAL_REPEATS)
+    if count > _FINAL_REPEATS:
+        search.runner.drop_checkpoint()  # so that random numbers before the first compiled call vary too
+    failed = sum(_fails_again(bisection) for _ in range(count))
+    confidence = 1 - (1 - failed / count) ** repeat
+    if failed == count or (repeat > 1 and confidence >= _CONFIDENCE and finding.confirmed):
+        if repeat > 1:
+            bisection.notes.append(_failure_rate_note(failed, count, repeat, confidence))
+        return None
+    return _failure_rate_note(failed, count, repeat, confidence)
+
+
+def _fails_again(bisection: Bisection) -> bool:
+    outcome = bisection.search.run_once(*rerun_as_written(bisection))
+    return bisection.search.status(outcome, across_rungs=True) == "same"
+
+
+def _failure_rate_note(failed: int, count: int, repeat: int, confidence: float) -> str:
+    runs = "1 run" if repeat == 1 else f"{repeat} runs"
+    return (
+        f"failed the same way in {failed} of {count} further runs; at that rate a faulty candidate fails within {runs} "
+        f"with probability {confidence:.2f} (--repeat)"
+    )
+
+
+def _find_confused_graphs(bisection: Bisection, result: LadderResult) -> DescentResult:
+    """Which graphs are confused with one another in the caches."""
+    assert result.first is not None
+    assert result.outcome is not None
+    bisection.search.reference = result.outcome.signature
+    graphs = {point.key: point for point in result.outcome.points if point.group == "dynamo_graph"}
+    return find_culprits(bisection.search, plan_with_empty_caches(bisection, result.first), "dynamo_graph", graphs)
+
+
+_ONE_THREAD = "each trial was a fork of this process, with one thread"
+
+
+def bisect_call(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    accuracy: bool,
+    repeat: int,
+    timeout: float,
+) -> Verdict:
+    """The verdict on one call. ``timeout`` is in seconds. Raises `DynadiagError` if this process cannot fork."""
+    with (
+        tempfile.TemporaryDirectory(prefix="dynadiag-") as folder,
+        InProcessRunner.of(fn, args, kwargs, HOOKS, Limits.default(timeout)) as runner,
+    ):
+        name = runner.program.text
+        rows = TrialLog(Path(folder, "search.dynadiag"), name, [name])
+        try:
+            verdict = bisect(TrialSearch(runner, rows, repeat=repeat), BisectOptions(accuracy=accuracy, repeat=repeat))
+        finally:
+            rows.discard()
+    return replace(verdict, target=name, accuracy=accuracy, notes=(*verdict.notes, _ONE_THREAD))

@@ -1,0 +1,254 @@
+"""Hooks in the compiler, in the trial's process: each decision that a trial can switch off.
+
+Each hook asks `TRIAL.is_on(kind, key, ...)` at the moment the compiler decides. Where the plan says off, the decision
+goes the conservative way: a lowering falls back to ATen, two kernels are not fused, a pattern or a pass is skipped, an
+operator is not decomposed, a kernel is written without vectors. No cache folder is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from dynadiag.bisection import divergence, fake_kernel_check
+from dynadiag.bisection.split_autograd import split_autograd
+from dynadiag.bisection.user_passes import hook_user_passes
+from dynadiag.capture.breaks import user_callers
+from dynadiag.torch_private import bisect as torch_private
+from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import LoweringFailed
+from dynadiag.trial.plan import INTERMEDIATES, LOWER_RUNG
+
+__all__ = ["install"]
+
+# Passes that are no optimizations: a graph with their operators cannot be lowered without them.
+_MANDATORY_PASSES = ("decompose_", "stable_sort", "fix_auto_functionalized")
+_compiling: list[GraphModule] = []  # graphs that Inductor is compiling, the innermost last
+
+
+def install() -> None:
+    """Install the hooks in torch, once per process."""
+    torch_private.wrap_frame(_frame)
+    TRIAL.skips_compile = _skips_fullgraph_call
+    fake_kernel_check.install()
+    divergence.install()
+    torch_private.wrap_call_user_compiler(_compile_dynamo_graph)
+    torch_private.wrap_subsystem(_disables_subsystem)
+    torch_private.wrap_observed_pass(_pass)
+    torch_private.wrap_inner_compile(_compile_inner_graph)
+    torch_private.wrap_run_node(_lower_node)
+    torch_private.abbreviate_nested_kernels()
+    torch_private.wrap_pattern_apply(_pattern)
+    torch_private.wrap_can_fuse(_fusion)
+    torch_private.wrap_cpp_kernel(_kernel)
+
+
+def _position(graph: str | None = None) -> dict[str, Any]:
+    return {"compile_id": torch_private.compile_id(), "graph": graph or torch_private.graph_kind()}
+
+
+def _key(*parts: object, here: dict[str, Any]) -> str:
+    """The key of a decision. It names the subgraph, since the branches of a conditional may have nodes of the same
+    names.
+    """
+    return "/".join(
+        str(part) for part in (here["compile_id"], here["graph"], *torch_private.current_subgraph(), *parts)
+    )
+
+
+def _user_lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
+    """The user's lines of these nodes, each once.
+
+    Where torch wrote all of them: the line of the node that they are a part of, else the line of the call.
+    """
+    lines = _written_lines(nodes) or _written_lines(torch_private.enclosing_nodes())[:1]
+    return lines or [(frame["file"], frame["line"]) for frame in user_callers(sys._getframe())[-1:]]
+
+
+def _written_lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
+    found = (torch_private.user_line(node) for node in nodes)
+    return list(dict.fromkeys(line for line in found if line is not None))
+
+
+def _first_line(*graphs: GraphModule) -> list[tuple[str, int]]:
+    """The user's line where a graph begins."""
+    return _user_lines(node for gm in graphs for node in gm.graph.nodes)[:1]
+
+
+def _disables_subsystem(_backend: str, subsystem: str, debug_info: Callable[[], str] | None) -> bool:
+    """The answer to torch's own question whether this part of the compiler is disabled."""
+    if subsystem == "lowerings":
+        return not _lowering_on(torch_private.current_node())
+    if subsystem == "decomposition" and debug_info is not None:
+        return not _decomposition_on(debug_info())
+    if subsystem == "cudagraphs":
+        here = _position()
+        describe = lambda: {"name": "cudagraphs", "lines": _first_line(*_compiling[-1:]), **here}  # noqa: E731
+        return not TRIAL.is_on("cudagraphs", _key(here=here), describe)
+    return False
+
+
+def _lowering_on(node: Node | None) -> bool:
+    if node is None or node.meta.get("val", node) is None:  # an assertion has no value, and no ATen kernel
+        return True
+    here = _position()
+    key = _key(node.name, here=here)
+    describe = lambda: {"name": node.name, "target": str(node.target), "lines": _user_lines([node]), **here}  # noqa: E731
+    return TRIAL.is_on("lowering", key, describe)
+
+
+def _decomposition_on(name: str) -> bool:
+    operator = torch_private.operator_name(name)
+    here = _position("joint")
+    describe = lambda: {"name": operator, "lines": torch_private.traced_user_lines(), **here}  # noqa: E731
+    return TRIAL.is_on("decomposition", _key(operator, here=here), describe)
+
+
+def _pass(inner: Callable[..., Any], observer: Any, function: Callable[..., Any]) -> Any:
+    """One pass over an FX graph, by torch or the user."""
+    name = observer.passname
+    if name.startswith(_MANDATORY_PASSES):
+        return inner(observer, function)
+    here = _position((observer.subsystem or "").removesuffix("_passes") or None)
+    occurrence = TRIAL.occurrence("pass", _key(name, here=here))
+    shown, lines = torch_private.describe_pass(name, function)
+    describe = lambda: {"name": shown, "target": name, "lines": lines, **here}  # noqa: E731
+    if TRIAL.is_on("pass", _key(name, occurrence, here=here), describe):
+        return inner(observer, function)
+    return None
+
+
+def _pattern(inner: Callable[..., Any], entry: Any, match: Any, graph: Any, node: Node) -> Any:
+    """One replacement of one match."""
+    name = torch_private.pattern_name(entry)
+    here = _position()
+    occurrence = TRIAL.occurrence("pattern", _key(name, node.name, here=here))
+    describe = lambda: {"name": name, "target": name, "lines": _user_lines(match.nodes), **here}  # noqa: E731
+    if TRIAL.is_on("pattern", _key(name, node.name, occurrence, here=here), describe):
+        return inner(entry, match, graph, node)
+    return None
+
+
+def _fusion(fusable: bool, first: Any, second: Any) -> bool:
+    """Whether two kernels are fused: only where every part of both may be fused.
+
+    There is one decision per part, not per pair. The same parts meet in many orders, and forbidding one order would
+    only make Inductor take another.
+    """
+    if not fusable:
+        return False
+    here = _position()
+    parts = [_fusable(part, here) for part in (*first.get_nodes(), *second.get_nodes())]
+    return all(parts)  # all parts are asked, so that each is reported
+
+
+def _fusable(part: Any, here: dict[str, Any]) -> bool:
+    nodes = torch_private.origin_nodes(part)
+    name = "+".join(node.name for node in nodes)
+    key = _key(name, torch_private.index_among_same_origins(part), here=here)
+    return TRIAL.is_on("fusion", key, lambda: {"name": name, "lines": _user_lines(nodes), **here})
+
+
+def _kernel(nodes: Iterable[Any]) -> bool:
+    """Whether a kernel is written with vectors and threads."""
+    origins = sorted({node for part in nodes for node in torch_private.origin_nodes(part)})
+    here = _position()
+    name = "+".join(node.name for node in origins)
+    return TRIAL.is_on("kernel", _key(name, here=here), lambda: {"name": name, "lines": _user_lines(origins), **here})
+
+
+def _lower_node(inner: Callable[..., Any], lowering: Any, node: Node) -> Any:
+    """Lower a node. If that fails, report it as the witness."""
+    try:
+        return inner(lowering, node)
+    except Exception:
+        TRIAL.send(LoweringFailed(_key(node.name, here=_position()), node.name))
+        raise
+
+
+def _compile_inner_graph(inner: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One graph after AOTAutograd, forward or backward: compiled by Inductor, or run uncompiled."""
+    TRIAL.before_inductor_graph()
+    with torch_private.graph_kind_set(torch_private.inner_graph_kind(kwargs)):
+        here = _position()
+        occurrence = TRIAL.occurrence("graph", _key(here=here))
+        describe = lambda: {"name": _graph_name(here), "lines": _first_line(gm), **here}  # noqa: E731
+        if not TRIAL.is_on("graph", _key(occurrence, here=here), describe):
+            return torch_private.boxed_graph(gm)
+        compile_inner = functools.partial(_compile_graph, inner, gm, args, kwargs)
+        return (
+            divergence.compile_and_compare(compile_inner, _key(here=here))
+            if TRIAL.observes(INTERMEDIATES)
+            else compile_inner()
+        )
+
+
+def _compile_graph(inner: Callable[..., Any], gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    _compiling.append(gm)
+    try:
+        return inner(gm, *args, **kwargs)
+    finally:
+        _compiling.pop()
+
+
+def _graph_name(here: dict[str, Any]) -> str:
+    return f"{here['compile_id']} {here['graph'] or 'graph'}"
+
+
+def _compile_dynamo_graph(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
+    """One graph that Dynamo captured: compiled at the rung of the trial, or at the rung below."""
+    rung = TRIAL.plan.rung
+    hook_user_passes(output_graph.compiler_fn)
+    if rung not in LOWER_RUNG or not (TRIAL.observes("dynamo_graph") or TRIAL.observes("direction")):
+        return inner(output_graph, gm, *args, **kwargs)
+    here = _position("dynamo")
+    frame = f"frame {here['compile_id'].split('/')[0]}"
+    describe = lambda: {"name": here["compile_id"], "target": frame, "lines": _first_line(gm), **here}  # noqa: E731
+    compiled = functools.partial(inner, output_graph)
+    lower = functools.partial(torch_private.call_with_backend, inner, output_graph, LOWER_RUNG[rung])
+    if TRIAL.is_on("dynamo_graph", _key(here=here), describe):
+        return _compile_directions(_key(here=here), compiled, lower, gm, args, kwargs)
+    return lower(gm, *args, **kwargs)
+
+
+def _compile_directions(
+    key: str, own: Callable[..., Any], lower: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Compile both directions at the rung, or one of them at the rung below.
+
+    Without its backward a graph is traced as one that needs no gradient.
+    """
+    switch = TRIAL.plan.switch("direction")
+    forward, backward = (switch is None or switch.is_on(f"{key}/{name}") for name in ("forward", "backward"))
+    if forward and backward:
+        return own(gm, *args, **kwargs)
+    other = lower(GraphModule(gm, copy.deepcopy(gm.graph)), *args, **kwargs)
+    with contextlib.nullcontext() if backward else torch.no_grad():
+        compiled = own(gm, *args, **kwargs)
+    return split_autograd(compiled if forward else other, compiled if backward else other)
+
+
+@functools.lru_cache(maxsize=4096)
+def _frame_key(code: Any) -> str:
+    return f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
+
+
+def _frame(code: Any) -> bool:
+    """Whether Dynamo compiles a frame, or leaves it to Python."""
+    if not TRIAL.observes("frame"):
+        return True
+    describe = lambda: {"name": code.co_name, "lines": [(code.co_filename, code.co_firstlineno)]}  # noqa: E731
+    return TRIAL.is_on("frame", _frame_key(code), describe)
+
+
+def _skips_fullgraph_call(function: Callable[..., Any]) -> bool:
+    """Whether a call with ``fullgraph=True`` runs uncompiled because its frame is off."""
+    code = torch_private.code_of(function)
+    return code is not None and not _frame(code)

@@ -1,0 +1,240 @@
+"""The decisions of one kind, the search among them, and the culprits that they make.
+
+The search goes by what the failure names, else by hash bisection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dynadiag.bisection.hash_search import Speculate, find_culprit_sets, find_minimal_set, suffixes
+from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
+from dynadiag.bisection.verdict import Culprit
+from dynadiag.trial.outcome import Decision, Outcome
+from dynadiag.trial.plan import Plan, Switch
+
+__all__ = [
+    "DecisionPool",
+    "build_culprits",
+    "find_by_bisection",
+    "find_by_witness",
+    "kind_name",
+    "kind_plural",
+    "switch_all_off",
+    "union",
+]
+
+_MAX_SETS = 16  # independent faults in one kind before the search gives up
+_MAX_LISTED = 3  # names in a trial's label
+_MAX_WITNESSES = 6  # names that are tried one after another before bisection starts
+
+
+@dataclass(slots=True)
+class DecisionPool:
+    """The decisions of one kind, and trials with some of them switched off.
+
+    ``base`` may have switches for other kinds, which stay. ``name`` is the kind, ``points`` has its decisions by key.
+    ``reported`` are the kinds that each trial reports: a failure that kills its process can name a decision in no other
+    way.
+    """
+
+    search: TrialSearch
+    base: Plan
+    name: str
+    points: dict[str, Decision]
+    reported: tuple[str, ...] = ()
+    _subsets: dict[frozenset[str], bool] = field(default_factory=dict, init=False)  # whether it failed with only these
+
+    def plan_with_only(self, keys: Collection[str]) -> Plan:
+        """The plan with exactly these on."""
+        return self._add_switch(Switch(self.name, keep=True, suffixes=suffixes(keys, self.points)))
+
+    def plan_without(self, keys: Collection[str]) -> Plan:
+        """The plan with exactly these off. Off with a frame go those that it inlined: run by Python, it would compile
+        them.
+        """
+        if self.name == "frame":
+            return self.plan_with_only(self.points.keys() - keys)
+        if len(keys) == len(self.points):
+            return replace(self._add_switch(switch_all_off(self.name)), record=(self.name,))
+        return replace(self._add_switch(Switch(self.name, False, suffixes(keys, self.points))), record=self.reported)
+
+    def _add_switch(self, switch: Switch) -> Plan:
+        return replace(self.base, switches=(*self.base.switches, switch))
+
+    def fails_with_only(self, keys: frozenset[str]) -> bool:
+        """Whether the same failure shows with exactly these on."""
+        fails = self.search.status(self.search.run(*self.labeled_with_only(keys))) == "same"
+        self._check_against_subsets(keys, fails)
+        self._subsets[keys] = fails
+        return fails
+
+    def _check_against_subsets(self, keys: frozenset[str], fails: bool) -> None:
+        """Run two trials again where one passes with decisions on of which a part fails: seldom a decision hides a
+        failure, more often the trials differ.
+        """
+        for other, other_fails in self._subsets.items():
+            if (other_fails and not fails and other < keys) or (fails and not other_fails and keys < other):
+                self.search.check_answers(map(self.labeled_with_only, (keys, other)))
+                return
+
+    @property
+    def speculate(self) -> Speculate | None:
+        """Runs the trials of `fails_with_only` for several sets at once; ``None`` where they cannot run in parallel."""
+        return self.search.speculate(self.labeled_with_only, self.labeled_without)
+
+    def run_without(self, keys: Collection[str]) -> Outcome:
+        """The outcome with exactly these off."""
+        return self.search.run(*self.labeled_without(keys))
+
+    def labeled_without(self, keys: Collection[str]) -> LabeledPlan:
+        """The trial with exactly these off."""
+        named = sorted(self.points[k].name for k in keys)
+        names = ", ".join(named) if len(named) <= _MAX_LISTED else f"{len(named)} of {len(self.points)}"
+        return LabeledPlan(self.plan_without(keys), f"off: {kind_name(self.name)} {names}")
+
+    def verification_trials(self, keys: Collection[str]) -> tuple[LabeledPlan, LabeledPlan]:
+        """The two trials that verify a verdict: with these off the failure must be gone, with only these on it must
+        stay.
+        """
+        return self.labeled_without(keys), LabeledPlan(
+            self.plan_with_only(keys), "the culprits on, the rest of their kind off"
+        )
+
+    def labeled_with_only(self, keys: Collection[str]) -> LabeledPlan:
+        """The trial with exactly these on, labelled by whichever part is smaller."""
+        rest = self.points.keys() - keys
+        if rest and len(rest) < len(keys):
+            return self.labeled_without(rest)
+        label = f"{len(keys)} of {len(self.points)} {kind_plural(self.name)} on, the others off"
+        return LabeledPlan(self.plan_with_only(keys), label)
+
+
+def switch_all_off(name: str) -> Switch:
+    """The switch that turns off all decisions of a kind."""
+    return Switch(name, keep=True, suffixes=())
+
+
+def find_by_witness(pool: DecisionPool, failure: Outcome) -> frozenset[str] | None:
+    """The decisions that the failure names, added one after another until it is gone; ``None`` where that does not
+    help.
+    """
+    named: set[str] = set()
+    outcome = failure
+    for _ in range(_MAX_WITNESSES):
+        new = _named(pool, outcome, named)
+        if not new:
+            return frozenset(named) if pool.search.status(outcome) == "different" else None
+        named |= new
+        outcome = pool.run_without(named)
+        if outcome.passed:
+            return frozenset(named)
+    return None
+
+
+def _named(pool: DecisionPool, outcome: Outcome, already: set[str]) -> set[str]:
+    """The decisions that the first witness matches, without those that are off already."""
+    for name in outcome.witness:
+        matching = {k for k, p in pool.points.items() if name in (k, p.name, p.target)} - already
+        if matching:
+            return matching
+    return set()
+
+
+def find_by_bisection(pool: DecisionPool, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:
+    """Minimal failing sets, one after another, until with all of them off the same failure is gone.
+
+    ``known`` are sets that were found before. Returns none where the failure stays with the whole kind off: then no
+    decision of this kind explains it.
+    """
+    found = list(known)
+    if found and _is_irrelevant(pool, union(found)):
+        return []
+    if found:
+        found += _find_siblings(pool, union(found))
+    rest = frozenset(pool.points) - union(found)
+    for _ in range(_MAX_SETS):
+        if not rest or (found and pool.search.status(pool.run_without(union(found))) != "same"):
+            return found
+        ordered = [key for key in pool.points if key in rest]
+        found.append(find_minimal_set(ordered, pool.fails_with_only, pool.speculate) if len(rest) > 1 else rest)
+        found += _find_siblings(pool, union(found))
+        rest -= union(found)
+    return found
+
+
+def _is_irrelevant(pool: DecisionPool, found: frozenset[str]) -> bool:
+    status = pool.search.status
+    return status(pool.run_without(found)) == "same" and status(pool.run_without(pool.points.keys())) == "same"
+
+
+def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    """The keys of all sets together."""
+    return frozenset().union(*sets)
+
+
+def _find_siblings(pool: DecisionPool, found: frozenset[str]) -> list[frozenset[str]]:
+    """Other decisions on the same operators, where switching off ``found`` is not enough and switching off all of them
+    is.
+
+    A wrong lowering is wrong for each node that uses it. Looking there first finds each of the others in a trial or
+    two.
+    """
+    targets = {pool.points[key].target for key in found} - {None}
+    siblings = frozenset(k for k, p in pool.points.items() if p.target in targets) - found
+    if not siblings or pool.search.status(pool.run_without(found)) != "same":
+        return []
+    if not pool.run_without(found | siblings).passed or not pool.fails_with_only(siblings):
+        return []
+    return find_culprit_sets(siblings, pool.fails_with_only, pool.speculate)
+
+
+_MAX_CULPRITS = 3  # decisions that are listed one by one; more are grouped by operator
+
+
+def build_culprits(group: str, points: Mapping[str, Decision], sets: Sequence[frozenset[str]]) -> tuple[Culprit, ...]:
+    """The culprits for sets of decisions of one kind. Each set of fusions is one culprit; otherwise each decision is
+    one.
+    """
+    if group == "fusion":
+        return tuple(_fusion([points[k] for k in points if k in chosen]) for chosen in sets)
+    keys = frozenset().union(*sets)
+    return _culprits([points[k] for k in points if k in keys])
+
+
+def _fusion(parts: Sequence[Decision]) -> Culprit:
+    names = dict.fromkeys(name for part in parts for name in part.name.split("+"))
+    lines = tuple(dict.fromkeys(line for part in parts for line in part.lines))
+    return Culprit("fusion", "+".join(names), parts[0].compile_id, _graph(parts[0]), lines)
+
+
+def _culprits(points: Sequence[Decision]) -> tuple[Culprit, ...]:
+    """One culprit per decision. Where they are many, one per operator, with its nodes listed."""
+    grouped: dict[str, list[Decision]] = {}
+    for point in points:
+        grouped.setdefault(point.target or point.key, []).append(point)
+    if len(points) <= _MAX_CULPRITS:
+        grouped = {point.key: [point] for point in points}
+    return tuple(_culprit(group) for group in grouped.values())
+
+
+def _culprit(points: Sequence[Decision]) -> Culprit:
+    first = points[0]
+    lines = tuple(dict.fromkeys(line for point in points for line in point.lines))
+    nodes = tuple(point.name for point in points) if len(points) > 1 else ()
+    return Culprit(kind_name(first.group), first.name, first.compile_id, _graph(first), lines, nodes)
+
+
+def _graph(point: Decision) -> str | None:
+    return None if point.graph == "dynamo" else point.graph
+
+
+def kind_plural(group: str) -> str:
+    """The kind's name in the plural, for messages."""
+    return kind_name(group) + ("es" if group.endswith("s") else "s")
+
+
+def kind_name(group: str) -> str:
+    """The kind's name for users: a Dynamo graph is just a graph."""
+    return "graph" if group == "dynamo_graph" else group

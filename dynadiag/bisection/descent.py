@@ -1,0 +1,247 @@
+"""The descent below the ladder: which decision of the compiler is at fault, and from which of the user's lines it came.
+
+1. Which compiled graphs (forward or backward) the failure needs. The others run uncompiled during the search.
+
+2. Which kind of decision. Kinds are ordered latest first, and a prefix of them is switched off together. The shortest
+prefix without the failure ends in the kind that explains it.
+
+3. Which decisions of that kind: those that the failure itself names, if trials confirm them, else by hash bisection.
+
+4. Two trials verify the verdict: with exactly the culprits off the failure is gone, and with everything else of their
+kind off it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from dynadiag.bisection.decisions import (
+    DecisionPool,
+    build_culprits,
+    find_by_bisection,
+    find_by_witness,
+    kind_name,
+    kind_plural,
+    switch_all_off,
+    union,
+)
+from dynadiag.bisection.ladder import labeled_rung
+from dynadiag.bisection.narrowing import FailingPart, find_direction, find_needed_graphs, find_suspects
+from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.bisection.verdict import Culprit
+from dynadiag.explanation.formatting import list_counted
+from dynadiag.trial.outcome import Decision, Outcome
+from dynadiag.trial.plan import LOWER_RUNG, Plan
+
+__all__ = ["DescentResult", "descend", "find_culprits"]
+
+# Latest first. A kind without decisions at a rung costs no trial.
+_INDUCTOR_KINDS = ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "cudagraphs", "graph")
+_KINDS_OF_RUNG = {
+    "inductor": (*_INDUCTOR_KINDS, "dynamo_graph"),
+    "triton": (*_INDUCTOR_KINDS, "dynamo_graph"),
+    "custom": ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "dynamo_graph"),
+    "aot_eager_decomp_partition": ("decomposition", "dynamo_graph"),
+    "aot_eager": ("dynamo_graph",),
+    "eager": ("frame",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DescentResult:
+    """What the descent found. ``confirmed`` is empty where no culprit was verified. ``plans`` reproduce the
+    verification.
+    """
+
+    culprits: tuple[Culprit, ...] = ()
+    confirmed: tuple[str, ...] = ()
+    plans: tuple[Plan, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> DescentResult:
+    """What explains the failure at ``rung``. ``recorded`` is the outcome there, with every kind reported."""
+    fakes = _check_fake_kernels(search, base, recorded)
+    if fakes.confirmed:
+        return fakes
+    interrupted = _check_interrupted(search, base, recorded)
+    if interrupted.confirmed:
+        return replace(interrupted, notes=(*fakes.notes, *interrupted.notes))
+    near = find_suspects(search, base, recorded)
+    result = _verify(*near) if near and near[1] else DescentResult()
+    if result.confirmed:
+        return replace(result, notes=(*fakes.notes, *result.notes))
+    notes = list(fakes.notes)
+    part = find_needed_graphs(search, base, recorded)
+    classes = [c for c in _KINDS_OF_RUNG.get(rung, ()) if any(p.group == c for p in recorded.points)]
+    for name, helped in _explaining_kinds(search, part.plan, classes, _statuses_when_gone(search, base, rung)):
+        outcomes = (recorded,) if name == "frame" else (recorded, helped)
+        points = {p.key: p for outcome in outcomes for p in outcome.points if p.group == name}
+        pool = DecisionPool(search, base, name, points, (name,) if recorded.was_killed else ())
+        result = _search_kind(pool, part, recorded)
+        if result.confirmed:
+            result = _narrow_to_direction(pool, result)
+            return replace(result, culprits=_use_failure_line(result.culprits, recorded), notes=(*notes, *result.notes))
+        notes.extend(result.notes)
+    return DescentResult(notes=tuple(notes))
+
+
+def find_culprits(search: TrialSearch, base: Plan, name: str, points: dict[str, Decision]) -> DescentResult:
+    """The culprits among decisions of one kind, by bisection alone."""
+    pool = DecisionPool(search, base, name, points)
+    return _verify(pool, find_by_bisection(pool))
+
+
+def _check_fake_kernels(search: TrialSearch, base: Plan, recorded: Outcome) -> DescentResult:
+    """The wrong fake kernels that the failure comes from, where the program has custom operators.
+
+    One trial replaces all fake kernels and reports which of them were wrong. Where it passes, nothing else is searched:
+    decisions about operators that read the results would only look guilty.
+    """
+    if not (recorded.facts or {}).get("operators"):
+        return DescentResult()
+    outcome = _run_without_kinds(search, base, ("operator",))
+    points = {p.key: p for p in outcome.points if p.group == "operator"}
+    if not points or not outcome.passed:
+        return DescentResult(notes=outcome.notes)
+    result = find_culprits(search, base, "operator", points)
+    return replace(result, notes=(*outcome.notes, *result.notes))
+
+
+def _check_interrupted(search: TrialSearch, base: Plan, recorded: Outcome) -> DescentResult:
+    """The decision that was being applied when the process was killed. Only a trial with it off may end at all."""
+    name = next((p.group for p in recorded.points if recorded.was_killed and p.key in recorded.witness), None)
+    if name is None:
+        return DescentResult()
+    pool = DecisionPool(search, base, name, {p.key: p for p in recorded.points if p.group == name}, (name,))
+    named = find_by_witness(pool, recorded)
+    return _verify(pool, [frozenset({key}) for key in named]) if named else DescentResult()
+
+
+def _narrow_to_direction(graphs: DecisionPool, result: DescentResult) -> DescentResult:
+    """Narrow a culprit that is a whole compiled graph to its forward or its backward."""
+    keys = [key for key, point in graphs.points.items() if point.name == result.culprits[0].name]
+    if graphs.name != "dynamo_graph" or len(result.culprits) > 1 or len(keys) != 1:
+        return result
+    direction = find_direction(graphs, keys[0])
+    if direction is None:
+        return result
+    culprit = replace(result.culprits[0], graph=direction.name)
+    more = f"with exactly its {direction.name} off it passes, and with exactly its other direction off it still fails"
+    return replace(
+        result,
+        culprits=(culprit,),
+        confirmed=(*result.confirmed, more),
+        plans=(*result.plans, direction.plan_without, direction.plan_without_other),
+    )
+
+
+def _use_failure_line(culprits: tuple[Culprit, ...], recorded: Outcome) -> tuple[Culprit, ...]:
+    """For a frame, replace the line of its ``def`` by the line that the failure names."""
+    if len(culprits) != 1 or culprits[0].group != "frame" or not recorded.lines:
+        return culprits
+    return (replace(culprits[0], lines=recorded.lines),)
+
+
+def _statuses_when_gone(search: TrialSearch, base: Plan, rung: str) -> tuple[str, ...]:
+    """The statuses that mean that the failure is gone. Where the rung below fails differently, no trial can pass."""
+    if rung not in LOWER_RUNG:
+        return ("pass",)
+    below = search.run(*labeled_rung(base, LOWER_RUNG[rung]))  # known from the ladder
+    return ("pass", "different") if search.status(below, across_rungs=True) == "different" else ("pass",)
+
+
+def _explaining_kinds(
+    search: TrialSearch, base: Plan, classes: Sequence[str], gone: Sequence[str]
+) -> Iterable[tuple[str, Outcome]]:
+    """The kinds that may explain the failure, likeliest first, each with the outcome of switching it off alone.
+
+    The kind where the shortest explaining prefix ends comes first. A kind that does not help alone explains nothing.
+    """
+    best = _shortest_explaining_prefix(search, base, classes, gone)
+    ordered = [classes[best], *classes[:best], *classes[best + 1 :]] if best is not None else classes
+    for name in ordered:
+        outcome = _run_without_kinds(search, base, (name,))
+        if search.status(outcome) in gone:
+            yield name, outcome
+
+
+def _shortest_explaining_prefix(
+    search: TrialSearch, base: Plan, classes: Sequence[str], gone: Sequence[str]
+) -> int | None:
+    """The index of the last kind of the shortest prefix without the failure; ``None`` where no prefix helps.
+
+    Lowerings are at fault most often. With all of them off no kernel is written and nothing is fused. So they are tried
+    first: where they do not help, no prefix that ends before them does.
+    """
+    low, high = 0, len(classes) + 1  # the prefix of length `low` does not help, that of length `high` does (or is none)
+    if "lowering" in classes:
+        end = classes.index("lowering") + 1
+        low, high = (0, end) if _explains(search, base, ("lowering",), gone) else (end, high)
+    while high - low > 1:
+        middle = (low + high + 1) // 2
+        if _explains(search, base, classes[:middle], gone):
+            high = middle
+        else:
+            low = middle
+    return high - 1 if high <= len(classes) else None
+
+
+def _explains(search: TrialSearch, base: Plan, classes: Sequence[str], gone: Sequence[str]) -> bool:
+    return search.status(_run_without_kinds(search, base, classes)) in gone
+
+
+def _run_without_kinds(search: TrialSearch, base: Plan, classes: Sequence[str]) -> Outcome:
+    """The outcome with all of these kinds off. It reports all their decisions, unlike a compile that fails half way."""
+    switches = tuple(switch_all_off(name) for name in classes)
+    kept = tuple(switch for switch in base.switches if switch.group not in classes)
+    plan = replace(base, record=tuple(classes), switches=(*kept, *switches))
+    return search.run(plan, f"all off: {', '.join(map(kind_name, classes))}")
+
+
+def _search_kind(pool: DecisionPool, part: FailingPart, recorded: Outcome) -> DescentResult:
+    """The culprits within one kind: first in the graphs that the failure needs, then in all."""
+    named = find_by_witness(pool, recorded)
+    if named:
+        return _verify(pool, [frozenset({key}) for key in named])
+    sets = find_by_bisection(pool, _search_failing_part(pool, part))
+    if not sets:
+        return DescentResult(notes=(f"no set of {kind_plural(pool.name)} explains the failure by itself",))
+    return _verify(pool, sets)
+
+
+def _search_failing_part(pool: DecisionPool, part: FailingPart) -> list[frozenset[str]]:
+    """The culprits in the graphs that the failure needs; none where it needs all graphs."""
+    points = {key: point for key, point in pool.points.items() if part.contains(point)}
+    if part.graphs is None or not points or pool.name == "graph":
+        return []
+    return find_by_bisection(replace(pool, base=part.plan, points=points))
+
+
+def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult:
+    """Run the two trials that verify a verdict."""
+    keys = union(sets)
+    halves = pool.verification_trials(keys)
+    pool.search.run_many(halves)
+    without, only = (pool.search.run(*half) for half in halves)
+    gone, stays = pool.search.status(without) in ("pass", "different"), pool.search.status(only) == "same"
+    culprits = build_culprits(pool.name, pool.points, sets)
+    names = list_counted(c.name for c in culprits)
+    if not (gone and stays):
+        which = "it is not gone with them off" if not gone else "it does not fail with only them on"
+        return DescentResult(notes=(f"{names} ({pool.name}) not confirmed: {which}",))
+    return DescentResult(
+        culprits,
+        (
+            f"with exactly {names} off {_how_it_ends(without)}",
+            f"with every other {kind_name(pool.name)} off it still fails",
+        ),
+        (pool.plan_without(keys), pool.plan_with_only(keys)),
+    )
+
+
+def _how_it_ends(without: Outcome) -> str:
+    if without.signature is None:
+        return "it passes"
+    return f"it is gone, and another failure shows: {without.signature.type}"

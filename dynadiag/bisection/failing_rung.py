@@ -1,0 +1,271 @@
+"""At which rung a program fails first: the first run, the choice between forks and fresh interpreters, the ladder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from dynadiag.bisection.ladder import (
+    KINDS,
+    TRITON,
+    LadderResult,
+    labeled_rung,
+    missing_reason,
+    not_run_reason,
+    run_ladder,
+    rung_plan,
+    rungs_to_try,
+    top_rung,
+)
+from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
+from dynadiag.bisection.verdict import Verdict
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import RUNGS, Plan
+
+__all__ = [
+    "BisectOptions",
+    "Bisection",
+    "FailingRung",
+    "find_failing_rung",
+    "plan_with_empty_caches",
+    "rerun_as_written",
+    "search_rungs",
+]
+
+_FRESH_REPEATS = 3  # further fresh runs, to distinguish a flaky failure from one that forks do not show
+
+
+_STALE_CACHE_NOTE = "it fails only with what earlier runs left in the compiler's caches: --fresh runs without them"
+
+
+_CONFUSED_CACHE_NOTE = (
+    "it fails only with the compiler's caches on, even if they are empty at first: one graph gets the cache entry of "
+    "another "
+    "(TORCHINDUCTOR_AUTOGRAD_CACHE=0 TORCHINDUCTOR_FX_GRAPH_CACHE=0 turns them off)"
+)
+
+
+_DISABLED_NOTE = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
+
+
+@dataclass(frozen=True, slots=True)
+class BisectOptions:
+    """What the user asked for.
+
+    ``rungs`` is ``None`` for the ladder of the program's own backends. ``tolerance`` is (rtol, atol). ``record`` are
+    the kinds of decisions that each rung reports: reporting costs no trial of its own.
+    """
+
+    accuracy: bool = False
+    rungs: tuple[str, ...] | None = None
+    repeat: int = 1
+    tolerance: tuple[float, float] | None = None
+    record: tuple[str, ...] = KINDS
+
+
+@dataclass(slots=True)
+class Bisection:
+    """The state of one bisection. ``base`` is the plan that all others are made from.
+
+    ``first`` is the first run and ``rung`` the failing one, once they are known. ``fresh`` runs no trial in a fork.
+    """
+
+    search: TrialSearch
+    options: BisectOptions
+    base: Plan
+    notes: list[str]
+    first: Outcome | None = None
+    rung: str | None = None
+    fresh: bool = False
+
+    def announce(self, text: str) -> None:
+        self.search.on_message(text)
+
+    def labeled_rung(self, rung: str) -> LabeledPlan:
+        return labeled_rung(self.base, rung, self.options.record)
+
+
+@dataclass(frozen=True, slots=True)
+class FailingRung:
+    """The first run and the ladder: at which rung the program fails first.
+
+    ``verdict`` is set where the search ends here, otherwise ``ladder`` has the rung. ``cached`` says that it fails
+    there only with the compiler's caches, even if they are empty at first.
+    """
+
+    first: Outcome
+    ladder: LadderResult | None = None
+    verdict: Verdict | None = None
+    cached: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def find_failing_rung(search: TrialSearch, options: BisectOptions) -> FailingRung:
+    """At which rung the search's program fails first. Raises `TargetError` where the target cannot be used."""
+    bisection = Bisection(search, options, Plan(accuracy=options.accuracy, tolerance=options.tolerance), [])
+    return replace(search_rungs(bisection), notes=tuple(bisection.notes))
+
+
+def search_rungs(bisection: Bisection) -> FailingRung:
+    """As `find_failing_rung`, for a bisection that goes on from there. Adds to its notes."""
+    first = bisection.first = _first_run(bisection)
+    if first.passed:
+        rungs, first = _passes_at_triton(bisection, first)
+        if rungs is not None:
+            return FailingRung(first, verdict=_passing_verdict(first, rungs))
+    bisection.first = first
+    search = bisection.search
+    search.reference = first.signature
+    bisection.announce(_warning(first))
+    _use_forks_if_same_failure(bisection, first)
+    result = run_ladder(
+        search,
+        bisection.base,
+        rungs_to_try(_top_rung(bisection, first), _available_rungs(bisection)),
+        bisection.options.record,
+    )
+    bisection.notes += result.notes
+    if result.rungs["uncompiled"] == "same":
+        return FailingRung(first, result, Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature))
+    if result.first is None or result.outcome is None:
+        return _fails_at_no_rung(bisection, first, result)
+    return FailingRung(first, result)
+
+
+def _available_rungs(bisection: Bisection) -> tuple[str, ...] | None:
+    """The rungs that were asked for, without Triton's where Triton is missing."""
+    rungs = bisection.options.rungs
+    missing = missing_reason() if TRITON in (rungs or ()) else None
+    if rungs is None or missing is None:
+        return rungs
+    bisection.notes.append(missing)
+    return tuple(rung for rung in rungs if rung != TRITON)
+
+
+def _passes_at_triton(bisection: Bisection, first: Outcome) -> tuple[dict[str, str] | None, Outcome]:
+    """Try the triton rung for a program that passes as written, where that rung was asked for.
+
+    Returns the rungs of the verdict and the first run. Where it fails, returns ``None`` and that outcome, which is then
+    the failure to explain.
+    """
+    statuses = dict.fromkeys(RUNGS, "not_run")
+    if TRITON not in (_available_rungs(bisection) or ()) or not (first.facts or {}).get("backends"):
+        return statuses, first
+    bisection.search.runner.interpret = not (first.facts or {}).get("cuda")
+    bisection.search.runner.start_forks(threads=_threads(first.facts or {}))
+    outcome = bisection.search.run(*bisection.labeled_rung(TRITON))
+    if not outcome.passed:
+        bisection.base = replace(bisection.base, rung=TRITON)
+        bisection.notes.append("as it is written it passes; it fails at the triton rung")
+        return None, outcome
+    reason = not_run_reason(outcome)
+    bisection.notes += [reason] if reason else []
+    return {**statuses, TRITON: "not_run" if reason else "pass"}, first
+
+
+def _first_run(bisection: Bisection) -> Outcome:
+    """The program as written, in a fresh interpreter; up to ``repeat`` times until it fails."""
+    if not bisection.fresh:
+        bisection.search.runner.warm_up()
+    for _ in range(bisection.options.repeat):
+        outcome = bisection.search.run_fresh(bisection.base)
+        if not outcome.passed:
+            break
+    return outcome
+
+
+def _warning(first: Outcome) -> str:
+    return (
+        f"it fails; usually 15 to 30 more runs follow, of up to {first.seconds:.0f} s each. Each run repeats what the "
+        "program does outside (files, uploads). FILE.py:NAME runs one function instead."
+    )
+
+
+def _passing_verdict(first: Outcome, rungs: dict[str, str]) -> Verdict:
+    facts = first.facts or {}
+    why = _DISABLED_NOTE if facts.get("disabled") else "no torch.compile call was reached"
+    notes = [] if facts.get("backends") else [f"nothing was compiled: {why}"]
+    notes += [
+        f"the program continues after {text}: with --accuracy that counts as its failure"
+        for text in dict.fromkeys(facts.get("failed_compiles", ()))
+    ]
+    return Verdict("passes", rungs, notes=tuple(notes))
+
+
+def _use_forks_if_same_failure(bisection: Bisection, first: Outcome) -> None:
+    """Use forks where a fork shows the same failure; stay with fresh interpreters where it does not."""
+    search, facts = bisection.search, first.facts or {}
+    search.runner.interpret = not facts.get("cuda")
+    search.runner.one_at_a_time = bool(facts.get("writes"))
+    if bisection.fresh:
+        return
+    reason = search.runner.start_forks(threads=_threads(facts))
+    if reason:
+        bisection.notes.append(f"each trial runs the whole program: {reason}")
+    top = bisection.base.rung or top_rung(facts.get("backends", ()))
+    forked = LabeledPlan(bisection.labeled_rung(top).plan if top else bisection.base, "as written, forked")
+    below = rungs_to_try(top, _available_rungs(bisection))[:-1] if top else ()
+    for _ in range(2):
+        if not search.runner.has_forks or first.is_hang:
+            return
+        search.run_many([forked, *map(bisection.labeled_rung, below)])
+        if search.status(search.run(*forked)) == "same":
+            return
+        search.inconsistent = True
+        search.clear_cache()
+        if not search.runner.drop_checkpoint():
+            break
+    search.runner.stop_forks()
+    bisection.notes.append("a fork does not show the same failure: each trial is a fresh interpreter")
+
+
+def _threads(facts: dict[str, object]) -> int:
+    threads = facts.get("threads")
+    return threads if isinstance(threads, int) else len(os.sched_getaffinity(0))
+
+
+def _top_rung(bisection: Bisection, first: Outcome) -> str:
+    """The rung of the program's own backends, as far as a run has reported them."""
+    backends = list((first.facts or {}).get("backends", ()))
+    if not backends:
+        for rung in ("uncompiled", "eager"):
+            outcome = bisection.search.run(*bisection.labeled_rung(rung))
+            backends += (outcome.facts or {}).get("backends", ())
+    return top_rung(backends) or "inductor"
+
+
+def rerun_as_written(bisection: Bisection) -> LabeledPlan:
+    """The trial that runs the program as written again."""
+    return LabeledPlan(replace(bisection.base, caches=False), "as written, again")
+
+
+def _fails_at_no_rung(bisection: Bisection, first: Outcome, result: LadderResult) -> FailingRung:
+    """No rung shows the failure. It comes and goes, or it needs the compiler's caches, which the rungs bypass."""
+    search = bisection.search
+    search.runner.stop_forks()
+    runs = [search.status(search.run_fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
+    failed = runs.count("same")
+    note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
+    if failed == len(runs):
+        bare = search.run_fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
+        if search.status(bare) != "same":
+            cached = _retry_with_empty_caches(bisection, _top_rung(bisection, first), result)
+            if cached.first is not None:
+                return FailingRung(first, cached, cached=True)
+            note = f"{note}; {_STALE_CACHE_NOTE}"
+    return FailingRung(first, result, Verdict("flaky", result.rungs, None, first.signature, notes=(note,)))
+
+
+def _retry_with_empty_caches(bisection: Bisection, rung: str, result: LadderResult) -> LadderResult:
+    """Try the rung with caches that are empty at first, so that no earlier run has filled them."""
+    plan = replace(plan_with_empty_caches(bisection, rung), record=("dynamo_graph",))
+    outcome = bisection.search.run(plan, f"{rung}, caches empty at first", across_rungs=True)
+    if bisection.search.status(outcome, across_rungs=True) != "same":
+        return result
+    bisection.notes.append(_CONFUSED_CACHE_NOTE)
+    return replace(result, rungs={**result.rungs, rung: "same"}, first=rung, outcome=outcome)
+
+
+def plan_with_empty_caches(bisection: Bisection, rung: str) -> Plan:
+    """The plan of a rung with caches that are empty at first."""
+    return replace(rung_plan(bisection.base, rung, ()), caches=True, own_caches=True)

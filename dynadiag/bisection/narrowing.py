@@ -1,0 +1,164 @@
+"""Narrows the search before and after it: where to look first, which graphs are needed, which direction is at fault.
+
+- The decisions on the nodes where a compiled graph first diverges, or fails, are tried before all others. Where that is
+  right it saves the bisection of everything that the compiler decided, and each trial recompiles only the kernel in
+  question. Where it is wrong, one or two trials are lost and the whole search follows.
+- Graphs (forward or backward) that the failure does not need stay uncompiled during the search.
+- At the rungs that compile forward and backward as one, a culprit is narrowed to one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dynadiag.bisection.decisions import DecisionPool, find_by_bisection
+from dynadiag.bisection.hash_search import find_minimal_set, suffixes
+from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
+from dynadiag.trial.outcome import Decision, Outcome
+from dynadiag.trial.plan import INTERMEDIATES, Plan, Switch
+
+__all__ = ["Direction", "FailingPart", "find_direction", "find_needed_graphs", "find_suspects"]
+
+_LATER_KINDS = ("kernel", "fusion")  # kinds later than the lowerings: if they explain the failure, they are the answer
+
+
+def find_suspects(
+    search: TrialSearch, base: Plan, recorded: Outcome
+) -> tuple[DecisionPool, list[frozenset[str]]] | None:
+    """Minimal failing sets of the kind that explains the failure; ``None`` where the divergence leads to none.
+
+    ``recorded`` is an outcome of ``base`` with every kind reported.
+    """
+    if recorded.witness or not any(p.group == "lowering" for p in recorded.points):
+        return None
+    compared = LabeledPlan(
+        replace(base, record=(INTERMEDIATES,)), "each kernel's values compared with the uncompiled graph's"
+    )
+    search.run_many([compared])  # fills the idle core
+    outcome = search.run(*compared)
+    lowerings = _decisions(search, base, "lowering", recorded)
+    suspects = [key for key in lowerings.points if key in outcome.diverged]
+    if not suspects:
+        return None
+    later = [_decisions(search, base, name, recorded) for name in _LATER_KINDS]
+    chosen = [_decisions_on(outcome.diverged, pool) for pool in later]
+    these_off = [_without_all(later, chosen)] if any(chosen) else []
+    single = [lowerings.labeled_without(suspects)] if len(suspects) == 1 else []  # of several it is unknown which
+    search.run_many([lowerings.labeled_with_only(suspects), *single, *these_off])
+    if not lowerings.fails_with_only(frozenset(suspects)):
+        return None
+    if these_off and search.run(*these_off[0]).passed:
+        each = [(pool, keys) for pool, keys in zip(later, chosen, strict=True) if keys]
+        search.run_many(pool.labeled_without(keys) for pool, keys in each)  # either may be the one
+        for pool, keys in each:
+            if pool.run_without(keys).passed:
+                found = _minimize(pool, keys)
+                search.run_many(pool.verification_trials(found))
+                return pool, find_by_bisection(pool, [found])
+    return lowerings, find_by_bisection(
+        lowerings, [find_minimal_set(suspects, lowerings.fails_with_only, lowerings.speculate)]
+    )
+
+
+def _decisions(search: TrialSearch, base: Plan, name: str, recorded: Outcome) -> DecisionPool:
+    return DecisionPool(search, base, name, {p.key: p for p in recorded.points if p.group == name})
+
+
+def _decisions_on(diverged: Sequence[str], pool: DecisionPool) -> list[str]:
+    """The decisions of a kind on one of these nodes."""
+    prefix = diverged[0].rpartition("/")[0]
+    names = {key.rpartition("/")[2] for key in diverged}
+    points = (p for p in pool.points.values() if f"{p.compile_id}/{p.graph}" == prefix)
+    return [p.key for p in points if names.intersection(p.name.split("+"))]
+
+
+def _without_all(pools: Sequence[DecisionPool], chosen: Sequence[list[str]]) -> LabeledPlan:
+    base = pools[0].base
+    pairs = [(pool, keys) for pool, keys in zip(pools, chosen, strict=True) if keys]
+    switches = (Switch(pool.name, False, suffixes(keys, pool.points)) for pool, keys in pairs)
+    plan = replace(base, switches=(*base.switches, *switches))
+    return LabeledPlan(plan, "off at the divergence: " + ", ".join(pool.name for pool, _ in pairs))
+
+
+def _minimize(pool: DecisionPool, keys: Sequence[str]) -> frozenset[str]:
+    """Those of ``keys`` that must stay on. Decisions elsewhere stay on: off, they would mean many new kernels."""
+    every = frozenset(keys)
+    fails = lambda on: pool.search.status(pool.run_without(every - on)) == "same"  # noqa: E731
+    return find_minimal_set(
+        keys, fails, pool.search.speculate(lambda on: pool.labeled_without(every - on), pool.labeled_without)
+    )
+
+
+_SPLIT_GRAPHS = ("forward", "backward", "inference")
+
+
+@dataclass(frozen=True, slots=True)
+class FailingPart:
+    """A plan that compiles only ``graphs`` and still fails. ``graphs`` is ``None`` where that is all of them."""
+
+    plan: Plan
+    graphs: tuple[Decision, ...] | None = None
+
+    def contains(self, point: Decision) -> bool:
+        """Whether a decision belongs to one of the graphs. One before the split into forward and backward belongs to
+        both.
+        """
+        if self.graphs is None:
+            return True
+        kinds = {graph.graph for graph in self.graphs if graph.compile_id == point.compile_id}
+        return bool(kinds) and (point.graph not in _SPLIT_GRAPHS or point.graph in kinds)
+
+
+def find_needed_graphs(search: TrialSearch, base: Plan, recorded: Outcome) -> FailingPart:
+    """The part of the program that is enough for the failure.
+
+    Where the failure stays with every graph uncompiled, it comes from before Inductor: a pass or decomposition of
+    AOTAutograd. Where the failure names its decision, no search is needed.
+    """
+    points = {p.key: p for p in recorded.points if p.group == "graph"}
+    graphs = DecisionPool(search, base, "graph", points)
+    if len(points) < 2 or recorded.witness or not graphs.run_without(points).passed:
+        return FailingPart(base)
+    needed = find_minimal_set(points, graphs.fails_with_only, graphs.speculate)
+    if len(needed) == len(points):
+        return FailingPart(base)
+    return FailingPart(graphs.plan_with_only(needed), _in_order(points, needed))
+
+
+def _in_order(points: dict[str, Decision], chosen: frozenset[str]) -> tuple[Decision, ...]:
+    return tuple(point for key, point in points.items() if key in chosen)
+
+
+_BOTH = ("forward", "backward")
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """A direction of a graph, with the plan that takes only it from the rung below, and the plan for only the other
+    one.
+    """
+
+    name: str
+    plan_without: Plan
+    plan_without_other: Plan
+
+
+def find_direction(graphs: DecisionPool, key: str) -> Direction | None:
+    """The direction of a graph that the failure comes from; ``None`` where it needs both, or either is enough."""
+    plans = {name: _without(graphs, f"{key}/{name}") for name in _BOTH}
+    status = {name: _status(graphs, plan, name) for name, plan in plans.items()}
+    for name, other in (_BOTH, _BOTH[::-1]):
+        if (status[name], status[other]) == ("pass", "same"):
+            return Direction(name, plans[name], plans[other])
+    return None
+
+
+def _without(graphs: DecisionPool, key: str) -> Plan:
+    every = [f"{graph}/{name}" for graph in graphs.points for name in _BOTH]
+    switch = Switch("direction", keep=False, suffixes=suffixes([key], every))
+    return replace(graphs.base, switches=(*graphs.base.switches, switch))
+
+
+def _status(graphs: DecisionPool, plan: Plan, name: str) -> str:
+    return graphs.search.status(graphs.search.run(plan, f"off: its {name}"))

@@ -1,0 +1,186 @@
+"""The log of a search: its trials, written to its recording as they end, so that the search can be resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dynadiag.errors import DynadiagError
+from dynadiag.recording.digest import Digest
+from dynadiag.recording.fold import fold
+from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import is_running
+from dynadiag.recording.reader import Recording
+from dynadiag.trial.outcome import Decision, Outcome
+from dynadiag.trial.signature import Signature
+
+__all__ = ["TrialLog", "outcome_from_json", "outcome_to_json"]
+
+_MAX_TAIL = 4000  # characters of a trial's output that are kept in its row
+
+
+def outcome_to_json(outcome: Outcome, status: str, label: str = "") -> str:
+    """A JSON record of a trial. ``status`` compares it with the failure that is searched for, ``label`` says what was
+    tried.
+    """
+    data = {name: value for name, value in asdict(outcome).items() if value not in (None, (), "")}
+    data["tail"] = outcome.tail[-_MAX_TAIL:]
+    return json.dumps({"status": status, **({"label": label} if label else {}), **data}, default=str)
+
+
+def outcome_from_json(text: str) -> Outcome:
+    """The outcome in a record. Raises `ValueError`, `KeyError` or `TypeError` where it is none."""
+    data = json.loads(text)
+    return Outcome(
+        signature=Signature.from_json(data["signature"]) if data.get("signature") else None,
+        seconds=float(data["seconds"]),
+        pid=data.get("pid"),
+        exit_code=data.get("exit_code"),
+        invalid=data.get("invalid"),
+        witness=tuple(data.get("witness", ())),
+        diverged=tuple(data.get("diverged", ())),
+        diverged_in=tuple(data.get("diverged_in", ())),
+        lines=tuple((file, line) for file, line in data.get("lines", ())),
+        points=tuple(Decision.from_json(p) for p in data.get("points", ())),
+        facts=data.get("facts") or {},
+        notes=tuple(data.get("notes", ())),
+        tail=data.get("tail", ""),
+    )
+
+
+class TrialLog:
+    """The journal of one search, and the trials of the search that it resumes."""
+
+    def __init__(
+        self,
+        output: Path,
+        target: str,
+        argv: list[str],
+        resume: Path | None = None,
+        asked: Mapping[str, Any] | None = None,
+        force: bool = False,
+    ) -> None:
+        """``asked`` has the command and its options, which a resumed search must repeat.
+
+        Raises `DynadiagError` where ``resume`` is no search of this target, or where the journal exists: another search
+        is writing it, or a stopped search has left it (``force`` removes that).
+        """
+        self.output = output
+        self.count = 0
+        self.replayed = 0  # trials taken from the resumed search
+        self._recorded: dict[str, list[str]] = {}
+        self._began = time.time()
+        earlier = _load_trials(resume, target) if resume is not None else []
+        self._path = Path(f"{output}.journal")
+        if self._path.exists():
+            self._remove_stopped_journal(resume is not None or force)
+        self._journal = Journal.create(self._path)
+        self._journal.append({"dynadiag_run": self._run_record(target, argv)})
+        if asked is not None:
+            self._journal.append({"dynadiag_search": dict(asked)})
+        for candidate, outcome, pid, seconds in earlier:
+            self._append(candidate, outcome, pid, seconds)
+            self._recorded.setdefault(candidate, []).append(outcome)
+
+    def _remove_stopped_journal(self, wanted: bool) -> None:
+        """Remove the journal of a search that was stopped."""
+        if is_running(self._path):
+            raise DynadiagError(f"{self._path} is being written by another search: give another name with -o")
+        if not wanted:
+            raise DynadiagError(
+                f"{self._path} was left by a search that was stopped: --resume {self.output} continues it, "
+                "--force starts again"
+            )
+        self._path.unlink(missing_ok=True)
+
+    def _run_record(self, target: str, argv: list[str]) -> dict[str, Any]:
+        return {
+            "target": target,
+            "argv": argv,
+            "cwd": str(Path.cwd()),
+            "python": sys.version.split()[0],
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "started": self._began,
+        }
+
+    def next_recorded(self, candidate: str) -> Outcome | None:
+        """The outcome of the next run of this candidate in the resumed search, or ``None``."""
+        left = self._recorded.get(candidate)
+        self.replayed += bool(left)
+        return outcome_from_json(left.pop(0)) if left else None
+
+    def has_recorded(self, candidate: str) -> bool:
+        """Whether the resumed search has a run of this candidate that was not used yet."""
+        return bool(self._recorded.get(candidate))
+
+    def recorded_with_prefix(self, prefix: str) -> dict[str, str]:
+        """The last outcome of each candidate that begins with ``prefix`` in the resumed search, as JSON."""
+        return {c: outcomes[-1] for c, outcomes in self._recorded.items() if c.startswith(prefix) and outcomes}
+
+    def add(self, candidate: str, outcome: Outcome, status: str, label: str = "") -> None:
+        """Write a trial to the journal."""
+        self._append(candidate, outcome_to_json(outcome, status, label), outcome.pid, outcome.seconds)
+
+    def _append(self, candidate: str, outcome: str, pid: int | None, seconds: float) -> None:
+        self.count += 1
+        row = {"pid": pid, "candidate": candidate, "outcome": outcome, "seconds": round(seconds, 3)}
+        self._journal.append({"dynadiag_trial": row})
+
+    def add_verdict(self, verdict: str, written: Mapping[str, str] | None = None) -> None:
+        """Write the verdict, a JSON document, with the text of the files that it names: readers may be on another
+        machine.
+
+        ``written`` has the texts of files that the search wrote.
+        """
+        self._journal.append({"dynadiag_verdict": {}}, verdict)
+        texts = dict(written or {})
+        culprits = json.loads(verdict).get("culprits", ())
+        for file in dict.fromkeys(one["file"] for one in culprits if one.get("file")):
+            with suppress(OSError):  # an unreadable file stays without its text
+                texts[file] = Path(file).read_text(encoding="utf-8", errors="replace")
+        for file, text in texts.items():
+            self._journal.append({"dynadiag_source": {"file": file}}, text)
+
+    def finish(self, exit_code: int | None, force: bool) -> Path:
+        """Turn the journal into the recording, and remove it."""
+        end = {"code": exit_code, "seconds": round(time.time() - self._began, 3)}
+        self._journal.append({"dynadiag_exit": end})
+        self._journal.close()
+        fold(self._path, self.output, Digest(), force=force)
+        self._path.unlink()
+        return self.output
+
+    def discard(self) -> None:
+        """Remove the journal: the search did not begin."""
+        self._journal.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _load_trials(path: Path, target: str) -> list[tuple[str, str, int | None, float]]:
+    """The trials in a recording, or in the journal that a killed search left beside it."""
+    journal = Path(f"{path}.journal")
+    if not journal.exists():
+        return _read_trials(path, target)
+    with tempfile.TemporaryDirectory() as folder:
+        folded = Path(folder, "search.dynadiag")
+        fold(journal, folded, Digest())
+        return _read_trials(folded, target)
+
+
+def _read_trials(path: Path, target: str) -> list[tuple[str, str, int | None, float]]:
+    with Recording(path) as earlier:
+        if earlier.run.target != target:
+            raise DynadiagError(
+                f"{path}: a search on {earlier.run.target}, not on {target}. Give the target that it was made with."
+            )
+        return [(t.candidate, t.outcome, t.pid, t.seconds) for t in earlier.trials()]

@@ -1,0 +1,294 @@
+"""The verdict of a bisection: as data, as a JSON document, and as text in the manner of a compiler's diagnostics."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from dynadiag import __version__
+from dynadiag.explanation.formatting import list_counted
+from dynadiag.recording.records import Span
+from dynadiag.render.clean import clean, clean_line
+from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.render.paths import source_location
+from dynadiag.render.snippet import snippet
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import wrap_indented
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.signature import Signature
+
+__all__ = ["EXIT_CODES", "Culprit", "Verdict", "first_few", "verdict_text"]
+
+EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5, "stopped": 5}
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """One part of the compiler that is at fault. ``nodes`` are its FX nodes, where one name stands for several."""
+
+    group: str  # the contract's "class"
+    name: str
+    compile_id: str | None = None
+    graph: str | None = None
+    lines: tuple[tuple[str, int], ...] = ()
+    nodes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The culprit as the contract has it."""
+        file, line = self.lines[-1] if self.lines else (None, None)
+        return {
+            "class": self.group,
+            "name": self.name,
+            "compile_id": self.compile_id,
+            "graph": self.graph,
+            "file": file,
+            "line": line,
+            "lines": [{"file": f, "line": n} for f, n in self.lines],
+            **({"nodes": list(self.nodes)} if self.nodes else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer of a bisection.
+
+    ``confirmed`` are the two trials that verify it, in words. ``other_failures`` are different failures that trials
+    showed. ``printed`` is the end of the first run's output, for a failure without a message. ``target`` is what was
+    tried. ``command`` is the target with its arguments, as shell words for our own commands; empty for a call of this
+    process, which no command can name. ``accuracy`` says whether calls were compared. ``reproduce`` are candidates for
+    ``bisect --candidate``.
+    """
+
+    verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky" | "stopped"
+    rungs: dict[str, str]
+    rung: str | None = None
+    failure: Signature | None = None
+    culprits: tuple[Culprit, ...] = ()
+    notes: tuple[str, ...] = ()
+    other_failures: tuple[str, ...] = ()
+    confirmed: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
+    reproduce: tuple[str, ...] = ()
+    torch: str | None = None
+    target: str = ""
+    command: str = ""
+    accuracy: bool = False
+    trials: int = 0
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command."""
+        return EXIT_CODES[self.verdict]
+
+    def __str__(self) -> str:
+        return self.text(Style())
+
+    def text(self, style: Style) -> str:
+        """The report, with files relative to the current folder."""
+        return verdict_text(self, str(Path.cwd()), style)
+
+    def to_json(self) -> str:
+        """The contract's document as JSON text. It has fields beyond the contract."""
+        return encode(self.document()).decode()
+
+    def document(self) -> dict[str, Any]:
+        """The contract's document as plain data."""
+        return {
+            "schema": SCHEMA,
+            "dynadiag": __version__,
+            "torch": self.torch or _installed_torch(),
+            "target": self.target,
+            "verdict": self.verdict,
+            "rung": self.rung,
+            "rungs": self.rungs,
+            "failure": _failure_document(self.failure),
+            "culprits": [culprit.to_json() for culprit in self.culprits],
+            "trials": self.trials,
+            "seconds": round(self.seconds, 2),
+            "notes": list(self.notes),
+            "side_finds": list(self.other_failures),
+            "confirmed": list(self.confirmed),
+            "printed": list(self.printed),
+            "reproduce": list(self.reproduce),
+        }
+
+
+def _installed_torch() -> str | None:
+    """torch's version where no trial reported it: after a crash, a hang, or a result that ended the trial."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
+
+
+def _failure_document(signature: Signature | None) -> dict[str, Any] | None:
+    if signature is None:
+        return None
+    return {
+        "kind": signature.kind,
+        "type": signature.type,
+        "message": signature.message,
+        "where": signature.where,
+        "program_line": signature.user,
+    }
+
+
+_OVERRIDE = 'TORCH_COMPILE_OVERRIDE_BACKENDS=">=0:{}"'
+_ENVIRONMENT_OF_RUNG = {
+    "uncompiled": "TORCHDYNAMO_DISABLE=1",
+    "eager": _OVERRIDE.format("eager"),
+    "aot_eager": _OVERRIDE.format("aot_eager"),
+    "aot_eager_decomp_partition": _OVERRIDE.format("aot_eager_decomp_partition"),
+}
+_MAX_MESSAGE_LINES = 6
+_TORCH_ADVICE = "Set TORCHDYNAMO_VERBOSE=1"  # of torch, about a stack trace that is not shown here
+_HEADLINES = {
+    "passes": "it does not fail",
+    "fails_uncompiled": "it fails without torch.compile too",
+    "flaky": "it fails, but not every time",
+    "stopped": "the search stopped before it found the culprit",
+}
+_MAX_OTHER_FAILURES = 5
+
+
+def verdict_text(verdict: Verdict, cwd: str, style: Style) -> str:
+    """What is at fault, where, how that was verified, and what to do next. Files are named relative to ``cwd``."""
+    lines = [*_head(verdict, style), *_failure(verdict, style), *_rungs(verdict, style)]
+    for culprit in verdict.culprits:
+        lines += ["", *_culprit(culprit, cwd, style)]
+    lines += [*_notes(verdict, style), *_reproduce_commands(verdict, style)]
+    seconds = f"{verdict.seconds:.0f} s"
+    lines += ["", style.paint(f"{verdict.trials} trials in {seconds}", "dim")]
+    return "\n".join(lines) + "\n"
+
+
+def _head(verdict: Verdict, style: Style) -> list[str]:
+    if verdict.verdict != "found":
+        role = "good" if verdict.verdict == "passes" else "error"
+        where = f"; it fails first at rung {verdict.rung}" if verdict.verdict == "stopped" and verdict.rung else ""
+        return [style.paint(_HEADLINES[verdict.verdict], role) + where]
+    blamed = (
+        list_counted(f"{c.group} {clean_line(c.name)}" for c in verdict.culprits) or "nothing smaller than the rung"
+    )
+    return [style.paint("found", "error") + f": fails first at rung {verdict.rung}; at fault: {blamed}"]
+
+
+def _failure(verdict: Verdict, style: Style) -> list[str]:
+    failure = verdict.failure
+    if failure is None:
+        return []
+    said = clean(failure.message).splitlines()
+    message = [line for line in said if line.strip() and not line.startswith(_TORCH_ADVICE)]
+    head = failure.kind if failure.type == failure.kind else f"{failure.kind}: {clean_line(failure.type)}"
+    lines = [f"  {head}"]
+    for line in message[:_MAX_MESSAGE_LINES]:
+        lines += wrap_indented("    ", line, style.columns)
+    if len(message) > _MAX_MESSAGE_LINES:
+        lines.append(style.paint(f"    ({len(message) - _MAX_MESSAGE_LINES} more lines in --json)", "dim"))
+    if failure.where:
+        lines.append(f"  in {clean_line(failure.where)}")
+    if verdict.printed:
+        lines += ["  printed last:", *(f"    {clean_line(line)}" for line in verdict.printed)]
+    return lines
+
+
+def _rungs(verdict: Verdict, style: Style) -> list[str]:
+    tried = {rung: status for rung, status in verdict.rungs.items() if status != "not_run"}
+    if not tried:
+        return []
+    width = max(len(rung) for rung in tried)
+    shown = [f"  {rung:<{width}}  {_status(status, style)}" for rung, status in tried.items()]
+    return ["", "rungs:", *shown]
+
+
+def _status(status: str, style: Style) -> str:
+    words = {"same": "fails", "different": "fails in another way"}
+    return style.paint(words.get(status, status), "good" if status == "pass" else "error")
+
+
+def _culprit(culprit: Culprit, cwd: str, style: Style) -> list[str]:
+    where = " of ".join(
+        part for part in (culprit.graph, culprit.compile_id and f"compile {culprit.compile_id}") if part
+    )
+    head = f"{culprit.group} {clean_line(culprit.name)}"
+    lines = [style.paint(head, "strong") + (f" ({where})" if where else "")]
+    if culprit.nodes:
+        lines.append(f"  nodes: {clean_line(', '.join(culprit.nodes))}")
+    for file, line in culprit.lines:
+        span = Span(file, line)
+        lines.append(f"  --> {source_location(file, line, None, cwd)}")
+        lines += snippet("".join(linecache.getlines(file)) or None, span, style)
+    return lines
+
+
+def first_few(other_failures: Sequence[str]) -> list[str]:
+    """The other failures for a reader: at most five, and how many more there are (all are in the JSON)."""
+    more = len(other_failures) - _MAX_OTHER_FAILURES
+    return [*other_failures[:_MAX_OTHER_FAILURES], *([f"and {more} more (--json)"] if more > 0 else [])]
+
+
+def _notes(verdict: Verdict, style: Style) -> list[str]:
+    marked = [("confirmed", text) for text in verdict.confirmed]
+    marked += [("note", text) for text in verdict.notes]
+    marked += [("other failure", text) for text in first_few(verdict.other_failures)]
+    lines: list[str] = []
+    for mark, text in marked:
+        lines += wrap_indented(f"  = {mark}: ", clean_line(text), style.columns)
+    return ["", *lines] if lines else []
+
+
+def _reproduce_commands(verdict: Verdict, style: Style) -> list[str]:
+    """The commands that repeat each step."""
+    if verdict.verdict not in ("found", "fails_uncompiled"):
+        return []
+    if not verdict.command:
+        return ["", style.paint("by hand:", "help"), *_without_a_file(verdict)]
+    bisect = f"dynadiag bisect --candidate {{}} {verdict.command}"
+    tried = [rung for rung, status in verdict.rungs.items() if status != "not_run"]
+    lines = [_at_rung(rung, verdict) or bisect.format(shlex.quote(_rung_plan(rung, verdict))) for rung in tried]
+    lines += [bisect.format(shlex.quote(_compact_plan(candidate))) for candidate in verdict.reproduce]
+    if verdict.verdict == "found" and verdict.rung != "eager":
+        accuracy = " --accuracy" if verdict.accuracy else ""
+        lines.append(f"dynadiag minify -o repro.py{accuracy} {verdict.command}")
+    return ["", style.paint("by hand:", "help"), *(f"  {line}" for line in lines)]
+
+
+def _at_rung(rung: str, verdict: Verdict) -> str | None:
+    """The command that runs the program at a rung without dynadiag; ``None`` where that does not show the failure."""
+    if rung not in _ENVIRONMENT_OF_RUNG or verdict.accuracy or _is_function(verdict.target):
+        return None
+    return f"{_ENVIRONMENT_OF_RUNG[rung]} python {verdict.command}"
+
+
+def _is_function(target: str) -> bool:
+    return not target.startswith("-m ") and ":" in target.rpartition("/")[2]
+
+
+def _without_a_file(verdict: Verdict) -> list[str]:
+    tried = [
+        _ENVIRONMENT_OF_RUNG[rung]
+        for rung, status in verdict.rungs.items()
+        if rung in _ENVIRONMENT_OF_RUNG and status != "not_run"
+    ]
+    return [
+        *(f"  {setting}  # in the environment before torch is imported" for setting in tried),
+        "  dynadiag bisect FILE.py:NAME  # a function NAME that returns (fn, args)",
+        "  dynadiag minify -o repro.py FILE.py:NAME",
+    ]
+
+
+def _rung_plan(rung: str, verdict: Verdict) -> str:
+    return _compact_plan(Plan(rung=rung, accuracy=verdict.accuracy, caches=False).key())
+
+
+def _compact_plan(candidate: str) -> str:
+    """A candidate without the fields that have their default value."""
+    plan = json.loads(candidate)
+    return json.dumps({k: v for k, v in plan.items() if v not in (None, [], False) or k == "caches"})

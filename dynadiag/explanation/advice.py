@@ -1,0 +1,139 @@
+"""Advice for recompiles: what would have kept the compiled code usable.
+
+torch compiles code for what it saw, and again when a guard on that fails. Whether that is a waste depends on what
+changed: a size can be a symbol, a dtype cannot. What is said here of torch was tried on, or
+read in the source of, torch 2.13.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from dynadiag.explanation import advice_tensors, advice_values
+from dynadiag.explanation.changes import nearest_entry_failures, without_consequences
+from dynadiag.explanation.guard_sources import joined_sources
+from dynadiag.explanation.guards import ParsedGuard, parse_guard
+from dynadiag.recording.records import GuardFailure, Recompile
+
+__all__ = ["NO_REASON", "advise"]
+
+NO_REASON = "No reason was recorded for this recompile."
+
+_LIMIT = (
+    "torch gave up compiling this function: it reached the limit (`torch._dynamo.config.recompile_limit`, 8 "
+    "variants of a function by default, and `accumulated_recompile_limit`, 256). Calls that fit a variant "
+    "compiled so far still use it, all others now run uncompiled, with everything they call.",
+    "End the recompiles first; raise the limit only if all variants are wanted. "
+    "`torch._dynamo.config.fail_on_recompile_limit_hit = True` makes it an exception, and "
+    "`torch._dynamo.config.error_on_recompile = True` does so at the first recompile.",
+)
+_LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
+_SETTING_OTHER = (
+    "A global setting of torch changed between the calls (gradients on or off, autocast, the number of threads, the "
+    "default dtype, deterministic algorithms). The code is made for each: set it once, before the first call, or warm "
+    "up both."
+)
+_SHARED = (
+    "Another callable than before: torch compiles what has no Python function of its own (a builtin, a partial, a "
+    "callable object, a module of `torch.nn`) by way of one function, and all of these share its variants and their "
+    "limit. Where they are many, write a function around each: `torch.compile(lambda x: fn(x))`."
+)
+_SETTINGS = {
+    "grad_mode": "Called with gradients on and off (`no_grad`, `inference_mode`): that is different code. One "
+    "compile for each is expected; warm up both, and do not switch inside a loop.",
+    "autocast": "Called inside and outside autocast: that is different code. Enter `torch.autocast` around "
+    "every call, or none.",
+    "autocast_state": "Called inside and outside autocast, or under another one: enter `torch.autocast` around "
+    "every call, or none.",
+    "num_threads": "The number of threads changed after the first compile: call `torch.set_num_threads` at the start.",
+    "default_dtype": "The default dtype changed after the first compile: set it at the start.",
+    "deterministic_algorithms": "`torch.use_deterministic_algorithms` changed after the first compile: set it "
+    "at the start.",
+}
+
+
+def advise(recompile: Recompile) -> tuple[str, ...]:
+    """What to do about one recompile, most useful first, each said once.
+
+    It is about the cached entries that came nearest to being used: what else others failed by made no difference.
+    """
+    limit = _LIMIT if recompile.limit_reached else ()
+    if not recompile.reasons:
+        return (*limit, NO_REASON)
+    if any(map(_is_another_callable, recompile.reasons)):
+        return (*limit, _SHARED)
+    kinds: dict[str, list[ParsedGuard]] = {}
+    for reading in map(parse_guard, without_consequences(nearest_entry_failures(recompile.reasons))):
+        kinds.setdefault(reading.kind, []).append(reading)
+    advice = [text for kind, found in _causes(kinds).items() for text in _ADVICE.get(kind, _other)(found)]
+    return tuple(dict.fromkeys((*limit, *advice)))
+
+
+def _is_another_callable(reason: GuardFailure) -> bool:
+    """Whether the guard is on what torch's own wrapper (``wrap_inline``, external_utils.py) was put around."""
+    of_wrapper = reason.file is not None and reason.file.endswith("/torch/_dynamo/external_utils.py")
+    reading = parse_guard(reason)
+    return of_wrapper and reading.kind in ("type", "identity") and (reading.subject or "").startswith("L['fn']")
+
+
+def _causes(kinds: dict[str, list[ParsedGuard]]) -> dict[str, list[ParsedGuard]]:
+    """The kinds without what only follows from others.
+
+    What a tensor dispatches to follows from the global state, a dtype from the default one; items of a container, from
+    its length or keys; and a size that an older, static entry could not take is told by the shapes that the newest,
+    dynamic one could not.
+    """
+    kept = dict(kinds)
+    if kept.get("global_state"):
+        kept["dispatch_keys"] = []
+    if any(item.index == "default_dtype" or item.subject == "default_dtype" for item in kept.get("global_state", [])):
+        kept["dtype"] = []
+    if kept.get("shape"):
+        special = [item for item in kept.get("size", []) if advice_tensors.is_special(item)]
+        kept["size"] = special or [item for item in kept.get("size", []) if not _is_told(item, kept["shape"])]
+        if special:
+            kept["shape"] = [item for item in kept["shape"] if not _LOWER_BOUND.match(item.index or "")]
+    for container in (*kept.get("length", []), *kept.get("keys", [])):
+        for kind in ("value", "presence", "type", "size"):
+            items = kept.get(kind, [])
+            kept[kind] = [item for item in items if not (item.subject or "").startswith(f"{container.subject}[")]
+    return {kind: found for kind, found in kept.items() if found}
+
+
+def _is_told(size: ParsedGuard, shapes: Sequence[ParsedGuard]) -> bool:
+    return any(f"{size.subject}.size()[{size.index}]" in (shape.index or "") for shape in shapes)
+
+
+def _global_state(found: Sequence[ParsedGuard]) -> list[str]:
+    return [_SETTINGS.get((item.index or item.subject or "").split("(")[0], _SETTING_OTHER) for item in found]
+
+
+def _other(found: Sequence[ParsedGuard]) -> list[str]:
+    return [
+        f"{joined_sources(found)} changed: keep it the same for every call, or pass what depends on it as a tensor."
+    ]
+
+
+_ADVICE: dict[str, Callable[[Sequence[ParsedGuard]], list[str]]] = {
+    "size": advice_tensors.size,
+    "shape": advice_tensors.shape,
+    "rank": advice_tensors.rank,
+    "dtype": advice_tensors.dtype,
+    "stride": advice_tensors.stride,
+    "device": advice_tensors.device,
+    "requires_grad": advice_tensors.requires_grad,
+    "dispatch_keys": advice_tensors.dispatch_keys,
+    "global_state": _global_state,
+    "length": advice_values.length,
+    "keys": advice_values.keys,
+    "membership": advice_values.membership,
+    "identity": advice_values.identity,
+    "freed": advice_values.freed,
+    "type": advice_values.type_,
+    "alias": advice_tensors.alias,
+    "presence": advice_values.presence,
+    "value": advice_values.value,
+    "left_over": advice_values.left_over,
+    "none": advice_values.none,
+}

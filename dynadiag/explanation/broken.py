@@ -1,0 +1,199 @@
+"""Graph breaks as findings: which are one cause, what it left uncompiled, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
+from dynadiag.explanation.formatting import count, list_some
+from dynadiag.explanation.frame_origin import is_stdlib_file, is_torch_file, user_frame
+from dynadiag.explanation.identity import identity, in_loop, place_text
+from dynadiag.explanation.raised import linked, raised_in
+from dynadiag.explanation.registry import specific_hints
+from dynadiag.explanation.run_records import RunRecords
+from dynadiag.explanation.runtime_cost import CallCost, costs, total
+from dynadiag.recording.records import Break, SkippedFrame, Span
+from dynadiag.recording.torch_names import is_resume_function, original_name
+
+__all__ = ["break_findings"]
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
+_NAMED = re.compile(r"`([^`]{1,200})`")  # what torch's explanation is about
+_NO_TENSOR = "no tensor-related objects found in frame"  # convert_frame.py, 2.13 to 2.15
+# The exception that a compile ended with -> why torch raised instead of going on (exc.py, convert_frame.py).
+_EXCEPTIONS = {
+    "Unsupported": "an exception instead of a split: fullgraph=True, or error_on_graph_break, asks for one",
+    "UncapturedHigherOrderOpError": "an exception: what a higher-order operator (torch.cond, ...) is given must be one "
+    "graph",
+    "TorchRuntimeError": "an exception: the operator failed when torch ran it on tensors without data",
+    "UserError": "an exception: torch does not allow this use",
+}
+_UNKNOWN = "an exception instead of a split (fullgraph=True, torch.cond, an operator that failed: it was not recorded)"
+_UNSEEN = (
+    "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple or "
+    "dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows into a "
+    "function that takes their tensors."
+)
+
+
+def break_findings(run: RunRecords) -> tuple[Finding, ...]:
+    """A finding for each cause of breaks, whatever the number of lines that have it."""
+    paid = costs(run.breaks, run.warm)
+    entries: dict[int, list[Break]] = {item.index: [] for item in run.breaks if item.cause is None}
+    for item in run.breaks:
+        entries[item.index if item.cause is None else item.cause].append(item)
+    groups: dict[tuple[object, ...], list[list[Break]]] = {}
+    for met in entries.values():
+        for fatal in (True, False):  # a break and an exception at one place are two events
+            if same := [item for item in met if item.fatal is fatal]:
+                groups.setdefault(_cause(same[0]), []).append(same)
+    return linked([_finding(group, paid, run) for group in groups.values()])
+
+
+def _cause(root: Break) -> tuple[object, ...]:
+    """What breaks of one function have in common that one explanation and one piece of advice fits."""
+    raised = raised_in(root.explanation)
+    about = _NAMED.search(root.explanation.partition("\n")[0])
+    told = raised or (about[1] if about else None)
+    return (root.gb_id, root.gb_type, root.function, root.span.file, root.fatal, told)
+
+
+def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: RunRecords) -> Finding:
+    """The finding of some sites of one cause, each with all reports of it."""
+    group, entries = [site[0] for site in sites], [item for site in sites for item in site]
+    root, places = group[0], tuple(dict.fromkeys(item.span for item in group))
+    rule, said = "failed-compile" if root.fatal else "break", root.gb_type or "graph break of unknown type"
+    ids = tuple(dict.fromkeys(item.compile_id for item in entries))
+    left, whole = _left(entries, run.skipped), _whole(ids, run)
+    cost = _cost(group, ids, (*left, *whole), paid, run)
+    return Finding(
+        rule=rule,
+        id=root.gb_id,
+        identity=identity(rule, root.gb_id, root.function, places, run.sources, "" if root.gb_id else root.gb_type),
+        severity=_severity(root, cost),
+        span=root.span,
+        function=root.function,
+        title=f"compiling {root.function} failed: {said}" if root.fatal else f"{said}{_left_whole(root, whole, run)}",
+        cause=_ADDRESS.sub("", root.explanation or root.reason) or None,
+        places=places,
+        compile_ids=ids,
+        cost=cost,
+        advice=_advice(root, left),
+        evidence=tuple(_evidence(group, entries, left, whole, cost, run)),
+        called=tuple(
+            frame for frame in root.user_stack if (frame.file, frame.line) != (root.span.file, root.span.line)
+        ),
+        records=tuple(item.index for item in entries),
+    )
+
+
+def _severity(root: Break, cost: Cost) -> str:
+    """A break in torch's own code that ends no graph and leaves nothing to Python costs nothing: it is an aside."""
+    if root.fatal:
+        return "error"
+    idle = not cost.graphs and not cost.functions_uncompiled and not cost.operators_uncompiled
+    return "note" if is_torch_file(root.span.file) and idle else "warning"
+
+
+def _cost(
+    group: Sequence[Break], ids: Sequence[str], left: Sequence[object], paid: dict[int, CallCost], run: RunRecords
+) -> Cost:
+    calls = [paid[item.index] for item in group if item.index in paid]
+    call = total(calls) if calls else None
+    return Cost(
+        operators_uncompiled=None if call is None else round(call.operators),
+        graphs=run.graphs_of(ids),
+        functions_uncompiled=len(left),
+        call=call,
+    )
+
+
+def _left(entries: Sequence[Break], skipped: Sequence[SkippedFrame]) -> tuple[SkippedFrame, ...]:
+    """The functions that go on uncompiled where one of these breaks split them: outermost first, without repeats."""
+    split = {(frame.file, frame.line) for item in entries for frame in item.user_stack}
+    rests = (item for item in reversed(skipped) if is_resume_function(item.function))
+    return tuple(dict.fromkeys(rest for rest in rests if (rest.file, rest.line) in split))
+
+
+def _whole(ids: Sequence[str], run: RunRecords) -> tuple[str, ...]:
+    """The functions that a break left to Python from their first line on."""
+    met = set(ids)
+    return tuple(
+        dict.fromkeys(each.function for each in run.compiles if each.outcome == "skipped" and each.compile_id in met)
+    )
+
+
+def _left_whole(root: Break, whole: Sequence[str], run: RunRecords) -> str:
+    """What a title adds where torch cannot go on after the break: nothing of the function is compiled."""
+    if not whole or raised_in(root.explanation):
+        return ""
+    loop = "in a loop, so " if in_loop(run.sources.get(root.span.file or ""), root.span) else ""
+    return f"; {loop}all of {list_some(whole)} is left to Python"
+
+
+def _advice(root: Break, left: Sequence[SkippedFrame]) -> tuple[Advice, ...]:
+    """torch's hints, which nobody has checked for this case, and ours where we know what would help."""
+    own = (Advice(_UNSEEN, "consistent"),) if any(frame.reason == _NO_TENSOR for frame in left) else ()
+    return (*(Advice(hint, "unchecked") for hint in specific_hints(root.hints)), *own)
+
+
+def _evidence(
+    group: Sequence[Break],
+    entries: Sequence[Break],
+    left: Sequence[SkippedFrame],
+    whole: Sequence[str],
+    cost: Cost,
+    run: RunRecords,
+) -> Iterator[Fact]:
+    root = group[0]
+    yield Fact("in", root.function if root.compile_id == "-" else f"{root.function} (compile {root.compile_id})")
+    for place in list(dict.fromkeys(item.span for item in group))[1:]:
+        yield Fact("also", "", place)
+    if consequences := "; ".join(_consequences(root, entries, left, whole, cost, run)):
+        yield Fact("led to", consequences)
+    if root.fatal and root.user_stack and root.user_stack[0] != root.user_stack[-1]:
+        caller = root.user_stack[0]
+        yield Fact("raised at", "", Span(caller.file, caller.line))
+    frame, whose = user_frame(root), _whose(root)
+    if whose and frame is not None:
+        text = f"this line is {whose}: what you can change is the call that leads to it"
+        yield Fact("change", text, Span(frame.file, frame.line))
+    elif whose is None and not place_text(run.sources.get(root.span.file or ""), root.span):
+        yield Fact("note", "the source of this line was not recorded")
+
+
+def _whose(root: Break) -> str | None:
+    if is_torch_file(root.span.file) and not root.fatal:
+        return "torch's own"
+    return "of Python's own library" if is_stdlib_file(root.span.file) else None
+
+
+def _consequences(
+    root: Break,
+    entries: Sequence[Break],
+    left: Sequence[SkippedFrame],
+    whole: Sequence[str],
+    cost: Cost,
+    run: RunRecords,
+) -> Iterator[str]:
+    """In words: what the break did to the program."""
+    if root.fatal:
+        error = next((each.error for each in run.compiles if each.compile_id == root.compile_id), None)
+        yield _EXCEPTIONS.get(error or "", _UNKNOWN)
+    if whole:
+        yield f"all of {list_some(whole)} ran uncompiled"
+    if cost.graphs:
+        yield f"{count(cost.graphs, 'graph')} ended here"
+    ids = tuple(dict.fromkeys(item.compile_id for item in entries))
+    if len(entries) > 1:
+        yield f"met {count(len(entries), 'time')}, in compiles {list_some(ids)}"
+    functions = tuple(dict.fromkeys(item.function for item in entries))
+    if len(functions) > 1:
+        yield f"it split the frames of {list_some(functions)}"
+    if left:
+        names = tuple(dict.fromkeys(original_name(frame.function) for frame in left))
+        yield f"what follows in {list_some(names)} ran uncompiled ({left[0].reason})"
+    again = tuple(each.compile_id for each in run.recompiles if each.compile_id in ids)
+    if again:
+        yield f"recompiles among them: {list_some(again)}"

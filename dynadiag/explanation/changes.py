@@ -1,0 +1,130 @@
+"""What changed at a recompile, out of the guards that failed.
+
+torch asks the cached entries one after the other and each answers for itself: after eight variants one size that
+changed again fails eight guards on the size and as many on the strides. To a reader that is one change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+from dynadiag.explanation.guard_sources import is_condition
+from dynadiag.explanation.guards import ParsedGuard, parse_guard
+from dynadiag.recording.records import GuardFailure
+
+__all__ = ["GuardChange", "changes", "fingerprint", "nearest_entry_failures", "without_consequences"]
+
+_MOST_SIZES = 8  # of one tensor that are tried as factors of a stride: 255 products
+
+
+@dataclass(frozen=True, slots=True)
+class GuardChange:
+    """One thing that changed, and every cached entry that it kept from being used, the newest first."""
+
+    reading: ParsedGuard
+    guard: str
+    source: str | None
+    was: tuple[str, ...]  # each value once
+    now: str | None
+    against: tuple[str, ...]
+    file: str | None
+    line: int | None
+
+
+def changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
+    """Each change said once, whatever the number of entries that it failed."""
+    found: dict[tuple[object, ...], list[GuardFailure]] = {}
+    for reason in reasons:
+        found.setdefault(_key(reason), []).append(reason)
+    return tuple(_joined(same) for same in found.values())
+
+
+def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
+    """What changed from what to what, whatever each function calls it: one size that changed is `x`, `y`, `hidden` in
+    the functions that it goes through. Empty where that cannot be told: a condition, a value that is not known.
+
+    True and False are too common for that: of those the last part of the name counts (``training``).
+    """
+    each = changes(without_consequences(nearest_entry_failures(reasons)))
+    if any(not change.was or change.now is None or is_condition(change.reading) for change in each):
+        return frozenset()
+    return frozenset((change.reading.kind, _flag(change), *change.was, change.now or "") for change in each)
+
+
+def _flag(change: GuardChange) -> str:
+    return (change.source or "").rpartition(".")[2] if change.now in ("True", "False") else ""
+
+
+def _key(reason: GuardFailure) -> tuple[object, ...]:
+    reading = parse_guard(reason)
+    named = reason.source is not None and reason.now is not None and not is_condition(reading)
+    return (reading.kind, reason.source, reason.now, reason.file, reason.line, None if named else reason.guard)
+
+
+def _joined(same: Sequence[GuardFailure]) -> GuardChange:
+    first = same[0]
+    return GuardChange(
+        reading=parse_guard(first),
+        guard=first.guard,
+        source=first.source,
+        was=tuple(dict.fromkeys(item.was for item in same if item.was is not None)),
+        now=first.now,
+        against=tuple(dict.fromkeys(item.against for item in same)),
+        file=first.file,
+        line=first.line,
+    )
+
+
+def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
+    """The failures without the strides that follow from sizes which changed too: in a tensor without gaps a stride is a
+    product of sizes, so it grew as they did."""
+    sizes: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
+    readings = [parse_guard(reason) for reason in reasons]
+    for reason, reading in zip(reasons, readings, strict=True):
+        if reading.kind == "size" and (pair := _numbers(reading)):
+            sizes.setdefault((reading.subject, reason.against), []).append(pair)
+    return tuple(
+        reason
+        for reason, reading in zip(reasons, readings, strict=True)
+        if reading.kind != "stride" or not _follows(reading, sizes.get((reading.subject, reason.against), []))
+    )
+
+
+def _follows(stride: ParsedGuard, sizes: Sequence[tuple[int, int]]) -> bool:
+    """Whether a stride changed by the same factor as some of the sizes together."""
+    pair = _numbers(stride)
+    if pair is None:
+        return False
+    was, now = pair
+    return any(was * prod(b for _, b in some) == now * prod(a for a, _ in some) for some in _subsets(sizes))
+
+
+def _subsets(sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], ...]]:
+    few = sizes[:_MOST_SIZES]
+    for number in range(1, len(few) + 1):
+        yield from combinations(few, number)
+
+
+def _numbers(reading: ParsedGuard) -> tuple[int, int] | None:
+    """Old and new value; a size of 0 counts as 1, as torch counts it for strides."""
+    if not ((reading.was or "").isdecimal() and (reading.now or "").isdecimal()):
+        return None
+    was, now = (max(int(text[:20]), 1) for text in (reading.was or "", reading.now or ""))
+    return was, now
+
+
+def nearest_entry_failures(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
+    """The failures of the entries that came nearest to being used.
+
+    Where one entry failed by the size alone and another by the size and the dtype, the dtype is not why anything was
+    compiled: the first entry has it.
+    """
+    failed: dict[str, set[tuple[object, ...]]] = {}
+    for reason in reasons:
+        reading = parse_guard(reason)
+        failed.setdefault(reason.against, set()).add((reading.kind, reading.subject, reading.index))
+    kept = {entry for entry, what in failed.items() if not any(other < what for other in failed.values())}
+    return tuple(reason for reason in reasons if reason.against in kept)

@@ -1,0 +1,202 @@
+"""An explanation: what torch.compile did with one program, as data for every view.
+
+It is a pure function of a recording. The renderers (text, JSON, the browser) add no knowledge of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from dynadiag.explanation.broken import break_findings
+from dynadiag.explanation.causes import group_breaks, roots
+from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
+from dynadiag.explanation.failed import failure_findings
+from dynadiag.explanation.findings import Finding, ranked
+from dynadiag.explanation.frame_origin import method_classes
+from dynadiag.explanation.guards import complete
+from dynadiag.explanation.headline import Headline, headline
+from dynadiag.explanation.recompiled import recompile_findings
+from dynadiag.explanation.registry import Registry
+from dynadiag.explanation.run_records import RunRecords
+from dynadiag.explanation.runtime_cost import CallCost, EventLog, WarmCalls, costs, read_warm_calls
+from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.explanation.timing import Timing, timing
+from dynadiag.explanation.uncompiled import uncompiled_findings
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import (
+    Break,
+    Compile,
+    Graph,
+    Guard,
+    Kernel,
+    Recompile,
+    Run,
+    SkippedFrame,
+    Symbol,
+)
+from dynadiag.recording.torch_names import original_name
+
+__all__ = ["Explanation", "explain"]
+
+_ERROR = "dynamo_error"  # the artifact with the traceback of a failed compile
+_CODE = "inductor_output_code"  # the event with a generated module
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that the views of one run show.
+
+    ``findings`` is what the run has to tell, the most important first; ``headline`` is that in a sentence. The records
+    below are what it was made from. ``sources`` maps a file to its text as it was recorded; a file whose text was not
+    kept is not in it. ``notes`` are sentences on what could not be seen. ``warm`` is there where warm calls were
+    profiled, as `dynadiag compare` does.
+    """
+
+    run: Run
+    headline: Headline
+    findings: tuple[Finding, ...]
+    compiles: tuple[Compile, ...]
+    breaks: tuple[Break, ...]
+    skipped: tuple[SkippedFrame, ...]
+    recompiles: tuple[Recompile, ...]
+    graphs: tuple[Graph, ...]
+    guards: tuple[Guard, ...]
+    kernels: tuple[Kernel, ...]
+    symbols: tuple[Symbol, ...]
+    sources: Mapping[str, str]
+    notes: tuple[str, ...]
+    timing: Timing | None
+    warm: WarmCalls | None = None
+    cuda_graphs: tuple[CudaGraph, ...] = ()
+
+    @property
+    def roots(self) -> tuple[Break, ...]:
+        """The breaks that are causes of their own, in the order torch met them."""
+        return roots(self.breaks)
+
+    @property
+    def prices(self) -> tuple[tuple[Break, CallCost], ...]:
+        """The roots that warm calls meet, with what each costs in a call, the dearest first."""
+        paid = costs(self.breaks, self.warm)
+        found = [(root, paid[root.index]) for root in self.roots if root.index in paid]
+        return tuple(sorted(found, key=lambda pair: -pair[1].seconds))
+
+    @property
+    def break_count(self) -> int:
+        """Root causes, not reports of them."""
+        return len(self.roots)
+
+    @property
+    def graph_count(self) -> int:
+        """Graphs that Dynamo handed to a backend."""
+        return sum(graph.stage == "dynamo" for graph in self.graphs)
+
+    @property
+    def recompile_count(self) -> int:
+        return len(self.recompiles)
+
+
+def explain(recording: ExplainedRecording, registry: Registry | None = None) -> Explanation:
+    """Explain a recording. `registry` is torch's list of graph breaks; by itself the installed torch's."""
+    known = Registry.installed() if registry is None else registry
+    guards = recording.guards()
+    run = _records(recording, known, guards)
+    findings = _findings(run)
+    return Explanation(
+        run=run.run,
+        headline=headline(run, findings, recording.counts()),
+        findings=findings,
+        compiles=tuple(run.compiles),
+        breaks=tuple(run.breaks),
+        skipped=tuple(run.skipped),
+        recompiles=tuple(run.recompiles),
+        graphs=tuple(run.graphs),
+        guards=guards,
+        kernels=recording.kernels(),
+        symbols=tuple(run.symbols),
+        sources=run.sources,
+        notes=run.run.notes,
+        timing=timing(run.compiles, run.recompiles),
+        warm=run.warm,
+        cuda_graphs=read_cuda_graphs(recording) if isinstance(recording, Recording) else (),
+    )
+
+
+def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable[Guard]) -> RunRecords:
+    """The records completed: with the names that the user wrote, causes of breaks, and guards in torch's words read."""
+    breaks = group_breaks([registry.complete(item) for item in recording.breaks()])
+    compiles = tuple(replace(item, function=original_name(item.function)) for item in recording.compiles())
+    recompiles = tuple(_recompile(item) for item in recording.recompiles())
+    graphs = recording.graphs()
+    failed = {item.compile_id for item in compiles if item.outcome == "error"}
+    nodes = {each.compile_id: recording.nodes(each.index) for each in graphs if _is_first(each, failed)}
+    files = _files(breaks, compiles, recompiles) | {node.span.file for each in nodes.values() for node in each}
+    return RunRecords(
+        run=recording.run,
+        compiles=compiles,
+        breaks=breaks,
+        recompiles=recompiles,
+        skipped=recording.skipped(),
+        graphs=graphs,
+        symbols=recording.symbols(),
+        sources=_sources(recording, files),
+        modules=method_classes(guards),
+        warm=read_warm_calls(recording) if isinstance(recording, EventLog) else None,
+        tracebacks=_tracebacks(recording, failed),
+        nodes=nodes,
+        code=_code(recording, failed),
+    )
+
+
+def _findings(run: RunRecords) -> tuple[Finding, ...]:
+    """All findings of a run, ranked."""
+    found = [*break_findings(run)]
+    told = [id_ for item in found if item.rule == "failed-compile" for id_ in item.compile_ids]
+    found += failure_findings(run, told)
+    found += recompile_findings(run, len(found))
+    found += uncompiled_findings(run, found)
+    return ranked(found)
+
+
+def _recompile(item: Recompile) -> Recompile:
+    reasons = tuple(complete(reason) for reason in item.reasons)
+    return replace(item, function=original_name(item.function), reasons=reasons)
+
+
+def _is_first(graph: Graph, compile_ids: set[str]) -> bool:
+    return graph.stage == "dynamo" and graph.compile_id in compile_ids
+
+
+def _tracebacks(recording: ExplainedRecording, compile_ids: set[str]) -> dict[str, str]:
+    """torch's traceback of each of these compiles."""
+    return _payloads(recording, "artifact", _ERROR, compile_ids)
+
+
+def _code(recording: ExplainedRecording, compile_ids: set[str]) -> dict[str, str]:
+    """The generated module of each of these compiles."""
+    return _payloads(recording, _CODE, None, compile_ids)
+
+
+def _payloads(recording: ExplainedRecording, kind: str, name: str | None, compile_ids: set[str]) -> dict[str, str]:
+    """The payload of the last event of a kind in each of these compiles."""
+    if not compile_ids or not isinstance(recording, EventLog):
+        return {}
+    last = {each.compile_id: each.index for each in recording.events(kind) if name in (None, each.name)}
+    return {id_: recording.payload(event) for id_, event in last.items() if id_ in compile_ids}
+
+
+def _files(breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Iterable[Recompile]) -> set[str | None]:
+    """Every file that a view may quote a line of."""
+    files = {item.span.file for item in breaks}
+    for compile_ in compiles:
+        files.add(compile_.file)
+        files.update(frame.file for frame in compile_.user_stack if compile_.outcome == "error")
+    for recompile in recompiles:
+        files.update({recompile.file, *(reason.file for reason in recompile.reasons)})
+    return files
+
+
+def _sources(recording: ExplainedRecording, files: set[str | None]) -> dict[str, str]:
+    texts = {file: recording.source(file) for file in sorted(file for file in files if file)}
+    return {file: text for file, text in texts.items() if text is not None}

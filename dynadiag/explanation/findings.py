@@ -1,0 +1,112 @@
+"""A finding: one thing that a run has to tell, with what it costs, what caused it and what to do about it.
+
+Every report is a rendering of one list of findings, the most important first. What ranks above what, what belongs
+together, what is a consequence and what is only an aside is decided where the list is made, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dynadiag.explanation.runtime_cost import CallCost
+from dynadiag.recording.records import Frame, Span
+
+__all__ = ["Advice", "Cost", "Fact", "Finding", "ranked"]
+
+_SEVERITIES = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do. ``checked``: "tried" on such a case, "consistent" with what is known of this one, or "unchecked"."""
+
+    text: str
+    checked: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a finding costs; ``None`` where that is not known.
+
+    ``functions_uncompiled`` counts the functions that run in Python because of it, in whole or from some line on.
+    ``call`` is its cost in one warm call, where warm calls were profiled.
+    """
+
+    operators_uncompiled: int | None = None
+    compile_seconds: float | None = None
+    graphs: int | None = None
+    functions_uncompiled: int = 0
+    call: CallCost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A line of evidence: a label, a text, and the source place that it is about. A ``detail`` is for full reports."""
+
+    label: str
+    text: str
+    span: Span | None = None
+    detail: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a run has to tell.
+
+    ``rule`` is its kind, ``id`` torch's id of a graph break. ``identity`` is the same in another run, version or
+    commit. ``cause`` is None where it is not known; ``caused_by`` is the position of another finding in the list that
+    this one follows from. ``places`` are all source places that are told together, ``span`` is the first of them.
+    ``called`` is the user's stack to it. ``records`` are the indices of the breaks or recompiles that it stands for.
+    """
+
+    rule: str  # "failed-compile" | "uncompiled" | "break" | "recompile" | "recompile-limit"
+    id: str | None
+    identity: str
+    severity: str  # "error" | "warning" | "note"
+    span: Span
+    function: str
+    title: str
+    cause: str | None = None
+    caused_by: int | None = None
+    places: tuple[Span, ...] = ()
+    compile_ids: tuple[str, ...] = ()
+    ranks: tuple[int, ...] | None = None
+    cost: Cost = Cost()
+    advice: tuple[Advice, ...] = ()
+    evidence: tuple[Fact, ...] = ()
+    called: tuple[Frame, ...] = ()
+    records: tuple[int, ...] = ()
+
+    @property
+    def label(self) -> str | None:
+        """What a report puts in brackets after the rule: torch's id, or the compile."""
+        return self.id or (self.compile_ids[0] if self.compile_ids else None)
+
+
+def ranked(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings, the most important first, each `caused_by` led to the new position of its cause.
+
+    Errors stand before warnings, warnings before notes. Among them a failed compile leads, then what leaves most
+    uncompiled, then what costs most; equals keep their order.
+    """
+    order = sorted(range(len(found)), key=lambda index: _importance(found[index]))
+    position = {index: new for new, index in enumerate(order)}
+    return tuple(
+        replace(item, caused_by=None if item.caused_by is None else position[item.caused_by])
+        for item in (found[index] for index in order)
+    )
+
+
+def _importance(item: Finding) -> tuple[float, ...]:
+    cost = item.cost
+    return (
+        _SEVERITIES.index(item.severity),
+        item.rule != "failed-compile",
+        -(cost.operators_uncompiled or 0),
+        -cost.functions_uncompiled,
+        -(cost.call.seconds if cost.call else 0.0),
+        -(cost.graphs or 0) if item.rule == "break" else 0,
+        item.rule != "break",
+        -len(item.records) if item.rule == "break" else 0,
+    )

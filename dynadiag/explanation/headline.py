@@ -1,0 +1,105 @@
+"""The answer in one sentence: what failed, is the whole one graph, and if nothing was compiled, why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.formatting import count
+from dynadiag.explanation.frame_origin import is_torch_file
+from dynadiag.explanation.run_records import RunRecords
+from dynadiag.recording.records import SkippedFrame
+
+__all__ = ["Headline", "headline"]
+
+_REASONS = 3  # reasons that are named
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """``severity`` is that of the worst finding, "good" where there is none; ``why`` has more where there is more."""
+
+    sentence: str
+    severity: str  # "good" | "error" | "warning" | "note"
+    why: tuple[str, ...] = ()
+
+
+def headline(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, int]) -> Headline:
+    """What a run comes to. ``events`` counts the events that the recording holds, by kind."""
+    failed = [item for item in findings if item.rule == "failed-compile"]
+    if failed:
+        return Headline(_failed(failed, findings), "error")
+    made = sum(graph.stage == "dynamo" for graph in run.graphs)
+    if not run.compiles and not made and not run.breaks:
+        return Headline("Nothing was compiled.", "note", _why_nothing(run, events))
+    breaks = _breaks(findings)
+    given_up = sum(item.rule == "recompile-limit" for item in findings)
+    worse = f" torch gave up compiling {count(given_up, 'function')}, after too many recompiles." if given_up else ""
+    if not made:
+        split = f"No graph was compiled: {breaks} left nothing to compile."
+        return Headline(split if breaks else "No graph was compiled.", "warning", () if breaks else _why_no_graph(run))
+    if breaks:
+        return Headline(f"Not one graph: {breaks} in the way.{worse}", "warning")
+    return Headline(f"{_whole(run, made)}{worse}", "warning" if given_up else "good")
+
+
+def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
+    first = failed[0]
+    more = f" {count(len(failed) - 1, 'more compile')} failed." if failed[1:] else ""
+    breaks = _breaks(findings)
+    beside = f" Elsewhere: {breaks}." if breaks else ""
+    title = first.title[:1].upper() + first.title[1:]
+    why = "" if first.id or not first.cause else f": {first.cause.rstrip('.')}"
+    return f"{title}{why}.{more}{beside}"
+
+
+def _breaks(findings: Sequence[Finding]) -> str:
+    """How many places break a graph, and how many of them are torch's own; empty where none does."""
+    found = [item for item in findings if item.rule == "break" and item.severity != "note"]
+    torchs = sum(len(item.places) for item in found if is_torch_file(item.span.file))
+    own = sum(len(item.places) for item in found) - torchs
+    if not own:
+        return f"{count(torchs, 'graph break')} of torch's own" if torchs else ""
+    return count(own, "graph break") + (f" (and {torchs} of torch's own)" if torchs else "")
+
+
+def _whole(run: RunRecords, made: int) -> str:
+    functions = len({(each.file, each.line, each.function) for each in run.compiles if each.outcome in ("ok", "break")})
+    variants = f", in {made} variants" if made > functions else ""
+    if functions <= 1:
+        return f"All that was compiled is one graph{variants}."
+    together = f"{variants} together" if variants else ""
+    return f"No graph break: each of {functions} compiled functions is one graph{together}."
+
+
+def _why_nothing(run: RunRecords, events: Mapping[str, int]) -> tuple[str, ...]:
+    """What is known of the reason. The recorder's own notes (disabled, torch never imported) stand beside it."""
+    if events.get("dynadiag_trial"):
+        return ("This is the recording of a search, whose trials compile elsewhere: `dynadiag browse` shows them.",)
+    if run.skipped:
+        return (f"Every frame that Dynamo looked at was left to Python: {_common(run.skipped)}.",)
+    if run.run.notes:
+        return ("The notes say what is known.",)
+    if run.run.torch is None:
+        return ("The program never imported torch.",)
+    if not any(number for kind, number in events.items() if not kind.startswith("dynadiag_")):
+        return (
+            "torch reported no event at all: nothing that `torch.compile` returned was called, compiling was "
+            "disabled, or torch refused what was called before it looked at it (a generator function).",
+        )
+    return ("No call reached a function that `torch.compile` had returned.",)
+
+
+def _why_no_graph(run: RunRecords) -> tuple[str, ...]:
+    if run.skipped:
+        return (f"Frames were left to Python: {_common(run.skipped)}.",)
+    reasons = list(dict.fromkeys(item.reason for item in run.compiles if item.reason))
+    return tuple(reasons[:_REASONS]) or ("No frame held a tensor operation that Dynamo could put in a graph.",)
+
+
+def _common(skipped: Sequence[SkippedFrame]) -> str:
+    """The most usual reasons, with how often each was given."""
+    ranked = Counter(item.reason or "no reason was recorded" for item in skipped).most_common(_REASONS)
+    return "; ".join(f"{reason} ({count(number, 'frame')})" for reason, number in ranked)

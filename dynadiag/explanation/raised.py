@@ -1,0 +1,83 @@
+"""Breaks at an exception that the traced code raises: where it was raised, and where it only passed.
+
+An exception that no traced code handles makes torch leave the function to Python, and the next function that it passes,
+and so on. Each is a graph break of its own (GB0088), at a ``finally``, a ``with`` or a call; the cause is the raise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dynadiag.explanation.findings import Advice, Fact, Finding
+from dynadiag.recording.records import Span
+
+__all__ = ["Raised", "linked", "raised_in"]
+
+_EXCEPTION = re.compile(r"^The exception: (?P<text>.*)$", re.MULTILINE)
+_ORIGIN = re.compile(r'^Raised at: File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<name>.+)$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception of the traced code: its type and text, and the place of the raise if that is known."""
+
+    text: str
+    span: Span | None
+
+
+def raised_in(explanation: str) -> Raised | None:
+    """The exception that a break's explanation tells of."""
+    found, at = _EXCEPTION.search(explanation), _ORIGIN.search(explanation)
+    if found is None:
+        return None
+    return Raised(found["text"], Span(at["file"], int(at["line"])) if at else None)
+
+
+def linked(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings, of each exception the raise as the cause and the others as notes that follow from it."""
+    groups: dict[Raised, list[int]] = {}
+    for index, item in enumerate(found):
+        if (raised := raised_in(item.cause or "")) is not None:
+            groups.setdefault(raised, []).append(index)
+    made = list(found)
+    for raised, indices in groups.items():
+        cause = _cause(raised, [found[index] for index in indices])
+        chosen = next((index for index in indices if found[index] is cause), None)
+        if cause is None or chosen is None:  # nobody knows which of them raised it
+            continue
+        passed = [made[index] for index in indices if index != chosen]
+        made[chosen] = _told(cause, raised, passed)
+        for index in indices:
+            if index != chosen:
+                title = f"passed by {raised.text}"
+                made[index] = replace(made[index], severity="note", caused_by=chosen, title=title, advice=())
+    return tuple(made)
+
+
+def _cause(raised: Raised, found: Sequence[Finding]) -> Finding | None:
+    """The break at the raise; else the one that the exception came to first, which is innermost in the user's stack."""
+    at_raise = [item for item in found if raised.span in [Span(place.file, place.line) for place in item.places]]
+    if at_raise or raised.span is None:
+        return next(iter(at_raise), found[0] if len(found) == 1 else None)
+    return max(found, key=lambda item: len(item.called))
+
+
+def _told(item: Finding, raised: Raised, passed: Sequence[Finding]) -> Finding:
+    """The cause, at the line of the raise, with what the exception passed."""
+    own = raised.span is None or (raised.span.file, raised.span.line) == (item.span.file, item.span.line)
+    span = item.span if own or raised.span is None else raised.span
+    through = [Fact("passed", "", place) for each in passed for place in each.places]
+    through += [] if own else [Fact("passed", "", item.span)]
+    unknown = [] if raised.span else [Fact("note", "where it was raised was not recorded")]
+    return replace(
+        item,
+        span=span,
+        places=(span,) if not own else item.places,
+        title=f"{item.title}: {raised.text}",
+        cause=f"The traced code raises {raised.text}. No traced code handles it, so the function is left to Python.",
+        cost=replace(item.cost, functions_uncompiled=sum(each.cost.functions_uncompiled for each in (item, *passed))),
+        evidence=(*item.evidence, *through, *unknown),
+        advice=(Advice("Check the condition before the compiled call, or mend what raises.", "consistent"),),
+    )

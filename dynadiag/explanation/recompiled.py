@@ -1,0 +1,145 @@
+"""Recompiles as findings: what changed, which recompiles are one, which follow from another, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dynadiag.explanation.advice import advise
+from dynadiag.explanation.changes import GuardChange, changes, fingerprint, nearest_entry_failures, without_consequences
+from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
+from dynadiag.explanation.formatting import count, list_some
+from dynadiag.explanation.guard_sources import sizes_in
+from dynadiag.explanation.guard_words import describe_change, described, what_changed
+from dynadiag.explanation.identity import identity
+from dynadiag.explanation.run_records import RunRecords
+from dynadiag.recording.records import Frame, Recompile, Span
+
+__all__ = ["recompile_findings"]
+
+_GUARDS = 8  # failing guards of one recompile that stand in a short report
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Recompiles of one function for one reason, with what changed at each."""
+
+    items: tuple[Recompile, ...]
+    changes: tuple[tuple[GuardChange, ...], ...]
+    advice: tuple[str, ...]
+
+    @property
+    def first(self) -> Recompile:
+        return self.items[0]
+
+
+def recompile_findings(run: RunRecords, before: int) -> tuple[Finding, ...]:
+    """A finding for each group of recompiles; ``before`` findings stand in the list already.
+
+    A size that changes goes through many functions: where an outer function was compiled again in the same call for
+    the same change, the inner one follows from it.
+    """
+    found: list[Finding] = []
+    known: list[tuple[tuple[Frame, ...], frozenset[tuple[str, ...]], int]] = []
+    for group in _groups(run.recompiles):
+        stack, what = run.stack(group.first.compile_id), fingerprint(group.first.reasons)
+        cause = None if group.first.limit_reached or not stack else _outer(known, stack, what)
+        if stack and not group.first.limit_reached and cause is None:
+            known.append((stack, what, before + len(found)))
+        found.append(_finding(group, run, cause))
+    return tuple(found)
+
+
+def _groups(recompiles: Sequence[Recompile]) -> list[_Group]:
+    """The recompiles in order; those of one function for one and the same change together."""
+    found: dict[tuple[object, ...], _Group] = {}
+    for item in recompiles:
+        own, advice = changes(without_consequences(nearest_entry_failures(item.reasons))), advise(item)
+        what = frozenset((change.reading.kind, change.source, change.file, change.line) for change in own)
+        alike = (item.file, item.line, item.function, item.limit_reached, advice, what)
+        key = alike if len(own) == 1 else (item.index, len(found))
+        group = found.get(key, _Group((), (), advice))
+        found[key] = replace(group, items=(*group.items, item), changes=(*group.changes, own))
+    return list(found.values())
+
+
+def _outer(
+    known: Sequence[tuple[tuple[Frame, ...], frozenset[tuple[str, ...]], int]],
+    stack: Sequence[Frame],
+    what: frozenset[tuple[str, ...]],
+) -> int | None:
+    """The finding on an earlier recompile in the same call of the program, for these changes or more."""
+    if not what:
+        return None
+    return next((index for site, changed, index in known if what <= changed and _is_one_call(site, stack)), None)
+
+
+def _is_one_call(outer: Sequence[Frame], inner: Sequence[Frame]) -> bool:
+    """Whether two compiles, by their stacks, were for one call: torch has no callers of the function that the call
+    begins with, for all others it has them from the program's own frame on."""
+    if len(outer) == 1:
+        return any((each.file, each.function) == (outer[0].file, outer[0].function) for each in inner[:-1])
+    return outer[:1] == inner[:1]
+
+
+def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
+    item, own = group.first, group.changes[0]
+    rule = "recompile-limit" if item.limit_reached else "recompile"
+    function = run.named(item.function, (item.compile_id, *(reason.against for reason in item.reasons)))
+    span = Span(item.file, item.line)
+    ids = tuple(each.compile_id for each in group.items)
+    changed = what_changed(own[0]) if own else "no reason was recorded"
+    return Finding(
+        rule=rule,
+        id=None,
+        identity=identity(rule, None, item.function, (span,), run.sources, changed),
+        severity="warning" if cause is None else "note",
+        span=span,
+        function=item.function,
+        title=f"{function}: {changed}" + (f", and {len(own) - 1} more" if own[1:] else ""),
+        cause=described(own[0]) if own else None,
+        caused_by=cause,
+        places=(span,),
+        compile_ids=ids,
+        cost=Cost(
+            compile_seconds=run.seconds(ids), graphs=run.graphs_of(ids), functions_uncompiled=int(item.limit_reached)
+        ),
+        advice=tuple(Advice(text, "consistent") for text in group.advice),
+        evidence=(*_guards(item, own, run), *_later(group, run)),
+        records=tuple(each.index for each in group.items),
+    )
+
+
+def _guards(item: Recompile, own: Sequence[GuardChange], run: RunRecords) -> Iterator[Fact]:
+    """The guards that failed; of conditions on the same sizes the first, which is the one that torch went by."""
+    short = _first_of_each(own)[:_GUARDS]
+    for change in own:
+        text = describe_change(change, item.compile_id, run.symbols)
+        span = Span(change.file, change.line) if change.file and change.line else None
+        yield Fact("guard", text, span, detail=change not in short)
+    if len(short) < len(own):
+        yield Fact("and", f"{count(len(own) - len(short), 'more failing guard')}; --all shows them")
+
+
+def _first_of_each(each: Sequence[GuardChange]) -> list[GuardChange]:
+    met: set[tuple[str, ...]] = set()
+    kept = []
+    for change in each:
+        sizes = sizes_in(change.guard) if change.reading.kind == "shape" else ()
+        if not sizes or sizes not in met:
+            kept.append(change)
+        met.add(sizes)
+    return kept
+
+
+def _later(group: _Group, run: RunRecords) -> Iterator[Fact]:
+    """The further recompiles of the group, and the values that they were for."""
+    later = list(zip(group.items, group.changes, strict=True))[1:]
+    if not later:
+        return
+    text = f"in {list_some([item.compile_id for item, _ in later])}, for the same reason"
+    values = [own[0].now for _, own in later if own[0].now is not None]
+    yield Fact("again", f"{text} (then {list_some(values)})" if len(set(values)) > 1 else text)
+    for item, own in later:
+        newest = replace(own[0], was=own[0].was[:1], against=own[0].against[:1])
+        yield Fact(item.compile_id, describe_change(newest, item.compile_id, run.symbols), detail=True)

@@ -1,0 +1,182 @@
+"""torch's registry of graph breaks: what each id means, and what to do about it.
+
+torch ships the registry as a file of data. It is found without importing torch (which takes seconds) and
+read as JSON. An id holds one or several wordings, the newest first; a wording that torch's own tool could
+not evaluate holds a piece of source code instead of a sentence, and is passed over where another one reads.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dynadiag.errors import DynadiagError
+from dynadiag.explanation.remedies import Family, family, remedies
+from dynadiag.recording.records import Break
+
+__all__ = ["BreakEntry", "Registry", "specific_hints"]
+
+_PLACE = ("_dynamo", "graph_break_registry.json")  # in torch 2.11 to 2.15
+_IDENTIFIER = re.compile(r"\w+(\(.*\))?")
+# What torch's hints begin with that fit any break and help with none: ours then stand before them.
+_GENERAL = (
+    "It may be possible to write Dynamo tracing rules",
+    "This graph break is fundamental",
+    "This graph break may be difficult to debug",
+    "This is likely to be a Dynamo bug",
+    "Please report an issue",
+)
+_REPORT = re.compile(r"(Please )?(report|file) an issue to PyTorch\.?", re.IGNORECASE)  # torch adds it to many breaks
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEntry:
+    """One kind of graph break. The texts may hold ``{placeholders}`` that torch fills in when it reports one."""
+
+    gb_id: str
+    gb_type: str
+    context: str
+    explanation: str
+    hints: tuple[str, ...]
+    family: Family  # our own words
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The kinds of graph break that a version of torch knows, by id."""
+
+    entries: Mapping[str, BreakEntry]
+
+    @staticmethod
+    def installed() -> Registry:
+        """That of the torch in this environment; empty where there is no torch or no registry."""
+        path = _installed_path()
+        return Registry({}) if path is None else Registry.read(path)
+
+    @staticmethod
+    @cache
+    def read(path: Path) -> Registry:
+        """The registry in a file. Raises `DynadiagError` where it cannot be read."""
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            return Registry({gb_id: _entry(gb_id, wordings) for gb_id, wordings in raw.items()})
+        except (OSError, ValueError, AttributeError, KeyError, TypeError, IndexError) as error:
+            raise DynadiagError(
+                f"{path}: cannot be read as torch's graph break registry ({error}); reinstall torch"
+            ) from error
+
+    def lookup(self, gb_id: str) -> BreakEntry:
+        """The entry of an id, however it is written (`gb124`, `124`). Raises `DynadiagError` with near matches."""
+        wanted = _normal_id(gb_id)
+        if wanted in self.entries:
+            return self.entries[wanted]
+        raise DynadiagError(f"{gb_id}: no graph break of this id in the installed torch{self._near(gb_id, wanted)}")
+
+    def id_of(self, gb_type: str) -> str | None:
+        """The id of a type, where it has exactly this name."""
+        return next((entry.gb_id for entry in self.entries.values() if entry.gb_type == gb_type), None)
+
+    def complete(self, item: Break) -> Break:
+        """A break with what the registry adds: id or type, and hints where torch's report had none."""
+        gb_id = item.gb_id or self.id_of(item.gb_type)
+        entry = self.entries.get(gb_id or "")
+        item = _named_by_id(item, entry) if entry else item
+        hints = item.hints or (entry.hints if entry and not _has_placeholder(entry.hints) else ())
+        if all(hint.startswith(_GENERAL) for hint in hints):
+            hints = (*remedies(item.gb_type), *hints)
+        return replace(item, gb_id=gb_id, hints=hints)
+
+    def _near(self, gb_id: str, wanted: str) -> str:
+        """What to try instead: the types that hold the text, or the ids that differ little, said to be others."""
+        words = [entry for entry in self.entries.values() if gb_id.casefold() in entry.gb_type.casefold()]
+        close = [self.entries[found] for found in difflib.get_close_matches(wanted, self.entries, n=3, cutoff=0.7)]
+        near = ", ".join(f"{entry.gb_id} ({entry.gb_type})" for entry in words[:5] or close)
+        if words:
+            return f"; these types have it in their name: {near}"
+        return f"; others with a similar number: {near}" if close else "; ids look like GB0170"
+
+
+def specific_hints(hints: Sequence[str]) -> tuple[str, ...]:
+    """The hints without the mere request for a bug report, where there is another to follow."""
+    found = tuple(hint for hint in hints if not _REPORT.fullmatch(hint.strip()))
+    return found or tuple(hints)
+
+
+@cache
+def _installed_path() -> Path | None:
+    found = importlib.util.find_spec("torch")
+    for folder in (found.submodule_search_locations or []) if found else []:
+        path = Path(folder, *_PLACE)
+        if path.is_file():
+            return path
+    return None
+
+
+def _entry(gb_id: str, wordings: Sequence[Mapping[str, Any]]) -> BreakEntry:
+    gb_type = next((w["Gb_type"] for w in wordings if not _is_code(w["Gb_type"])), wordings[0]["Gb_type"])
+    readable = (w["Explanation"] for w in wordings if not _is_code(w["Explanation"]))
+    return BreakEntry(
+        gb_id,
+        gb_type,
+        wordings[0]["Context"],
+        _plain_text(next(readable, "")),
+        next((joined for w in wordings if (joined := join_fragments(w["Hints"]))), ()),
+        family(gb_type),
+    )
+
+
+def join_fragments(hints: Sequence[str]) -> tuple[str, ...]:
+    """Whole sentences from the registry's hints, some of which it holds cut where a Python literal was cut.
+
+    >>> join_fragments(["Use f() to ", "register it.", "Report it."])
+    ('Use f() to register it.', 'Report it.')
+    """
+    joined: list[str] = []
+    for hint in hints:
+        goes_on = joined and (joined[-1][-1:].isspace() or hint[:1].islower())
+        if goes_on:
+            joined[-1] = f"{joined[-1].rstrip()} {hint}"
+        else:
+            joined.append(hint)
+    return tuple(" ".join(hint.split()) for hint in joined if hint.strip())
+
+
+def _named_by_id(item: Break, entry: BreakEntry) -> Break:
+    """The break under the type that its id stands for.
+
+    torch may meet a second break while it handles one (``graph break in loop``) and then names that, beside the id
+    of the first; the first is the cause.
+    """
+    if item.gb_type == entry.gb_type or not item.gb_type or _is_code(entry.gb_type):
+        return replace(item, gb_type=item.gb_type or entry.gb_type)
+    then = f"While handling this, torch met another: {item.gb_type}."
+    return replace(item, gb_type=entry.gb_type, explanation=f"{item.explanation or item.reason} {then}".strip())
+
+
+def _is_code(text: str) -> bool:
+    """Whether a wording is a name or an expression of torch's source, and no sentence."""
+    return _IDENTIFIER.fullmatch(text.strip()) is not None or text.startswith("msg ")
+
+
+def _plain_text(text: str) -> str:
+    """A sentence, also out of a wording that is a sum of Python string literals."""
+    if text.lstrip().startswith(('"', 'f"')):
+        text = " ".join(re.findall(r'"([^"]*)"', text))
+    return " ".join(text.split())
+
+
+def _has_placeholder(hints: Sequence[str]) -> bool:
+    return any(_PLACEHOLDER.search(hint) for hint in hints)
+
+
+def _normal_id(text: str) -> str:
+    digits = text.strip().upper().removeprefix("GB")
+    return f"GB{digits.zfill(4)}" if digits.isdigit() else text.strip().upper()

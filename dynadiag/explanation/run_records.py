@@ -1,0 +1,58 @@
+"""The records of one run as findings are made from them, with the look-ups that several of them need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dynadiag.explanation.runtime_cost import WarmCalls
+from dynadiag.recording.records import Break, Compile, Frame, Graph, Node, Recompile, Run, SkippedFrame, Symbol
+
+__all__ = ["RunRecords"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecords:
+    """What a run left, completed and with the names that the user wrote.
+
+    ``modules`` maps a compile to the class of the object that its function is a method of, ``sources`` a file to its
+    text. Of the compiles that failed ``tracebacks`` has torch's own text, ``nodes`` the nodes of Dynamo's graph and
+    ``code`` the generated module, each where it was recorded.
+    """
+
+    run: Run
+    compiles: Sequence[Compile]
+    breaks: Sequence[Break]
+    recompiles: Sequence[Recompile]
+    skipped: Sequence[SkippedFrame]
+    graphs: Sequence[Graph]
+    symbols: Sequence[Symbol]
+    sources: Mapping[str, str]
+    modules: Mapping[str, str]
+    warm: WarmCalls | None
+    tracebacks: Mapping[str, str]
+    nodes: Mapping[str, Sequence[Node]]
+    code: Mapping[str, str]
+
+    def named(self, function: str, compile_ids: Iterable[str]) -> str:
+        """A function's name; of a decorator's inner function also whose method it wraps, as one of the compiles knows
+        (``with_defaults.<locals>.wrapper (of BertModel)``).
+        """
+        owner = next((self.modules[each] for each in compile_ids if each in self.modules), None)
+        return f"{function} (of {owner})" if owner and "<locals>" in function else function
+
+    def stack(self, compile_id: str) -> tuple[Frame, ...]:
+        """The user's stack at a compile; empty where it is not known."""
+        return next((each.user_stack for each in self.compiles if each.compile_id == compile_id), ())
+
+    def seconds(self, compile_ids: Iterable[str]) -> float | None:
+        """The time of these compiles together; None where none was measured."""
+        wanted = set(compile_ids)
+        spent = [each.seconds.total for each in self.compiles if each.compile_id in wanted]
+        known = [each for each in spent if each is not None]
+        return sum(known) if known else None
+
+    def graphs_of(self, compile_ids: Iterable[str]) -> int:
+        """How many graphs these compiles handed to a backend."""
+        wanted = set(compile_ids)
+        return sum(graph.stage == "dynamo" and graph.compile_id in wanted for graph in self.graphs)

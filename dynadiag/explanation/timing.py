@@ -1,0 +1,121 @@
+"""Where the time went: in which compiles, first or again, and in which part of the compiler.
+
+A recording has the times of compiles, not of calls. The slow first call is the first compile of each frame it
+reaches; a later call is slow because some frame is compiled again, or for the first time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dynadiag.explanation.guards import parse_guard
+from dynadiag.recording.records import Compile, GuardFailure, Recompile, Seconds
+
+__all__ = ["PARTS", "CompileTime", "PhaseShare", "Timing", "shares", "timing"]
+
+
+PARTS = ("dynamo", "aot", "inductor", "codegen", "cached", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseShare:
+    """A part of the compiler and the seconds spent in it alone."""
+
+    part: str  # of PARTS
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CompileTime:
+    """One compile that took time; ``recompiles`` where its frame had been compiled before, ``because`` of what."""
+
+    compile: Compile
+    again: bool
+    because: str | None  # the source or guard that kept most of the cached entries from use
+    seconds: float
+    shares: tuple[PhaseShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of compiling in all, in first compiles and in later ones, and each compile, the slowest first."""
+
+    total: float
+    first_compiles: float
+    recompiles: float
+    shares: tuple[PhaseShare, ...]
+    spent: tuple[CompileTime, ...]
+    hits: int  # compiles whose code came from the FX graph cache
+
+
+def timing(compiles: Sequence[Compile], recompiles: Sequence[Recompile] = ()) -> Timing | None:
+    """The times of a run; ``None`` where no compile has any."""
+    reasons = {(item.compile_id, item.function): item.reasons for item in recompiles}
+    spent = [
+        CompileTime(
+            item,
+            _is_again(item.compile_id),
+            _main(reasons.get((item.compile_id, item.function), ())),
+            item.seconds.total,
+            shares(item.seconds, cached=item.cache == "hit"),
+        )
+        for item in compiles
+        if item.seconds.total is not None
+    ]
+    if not spent:
+        return None
+    again = sum(item.seconds for item in spent if item.again)
+    total = sum(item.seconds for item in spent)
+    slowest = tuple(sorted(spent, key=lambda item: -item.seconds))
+    hits = sum(item.compile.cache == "hit" for item in spent)
+    return Timing(total, total - again, again, _sum(item.shares for item in spent), slowest, hits)
+
+
+def _main(reasons: Sequence[GuardFailure]) -> str | None:
+    """What kept most of the cached entries from being used; the other reasons only tell those apart."""
+    against = dict.fromkeys((_changed(reason), reason.against) for reason in reasons)
+    ranked = Counter(source for source, _ in against).most_common(1)
+    return ranked[0][0] if ranked else None
+
+
+def _changed(reason: GuardFailure) -> str:
+    what = reason.source or reason.guard
+    return f"{what} freed" if parse_guard(reason).kind == "freed" else what
+
+
+def _is_again(compile_id: str) -> bool:
+    """Whether the last part counts from the frame's first compile (``0/0``). Ids begin anew after
+    ``torch._dynamo.reset()``: ``0/0#2`` is a first compile again."""
+    own = compile_id.partition("#")[0]
+    return own.rpartition("/")[2] not in ("0", own)
+
+
+def shares(seconds: Seconds, *, cached: bool = False) -> tuple[PhaseShare, ...]:
+    """The nested times of a compile as parts that add up to its total; parts of no length are left out.
+
+    A clock that ran unevenly may make an inner time longer than the outer one: its excess is not counted twice.
+    Of a compile whose code came from the cache torch times no part of the backend: all of it is "cached" then.
+    """
+    total = seconds.total or 0.0
+    dynamo = min(seconds.dynamo or 0.0, total)
+    aot = min(max(seconds.aot or 0.0, seconds.inductor or 0.0, seconds.codegen or 0.0), total - dynamo)
+    inductor = min(max(seconds.inductor or 0.0, seconds.codegen or 0.0), aot)
+    codegen = min(seconds.codegen or 0.0, inductor)
+    parts = (
+        PhaseShare("dynamo", dynamo),
+        PhaseShare("cached" if cached and not inductor else "aot", aot - inductor),
+        PhaseShare("inductor", inductor - codegen),
+        PhaseShare("codegen", codegen),
+        PhaseShare("other", total - dynamo - aot),
+    )
+    return tuple(part for part in parts if part.seconds > 0)
+
+
+def _sum(each: Iterable[tuple[PhaseShare, ...]]) -> tuple[PhaseShare, ...]:
+    found: dict[str, float] = {}
+    for parts in each:
+        for part in parts:
+            found[part.part] = found.get(part.part, 0.0) + part.seconds
+    return tuple(PhaseShare(part, seconds) for part, seconds in found.items())

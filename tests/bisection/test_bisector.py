@@ -1,0 +1,251 @@
+"""Bisections of small programs whose fault is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from dynadiag.recording.reader import Recording
+from tests.bisection.conftest import Bisected
+
+BACKEND = """
+import sys, torch
+
+def double(gm):
+    for node in gm.graph.nodes:
+        if node.target is torch.sin:
+            node.target = torch.cos
+    gm.recompile()
+    return gm
+
+def tidy(gm):
+    gm.graph.eliminate_dead_code()
+    return gm
+
+def backend(gm, inputs):
+    return tidy(double(gm)).forward
+
+def f(x):
+    return torch.sin(x) + 1
+
+x = torch.ones(4)
+torch.testing.assert_close(torch.compile(f, backend=backend)(x), f(x))
+"""
+
+KILLED = """
+import os, torch
+
+def tidy(gm):
+    gm.graph.eliminate_dead_code()
+    return gm
+
+def fatal(gm):
+    if any(node.target is torch.sin for node in gm.graph.nodes):
+        os.abort()
+    return gm
+
+class Pipeline:
+    passes = (tidy, fatal, tidy)
+
+    def __call__(self, gm, inputs):
+        for one in self.passes:
+            gm = one(gm)
+        return gm.forward
+
+torch.compile(lambda x: torch.sin(x) + 1, backend=Pipeline())(torch.ones(4))
+"""
+
+# Without caches: their keys do not cover a lowering that a program replaces.
+LOWERING = """
+import torch, torch._inductor.lowering as lowering
+
+torch._inductor.config.fx_graph_cache = False
+
+def raises(x):
+    raise RuntimeError("no tanh today")
+
+lowering.lowerings[torch.ops.aten.tanh.default] = raises
+
+def f(x):
+    y = torch.sin(x)
+    z = torch.tanh(y)
+    return z * 2
+
+torch.compile(f, fullgraph=True, options={"max_autotune": False})(torch.ones(4))
+"""
+
+
+def test_a_wrong_pass_of_a_custom_backend_is_named(bisected: Bisected) -> None:
+    verdict = bisected(BACKEND)
+    assert (verdict.verdict, verdict.rung, verdict.exit_code) == ("found", "custom", 0)
+    assert verdict.rungs["uncompiled"] == verdict.rungs["inductor"] == "pass"
+    assert [(c.group, c.name) for c in verdict.culprits] == [("pass", "double")]
+    assert len(verdict.confirmed) == 2
+
+
+def test_a_pass_that_kills_its_process_is_named(bisected: Bisected) -> None:
+    verdict = bisected(KILLED)
+    assert (verdict.verdict, verdict.rung) == ("found", "custom")
+    assert [(c.group, c.name) for c in verdict.culprits] == [("pass", "fatal")]
+
+
+def test_a_lowering_that_raises_is_named_with_its_line(bisected: Bisected, tmp_path: Path) -> None:
+    verdict = bisected(LOWERING)
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor")
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name, culprit.graph) == ("lowering", "tanh", "inference")
+    assert culprit.lines == ((str(tmp_path / "program.py"), 13),)
+    with Recording(tmp_path / "search.dynadiag") as search:
+        trials = search.trials()
+    assert len(trials) == verdict.trials
+    assert all(trial.pid for trial in trials)
+
+
+BRANCHES = """
+import torch, torch._inductor.lowering as lowering
+
+torch._inductor.config.fx_graph_cache = False
+exp = lowering.lowerings[torch.ops.aten.exp.default]
+lowering.lowerings[torch.ops.aten.exp.default] = lambda x: exp(exp(x))
+
+def f(x):
+    y = torch.exp(x)
+    return torch.cond(y.sum() > 0, lambda t: t.exp() + 1, lambda t: t.cos(), (x,)) + y
+
+x = torch.zeros(4)
+torch.testing.assert_close(torch.compile(f)(x), f(x))
+"""
+
+
+@pytest.mark.slow
+def test_nodes_of_one_name_in_a_graph_and_in_a_branch_of_it_are_two(bisected: Bisected) -> None:
+    verdict = bisected(BRANCHES)
+    assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "exp")] * 2
+    assert {line for culprit in verdict.culprits for _, line in culprit.lines} == {9, 10}
+
+
+SCAN = """
+from torch._higher_order_ops.scan import scan
+
+def step(carry, row):
+    one, other = carry
+    one = torch.tanh(one + row)
+    return (one, other * one), one + other
+
+@torch.compile(fullgraph=True)
+def model(x):
+    (one, other), rows = scan(step, (torch.zeros(4), torch.ones(4)), x)
+    return one.sum() + other.sum() + rows.mean()
+
+model(torch.ones(6, 4))
+"""
+
+
+def test_a_node_of_a_loop_is_named_with_the_line_of_the_loop(bisected: Bisected, tmp_path: Path) -> None:
+    """Uncompiled, torch compiles a scan as a graph of its own. Assertions in a loop are never switched off."""
+    start = LOWERING.index("def f")
+    verdict = bisected(LOWERING[:start] + SCAN)
+    assert (verdict.verdict, verdict.rung, verdict.rungs["uncompiled"]) == ("found", "inductor", "pass")
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name) == ("lowering", "tanh")
+    assert culprit.lines == ((str(tmp_path / "program.py"), 21),)
+
+
+def test_where_torch_wrote_every_line_of_the_graph_the_call_of_it_is_named(bisected: Bisected, tmp_path: Path) -> None:
+    start = LOWERING.index("def f")
+    model = "model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())\ntorch.compile(model)(torch.ones(4))\n"
+    verdict = bisected(LOWERING[:start] + model)
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name) == ("lowering", "tanh")
+    assert culprit.lines == ((str(tmp_path / "program.py"), 12),)
+
+
+def test_a_program_that_fails_uncompiled(bisected: Bisected) -> None:
+    verdict = bisected("import torch\ntorch.compile(lambda x: x.reshape(7))(torch.ones(4))\n")
+    assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)
+    assert not verdict.other_failures
+
+
+def test_another_failure_of_the_uncompiled_program_is_reported(bisected: Bisected) -> None:
+    program = LOWERING[: LOWERING.index("def f")] + "def f(x):\n    if not torch.compiler.is_compiling():\n"
+    program += "        raise KeyError('mine')\n    return torch.tanh(x)\n\ntorch.compile(f)(torch.ones(4))\n"
+    verdict = bisected(program)
+    assert (verdict.verdict, verdict.exit_code) == ("fails_uncompiled", 4)
+    assert verdict.other_failures == ("uncompiled: KeyError: 'mine'",)
+
+
+def test_a_program_that_compiles_nothing_passes(bisected: Bisected) -> None:
+    verdict = bisected("print('nothing to see')\n")
+    assert (verdict.verdict, verdict.exit_code) == ("passes", 3)
+    assert any("nothing was compiled" in note for note in verdict.notes)
+
+
+def test_a_program_that_disables_the_compiler_gets_a_note(bisected: Bisected) -> None:
+    off = "import os\nos.environ['TORCHDYNAMO_DISABLE'] = '1'\n"
+    verdict = bisected(off + "import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n")
+    assert (verdict.verdict, verdict.exit_code) == ("passes", 3)
+    assert any("TORCHDYNAMO_DISABLE" in note for note in verdict.notes)
+
+
+def test_a_resumed_search_repeats_no_trial(bisected: Bisected, tmp_path: Path) -> None:
+    source = "import torch\ntorch.compile(lambda x: x.reshape(7))(torch.ones(4))\n"
+    first = bisected(source)
+    with Recording(tmp_path / "search.dynadiag") as search:
+        before = [trial.pid for trial in search.trials()]
+    second = bisected(source, resume=tmp_path / "search.dynadiag")
+    with Recording(tmp_path / "search.dynadiag") as search:
+        after = [trial.pid for trial in search.trials()]
+    assert second.verdict == first.verdict
+    assert after == before
+
+
+INLINED = """
+import torch
+def g(t, x):
+    return x * t.sin()
+
+def f(t, x):
+    return torch.vmap(torch.func.jacfwd(g, 0), (0, 0))(t, x)
+
+f(torch.ones(4), torch.ones(4, 3))
+torch.compile(f)(torch.ones(4), torch.ones(4, 3))
+"""
+
+
+@pytest.mark.skipif(torch.__version__ >= "2.15", reason="this torch traces it")
+def test_a_frame_is_named_and_not_what_it_inlined(bisected: Bisected) -> None:
+    """Dynamo fails to trace the forward-mode derivative under vmap. Left to Python, `f` would have vmap compiled."""
+    verdict = bisected(INLINED)
+    assert (verdict.verdict, verdict.rung) == ("found", "eager")
+    assert [(c.group, c.name) for c in verdict.culprits] == [("frame", "f")]
+
+
+def test_a_difference_of_random_numbers_is_called_by_its_name(bisected: Bisected) -> None:
+    source = "import torch\ndef f(x):\n    torch.manual_seed(0)\n    return torch.nn.functional.dropout(x)\n"
+    verdict = bisected(source + "x = torch.ones(64)\ntorch.testing.assert_close(torch.compile(f)(x), f(x))\n")
+    assert verdict.verdict == "found"
+    assert any("fallback_random" in note for note in verdict.notes)
+
+
+# Two parts of Inductor each replace a view by its base. Switching off either of them changes nothing.
+VIEW = """
+import torch
+
+def f(x):
+    y = x * 2
+    v = y.view(3, 4)
+    v.resize_(1)
+    return y, v
+
+assert [t.numel() for t in torch.compile(f)(torch.ones(3, 4))] == [12, 1]
+"""
+
+
+@pytest.mark.slow
+def test_a_failure_that_no_part_of_inductor_explains_is_the_graphs(bisected: Bisected) -> None:
+    verdict = bisected(VIEW)
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor")
+    assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("graph", "0/0")]
+    assert len(verdict.confirmed) >= 2

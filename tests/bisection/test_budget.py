@@ -1,0 +1,171 @@
+"""A search that has no end, or whose trials contradict each other, stops and says what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from dynadiag.bisection import trial_search
+from dynadiag.bisection.bisector import bisect
+from dynadiag.bisection.budget import AnswersContradictError, SearchBudget, SearchStoppedError
+from dynadiag.bisection.decisions import DecisionPool
+from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
+from dynadiag.bisection.verdict import Verdict
+from dynadiag.trial.outcome import Decision, Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import Limits
+
+FAILURE = Signature("exception", "AssertionError", "too slow", user="program.py:9")
+FAILED = Outcome(FAILURE, 0.1, pid=1, facts={"backends": ["inductor"]})
+PASSED = Outcome(None, 0.1, pid=1, facts={"backends": ["inductor"]})
+
+
+@dataclass
+class Answers:
+    """A runner that answers by a function of the plan and of the number of trials so far."""
+
+    answer: Callable[[Plan, int], Outcome]
+    has_forks: bool = False
+    runs_in_parallel: bool = False
+    limits: Limits = field(default_factory=lambda: Limits(100.0, 1 << 40))
+    notes: list[str] = field(default_factory=list)
+    trials: int = 0
+    fresh: int = 0
+
+    def run(self, plan: Plan) -> Outcome:
+        self.trials += 1
+        return self.answer(plan, self.trials)
+
+    def run_fresh(self, plan: Plan) -> Outcome:
+        self.fresh += 1
+        return self.run(plan)
+
+    def start_forks(self, threads: int) -> None:
+        self.has_forks = True
+
+    def stop_forks(self) -> None:
+        self.has_forks = False
+
+    def warm_up(self) -> None: ...
+
+    def drop_checkpoint(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[TrialLog]:
+    log = TrialLog(tmp_path / "search.dynadiag", "program.py", ["program.py"])
+    yield log
+    log.discard()
+
+
+def search_of(rows: TrialLog, answer: Callable[[Plan, int], Outcome], **budget: float) -> TrialSearch:
+    return TrialSearch(Answers(answer), rows, reference=FAILURE, budget=SearchBudget(**budget))  # type: ignore[arg-type]
+
+
+def test_a_search_stops_at_its_number_of_trials(rows: TrialLog) -> None:
+    search = search_of(rows, lambda _plan, _n: PASSED, trials=2)
+    search.run(Plan(rung="eager"), "eager")
+    search.run(Plan(rung="eager"), "eager")  # known
+    search.run(Plan(rung="aot_eager"), "aot_eager")
+    with pytest.raises(SearchStoppedError, match="2 trials have named no culprit"):
+        search.run(Plan(rung="inductor"), "inductor")
+
+
+def test_a_search_stops_when_its_seconds_are_spent(rows: TrialLog) -> None:
+    search = search_of(rows, lambda _plan, _n: PASSED, seconds=-1.0)
+    with pytest.raises(SearchStoppedError, match="--budget"):
+        search.run(Plan(rung="eager"), "eager")
+    assert rows.count == 0
+
+
+def test_a_trial_that_the_budget_cuts_short_is_no_hang(rows: TrialLog) -> None:
+    limits = []
+
+    def answer(_plan: Plan, _n: int) -> Outcome:
+        limits.append(search.runner.limits.seconds)
+        return Outcome(Signature("hang", "timeout", "did not end in time"), 1.0)
+
+    search = search_of(rows, answer, seconds=50.0)
+    with pytest.raises(SearchStoppedError):
+        search.run(Plan(rung="eager"), "eager")
+    assert limits[0] <= 50.0
+    assert search.runner.limits.seconds == 100.0
+    assert rows.count == 0
+
+
+def test_known_answers_that_change_end_the_search(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_search, "_TRIALS_PER_CHECK", 3)
+    search = search_of(rows, lambda _plan, n: PASSED if n < 4 else FAILED)
+    for rung in ("uncompiled", "eager", "aot_eager"):
+        search.run(Plan(rung=rung), rung)
+    with pytest.raises(AnswersContradictError, match="aot_eager: pass, then same"):
+        search.run(Plan(rung="inductor"), "inductor")
+    assert search.inconsistent
+
+
+def test_known_answers_that_stay_are_checked_once(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_search, "_TRIALS_PER_CHECK", 1)
+    search = search_of(rows, lambda _plan, _n: PASSED)
+    for _ in range(3):
+        search.check_answers([LabeledPlan(Plan(rung="eager"), "eager")])  # unknown: nothing to check
+        search.run(Plan(rung="eager"), "eager")
+    assert rows.count == 2
+
+
+def test_a_part_that_fails_where_the_whole_passes_is_tried_again(rows: TrialLog) -> None:
+    search = search_of(rows, lambda _plan, n: PASSED if n == 1 else FAILED)
+    points = {key: Decision("lowering", key, key) for key in "abc"}
+    pool = DecisionPool(search, Plan(rung="inductor"), "lowering", points)
+    assert not pool.fails_with_only(frozenset("ab"))
+    with pytest.raises(AnswersContradictError):
+        pool.fails_with_only(frozenset("a"))
+
+
+def test_another_failure_is_told_once(rows: TrialLog) -> None:
+    other = [Signature("exception", "ValueError", f"at step {n % 2}", where=f"torch/a.py:{n // 4}") for n in range(28)]
+    search = search_of(rows, lambda _plan, n: replace(FAILED, signature=other[n - 1]))
+    for n in range(28):
+        search.run(Plan(rung="eager", task=str(n)), f"trial {n}")
+    assert len(search.other_failures) == 7
+    text = str(Verdict("stopped", {}, other_failures=search.other_failures))
+    assert text.count("other failure: trial ") == 5
+    assert "other failure: and 2 more (--json)" in text
+
+
+def test_a_stopped_search_says_what_it_knows(rows: TrialLog) -> None:
+    answers = Answers(lambda plan, _n: FAILED if plan.rung in (None, "inductor") else PASSED)
+    search = TrialSearch(answers, rows, budget=SearchBudget(trials=4))  # type: ignore[arg-type]
+    verdict = bisect(search, BisectOptions())
+    assert (verdict.verdict, verdict.exit_code, verdict.failure) == ("stopped", 5, FAILURE)
+    assert (verdict.rungs["inductor"], verdict.rungs["eager"], verdict.rungs["aot_eager"]) == (
+        "same",
+        "pass",
+        "not_run",
+    )
+    assert str(verdict).startswith("the search stopped before it found the culprit")
+    assert any("--resume continues it" in note for note in verdict.notes)
+    assert "the last trial that passed: eager" in verdict.notes
+
+
+def test_forks_that_contradict_each_other_give_way_to_fresh_interpreters(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program whose clock has run on: its forks pass at first, and fail later at every rung."""
+    monkeypatch.setattr(trial_search, "_TRIALS_PER_CHECK", 4)
+
+    def answer(plan: Plan, n: int) -> Outcome:
+        late = runner.has_forks and n > 5
+        return FAILED if late or plan.rung in (None, "inductor") else PASSED
+
+    runner = Answers(answer)
+    verdict = bisect(TrialSearch(runner, rows), BisectOptions())  # type: ignore[arg-type]
+    assert (verdict.verdict, verdict.rung, verdict.rungs["aot_eager"]) == ("found", "inductor", "pass")
+    assert runner.fresh > 1
+    assert any("contradict" in note for note in verdict.notes)

@@ -1,0 +1,70 @@
+"""Programs that time themselves: a trial has to see time go by as the program would."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bisection.conftest import Bisected
+
+FAULT = """
+import torch, torch._inductor.lowering as lowering
+
+torch._inductor.config.fx_graph_cache = False
+
+def raises(x):
+    raise RuntimeError("no tanh today")
+
+lowering.lowerings[torch.ops.aten.tanh.default] = raises
+
+@torch.compile
+def f(x):
+    return torch.tanh(torch.sin(x)) * 2
+
+"""
+LIMIT = "20"  # seconds, less than the search takes and more than a trial does
+STEP = f"""
+import time
+{FAULT}
+started = time.perf_counter()
+try:
+    f(torch.ones(4))
+finally:
+    if time.perf_counter() - started > {LIMIT}:
+        raise SystemExit("too slow")
+"""
+DEADLINE = f"""
+from time import monotonic
+{FAULT}
+deadline = monotonic() + {LIMIT}
+while monotonic() < deadline:
+    f(torch.ones(4))
+    break
+else:
+    raise SystemExit("too late")
+"""
+WATCHDOG = f"""
+import os, threading, time
+{FAULT}
+
+def watch():
+    time.sleep({LIMIT})
+    os._exit(3)
+
+threading.Thread(target=watch, daemon=True).start()
+f(torch.ones(4))
+"""
+ALARM = f"""
+import signal
+{FAULT}
+signal.alarm({LIMIT})
+f(torch.ones(4))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [STEP, DEADLINE, WATCHDOG, ALARM], ids=["step", "deadline", "watchdog", "alarm"])
+def test_a_program_that_times_itself_gets_the_right_verdict(bisected: Bisected, source: str) -> None:
+    verdict = bisected(source)
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor")
+    assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "tanh")]
+    assert verdict.trials <= 40

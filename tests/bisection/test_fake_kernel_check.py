@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from dynadiag.bisection import fake_kernel_check
+from dynadiag.bisection.fake_kernel_check import is_custom_operator
+from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import Note
+from dynadiag.trial.plan import Plan, Switch
+from tests.bisection.conftest import Bisected
+
+_library = torch.library.Library("dynadiag_fakes", "DEF")
+
+
+def _define(name: str, real: object, promise: object) -> None:
+    _library.define(f"{name}(Tensor x) -> Tensor")
+    _library.impl(name, real, "CPU")
+    torch.library.register_fake(f"dynadiag_fakes::{name}", promise, lib=_library)
+
+
+_define("honest", lambda x: x * 2, torch.empty_like)
+_define("dtype", lambda x: x.double(), torch.empty_like)
+_define("shape", lambda x: x * 2, lambda x: x.new_empty(x.shape[0] + 1, *x.shape[1:]))
+_define("rank", lambda x: x.sum(), torch.empty_like)
+_define("strides", lambda x: x * 2, lambda x: x.new_empty(x.shape[::-1]).t())
+_define("picky", lambda x: 1 / int(x.sum()), torch.empty_like)
+NAMES = ("honest", "dtype", "shape", "rank", "strides")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The notes of a trial in which fake kernels are not trusted."""
+    texts: list[str] = []
+    monkeypatch.setattr(TRIAL, "send", lambda event: texts.append(event.text) if isinstance(event, Note) else None)
+    monkeypatch.setattr(
+        TRIAL, "plan", Plan(switches=(Switch(fake_kernel_check.OPERATOR_KIND, keep=True, suffixes=()),))
+    )
+    monkeypatch.setattr(FakeTensorMode, "dispatch", FakeTensorMode.dispatch)
+    monkeypatch.setattr(fake_kernel_check, "_reported", set())
+    fake_kernel_check.install()
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("honest", None),
+        ("dtype", "returns torch.float64 where its fake kernel promises torch.float32"),
+        ("shape", "returns the shape [2, 3] where its fake kernel promises [3, 3]"),
+        ("rank", "returns the shape [] where its fake kernel promises [2, 3]"),
+        ("strides", "returns the strides [3, 1] where its fake kernel promises [1, 2]"),
+        ("picky", None),
+    ],
+)
+def test_a_fake_result_is_compared_with_the_real_one(told: list[str], name: str, says: str | None) -> None:
+    operator = getattr(torch.ops.dynadiag_fakes, name)
+    with FakeTensorMode() as mode:
+        for _ in range(2):
+            operator(mode.from_tensor(torch.ones(2, 3)))
+    assert len(told) == (says is not None), told
+    assert says is None or says in told[0]
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("name", NAMES)
+def test_an_untrusted_fake_kernel_gives_the_real_metadata(name: str) -> None:
+    operator = getattr(torch.ops.dynadiag_fakes, name)
+    real = operator(torch.ones(2, 3))
+    with FakeTensorMode() as mode:
+        fake = operator(mode.from_tensor(torch.ones(2, 3)))
+    assert (fake.shape, fake.stride(), fake.dtype) == (real.shape, real.stride(), real.dtype)
+
+
+@pytest.mark.usefixtures("told")
+def test_sizes_that_were_promised_rightly_stay_symbolic() -> None:
+    sizes: list[object] = []
+
+    def keep(gm: torch.fx.GraphModule, _inputs: object) -> object:
+        output = next(node for node in gm.graph.nodes if "shape" in node.name)
+        sizes.extend(output.meta["example_value"].shape)
+        return gm.forward
+
+    x = torch.ones(2, 3)
+    torch._dynamo.mark_dynamic(x, 1)
+    torch.compile(torch.ops.dynadiag_fakes.shape, backend=keep)(x)
+    assert isinstance(sizes[1], torch.SymInt)
+    assert sizes[0] == 2
+
+
+@pytest.mark.parametrize("name", ["aten.relu.default", "prims.inductor_random.default", "<built-in function add>"])
+def test_torch_s_own_operators_are_left_alone(name: str) -> None:
+    assert not is_custom_operator(name)
+
+
+LYING = """
+import torch
+
+def define(name, real):
+    operator = torch.library.custom_op(f"planted::{name}", real, mutates_args=())
+    operator.register_fake(lambda x: torch.empty_like(x))
+    return operator
+
+def halved(x: torch.Tensor) -> torch.Tensor:
+    return x.double() / 2
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+halve, double = define("halve", halved), define("double", doubled)
+
+def f(x):
+    return halve(double(x).sin()).relu() * 3
+
+x = torch.ones(64)
+torch.testing.assert_close(torch.compile(f)(x), f(x))
+"""
+
+
+def test_an_operator_with_a_wrong_fake_kernel_is_named(bisected: Bisected) -> None:
+    verdict = bisected(LYING)
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor"), verdict.notes
+    assert [(c.group, c.name, c.lines[0][1]) for c in verdict.culprits] == [("operator", "planted.halve.default", 18)]
+    assert any("planted.halve.default returns torch.float64" in note for note in verdict.notes), verdict.notes
+    assert len(verdict.confirmed) == 2

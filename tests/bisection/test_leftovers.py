@@ -1,0 +1,82 @@
+"""State that torch's own bisector left in the cache folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bisection.conftest import Bisected
+from tests.bisection.test_bisector import BACKEND
+
+PLAIN = """
+import torch
+f = lambda x: torch.relu(x) * 2
+x = torch.linspace(-1, 1, 8)
+torch.testing.assert_close(torch.compile(f)(x), f(x))
+"""
+PLANTED = """
+import torch._inductor.lowering as L
+L.lowerings[torch.ops.aten.relu.default] = L.lowerings[torch.ops.aten.abs.default]
+x = torch"""
+
+
+def test_a_status_file_that_was_left_has_no_effect(
+    bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes torch run every compile with backend eager, so the fault would not show at all."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    status = tmp_path / "cache" / "bisect" / "bisect_status.txt"
+    status.parent.mkdir(parents=True)
+    status.write_text("backend=eager\nsubsystem=\n")
+    verdict = bisected(BACKEND)
+    assert (verdict.verdict, verdict.rung) == ("found", "custom")
+    assert [culprit.name for culprit in verdict.culprits] == ["double"]
+    assert status.read_text() == "backend=eager\nsubsystem=\n"
+
+
+@pytest.mark.slow
+def test_a_failure_from_stale_caches_gets_a_note(
+    bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cache keys do not cover a lowering that an earlier program replaced."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    planted = tmp_path / "planted.py"
+    planted.write_text(PLAIN.replace("\nx = torch", PLANTED, 1))
+    subprocess.run([sys.executable, str(planted)], check=False, capture_output=True, timeout=300)
+    verdict = bisected(PLAIN)
+    assert (verdict.verdict, verdict.rungs["inductor"]) == ("flaky", "pass")
+    assert any("--fresh" in note for note in verdict.notes)
+
+
+MISTAKEN = """
+import torch
+from torch._functorch._aot_autograd import autograd_cache
+autograd_cache.autograd_cache_key = lambda *args, **kwargs: ("one key for all", [])
+
+def first(x):
+    return x.sin()
+
+def second(x):
+    return x.cos()
+
+x = torch.ones(4)
+compiled = [torch.compile(f)(x) for f in (first, second)]
+torch.testing.assert_close(compiled, [x.sin(), x.cos()])
+"""
+
+
+@pytest.mark.slow
+def test_graphs_that_share_a_cache_entry_by_mistake_are_named(
+    bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache := tmp_path / "cache"))
+    monkeypatch.setenv("TORCHINDUCTOR_AUTOGRAD_CACHE", "1")
+    verdict = bisected(MISTAKEN)
+    assert (verdict.verdict, verdict.rung, verdict.rungs["inductor"]) == ("found", "inductor", "same")
+    assert {(culprit.group, culprit.compile_id) for culprit in verdict.culprits} == {("graph", "0/0"), ("graph", "1/0")}
+    assert len(verdict.confirmed) == 2
+    assert any("TORCHINDUCTOR_AUTOGRAD_CACHE=0" in note for note in verdict.notes)
+    assert cache.is_dir(), "the first run has the program's own caches"

@@ -1,0 +1,213 @@
+"""What the advice says of torch is true of the torch in this environment: after it, nothing recompiles."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from dynadiag.explanation.guards import parse_guard
+from tests.explanation.build import a_failure
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class _Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = 3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+class _ByFloat(_Scaled):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = 0.5  # type: ignore[assignment]  # as programs do
+
+
+class _Settings:
+    """An object that is no module."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+
+def _double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def _times(x: torch.Tensor, n: float) -> torch.Tensor:
+    return x * n
+
+
+def _marked_dynamic() -> None:
+    first = torch.ones(4)
+    torch._dynamo.mark_dynamic(first, 0)
+    compiled = torch.compile(_double, backend="eager")
+    for x in (first, torch.ones(5), torch.ones(6)):
+        compiled(x)
+
+
+def _compiled_dynamic() -> None:
+    compiled = torch.compile(_double, backend="eager", dynamic=True)
+    for size in (4, 5, 6):
+        compiled(torch.ones(size))
+
+
+def _dynamic_integer() -> None:
+    compiled = torch.compile(_times, backend="eager", dynamic=True)
+    for n in (3, 4, 5):
+        compiled(torch.ones(4), n)
+
+
+def _dynamic_float() -> None:
+    compiled = torch.compile(_times, backend="eager", dynamic=True)
+    for n in (3.0, 4.0, 5.0):
+        compiled(torch.ones(4), n)
+
+
+def _unbacked_size_one() -> None:
+    first = torch.ones(4)
+    torch._dynamo.decorators.mark_unbacked(first, 0)
+    compiled = torch.compile(_double, backend="eager")
+    for x in (first, torch.ones(1), torch.ones(0)):
+        compiled(x)
+
+
+def _float_attribute() -> None:
+    module = _ByFloat()
+    compiled = torch.compile(module, backend="eager", dynamic=True)
+    for factor in (0.5, 0.6, 0.7):
+        module.factor = factor  # type: ignore[assignment]
+        compiled(torch.ones(4))
+
+
+def _integer_of_a_plain_object() -> None:
+    compiled = torch.compile(lambda x, settings: x * settings.factor, backend="eager", dynamic=True)
+    for factor in (3, 4, 5):
+        compiled(torch.ones(4), _Settings(factor))
+
+
+def _closed_over_float() -> None:
+    def closing(factor: float) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda x: x * factor
+
+    compiled = torch.compile(lambda x, function: function(x), backend="eager", dynamic=True)
+    for function in map(closing, (0.5, 0.6, 0.7)):
+        compiled(torch.ones(4), function)
+
+
+def _integer_attribute() -> None:
+    module = _Scaled()
+    compiled = torch.compile(module, backend="eager", dynamic=True)
+    with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
+        for factor in (3, 4, 5):
+            module.factor = factor
+            compiled(torch.ones(4))
+
+
+@pytest.mark.parametrize(
+    "followed",
+    [
+        _marked_dynamic,
+        _compiled_dynamic,
+        _dynamic_integer,
+        _dynamic_float,
+        _unbacked_size_one,
+        _integer_attribute,
+        _float_attribute,
+        _integer_of_a_plain_object,
+        _closed_over_float,
+    ],
+)
+def test_following_the_advice_ends_the_recompiles(followed: Callable[[], None]) -> None:
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        followed()
+
+
+def test_without_the_advice_the_same_calls_recompile() -> None:
+    compiled = torch.compile(_double, backend="eager")
+    compiled(torch.ones(4))
+    with (
+        torch._dynamo.config.patch(error_on_recompile=True),
+        pytest.raises(torch._dynamo.exc.RecompileError),
+    ):
+        compiled(torch.ones(5))
+
+
+def test_at_the_limit_compiled_variants_are_used_and_the_rest_runs_uncompiled() -> None:
+    graphs: list[Any] = []
+
+    def backend(gm: torch.fx.GraphModule, _inputs: list[Any]) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    def named(x: torch.Tensor, name: str) -> torch.Tensor:
+        return x + len(name) if name else x
+
+    compiled = torch.compile(named, backend=backend)
+    limit = torch._dynamo.config.recompile_limit
+    names = ["n" * length for length in range(1, limit + 4)]
+    results = [compiled(torch.zeros(1), name).item() for name in names + names]
+    assert results == [len(name) for name in names + names]
+    assert len(graphs) == limit
+
+
+class _Reasons(logging.Handler):
+    """Collects the texts of recompile reasons from torch's structured trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        metadata = getattr(record, "metadata", {})
+        if metadata.get("artifact", {}).get("name") == "recompile_reasons":
+            payload: Any = getattr(record, "payload", "")
+            self.texts.append(payload() if callable(payload) else payload)
+
+
+@pytest.fixture
+def reasons() -> Iterator[list[str]]:
+    logger, handler = logging.getLogger("torch.__trace"), _Reasons()
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(handler)
+    yield handler.texts
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def _untraced(compiled: Callable[..., Any]) -> None:
+    with torch.no_grad():
+        compiled(torch.ones(4), 3)
+
+
+@pytest.mark.parametrize(
+    ("again", "kind"),
+    [
+        (lambda compiled: compiled(torch.ones(5), 3), "size"),
+        (lambda compiled: compiled(torch.ones(4, 2), 3), "rank"),
+        (lambda compiled: compiled(torch.ones(4, dtype=torch.bfloat16), 3), "dtype"),
+        (lambda compiled: compiled(torch.ones(4, requires_grad=True), 3), "requires_grad"),
+        (lambda compiled: compiled(torch.ones(4), 4), "value"),
+        (_untraced, "global_state"),
+    ],
+)
+def test_the_sentences_of_this_torch_are_understood(
+    again: Callable[[Callable[..., Any]], Any], kind: str, reasons: list[str]
+) -> None:
+    compiled = torch.compile(_times, backend="eager")
+    compiled(torch.ones(4), 3)
+    again(compiled)
+    assert [parse_guard(a_failure(text)).kind for text in reasons] == [kind]

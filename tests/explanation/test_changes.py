@@ -1,0 +1,88 @@
+"""What changed, out of the guards that failed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
+from dynadiag.recording.records import GuardFailure
+from tests.explanation.build import a_failure
+
+
+def size(dimension: int, was: int, now: int, against: str = "0/0", name: str = "L['x']") -> GuardFailure:
+    return a_failure("g", source=f"{name}.size()[{dimension}]", was=str(was), now=str(now), against=against)
+
+
+def stride(dimension: int, was: int, now: int, against: str = "0/0", name: str = "L['x']") -> GuardFailure:
+    return a_failure("g", source=f"{name}.stride()[{dimension}]", was=str(was), now=str(now), against=against)
+
+
+def dtype(against: str = "0/0") -> GuardFailure:
+    return a_failure("g", source="L['x'].dtype", was="torch.float32", now="torch.bfloat16", against=against)
+
+
+def test_the_same_change_against_several_entries_is_one() -> None:
+    found = changes([size(1, was, 233, f"1/{i}") for i, was in ((7, 144), (6, 89), (5, 144))])
+    assert [(item.was, item.now, item.against) for item in found] == [(("144", "89"), "233", ("1/7", "1/6", "1/5"))]
+
+
+def test_what_was_measured_at_different_places_or_to_different_values_is_apart() -> None:
+    assert len(changes([size(0, 4, 5), size(1, 4, 5), size(0, 4, 6), dtype()])) == 4
+
+
+def test_conditions_are_kept_apart_by_their_text() -> None:
+    texts = ("L['x'].size()[0] <= 5", "L['x'].size()[0] == 4")
+    found = changes([a_failure(text, source="L['x'].size()[0]", was=text, now="6") for text in texts])
+    assert [item.guard for item in found] == list(texts)
+
+
+def test_a_stride_that_grew_with_a_size_is_no_change_of_its_own() -> None:
+    grown = [size(1, 5, 8), stride(0, 5 * 16, 8 * 16)]
+    assert without_consequences(grown) == (grown[0],)
+    both = [size(1, 2, 3), size(2, 5, 7), stride(0, 10, 21), stride(1, 5, 7)]
+    assert without_consequences(both) == tuple(both[:2])
+
+
+def test_a_stride_that_changed_otherwise_is_one() -> None:
+    transposed = (size(0, 3, 4), size(1, 4, 3), stride(0, 4, 1), stride(1, 1, 3))
+    assert without_consequences(transposed) == transposed
+    of_another = (size(1, 5, 8, name="L['y']"), stride(0, 5, 8))
+    assert without_consequences(of_another) == of_another
+    in_another_entry = (size(1, 5, 8, "0/1"), stride(0, 5, 8, "0/0"))
+    assert without_consequences(in_another_entry) == in_another_entry
+
+
+def test_an_entry_that_failed_by_more_than_another_tells_nothing() -> None:
+    by_both, by_size = (dtype("0/1"), size(0, 8, 12, "0/1")), (size(0, 8, 12, "0/0"),)
+    assert nearest_entry_failures([*by_both, *by_size]) == by_size
+    assert nearest_entry_failures([dtype("0/1"), *by_size]) == (dtype("0/1"), *by_size)
+
+
+_failures = st.lists(
+    st.one_of(
+        st.builds(
+            size, st.integers(0, 2), st.integers(0, 9), st.integers(0, 9), st.sampled_from(["0/0", "0/1", "0/2"])
+        ),
+        st.builds(stride, st.integers(0, 2), st.integers(0, 9), st.integers(0, 9), st.sampled_from(["0/0", "0/1"])),
+        st.builds(dtype, st.sampled_from(["0/0", "0/1", "0/2"])),
+        st.builds(lambda text: a_failure(text, now="1"), st.text(max_size=8)),
+    ),
+    max_size=8,
+)
+
+
+@given(_failures)
+def test_something_is_left_of_what_failed_and_nothing_new(reasons: list[GuardFailure]) -> None:
+    near = nearest_entry_failures(reasons)
+    own = without_consequences(near)
+    assert bool(near) == bool(reasons)
+    assert nearest_entry_failures(near) == near
+    assert without_consequences(own) == own
+    assert set(own) <= set(near) <= set(reasons)
+
+
+@given(_failures)
+def test_every_entry_stays_named(reasons: list[GuardFailure]) -> None:
+    named = {entry for item in changes(reasons) for entry in item.against}
+    assert named == {reason.against for reason in reasons}

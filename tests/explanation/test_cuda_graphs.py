@@ -1,0 +1,122 @@
+"""CUDA graphs out of events: those that torch writes are its own here, on whatever device the tests run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._inductor import cudagraph_utils
+
+import dynadiag
+from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
+from dynadiag.explanation.explanation import explain
+from dynadiag.recording.import_export import import_log
+from dynadiag.render.json_document import document
+from dynadiag.render.text import explanation_text
+from dynadiag.torch_private import capture as torch_private
+
+MUTATED = 'skipping cudagraphs due to mutated inputs (1 instances). Found from : \n   File "/u/p.py", line 7, in f\n'
+AT_RUN_TIME = "skipping cudagraph due to function 0 exceeding max re-recording limit (=128) on cudagraph node 3"
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def skips(gm: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> Any:
+    """A backend that gives up its CUDA graph as Inductor does."""
+    cudagraph_utils.log_cudagraph_skip_and_bump_counter(MUTATED)
+    return gm.forward
+
+
+def record_one(times: int) -> None:
+    """What torch writes when it records code of compile 0/0, without a device to do it on."""
+    from torch._dynamo.utils import dynamo_timed
+    from torch._guards import CompileId
+
+    for _ in range(times):
+        with dynamo_timed(
+            "CUDAGraphNode.record",
+            log_pt2_compile_event=True,
+            compile_id=CompileId(frame_id=0, frame_compile_id=0),
+            is_backward=False,
+            dynamo_compile_column_us="runtime_cudagraphify_time_us",
+        ):
+            pass
+
+
+def program() -> None:
+    torch.compile(lambda x: x + 1, backend=skips)(torch.ones(3))
+    record_one(3)
+    cudagraph_utils.log_cudagraph_skip_and_bump_counter(AT_RUN_TIME)
+
+
+def check(found: tuple[CudaGraph, ...]) -> None:
+    skipped, recorded = [i for i in found if i.what == "skipped"], [i for i in found if i.what != "skipped"]
+    assert (skipped[0].compile_id, skipped[0].reason) == ("0/0", "mutated inputs (1 instances)")
+    assert (skipped[0].file, skipped[0].line) == ("/u/p.py", 7)
+    assert [(i.compile_id, i.what, i.backward) for i in recorded] == [
+        ("0/0", "recorded", False),
+        ("0/0", "re-recorded", False),
+        ("0/0", "re-recorded", False),
+    ]
+    assert all(i.seconds is not None and 0 <= i.seconds < 60 for i in recorded)
+
+
+def test_the_recorder_has_what_torch_says_while_compiling_and_while_running(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        program()
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        found = read_cuda_graphs(recording)
+        explanation = explain(recording)
+    check(found)
+    (late,) = [item for item in found if item.compile_id == "-"]
+    assert late.reason is not None
+    assert late.reason.startswith("function 0 exceeding")
+    assert sum(item.what == "skipped" for item in found) == 2  # the metrics repeat the first
+    text = explanation_text(explanation)
+    assert "3 recorded in" in text
+    assert "0/0 skipped: mutated inputs (1 instances), at /u/p.py:7" in text
+    assert "0/0 recorded 3 times" in text
+    assert [item["what"] for item in document(explanation)["cuda_graphs"]] == [item.what for item in found]
+
+
+def test_a_log_that_torch_wrote_tells_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._logging._internal import LazyTraceHandler, TorchLogsFormatter, trace_log
+
+    handler = LazyTraceHandler(str(tmp_path))
+    handler.setFormatter(TorchLogsFormatter(trace=True))
+    trace_log.addHandler(handler)
+    try:
+        program()
+    finally:
+        trace_log.removeHandler(handler)
+        handler.close()
+    (log,) = tmp_path.glob("*.log")
+    made = import_log(log, tmp_path / "run.dynadiag")
+    with dynadiag.open(made.recordings[0]) as recording:
+        check(read_cuda_graphs(recording))
+
+
+def test_nothing_is_left_on_torchs_logger(tmp_path: Path) -> None:
+    logger = logging.getLogger(torch_private.CUDA_GRAPH_LOGGER)
+    assert logger is cudagraph_utils.cudagraphs_log
+    before = list(logger.handlers)
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+    assert logger.handlers == before
+
+
+def test_a_run_without_cuda_graphs_has_no_section(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        assert read_cuda_graphs(recording) == ()
+        assert "cuda graphs" not in explanation_text(explain(recording))

@@ -1,0 +1,177 @@
+"""Compiles that fail in real programs: what leads the report, at which stage, why, at which line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.config as inductor_config
+from torch._inductor import lowering
+
+import dynadiag
+from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.render.text import explanation_text
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:dynamo_pgo force disabled"),  # the tests switch caches off
+    pytest.mark.filterwarnings("ignore:Error detected in"),  # autograd's word on the operator without a formula
+]
+LINES = Path(__file__).read_text().splitlines()
+
+
+@torch.library.custom_op("dynadiag_test::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    """An operator that has no formula for autograd."""
+    return x * 2
+
+
+@twice.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def no_lowering(*_: object, **__: object) -> None:
+    raise AssertionError("no lowering for you")
+
+
+def refuses(_gm: object, _inputs: object) -> Any:
+    raise ValueError("this backend has no idea")
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def failing(folder: Path, call: Callable[[], object]) -> Explanation:
+    """The explanation of a call that raises."""
+    path = folder / "run.dynadiag"
+    with pytest.raises(Exception), dynadiag.record(path):  # noqa: B017, PT011 - each raises its own
+        call()
+    with dynadiag.open(path) as recording:
+        return explain(recording)
+
+
+def leads(made: Explanation, line: str, stage: str, why: str) -> str:
+    """Check what leads, and return the report."""
+    first = made.findings[0]
+    assert (first.rule, first.severity) == ("failed-compile", "error")
+    assert LINES[(first.span.line or 0) - 1].strip() == line
+    assert stage in first.title
+    assert why in (first.cause or "")
+    text = explanation_text(made)
+    assert text.startswith("Compiling ")
+    assert text.index("error[") < min((text.find(word) for word in ("break[", "time:") if word in text), default=10**9)
+    return text
+
+
+def test_the_cpp_compiler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        print("first")  # noqa: T201 - it breaks the graph
+        return torch.relu(y)
+
+    with inductor_config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "compile_error", "force_disable_caches": True}):
+        made = failing(tmp_path, lambda: torch.compile(f)(torch.randn(8)))
+    text = leads(made, "return torch.relu(y)", "the C++ compiler", "error: ")
+    assert "Elsewhere: 1 graph break." in " ".join(text.split())
+    assert "compile" in (made.findings[0].cause or "")
+    assert "\n" not in (made.findings[0].cause or "")
+    assert capsys.readouterr().out.startswith("first")
+
+
+def test_an_operator_without_autograd_behind_a_break(tmp_path: Path) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        print("go")  # noqa: T201 - it breaks the graph
+        y = x + 1
+        return twice(y).sum()
+
+    x = torch.randn(4, requires_grad=True)
+    made = failing(tmp_path, lambda: torch.compile(f, backend="aot_eager")(x).backward())
+    leads(made, "return twice(y).sum()", "AOTAutograd", "no autograd formula was registered")
+    assert "register_autograd" in made.findings[0].advice[0].text
+
+
+def test_a_mark_that_the_code_contradicts(tmp_path: Path) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(3, 4) + 1
+
+    x = torch.randn(12)
+    torch._dynamo.mark_dynamic(x, 0)
+    made = failing(tmp_path, lambda: torch.compile(f, backend="eager")(x))
+    why = "`x.size()[0]` is marked dynamic, but the code fixes it to 12"
+    leads(made, "return x.reshape(3, 4) + 1", "Dynamo, while it makes guards", why)
+    assert "maybe_mark_dynamic" in made.findings[0].advice[0].text
+
+
+def test_the_advice_on_a_contradicted_mark_works() -> None:
+    x = torch.randn(12)
+    torch._dynamo.maybe_mark_dynamic(x, 0)
+    assert torch.compile(lambda x: x.reshape(3, 4) + 1, backend="eager")(x).shape == (3, 4)
+
+
+def test_a_lowering_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return torch.erf(y)
+
+    monkeypatch.setitem(lowering.lowerings, torch.ops.aten.erf.default, no_lowering)
+    with inductor_config.patch(force_disable_caches=True):
+        made = failing(tmp_path, lambda: torch.compile(f)(torch.randn(8)))
+    leads(made, "return torch.erf(y)", "Inductor's lowering", "AssertionError: no lowering for you")
+
+
+def test_a_lowering_that_raises_in_the_backward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = (x * 2).sin()
+        return y.sum()
+
+    monkeypatch.setitem(lowering.lowerings, torch.ops.aten.cos.default, no_lowering)
+    x = torch.randn(8, requires_grad=True)
+    with inductor_config.patch(force_disable_caches=True):
+        made = failing(tmp_path, lambda: torch.compile(f)(x).backward())
+    leads(made, "y = (x * 2).sin()", "Inductor's lowering (backward)", "AssertionError: no lowering for you")
+
+
+def test_a_backend_that_raises(tmp_path: Path) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        print("a")  # noqa: T201 - it breaks the graph
+        return y + 1
+
+    made = failing(tmp_path, lambda: torch.compile(f, backend=refuses)(torch.randn(8)))
+    leads(made, "y = x * 2", "the backend `refuses`", "ValueError: this backend has no idea")
+
+
+def test_a_break_that_is_raised_says_why_it_is(tmp_path: Path) -> None:
+    def whole(x: torch.Tensor) -> torch.Tensor:
+        print("here")  # noqa: T201 - it breaks the graph
+        return x + 1
+
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        print("there")  # noqa: T201 - it breaks the graph
+        return x + 1
+
+    def chooses(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, branch, branch, (x,))
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.ones(7, 3)
+
+    told = []
+    for index, (fn, options) in enumerate(((whole, {"fullgraph": True}), (chooses, {}), (wrong, {}))):
+        folder = tmp_path / str(index)
+        folder.mkdir()
+        compiled = torch.compile(fn, backend="eager", **options)
+        made = failing(folder, partial(compiled, torch.ones(4)))
+        assert made.findings[0].rule == "failed-compile"
+        told.append(next(fact.text for fact in made.findings[0].evidence if fact.label == "led to"))
+    assert "fullgraph=True" in told[0]
+    assert "torch.cond" in told[1]
+    assert "the operator failed" in told[2]

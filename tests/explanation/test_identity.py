@@ -1,0 +1,103 @@
+"""What an identity holds, and what it does not."""
+
+from __future__ import annotations
+
+from keyword import iskeyword
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.identity import identity, place_text
+from dynadiag.recording.records import Span
+from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_recompile
+
+PROGRAM = """\
+import torch
+
+def outer({a}, scale=2):
+    def forward({b}):
+        for {c} in range(scale):
+            print("step", {b}.shape, {a}, LIMIT)
+        with torch.no_grad() as {d}:
+            return torch.relu({b} + {c})
+    return forward
+"""
+PRINT, WITH, FOR = 6, 7, 5
+NAMES = st.lists(
+    st.text("abcdefghijk_xyzé", min_size=1, max_size=5).filter(lambda name: not iskeyword(name)),
+    min_size=4,
+    max_size=4,
+    unique=True,
+)
+
+
+def text_at(source: str, line: int, part: str | None = None) -> str:
+    if part is None:
+        return place_text(source, Span(FILE, line))
+    column = source.splitlines()[line - 1].index(part)
+    return place_text(source, Span(FILE, line, column, line, column + len(part)))
+
+
+def program(names: list[str]) -> str:
+    return PROGRAM.format(**dict(zip("abcd", names, strict=True)))
+
+
+@given(NAMES, st.integers(0, 5))
+def test_moved_lines_and_renamed_variables_change_no_text(names: list[str], above: int) -> None:
+    plain, changed = program(list("abcd")), "# a comment\n" * above + program(names)
+    for line in (PRINT, WITH, FOR, 8):
+        assert text_at(changed, line + above) == text_at(plain, line)
+    assert text_at(changed, PRINT + above, f"{names[1]}.shape") == text_at(plain, PRINT, "b.shape") == "_0.shape"
+
+
+def test_the_text_is_the_code_with_its_local_names_made_alike() -> None:
+    source = program(list("abcd"))
+    assert text_at(source, PRINT) == "print('step', _0.shape, _1, LIMIT)"
+    assert text_at(source, FOR) == "_0 range(_1)"  # of a loop its head, not its body
+    assert text_at(source, WITH) == "torch.no_grad() as _0"
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "text"),
+    [
+        (None, 1, ""),
+        ("x = 1\n", None, ""),
+        ("x = 1\n", 9, ""),
+        ("def f(:\n    y  =  3\n", 2, "y = 3"),  # no Python that we can parse: the line as it is
+    ],
+)
+def test_what_cannot_be_parsed_has_the_text_that_there_is(source: str | None, line: int | None, text: str) -> None:
+    assert place_text(source, Span(FILE, line)) == text
+
+
+def test_many_lines_make_an_identity_of_bounded_length() -> None:
+    source = "\n".join(f"call_{i}()" for i in range(300))
+    places = [Span(FILE, i + 1) for i in range(300)]
+    made = identity("break", "GB0001", "f", places, {FILE: source})
+    assert made.startswith("break GB0001 f: call_0()")
+    assert len(made) < 260
+    assert made != identity("break", "GB0001", "f", places[1:], {FILE: source})
+
+
+@given(NAMES, st.integers(0, 3), st.integers(0, 9))
+def test_a_finding_is_the_same_in_another_run(names: list[str], above: int, frame: int) -> None:
+    def identities(source: str, moved: int, compile_id: str) -> list[str]:
+        failure = a_failure("n == 3", source="L['n']", was="3", now="4", file=FILE, line=PRINT + moved)
+        failed = a_compile(
+            compile_id=f"9{compile_id}",
+            outcome="error",
+            error="InductorError",
+            reason=f'LoweringException: boom\nFound from : \n   File "{FILE}", line {8 + moved}, in forward',
+        )
+        recording = FakeRecording(
+            compile_records=(failed,),
+            break_records=(a_break(span=Span(FILE, PRINT + moved), compile_id=compile_id),),
+            recompile_records=(a_recompile(reasons=(failure,), compile_id=compile_id, line=FOR - 1 + moved),),
+            sources={FILE: source},
+        )
+        return [item.identity for item in explain(recording).findings]
+
+    changed = "\n" * above + program(names)
+    assert identities(changed, above, f"{frame}/1") == identities(program(list("abcd")), 0, "0/0")

@@ -1,0 +1,94 @@
+"""Exceptions that traced code raises: the raise is the cause, the rest is where the exception passed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import dynadiag
+from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.findings import Finding
+
+LINES = Path(__file__).read_text().splitlines()
+
+
+@contextlib.contextmanager
+def manager() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        len(LINES)
+
+
+def decorated(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def wrapper(*args: Any) -> Any:
+        try:
+            return fn(*args)
+        finally:
+            len(args)
+
+    return wrapper
+
+
+def reads(config: Any, x: torch.Tensor) -> torch.Tensor:
+    return x + config["key"]
+
+
+@decorated
+def passes(config: Any, x: torch.Tensor) -> torch.Tensor:
+    with manager():
+        return reads(config, x)
+
+
+def cleans_up(config: Any, x: torch.Tensor) -> torch.Tensor:
+    try:
+        y = x + config["key"]
+    finally:
+        x.add_(1)
+    return y
+
+
+def findings(folder: Path, fn: Callable[..., Any]) -> tuple[Finding, ...]:
+    torch._dynamo.reset()
+    path = folder / "run.dynadiag"
+    with pytest.raises(TypeError), dynadiag.record(path):
+        torch.compile(fn, backend="eager")(None, torch.ones(3))
+    with dynadiag.open(path) as recording:
+        return tuple(item for item in explain(recording).findings if item.rule == "break")
+
+
+def line(item: Finding) -> str:
+    return LINES[(item.span.line or 0) - 1].strip()
+
+
+needs_tracebacks = pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12), reason="torch keeps no traceback of such an exception"
+)
+
+
+def test_the_raise_is_the_cause_of_what_it_passed(tmp_path: Path) -> None:
+    cause, *passed = findings(tmp_path, passes)
+    assert line(cause) == 'return x + config["key"]'
+    assert cause.title.endswith("TypeError: 'NoneType' object is not subscriptable")
+    assert {line(item) for item in passed} == {"len(args)", "with manager():"}
+    assert {(item.severity, item.caused_by is not None) for item in passed} == {("note", True)}
+    through = [
+        LINES[(fact.span.line or 0) - 1].strip() for fact in cause.evidence if fact.label == "passed" and fact.span
+    ]
+    assert sorted(through) == ["len(args)", "with manager():"]
+
+
+@needs_tracebacks
+def test_the_raise_is_told_where_torch_blames_only_what_the_exception_passed(tmp_path: Path) -> None:
+    (cause,) = findings(tmp_path, cleans_up)
+    assert line(cause) == 'y = x + config["key"]'
+    assert [fact.span.line for fact in cause.evidence if fact.label == "passed" and fact.span] == [
+        LINES.index("        x.add_(1)") + 1
+    ]

@@ -1,0 +1,80 @@
+"""The time of compiles, by part, and what was compiled again."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynadiag.explanation.timing import shares, timing
+from dynadiag.recording.records import Seconds
+from tests.explanation.build import a_compile, a_failure, a_recompile
+
+_part = st.one_of(st.none(), st.floats(0, 1e6))
+
+
+@given(st.builds(Seconds, _part, _part, _part, _part, _part))
+def test_the_parts_add_up_to_the_total(seconds: Seconds) -> None:
+    parts = shares(seconds)
+    assert all(part.seconds > 0 for part in parts)
+    assert math.isclose(sum(part.seconds for part in parts), seconds.total or 0.0, abs_tol=1e-6)
+
+
+def test_nested_times_are_told_apart() -> None:
+    parts = {part.part: round(part.seconds, 6) for part in shares(Seconds(10, 2, 7, 5, 4))}
+    assert parts == {"dynamo": 2, "aot": 2, "inductor": 1, "codegen": 4, "other": 1}
+
+
+def test_the_backend_of_a_compile_from_the_cache_is_not_put_on_autograd() -> None:
+    warm = a_compile(cache="hit", seconds=Seconds(10, 2, 7, None, None))
+    cold = a_compile(1, "1/0", cache="miss", seconds=Seconds(10, 2, 7, 5, None))
+    found = timing([warm, cold])
+    assert found is not None
+    assert found.hits == 1
+    by_id = {item.compile.compile_id: {part.part for part in item.shares} for item in found.spent}
+    assert by_id == {"0/0": {"dynamo", "cached", "other"}, "1/0": {"dynamo", "aot", "inductor", "other"}}
+
+
+def test_first_compiles_and_recompiles_are_apart_and_the_slowest_stands_first() -> None:
+    found = timing(
+        [
+            a_compile(0, "0/0", seconds=Seconds(3.0)),
+            a_compile(1, "1/0", seconds=Seconds(1.0)),
+            a_compile(2, "0/1", seconds=Seconds(4.0)),
+            a_compile(3, "!2/0/0", seconds=Seconds(0.5)),
+        ]
+    )
+    assert found is not None
+    assert (found.total, found.first_compiles, found.recompiles) == (8.5, 4.5, 4.0)
+    assert [(item.compile.compile_id, item.again) for item in found.spent] == [
+        ("0/1", True),
+        ("0/0", False),
+        ("1/0", False),
+        ("!2/0/0", False),
+    ]
+
+
+def test_a_recompile_is_put_down_to_the_guard_that_failed() -> None:
+    failed = a_recompile(reasons=(a_failure("m == 1"), a_failure("n == 3"), a_failure("n == 3", against="0/1")))
+    found = timing([a_compile(0, "0/0"), a_compile(1, "0/1")], [failed])
+    assert found is not None
+    assert {item.compile.compile_id: item.because for item in found.spent} == {"0/0": None, "0/1": "n == 3"}
+
+
+def test_after_a_reset_a_first_compile_is_one_again() -> None:
+    found = timing([a_compile(i, compile_id) for i, compile_id in enumerate(("0/0", "0/0#2", "0/1#2", "-"))])
+    assert found is not None
+    assert [item.again for item in found.spent] == [False, False, True, False]
+
+
+def test_an_object_that_is_gone_is_named_so() -> None:
+    gone = a_failure("g", source="L['self']", was="alive", now="deallocated")
+    found = timing([a_compile(0, "0/1")], [a_recompile(reasons=(gone,))])
+    assert found is not None
+    assert found.spent[0].because == "L['self'] freed"
+
+
+def test_without_times_there_is_no_timing() -> None:
+    assert timing([]) is None
+    assert timing([a_compile(seconds=Seconds())]) is None
