@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
@@ -67,16 +68,18 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     ids = tuple(dict.fromkeys(item.compile_id for item in entries))
     left, whole = _left(entries, run.skipped), _whole(ids, run)
     cost = _cost(group, ids, (*left, *whole), paid, run)
+    known = partial(identity, rule, root.gb_id, root.function, sources=run.sources, cause="" if root.gb_id else said)
     return Finding(
         rule=rule,
         id=root.gb_id,
-        identity=identity(rule, root.gb_id, root.function, places, run.sources, "" if root.gb_id else root.gb_type),
+        identity=known(places=places),
         severity=_severity(root, cost),
         span=root.span,
         function=root.function,
         title=f"compiling {root.function} failed: {said}" if root.fatal else f"{said}{_left_whole(root, whole, run)}",
         cause=_ADDRESS.sub("", root.explanation or root.reason) or None,
         places=places,
+        place_identities=tuple(known(places=(place,)) for place in places),
         compile_ids=ids,
         cost=cost,
         advice=_advice(root, left),

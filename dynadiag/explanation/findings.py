@@ -56,7 +56,8 @@ class Finding:
 
     ``rule`` is its kind, ``id`` torch's id of a graph break. ``identity`` is the same in another run, version or
     commit. ``cause`` is None where it is not known; ``caused_by`` is the position of another finding in the list that
-    this one follows from. ``places`` are all source places that are told together, ``span`` is the first of them.
+    this one follows from. ``places`` are all source places that are told together, ``span`` is the first of them;
+    ``place_identities`` are the identities that each would have alone, so that one more place is one more problem.
     ``called`` is the user's stack to it. ``records`` are the indices of the breaks or recompiles that it stands for.
     """
 
@@ -70,6 +71,7 @@ class Finding:
     cause: str | None = None
     caused_by: int | None = None
     places: tuple[Span, ...] = ()
+    place_identities: tuple[str, ...] = ()
     compile_ids: tuple[str, ...] = ()
     ranks: tuple[int, ...] | None = None
     cost: Cost = Cost()

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from dynadiag.recording.records import Span
 
-__all__ = ["identity", "in_loop", "place_text"]
+__all__ = ["identity", "in_loop", "local_number", "place_text"]
 
 _MAX_TEXT = 200  # characters of source in an identity; of more there is a digest
 _MAX_SOURCE = 2_000_000  # characters of a file that is parsed
@@ -45,6 +45,33 @@ def place_text(source: str | None, span: Span) -> str:
     if tree is None or found is None:
         return _line(source, span.line)
     return _alike(found, _local_names(tree, span.line))
+
+
+def local_number(source: str | None, line: int | None, name: str) -> str:
+    """The number that stands for a local name of the function that begins at a line; the name where it has none there.
+
+    >>> local_number("def f(x, y):\\n    return x", 1, "y")
+    '_1'
+    """
+    tree = None if source is None or line is None else _parsed(source)
+    function = None if tree is None else _innermost(tree, line or 0)
+    if tree is None or function is None:
+        return name
+    order = _order_of_appearance(function, _local_names(tree, line or 0))
+    return f"_{order.index(name)}" if name in order else name
+
+
+def _innermost(tree: ast.Module, line: int) -> ast.AST | None:
+    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and _holds(node, line)]
+    return max(functions, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+
+
+def _order_of_appearance(function: ast.AST, local: frozenset[str]) -> list[str]:
+    """The local names in a function: its arguments, then all others where they first stand."""
+    own = [node for node in ast.walk(function) if isinstance(node, (ast.arg, ast.Name))]
+    own.sort(key=lambda node: (isinstance(node, ast.Name), node.lineno, node.col_offset))
+    names = dict.fromkeys(node.arg if isinstance(node, ast.arg) else node.id for node in own)
+    return [name for name in names if name in local]
 
 
 def in_loop(source: str | None, span: Span) -> bool:
@@ -94,7 +121,8 @@ def _at(tree: ast.Module, source: str, span: Span) -> list[ast.AST] | None:
     return [statement] if not hasattr(statement, "body") else list(_head(statement))
 
 
-def _holds(node: ast.stmt, line: int) -> bool:
+def _holds(node: ast.stmt | ast.expr, line: int) -> bool:
+    """Whether a line is one of the node's, or of its decorators', with which Python numbers a function's first line."""
     first = min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
     return first <= line <= (node.end_lineno or node.lineno)
 
@@ -133,7 +161,7 @@ def _head(statement: ast.stmt) -> Iterator[ast.AST]:
 
 def _local_names(tree: ast.Module, line: int) -> frozenset[str]:
     """The names that are local to the functions around a line."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and _spans(node, line)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and _holds(node, line)]
     return frozenset(name for function in functions for name in _bound(function))
 
 
@@ -146,7 +174,7 @@ def _bound(function: ast.AST) -> set[str]:
             bound.add(node.arg)
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             bound.add(node.id)
-        elif isinstance(node, _NAMED) and node.name:
+        elif isinstance(node, (*_NAMED, ast.MatchAs, ast.MatchStar)) and node.name:
             bound.add(node.name)
         elif isinstance(node, ast.alias):
             bound.add((node.asname or node.name).partition(".")[0])

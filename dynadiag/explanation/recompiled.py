@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,12 +12,13 @@ from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.guard_sources import sizes_in
 from dynadiag.explanation.guard_words import describe_change, described, what_changed
-from dynadiag.explanation.identity import identity
+from dynadiag.explanation.identity import identity, local_number
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.records import Frame, Recompile, Span
 
 __all__ = ["recompile_findings"]
 
+_LOCAL = re.compile(r"L\['([^']+)'\]")
 _GUARDS = 8  # failing guards of one recompile that stand in a short report
 
 
@@ -92,7 +94,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     return Finding(
         rule=rule,
         id=None,
-        identity=identity(rule, None, item.function, (span,), run.sources, changed),
+        identity=identity(rule, None, item.function, (span,), run.sources, _subject(own, span, run)),
         severity="warning" if cause is None else "note",
         span=span,
         function=item.function,
@@ -108,6 +110,15 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
         evidence=(*_guards(item, own, run), *_later(group, run)),
         records=tuple(each.index for each in group.items),
     )
+
+
+def _subject(own: Sequence[GuardChange], span: Span, run: RunRecords) -> str:
+    """What changed, for an identity: a local variable by its number, since it may be renamed."""
+    if not own:
+        return "no reason was recorded"
+    source = run.sources.get(span.file or "")
+    numbered = _LOCAL.sub(lambda found: f"L['{local_number(source, span.line, found[1])}']", own[0].source or "")
+    return what_changed(replace(own[0], source=numbered or None))
 
 
 def _guards(item: Recompile, own: Sequence[GuardChange], run: RunRecords) -> Iterator[Fact]:

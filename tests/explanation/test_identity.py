@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.explanation.explanation import explain
-from dynadiag.explanation.identity import identity, place_text
+from dynadiag.explanation.identity import identity, local_number, place_text
 from dynadiag.recording.records import Span
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_recompile
 
@@ -72,6 +72,36 @@ def test_what_cannot_be_parsed_has_the_text_that_there_is(source: str | None, li
     assert place_text(source, Span(FILE, line)) == text
 
 
+DECORATED = """\
+@torch.compile
+@other(1)
+def step({a}, {b}=None):
+    {c} = {a} + 1
+    return {c} * {b}
+"""
+
+
+@given(NAMES)
+def test_the_arguments_of_a_decorated_function_are_made_alike(names: list[str]) -> None:
+    """Python numbers its first line by the decorator."""
+    source = DECORATED.format(**dict(zip("abc", names, strict=False)))
+    assert {text_at(source, line) for line in (1, 3)} == {"_0, _1=None"}
+    for line in (1, 3, 5):
+        assert [local_number(source, line, name) for name in names[:3]] == ["_0", "_1", "_2"]
+    assert local_number(source, 1, "elsewhere") == "elsewhere"
+
+
+def test_two_places_of_one_cause_have_an_identity_each() -> None:
+    places = (Span(FILE, PRINT), Span(FILE, 8))
+    breaks = tuple(a_break(index, span=place) for index, place in enumerate(places))
+    recording = FakeRecording(break_records=breaks, sources={FILE: program(list("abcd"))})
+    (both,) = explain(recording).findings
+    assert both.places == places
+    alone = [explain(FakeRecording(break_records=(one,), sources=recording.sources)).findings[0] for one in breaks]
+    assert both.place_identities == tuple(item.identity for item in alone)
+    assert both.identity not in both.place_identities
+
+
 def test_many_lines_make_an_identity_of_bounded_length() -> None:
     source = "\n".join(f"call_{i}()" for i in range(300))
     places = [Span(FILE, i + 1) for i in range(300)]
@@ -83,8 +113,8 @@ def test_many_lines_make_an_identity_of_bounded_length() -> None:
 
 @given(NAMES, st.integers(0, 3), st.integers(0, 9))
 def test_a_finding_is_the_same_in_another_run(names: list[str], above: int, frame: int) -> None:
-    def identities(source: str, moved: int, compile_id: str) -> list[str]:
-        failure = a_failure("n == 3", source="L['n']", was="3", now="4", file=FILE, line=PRINT + moved)
+    def identities(source: str, moved: int, compile_id: str, b: str) -> list[str]:
+        failure = a_failure("n == 3", source=f"L['{b}']", was="3", now="4", file=FILE, line=PRINT + moved)
         failed = a_compile(
             compile_id=f"9{compile_id}",
             outcome="error",
@@ -100,4 +130,4 @@ def test_a_finding_is_the_same_in_another_run(names: list[str], above: int, fram
         return [item.identity for item in explain(recording).findings]
 
     changed = "\n" * above + program(names)
-    assert identities(changed, above, f"{frame}/1") == identities(program(list("abcd")), 0, "0/0")
+    assert identities(changed, above, f"{frame}/1", names[1]) == identities(program(list("abcd")), 0, "0/0", "b")
