@@ -84,7 +84,7 @@ class PrintedNode:
 
     `line` is the node's line in the text (1-based), `source_line` the user's line that it was made from and
     `source_text` the text of that line. `subgraph` is the branch or loop body that the node is in. Its name is then
-    part of the node's name and of the names of the inputs.
+    part of the node's name and of the names of the inputs. `annotation` is the whole type, with strides and device.
     """
 
     name: str
@@ -96,6 +96,7 @@ class PrintedNode:
     text: str
     subgraph: str = ""
     source_text: str = ""
+    annotation: str = ""
 
     @property
     def printed_name(self) -> str:
@@ -265,7 +266,11 @@ def _parse_lines(lines: Sequence[str], first: int) -> tuple[dict[str, PrintedNod
 
 def _add_placeholders(line: str, number: int, nodes: dict[str, PrintedNode]) -> None:
     for name, annotation in _ARGUMENT.findall(line):
-        nodes.setdefault(name, PrintedNode(name, "", (), parse_tensor(annotation), None, number, name))
+        nodes.setdefault(name, _placeholder(name, annotation, number))
+
+
+def _placeholder(name: str, annotation: str, number: int) -> PrintedNode:
+    return PrintedNode(name, "", (), parse_tensor(annotation), None, number, name, annotation=annotation)
 
 
 def _add_node(
@@ -287,6 +292,7 @@ def _add_node(
         number,
         value,
         source_text=code,
+        annotation=annotation or "",
     )
 
 
