@@ -61,13 +61,13 @@ def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
         verdict = _run_again_without_forks(bisection)
     except SearchStoppedError as stop:
         verdict = _stopped(bisection, stop)
-    first = bisection.first or Outcome(None, 0.0)
+    first = bisection.first or Outcome()
     return replace(
         verdict,
         notes=tuple(dict.fromkeys([*bisection.notes, *verdict.notes, *search.runner.notes, *first.notes])),
         other_failures=search.other_failures,
         printed=_last_lines(first),
-        torch=(first.facts or {}).get("torch"),
+        torch=first.facts.torch,
         trials=search.log.count,
         seconds=time.monotonic() - began,
     )

@@ -99,7 +99,7 @@ def _check_fake_kernels(search: TrialSearch, base: Plan, recorded: Outcome) -> D
     One trial replaces all fake kernels and reports which of them were wrong. Where it passes, nothing else is searched:
     decisions about operators that read the results would only look guilty.
     """
-    if not (recorded.facts or {}).get("operators"):
+    if not recorded.facts.operators:
         return DescentResult()
     outcome = _run_without_kinds(search, base, ("operator",))
     points = {p.key: p for p in outcome.points if p.group == "operator"}

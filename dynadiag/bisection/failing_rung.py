@@ -149,10 +149,10 @@ def _passes_at_triton(bisection: Bisection, first: Outcome) -> tuple[dict[str, s
     the failure to explain.
     """
     statuses = dict.fromkeys(RUNGS, "not_run")
-    if TRITON not in (_available_rungs(bisection) or ()) or not (first.facts or {}).get("backends"):
+    if TRITON not in (_available_rungs(bisection) or ()) or not first.facts.backends:
         return statuses, first
-    bisection.search.runner.interpret = not (first.facts or {}).get("cuda")
-    bisection.search.runner.start_forks(threads=_threads(first.facts or {}))
+    bisection.search.runner.interpret = not first.facts.cuda
+    bisection.search.runner.start_forks(threads=_threads(first))
     outcome = bisection.search.run(*bisection.labeled_rung(TRITON))
     if not outcome.passed:
         bisection.base = replace(bisection.base, rung=TRITON)
@@ -182,27 +182,26 @@ def _warning(first: Outcome) -> str:
 
 
 def _passing_verdict(first: Outcome, rungs: dict[str, str]) -> Verdict:
-    facts = first.facts or {}
-    why = _DISABLED_NOTE if facts.get("disabled") else "no torch.compile call was reached"
-    notes = [] if facts.get("backends") else [f"nothing was compiled: {why}"]
+    why = _DISABLED_NOTE if first.facts.disabled else "no torch.compile call was reached"
+    notes = [] if first.facts.backends else [f"nothing was compiled: {why}"]
     notes += [
         f"the program continues after {text}: with --accuracy that counts as its failure"
-        for text in dict.fromkeys(facts.get("failed_compiles", ()))
+        for text in dict.fromkeys(first.facts.failed_compiles)
     ]
     return Verdict("passes", rungs, notes=tuple(notes))
 
 
 def _use_forks_if_same_failure(bisection: Bisection, first: Outcome) -> None:
     """Use forks where a fork shows the same failure; stay with fresh interpreters where it does not."""
-    search, facts = bisection.search, first.facts or {}
-    search.runner.interpret = not facts.get("cuda")
-    search.runner.one_at_a_time = bool(facts.get("writes"))
+    search = bisection.search
+    search.runner.interpret = not first.facts.cuda
+    search.runner.one_at_a_time = bool(first.facts.writes)
     if bisection.fresh:
         return
-    reason = search.runner.start_forks(threads=_threads(facts))
+    reason = search.runner.start_forks(threads=_threads(first))
     if reason:
         bisection.notes.append(f"each trial runs the whole program: {reason}")
-    top = bisection.base.rung or top_rung(facts.get("backends", ()))
+    top = bisection.base.rung or top_rung(first.facts.backends)
     forked = LabeledPlan(bisection.labeled_rung(top).plan if top else bisection.base, "as written, forked")
     below = rungs_to_try(top, _available_rungs(bisection))[:-1] if top else ()
     for _ in range(2):
@@ -219,18 +218,17 @@ def _use_forks_if_same_failure(bisection: Bisection, first: Outcome) -> None:
     bisection.notes.append("a fork does not show the same failure: each trial is a fresh interpreter")
 
 
-def _threads(facts: dict[str, object]) -> int:
-    threads = facts.get("threads")
-    return threads if isinstance(threads, int) else len(os.sched_getaffinity(0))
+def _threads(first: Outcome) -> int:
+    return first.facts.threads or len(os.sched_getaffinity(0))
 
 
 def _top_rung(bisection: Bisection, first: Outcome) -> str:
     """The rung of the program's own backends, as far as a run has reported them."""
-    backends = list((first.facts or {}).get("backends", ()))
+    backends = list(first.facts.backends)
     if not backends:
         for rung in ("uncompiled", "eager"):
             outcome = bisection.search.run(*bisection.labeled_rung(rung))
-            backends += (outcome.facts or {}).get("backends", ())
+            backends += outcome.facts.backends
     return top_rung(backends) or "inductor"
 
 

@@ -112,11 +112,11 @@ def missing_reason() -> str | None:
 
 def not_run_reason(outcome: Outcome) -> str | None:
     """Why a trial that passed says nothing about Triton's code generator, or ``None``: no kernel ran."""
-    facts = outcome.facts or {}
-    if not outcome.passed or facts.get("launches") or facts.get("cuda"):
+    facts = outcome.facts
+    if not outcome.passed or facts.launches or facts.cuda:
         return None
-    others = sorted({name for name in facts.get("backends", ()) if name != "inductor"})
-    if not facts.get("backends"):
+    others = sorted({name for name in facts.backends if name != "inductor"})
+    if not facts.backends:
         reason = "nothing was compiled"
     elif others:
         reason = f"its graphs go to {', '.join(others)}, and no Triton kernel was run"

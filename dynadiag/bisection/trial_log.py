@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +19,21 @@ from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import is_running
 from dynadiag.recording.reader import Recording
-from dynadiag.trial.outcome import Decision, Outcome
-from dynadiag.trial.signature import Signature
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.typed_json import dump, load, to_data
 
-__all__ = ["TrialLog", "outcome_from_json", "outcome_to_json"]
+__all__ = ["TrialLog", "outcome_to_json"]
 
 _MAX_TAIL = 4000  # characters of a trial's output that are kept in its row
 
 
 def outcome_to_json(outcome: Outcome, status: str, label: str = "") -> str:
     """A JSON record of a trial. ``status`` compares it with the failure that is searched for, ``label`` says what was
-    tried.
+    tried. What the outcome does not have is left out. `typed_json.load` reads it as an `Outcome`.
     """
-    data = {name: value for name, value in asdict(outcome).items() if value not in (None, (), "")}
+    data = {name: value for name, value in to_data(outcome).items() if value not in (None, (), "")}
     data["tail"] = outcome.tail[-_MAX_TAIL:]
-    return json.dumps({"status": status, **({"label": label} if label else {}), **data}, default=str)
-
-
-def outcome_from_json(text: str) -> Outcome:
-    """The outcome in a record. Raises `ValueError`, `KeyError` or `TypeError` where it is none."""
-    data = json.loads(text)
-    return Outcome(
-        signature=Signature.from_json(data["signature"]) if data.get("signature") else None,
-        seconds=float(data["seconds"]),
-        pid=data.get("pid"),
-        exit_code=data.get("exit_code"),
-        invalid=data.get("invalid"),
-        witness=tuple(data.get("witness", ())),
-        diverged=tuple(data.get("diverged", ())),
-        diverged_in=tuple(data.get("diverged_in", ())),
-        lines=tuple((file, line) for file, line in data.get("lines", ())),
-        points=tuple(Decision.from_json(p) for p in data.get("points", ())),
-        facts=data.get("facts") or {},
-        notes=tuple(data.get("notes", ())),
-        tail=data.get("tail", ""),
-    )
+    return dump({"status": status, **({"label": label} if label else {}), **data})
 
 
 class TrialLog:
@@ -117,7 +96,7 @@ class TrialLog:
         """The outcome of the next run of this candidate in the resumed search, or ``None``."""
         left = self._recorded.get(candidate)
         self.replayed += bool(left)
-        return outcome_from_json(left.pop(0)) if left else None
+        return load(left.pop(0), Outcome) if left else None
 
     def has_recorded(self, candidate: str) -> bool:
         """Whether the resumed search has a run of this candidate that was not used yet."""

@@ -11,7 +11,6 @@ time, or the search stopped), 2 usage error.
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from dataclasses import replace
@@ -32,6 +31,7 @@ from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
+from dynadiag.trial.typed_json import load
 
 _TIMEOUT = 600.0  # default limit of a trial in seconds; far more than any sample takes
 
@@ -151,10 +151,10 @@ def _report(verdict: Verdict, args: argparse.Namespace) -> None:
 def _one_trial(program: Program, args: argparse.Namespace) -> int:
     """Run one trial in a fresh interpreter, print its output, and report how it ended."""
     try:
-        plan = Plan.from_json({**Plan().to_json(), **json.loads(args.candidate)})
+        plan = load(args.candidate, Plan)
         if plan.rung not in (None, *RUNGS):
             raise ValueError(f"no rung {plan.rung!r}")
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise DynadiagError(f"--candidate: not a candidate ({error}); copy it from a report of bisect") from error
     with runner_for(program, args) as runner:
         outcome = runner.run_fresh(plan)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from dynadiag.trial.program import Program, TargetError, run_program
+from dynadiag.trial.typed_json import load
 
 
 def main(request: str, refusal: str) -> int:
     """Run the program in ``request`` (JSON). If it cannot be imported, write the reason to the file ``refusal``."""
     try:
-        run_program(Program.from_json(json.loads(request)))
+        run_program(load(request, Program))
     except TargetError as error:
         sys.stdout.flush()
         Path(refusal).write_text(str(error), errors="backslashreplace")

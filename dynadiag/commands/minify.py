@@ -25,8 +25,7 @@ from dynadiag.commands.bisect import add_search_options, bisect_options, search_
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
-from dynadiag.minify.issue import issue_text
-from dynadiag.minify.minify_result import MinifyResult, result_json, result_text
+from dynadiag.minify.minify_result import MinifyResult, issue_text, result_json, result_text
 from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from dynadiag.capture.settings import Settings
 from dynadiag.commands import common
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.sandbox import cache_variables
+from dynadiag.trial.typed_json import dump
 
 __all__ = ["add_recorder_options", "add_target", "exit_code", "parse_program", "run_recorded"]
 
@@ -120,7 +120,7 @@ def exit_code(ended: ProcessEnd) -> int:
 def _python_command(program: Program, typed: str, refusal: Path) -> list[str]:
     """Return the command line that runs a program: Python's own, unless a function must be compiled and called."""
     if program.name is not None:
-        return [sys.executable, "-P", "-c", _CALL_TARGET_CODE, json.dumps(program.to_json()), str(refusal)]
+        return [sys.executable, "-P", "-c", _CALL_TARGET_CODE, dump(program), str(refusal)]
     if program.module:
         return [sys.executable, "-m", program.target, *program.arguments]
     return [sys.executable, typed, *program.arguments]

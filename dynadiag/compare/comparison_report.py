@@ -18,6 +18,7 @@ from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
 from dynadiag.render.table import table
 from dynadiag.render.wrap import truncate_middle, wrap_indented
+from dynadiag.trial.typed_json import to_data
 
 __all__ = ["comparison_json", "comparison_text"]
 
@@ -69,8 +70,8 @@ def _row(row: VariantResult, found: Comparison) -> dict[str, Any]:
     )
     return {
         "variant": variant.label,
-        **variant.to_json(),
-        "failure": None if row.failure is None else row.failure.to_json(),
+        **to_data(variant),
+        "failure": None if row.failure is None else to_data(row.failure),
         "first_call": row.first[0] if row.first else None,
         "first_calls": list(row.first),
         "warm_call": timed,

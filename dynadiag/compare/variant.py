@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 __all__ = ["AMP", "AS_WRITTEN", "DYNAMIC", "EAGER", "MODES", "STEPS", "Variant", "variants"]
 
@@ -48,13 +47,6 @@ class Variant:
     @property
     def is_eager(self) -> bool:
         return self.backend is None and self.mode == EAGER
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Variant:
-        return cls(**data)
 
 
 def variants(

@@ -16,12 +16,13 @@ from typing import Any
 
 from dynadiag.capture.settings import Settings
 from dynadiag.compare.variant import Variant
-from dynadiag.compare.variant_worker import BOOT
+from dynadiag.compare.variant_worker import BOOT, VariantRequest
 from dynadiag.recording.journal import Journal
 from dynadiag.trial.events import parse_lines
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits, kill_session, read_tail, session_memory
+from dynadiag.trial.typed_json import dump, typed
 
 __all__ = ["VariantFailedError", "VariantProcess"]
 
@@ -61,9 +62,9 @@ class VariantProcess:
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
         settings = Settings(target=self._target, journal=str(recording), parent=os.getpid())
-        given = json.dumps({"program": program.to_json(), "variant": variant.to_json()})
+        request = dump(VariantRequest(program, variant))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, given, str(requests), str(replies)],
+            [sys.executable, "-c", BOOT, request, str(requests), str(replies)],
             env={**environment, **settings.environment(str(recording.parent))},
             pass_fds=[requests, replies],
             stdin=subprocess.DEVNULL,
@@ -97,7 +98,7 @@ class VariantProcess:
         self.end()
         if reply["event"] == "unusable":
             raise TargetError(str(reply["message"]))
-        raise VariantFailedError(Signature.from_json(reply["failure"]))
+        raise VariantFailedError(typed(reply["failure"], Signature))
 
     def end(self) -> None:
         """Let the process exit, then kill what remains of its session."""

@@ -6,15 +6,16 @@ import importlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dynadiag.compare.variant import Variant
 from dynadiag.trial.events import write_line
 from dynadiag.trial.program import Program, TargetError, call_factory, load_call
 from dynadiag.trial.signature import signature_of
+from dynadiag.trial.typed_json import load
 
-__all__ = ["BOOT", "serve"]
+__all__ = ["BOOT", "VariantRequest", "serve"]
 
 # With -c the current folder is first on sys.path. It is removed before dynadiag is imported, because the user may have
 # a package of that name there. Loading the program adds its folder again.
@@ -22,6 +23,14 @@ BOOT = (
     "import sys; sys.path.pop(0); from dynadiag.compare.variant_worker import serve; "
     "sys.exit(serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRequest:
+    """What the process is started for."""
+
+    program: Program
+    variant: Variant
 
 
 def serve(request: str, requests: int, replies: int) -> int:
@@ -32,8 +41,8 @@ def serve(request: str, requests: int, replies: int) -> int:
     for descriptor in (requests, replies):
         os.set_inheritable(descriptor, False)
     try:
-        program = Program.from_json(json.loads(request)["program"])
-        answers = _answers(program, _measurer(program, json.loads(request)["variant"]))
+        wanted = load(request, VariantRequest)
+        answers = _answers(wanted.program, _measurer(wanted))
         for line in os.fdopen(requests):
             asked = json.loads(line)
             write_line(replies, {"event": "done", **answers[asked.pop("do")](**asked)})
@@ -41,16 +50,16 @@ def serve(request: str, requests: int, replies: int) -> int:
         write_line(replies, {"event": "unusable", "message": str(error)})
         return 2
     except BaseException as error:  # noqa: BLE001 - any exception of the program is the variant's failure
-        write_line(replies, {"event": "failed", "failure": signature_of(error, None).to_json()})
+        write_line(replies, {"event": "failed", "failure": signature_of(error, None)})
         return 1
     return 0
 
 
-def _measurer(program: Program, variant: dict[str, Any]) -> Any:
-    call = load_call(program)
+def _measurer(wanted: VariantRequest) -> Any:
+    call = load_call(wanted.program)
     # Only after the program is loaded: it may set environment variables before it imports torch.
     measure = importlib.import_module("dynadiag.compare.measure")
-    return measure.Measurer(call, Variant.from_json(variant))
+    return measure.Measurer(call, wanted.variant)
 
 
 def _answers(program: Program, measurer: Any) -> dict[str, Callable[..., dict[str, Any]]]:

@@ -123,7 +123,7 @@ class CandidateTrials:
             return LocalFork(action).run(plan, self.limits)
         self._requested += 1
         if self._requested > len(self.answers):
-            TRIAL.send(OwnTrialStarted(plan.to_json(), self.limits.seconds))
+            TRIAL.send(OwnTrialStarted(plan, self.limits.seconds))
             TRIAL.plan = plan
             run_and_exit(action)
         return self.answers[self._requested - 1]

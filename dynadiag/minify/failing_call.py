@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.bisection.trial_search import TrialSearch
-from dynadiag.minify.event_kinds import COMPARED_GRAPH_CALLS, GRAPH_CALLS, INDUCTOR_RANDOM
+from dynadiag.minify.reduction_task import COMPARED_GRAPH_CALLS, GRAPH_CALLS, INDUCTOR_RANDOM
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
+from dynadiag.trial.typed_json import load
 
 __all__ = ["COMPARISON_FAILURES", "FailingCall", "find_failing_call"]
 
@@ -119,7 +119,7 @@ def _caught_backend_error(outcome: Outcome) -> FailingCall | None:
 
 
 def _raised_signature(point: Decision) -> Signature:
-    return Signature.from_json(json.loads(point.target or ""))
+    return load(point.target or "", Signature)
 
 
 def _parse_call_name(name: str) -> tuple[int, int, str]:

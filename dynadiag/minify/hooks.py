@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,16 +16,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
-from dynadiag.minify.event_kinds import (
+from dynadiag.minify.reduction_task import (
     COMPARED_GRAPH_CALLS,
     FAILED_LOWERING,
     GRAPH_CALLS,
     INDUCTOR_RANDOM,
     LOWERING_STARTED,
+    ReductionTask,
 )
-from dynadiag.minify.reduction_task import CapturedCall, ReductionTask
 from dynadiag.minify.torch_settings import TorchSnapshot
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import trial as trial_private
@@ -36,8 +36,9 @@ from dynadiag.trial.accuracy import call_and_compare
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.outcome import Decision
 from dynadiag.trial.signature import signature_of
+from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["install"]
+__all__ = ["CapturedCall", "install"]
 
 _PACKAGES_ROOT = Path(__file__).parent.parent.parent
 _MAX_REPORTS = 2000  # begins and ends to report; a failure after more calls counts as one of the program itself
@@ -51,6 +52,32 @@ class _State:
     open_backwards: list[_CallReport] = field(default_factory=list)  # the calls whose backward pass is running
     task: ReductionTask | None = None
     snapshot: TorchSnapshot | None = None
+    threads: ProgramThreads | None = None
+
+
+@dataclass(slots=True)
+class ProgramThreads:
+    """The number of threads that the program works with. ``was_set``: by the program itself. ``apply`` sets it."""
+
+    count: int
+    apply: Callable[[int], None]
+    was_set: bool = False
+
+    def note(self, count: int) -> None:
+        """Keep the number that the program sets."""
+        self.count, self.was_set = count, True
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedCall:
+    """A graph as Dynamo passed it to its backend, with the inputs of the failing call."""
+
+    module: GraphModule
+    inputs: tuple[Any, ...]
+    backend: Any  # the program's backend
+    snapshot: TorchSnapshot
+    threads: ProgramThreads
+    fullgraph: bool = False
 
 
 _state = _State()
@@ -80,27 +107,21 @@ def _report_failed_lowering(node: Any) -> None:
 
 def _start() -> None:
     _state.graphs = 0
-    _state.task = ReductionTask.from_json(json.loads(TRIAL.plan.task)) if TRIAL.plan.task else None
+    _state.task = load(TRIAL.plan.task, ReductionTask) if TRIAL.plan.task else None
     if COMPARED_GRAPH_CALLS in TRIAL.plan.record and INDUCTOR_RANDOM not in TRIAL.plan.record:
         trial_private.use_eager_random_numbers()
     if _state.task is not None:
         _state.snapshot = TorchSnapshot.take()
-        _keep_one_thread(_state.task)
+        _state.threads = _keep_one_thread(_state.task.threads)
 
 
-def _keep_one_thread(task: ReductionTask) -> None:
-    """Keep torch at one thread: a process that ran a parallel region cannot fork safely.
-
-    The number that the program sets is stored in the task, for the trials.
-    """
-
-    def note(count: int) -> None:
-        task.threads, task.threads_set = count, True
-
+def _keep_one_thread(count: int) -> ProgramThreads:
+    """Keep torch at one thread: a process that ran a parallel region cannot fork safely. The trials set the others."""
+    threads = ProgramThreads(count, torch.set_num_threads)
     torch.set_num_threads(1)
-    task.set_threads = torch.set_num_threads
-    torch.set_num_threads = note
-    torch.get_num_threads = lambda: task.threads
+    torch.set_num_threads = threads.note
+    torch.get_num_threads = lambda: threads.count
+    return threads
 
 
 def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
@@ -123,7 +144,7 @@ def _call_user_compiler(inner: Callable[..., Any], output_graph: Any, gm: Any, *
 @dataclass(slots=True)
 class _Graph:
     number: int
-    module: torch.fx.GraphModule
+    module: GraphModule
     compiled: Callable[..., Any]
     backend: Any
     full: bool
@@ -136,7 +157,9 @@ def _call_compiled(graph: _Graph, *args: Any) -> Any:
     if task is not None and (task.graph, task.call) == (graph.number, call):
         _state.task = None
         assert _state.snapshot is not None
-        _reduce_and_exit(CapturedCall(graph.module, args, graph.backend, _state.snapshot, graph.full), task)
+        assert _state.threads is not None
+        capture = CapturedCall(graph.module, args, graph.backend, _state.snapshot, _state.threads, graph.full)
+        _reduce_and_exit(capture, task)
     with _report_call("run", graph.number, call):
         result = (
             _compare_call(graph, call, args) if COMPARED_GRAPH_CALLS in TRIAL.plan.record else graph.compiled(*args)
@@ -211,16 +234,14 @@ class _CallReport:
         if error is None:
             self._send("end")
         else:
-            self._send("raise" if torch_private.reaches_program(error) else "break", json.dumps(_signature(error)))
+            self._send(
+                "raise" if torch_private.reaches_program(error) else "break", dump(signature_of(error, TRIAL.plan.rung))
+            )
 
     def _send(self, mark: str, signature: str | None = None) -> None:
         if _reports_calls() and _state.reports < _MAX_REPORTS:
             _state.reports += 1
             TRIAL.send(Decision(GRAPH_CALLS, f"{mark} {self._name}", self._name, target=signature))
-
-
-def _signature(error: BaseException) -> dict[str, Any]:
-    return signature_of(error, TRIAL.plan.rung).to_json()
 
 
 def _report_call(phase: str, number: int, call: int) -> _CallReport:

@@ -1,19 +1,21 @@
-"""The result of minifying, as text and as JSON."""
+"""The result of minifying: as data, as text, as JSON, and as a bug report in Markdown."""
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from typing import Any
 
 from dynadiag import __version__
 from dynadiag.bisection.verdict import Culprit, Verdict, first_few
-from dynadiag.render.clean import clean_line
+from dynadiag.minify.repro_header import strip_directories
+from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.signature import Signature
 
-__all__ = ["EXIT_CODES", "MinifyResult", "culprit_names", "result_json", "result_text"]
+__all__ = ["EXIT_CODES", "MinifyResult", "culprit_names", "issue_text", "result_json", "result_text"]
 
 EXIT_CODES = {
     "passes": 3,
@@ -172,3 +174,39 @@ def _first_line(result: MinifyResult, style: Style) -> str:
     if result.verdict == "reduced":
         return style.paint("not proved", "error") + f": {clean_line(str(result.repro or 'no repro could be written'))}"
     return style.paint(_VERDICT_SENTENCES[result.verdict], "error")
+
+
+_MAX_OUTPUT_LINES = 60  # lines of the repro's output; its end names the failure
+
+
+def issue_text(result: MinifyResult) -> str:
+    """The report in Markdown, without paths of this machine."""
+    failure = result.reduced or result.failure
+    assert failure is not None
+    message = next((line for line in failure.message.splitlines() if line.strip()), failure.kind)
+    printed = "\n".join(clean(strip_directories(result.printed)).splitlines()[-_MAX_OUTPUT_LINES:])
+    proof = "\n".join(f"- {line}" for line in result.proof)
+    return (
+        f"# torch.compile: {failure.type}: {strip_directories(message)[:120]}\n\n"
+        f"It fails at rung `{result.rung}` and passes uncompiled. The program below is reduced from one with "
+        f"{result.nodes_before} operations in the failing graph to {result.nodes_after}.{_bisected(result)}\n\n"
+        f"```python\n{result.text.rstrip()}\n```\n\n"
+        f"## What it prints\n\n{_fenced(printed)}\n\n"
+        f"## What was run\n\n{proof}\n\n"
+        f"## Versions\n\n- torch {result.torch}\n- Python {platform.python_version()}, {platform.system()} "
+        f"{platform.machine()}\n- reduced with dynadiag {__version__}\n"
+    )
+
+
+def _bisected(result: MinifyResult) -> str:
+    if result.bisect_verdict is None:
+        return ""
+    return f" Bisected to {'; '.join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])}."
+
+
+def _fenced(text: str) -> str:
+    """The text in a fence that is longer than any fence in it."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}text\n{text}\n{fence}"

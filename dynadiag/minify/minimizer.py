@@ -13,27 +13,26 @@ from typing import Any
 from dynadiag.bisection.bisector import HOOKS as BISECT_HOOKS
 from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions, FailingRung, find_failing_rung
-from dynadiag.bisection.trial_log import outcome_from_json, outcome_to_json
 from dynadiag.bisection.trial_search import TrialSearch
-from dynadiag.minify.bisect_repro import bisect_repro
-from dynadiag.minify.event_kinds import GRAPH_CALLS
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
 from dynadiag.minify.minify_result import MinifyResult
-from dynadiag.minify.proof import prove
-from dynadiag.minify.reduction_events import (
+from dynadiag.minify.proof import ReproTrialLog, bisect_repro, prove
+from dynadiag.minify.reduction_task import (
+    GRAPH_CALLS,
     CandidateTried,
     GraphCaptured,
     InputsKept,
     ReductionEnded,
     ReductionRefused,
+    ReductionTask,
     ReproWritten,
 )
-from dynadiag.minify.repro_trial_log import ReproTrialLog
 from dynadiag.trial.events import Event, Note
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.remote_task import TaskResult, run_task
-from dynadiag.trial.signature import Signature
+from dynadiag.trial.typed_json import dump
 
 __all__ = ["HOOKS", "Interrupted", "MinifyRequest", "minify"]
 
@@ -76,10 +75,10 @@ class _Minimizer:
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> MinifyResult:
-        facts: dict[str, Any] = {}
+        torch = None
         try:
             located = find_failing_rung(self.search, replace(self.request.options, record=(GRAPH_CALLS,)))
-            facts = located.first.facts or {}
+            torch = located.first.facts.torch
             self.notes += located.notes
             result = self._after_ladder(located)
         except SearchStoppedError as stop:
@@ -87,7 +86,7 @@ class _Minimizer:
             result = MinifyResult("flaky" if contradict else "stopped", failure=self.search.reference)
             self.notes.append(str(stop))
         notes = dict.fromkeys([*self.notes, *result.notes, *self.search.runner.notes])
-        return replace(result, torch=facts.get("torch"), notes=tuple(notes), side_finds=self.search.other_failures)
+        return replace(result, torch=torch, notes=tuple(notes), side_finds=self.search.other_failures)
 
     def _after_ladder(self, located: FailingRung) -> MinifyResult:
         if located.verdict is not None:
@@ -159,53 +158,51 @@ class _Minimizer:
             except KeyboardInterrupt:
                 raise Interrupted(result) from None
 
-    def _run_task(self, task: dict[str, Any], listener: _ReductionListener, seed: int) -> tuple[TaskResult, bool]:
+    def _run_task(self, task: ReductionTask, listener: _ReductionListener, seed: int) -> tuple[TaskResult, bool]:
         """Run the task to its end. Returns how it ended, and whether it was interrupted.
 
         A process that uses a GPU cannot fork. It becomes the next trial itself, and ends with it. The task is then
         started again with the outcome, until it ends without a new trial.
         """
-        answers: list[Any] = []
+        answers: list[Outcome] = []
         began = time.monotonic()
         file = self.search.runner.scratch / "answers.json"
         interrupted = False
         while True:
-            file.write_text(json.dumps(answers))
-            budget = None if task["budget"] is None else task["budget"] - (time.monotonic() - began)
-            request = json.dumps({**task, "answers": str(file), "stop": interrupted, "budget": budget})
-            end = run_task(self.search.runner, Plan(rung="eager", task=request), listener.on_event, seed)
+            file.write_text(dump(answers))
+            budget = None if task.budget is None else task.budget - (time.monotonic() - began)
+            request = replace(task, answers=str(file), stop=interrupted, budget=budget)
+            end = run_task(self.search.runner, Plan(rung="eager", task=dump(request)), listener.on_event, seed)
             interrupted = interrupted or end.interrupted
             if end.outcome is None:
                 return end, interrupted
-            answers.append(json.loads(outcome_to_json(end.outcome, "answer")))
+            answers.append(end.outcome)
             listener.begin_again()
 
     def _task(
         self, base: MinifyResult, place: FailingCall, located: FailingRung, listener: _ReductionListener
-    ) -> dict[str, Any]:
+    ) -> ReductionTask:
         limits = self.search.runner.limits
-        memo = listener.memo()
         file = self.search.runner.scratch / "memo.json"
-        file.write_text(json.dumps(memo))
-        threads = (located.first.facts or {}).get("threads")
+        file.write_text(json.dumps(listener.memo()))
         assert located.ladder is not None
-        return {
-            "graph": place.graph,
-            "call": place.call,
-            "phase": place.phase,
-            "rung": base.rung,
-            "accuracy": place.accuracy,
-            "own_numbers": place.inductor_random,
-            "threads": threads or self.search.runner.threads,
-            "seconds": limits.seconds,
-            "memory": limits.memory,
-            "reference": place.signature.to_json(),
-            "tolerance": self.request.options.tolerance,
-            "budget": self.search.budget.seconds_left(),
-            "repeat": self.request.options.repeat,
-            "memo": str(file),
-            "passes": [rung for rung, status in located.ladder.rungs.items() if status == "pass"],
-        }
+        return ReductionTask(
+            graph=place.graph,
+            call=place.call,
+            phase=place.phase,
+            rung=str(base.rung),
+            accuracy=place.accuracy,
+            own_numbers=place.inductor_random,
+            threads=located.first.facts.threads or self.search.runner.threads,
+            seconds=limits.seconds,
+            memory=limits.memory,
+            reference=place.signature,
+            tolerance=self.request.options.tolerance,
+            budget=self.search.budget.seconds_left(),
+            repeat=self.request.options.repeat,
+            memo=str(file),
+            passes=tuple(rung for rung, status in located.ladder.rungs.items() if status == "pass"),
+        )
 
     def _result(self, base: MinifyResult, listener: _ReductionListener) -> MinifyResult:
         if listener.repro is None:
@@ -223,7 +220,7 @@ class _Minimizer:
             elements_after=found.elements,
             minimal=found.minimal,
             cached=found.cached,
-            reduced=Signature.from_json(found.signature),
+            reduced=found.signature,
         )
 
 
@@ -285,7 +282,7 @@ class _ReductionListener:
         self._candidates += 1
         if self._candidates <= self._known_candidates:
             return
-        outcome = outcome_from_json(json.dumps(event.outcome))
+        outcome = event.outcome
         self.cached = event.cached or self.cached
         label = self._label(event)
         self._search.log.add(_GRAPH_PREFIX + event.key, outcome, event.status, label)

@@ -1,24 +1,31 @@
-"""Proves a repro: it reproduces the failure in a fresh interpreter with fresh caches, and passes at the rungs below."""
+"""Proves a repro: it reproduces the failure in a fresh interpreter with fresh caches, and passes at the rungs below.
+
+A proved repro is bisected too, to name the culprit in its header. It is small, so that takes seconds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from dynadiag.bisection.bisector import HOOKS
+from dynadiag.bisection.bisector import HOOKS, bisect
+from dynadiag.bisection.budget import SearchBudget
+from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.bisection.verdict import Verdict
 from dynadiag.minify.failure_match import reproduces
-from dynadiag.minify.minify_result import MinifyResult
-from dynadiag.minify.repro_trial_log import ReproTrialLog, repro_reporter
+from dynadiag.minify.minify_result import MinifyResult, culprit_names
+from dynadiag.minify.repro_header import add_header_line
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, RUNGS, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 
-__all__ = ["prove"]
-
+__all__ = ["ReproTrialLog", "bisect_repro", "prove"]
 
 _FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the longest seen on a busy machine took 75
 # A compile that passes: the time limit of a hang is derived from its time. With empty caches it took 53 to 134 s on a
@@ -26,6 +33,45 @@ _FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the lon
 # they took 9 to 20 s, which says nothing about compile times.
 _CONTROL_PROGRAM = "import torch\n\ntorch.compile(torch.sin)(torch.ones(2))\n"
 _HANG_SLACK, _HANG_FACTOR = 30.0, 2.0
+_TRIAL_TIMEOUT = 30.0  # seconds for one trial: a repro compiles only a few operations
+_TOTAL_TIMEOUT = 120.0  # for all trials together
+_NOT_IN_TIME = "the repro is not bisected: it takes too long on this machine"
+_NO_CULPRIT = "bisecting the repro finds no culprit below its rung"
+
+
+def _repro_reporter(search: TrialSearch) -> Callable[[int, str, str, float], None]:
+    """A callback that reports trials as trials of the repro."""
+    return lambda number, label, status, seconds: search.on_trial(number, f"the repro: {label}", status, seconds)
+
+
+class ReproTrialLog(TrialLog):
+    """The trial log of one text: a view of the log of the whole search, in which keys have a prefix for the text.
+
+    ``known`` are known outcomes that need no trial; each is used once.
+    """
+
+    def __init__(self, rows: TrialLog, text: str, known: Mapping[str, Outcome] | None = None) -> None:
+        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        self._log, self._text, self._prefix = rows, text, f"repro {digest} "
+        self._known, self._seen = dict(known or {}), dict[str, Outcome]()
+        self.count = rows.count
+
+    def next_recorded(self, candidate: str) -> Outcome | None:
+        outcome = self._known.pop(candidate, None) or self._log.next_recorded(self._prefix + candidate)
+        if outcome is not None:
+            self._seen[candidate] = outcome
+        return outcome
+
+    def has_recorded(self, candidate: str) -> bool:
+        return candidate in self._known or self._log.has_recorded(self._prefix + candidate)
+
+    def add(self, candidate: str, outcome: Outcome, status: str, label: str = "") -> None:
+        self._log.add(self._prefix + candidate, outcome, status, f"the repro: {label}")
+        self.count, self._seen[candidate] = self._log.count, outcome
+
+    def for_next_search(self) -> ReproTrialLog:
+        """A log for the next search on the same text: it knows the outcomes of this one."""
+        return ReproTrialLog(self._log, self._text, self._seen)
 
 
 def prove(
@@ -39,7 +85,7 @@ def prove(
     expected = result.reduced or result.failure
     assert expected is not None
     with _fresh_runner(search, program) as fresh, search.runner.for_program(program) as forks:
-        fresh_search, fork_search = (TrialSearch(runner, rows, repro_reporter(search)) for runner in (fresh, forks))
+        fresh_search, fork_search = (TrialSearch(runner, rows, _repro_reporter(search)) for runner in (fresh, forks))
         control = _control(search, program) if expected.kind == "hang" else None
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
@@ -77,7 +123,7 @@ def _control(search: TrialSearch, program: Program) -> Outcome:
     file.write_text(_CONTROL_PROGRAM)
     with _fresh_runner(search, Program(str(file))) as runner:
         rows = ReproTrialLog(search.log, _CONTROL_PROGRAM)
-        return TrialSearch(runner, rows, repro_reporter(search)).run_fresh(
+        return TrialSearch(runner, rows, _repro_reporter(search)).run_fresh(
             AS_WRITTEN, "for comparison, a compile that passes"
         )
 
@@ -93,3 +139,26 @@ def _how_it_ends(outcome: Outcome) -> str:
         return "passes"
     found = outcome.signature
     return f"fails with {found.type}: {''.join(found.message.splitlines()[:1])}" if found else f"{outcome.invalid}"
+
+
+def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult) -> MinifyResult:
+    """Bisect the repro, and add the culprits to the result and to the header of its text.
+
+    ``program`` is the repro as a file. If nothing is found in time, or trials cannot be forked, a note says so.
+    """
+    verdict = _verdict(search, program, rows) if search.runner.has_forks else None
+    if verdict is None or not verdict.culprits:
+        return replace(result, notes=(*result.notes, _NOT_IN_TIME if verdict is None else _NO_CULPRIT))
+    text = add_header_line(result.text, f"bisected: {culprit_names(verdict)}")
+    return replace(result, bisect_verdict=verdict, text=text)
+
+
+def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:
+    """The verdict of the bisection; None if it takes too long."""
+    search.on_message("bisecting the repro")
+    with search.runner.for_program(program) as runner:
+        runner.limits = replace(runner.limits, seconds=min(runner.limits.seconds, _TRIAL_TIMEOUT))
+        budget = SearchBudget(_TOTAL_TIMEOUT)
+        repro = TrialSearch(runner, rows, _repro_reporter(search), repeat=search.repeat, budget=budget)
+        verdict = bisect(repro, BisectOptions(repeat=search.repeat))
+    return None if verdict.verdict == "stopped" else verdict

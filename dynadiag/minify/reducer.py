@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,25 +17,26 @@ from typing import Any, NoReturn
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.bisection.trial_log import outcome_from_json
 from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings
-from dynadiag.minify.event_kinds import FAILED_LOWERING, LOWERING_STARTED
 from dynadiag.minify.failure_match import (
     matches_memory_corruption,
     reproduces,
     same_failure_in_part,
     same_failure_standalone,
 )
+from dynadiag.minify.hooks import CapturedCall
 from dynadiag.minify.missing_eager_error import reduce_missing_eager_error
-from dynadiag.minify.reduction_events import (
+from dynadiag.minify.reduction_task import (
+    FAILED_LOWERING,
+    LOWERING_STARTED,
     CandidateTried,
     GraphCaptured,
     InputsKept,
     ReductionEnded,
     ReductionRefused,
+    ReductionTask,
     ReproWritten,
 )
-from dynadiag.minify.reduction_task import CapturedCall, ReductionTask
 from dynadiag.minify.torch_settings import ASSUME_STATIC, changed_settings
 from dynadiag.minify.write_repro import WriterInput, WrittenRepro, write_repro
 from dynadiag.torch_private import minify as torch_private
@@ -45,6 +46,7 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
+from dynadiag.trial.typed_json import load, typed
 from minifier import Budget, ReductionError, ReductionProgress, reduce_graph
 from minifier.graph_problem import Case, case_key, copy_case
 from minifier.previous_call import share_storage
@@ -82,8 +84,9 @@ class _Reducer:
         self._capture = capture
         self._task = task
         self._stopped = task.stop
-        threads = task.threads if task.threads_set or task.reference.kind == "signal" else None
-        settings = tuple(changed_settings(capture.snapshot, threads))
+        threads = capture.threads
+        is_setting = threads.was_set or task.reference.kind == "signal"
+        settings = tuple(changed_settings(capture.snapshot, threads.count if is_setting else None))
         self._settings = tuple(s for s in settings if s.name != ASSUME_STATIC)
         self._dynamic = len(self._settings) < len(settings)  # the repro says this by torch.compile(dynamic=True)
         custom = task.rung == "custom"
@@ -92,8 +95,8 @@ class _Reducer:
             plan=Plan(rung=task.rung, tolerance=task.tolerance, record=(FAILED_LOWERING,)),
             limits=Limits(task.seconds, task.memory),
             all_settings=settings,
-            use_threads=lambda: task.set_threads(task.threads),
-            default_threads=len(os.sched_getaffinity(0)) if task.threads_set else task.threads,
+            use_threads=lambda: threads.apply(threads.count),
+            default_threads=len(os.sched_getaffinity(0)) if threads.was_set else threads.count,
             accuracy=task.accuracy,
             backward=task.phase == "backward",
             answers=_answers(task) if torch.cuda.is_initialized() else None,
@@ -104,7 +107,7 @@ class _Reducer:
         self._last_outcome: Outcome | None = None
         self._replayed = 0  # outcomes that came from the memo or from an earlier search
         earlier = json.loads(Path(task.memo).read_text()) if task.memo else {}
-        self._memo: dict[str, bool] = {key: told["status"] == "same" for key, told in earlier.items()}
+        self._memo: dict[str, bool] = {key: record["status"] == "same" for key, record in earlier.items()}
         self._known_outcomes: dict[str, dict[str, Any]] = earlier
 
     def run(self) -> None:
@@ -255,7 +258,7 @@ class _Reducer:
         """The whole outcome of a trial: known from an earlier search, or run now."""
         if key in self._known_outcomes:
             self._replayed += 1
-            return outcome_from_json(json.dumps(self._known_outcomes[key]))
+            return typed(self._known_outcomes[key], Outcome)
         outcome = run()
         self._send_candidate(key, *label, outcome, shown(outcome.signature, self._reference))
         return outcome
@@ -356,7 +359,7 @@ class _Reducer:
             elements=sum(t.numel() for t in tensors),
             minimal=minimal,
             cached=self._replayed,
-            signature=self._reference.to_json(),
+            signature=self._reference,
         )
         TRIAL.send(event)
 
@@ -368,15 +371,14 @@ class _Reducer:
 
 
 def _answers(task: ReductionTask) -> list[Outcome]:
-    kept = json.loads(Path(task.answers).read_text()) if task.answers else []
-    return [outcome_from_json(json.dumps(told)) for told in kept]
+    return load(Path(task.answers).read_text(), list[Outcome]) if task.answers else []
 
 
-def _outcome_to_keep(outcome: Outcome) -> dict[str, Any]:
+def _outcome_to_keep(outcome: Outcome) -> Outcome:
     """The part of an outcome that the trial log keeps, with the points that name suspects for a resumed search."""
     begun = [point for point in outcome.points if point.group == LOWERING_STARTED]
-    pointing = [*(point for point in outcome.points if point.group == FAILED_LOWERING), *begun[-1:]]
-    return {**asdict(outcome), "points": [asdict(point) for point in pointing], "tail": outcome.tail[-1000:]}
+    pointing = (*(point for point in outcome.points if point.group == FAILED_LOWERING), *begun[-1:])
+    return replace(outcome, points=pointing, tail=outcome.tail[-1000:])
 
 
 def _suspects(outcome: Outcome) -> list[list[str]]:

@@ -1,21 +1,40 @@
-"""The task of a process that reduces a graph, and the call that it captures."""
+"""The task of a process that reduces a graph: what the command asks of it, and the events by which it answers.
+
+The command's own process loads this without torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-import torch
-from torch.fx import GraphModule
-
-from dynadiag.minify.torch_settings import TorchSnapshot
+from dynadiag.trial.events import Event
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 
-__all__ = ["CapturedCall", "ReductionTask"]
+__all__ = [
+    "COMPARED_GRAPH_CALLS",
+    "FAILED_LOWERING",
+    "GRAPH_CALLS",
+    "INDUCTOR_RANDOM",
+    "LOWERING_STARTED",
+    "CandidateTried",
+    "GraphCaptured",
+    "InputsKept",
+    "ReductionEnded",
+    "ReductionRefused",
+    "ReductionTask",
+    "ReproWritten",
+]
+
+# Kinds of events that a plan can ask the hooks to record.
+GRAPH_CALLS = "call"  # begin and end of each call of a graph: "begin run 0 3", "end run 0 3" (graph 0, call 3)
+COMPARED_GRAPH_CALLS = "compared call"  # as GRAPH_CALLS, and each call is compared with an uncompiled one
+INDUCTOR_RANDOM = "own random numbers"  # in addition: Inductor draws its own random numbers, so values are not compared
+FAILED_LOWERING = "origin"  # the nodes of the graph from which an operator came whose lowering failed
+LOWERING_STARTED = "begun"  # the same nodes for each operator, before it is lowered; their names are joined by spaces
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ReductionTask:
     """One call of one graph to reduce. ``memo`` and ``answers`` are paths of JSON files.
 
@@ -39,25 +58,60 @@ class ReductionTask:
     stop: bool = False  # use known outcomes only, make no new trial
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
     own_numbers: bool = False
-    threads_set: bool = False  # by the program itself
-    set_threads: Callable[[int], None] = field(default=torch.set_num_threads, repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        data = {name: getattr(self, name) for name in self.__slots__ if name != "set_threads"}
-        return {**data, "reference": self.reference.to_json()}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> ReductionTask:
-        tolerance = tuple(data["tolerance"]) if data["tolerance"] else None
-        return cls(**{**data, "reference": Signature.from_json(data["reference"]), "tolerance": tolerance})
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedCall:
-    """A graph as Dynamo passed it to its backend, with the inputs of the failing call."""
+class GraphCaptured(Event):
+    """The failing graph was reached. ``operations`` counts its operations."""
 
-    module: GraphModule
-    inputs: tuple[Any, ...]
-    backend: Any  # the program's backend
-    snapshot: TorchSnapshot
-    fullgraph: bool = False
+    operations: int
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputsKept(Event):
+    """The key of the captured graph with its inputs, by which another run knows whether they are the same."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTried(Event):
+    """One trial of the reduction. ``size`` counts operations or lines."""
+
+    key: str
+    stage: str
+    size: int
+    status: str
+    failed: bool
+    outcome: Outcome
+    best: int | None = None
+    cached: int | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionRefused(Event):
+    """The graph cannot be reduced; ``text`` says why."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReproWritten(Event):
+    """The result. ``signature`` is the repro's failure."""
+
+    text: str
+    missing: tuple[str, ...]
+    nodes_before: int
+    nodes_after: int
+    inputs: int
+    elements: int
+    minimal: bool
+    cached: int
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionEnded(Event):
+    """The reduction has ended, with or without a repro."""

@@ -19,7 +19,7 @@ import torch
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note, WrongResult
 from dynadiag.trial.fp64_oracle import Difference, compare_runs
-from dynadiag.trial.process import run_info
+from dynadiag.trial.process import run_facts
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.signature import Signature, signature_of, witness_of
 
@@ -97,5 +97,5 @@ def _program_line() -> str | None:
 
 def _end_trial(signature: Signature, witness: tuple[str, ...] = ()) -> NoReturn:
     """Report the failure and end the trial: what the program does with a wrong result is of no interest."""
-    TRIAL.send(WrongResult(signature.to_json(), run_info(), witness))
+    TRIAL.send(WrongResult(signature, run_facts(), witness))
     os._exit(1)

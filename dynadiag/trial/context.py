@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.trial.events import Event, EventWriter
 from dynadiag.trial.outcome import Decision
 from dynadiag.trial.plan import AS_WRITTEN, Plan
+from dynadiag.trial.typed_json import dump, load
 
 __all__ = ["JOIN_VARIABLE", "TRIAL", "TrialContext", "install_hooks", "join"]
 
@@ -94,6 +95,15 @@ JOIN_VARIABLE = "DYNADIAG_JOIN"  # `dynadiag.autoload` looks for this variable
 _COMPILE_WORKERS = "torch/_inductor/compile_worker/"  # Inductor's compile workers run no code of the program
 
 
+@dataclass(frozen=True, slots=True)
+class _JoinRequest:
+    """What a child process of the program has to know. ``report`` is the path of the trial's events."""
+
+    plan: Plan
+    hooks: tuple[str, ...]
+    report: str | None
+
+
 def install_hooks(hooks: Sequence[str]) -> None:
     """Install our hooks in torch. ``hooks`` are names of modules with an ``install()``."""
     importlib.import_module("dynadiag.trial.rungs").install()
@@ -104,7 +114,7 @@ def install_hooks(hooks: Sequence[str]) -> None:
 
 def _set_join_variable(hooks: Sequence[str]) -> None:
     report = TRIAL.reporter.path if TRIAL.reporter is not None else None
-    os.environ[JOIN_VARIABLE] = json.dumps({"plan": TRIAL.plan.to_json(), "hooks": list(hooks), "report": report})
+    os.environ[JOIN_VARIABLE] = dump(_JoinRequest(TRIAL.plan, tuple(hooks), report))
 
 
 @functools.cache  # torch may call its entry points several times
@@ -114,8 +124,8 @@ def join() -> None:
     """
     if _COMPILE_WORKERS in sys.argv[0]:
         return
-    asked = json.loads(os.environ[JOIN_VARIABLE])
-    install_hooks(asked["hooks"])
+    wanted = load(os.environ[JOIN_VARIABLE], _JoinRequest)
+    install_hooks(wanted.hooks)
     with suppress(OSError, TypeError):  # no supervisor, or it has ended
-        TRIAL.reporter = EventWriter(os.open(asked["report"], os.O_WRONLY))
-    TRIAL.start(Plan.from_json(asked["plan"]))
+        TRIAL.reporter = EventWriter(os.open(wanted.report, os.O_WRONLY))  # type: ignore[arg-type]  # None: TypeError
+    TRIAL.start(wanted.plan)

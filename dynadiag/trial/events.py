@@ -10,8 +10,12 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.typed_json import dump, to_data, typed
 
 __all__ = [
     "BackendUsed",
@@ -24,6 +28,7 @@ __all__ = [
     "Note",
     "OperatorUsed",
     "OwnTrialStarted",
+    "RunFacts",
     "TargetUnusable",
     "TrialEnded",
     "ValuesDiverged",
@@ -45,21 +50,41 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialEnded(Event):
-    """The program, or the action, has ended. ``failure`` is a signature as JSON, ``None`` where it passed."""
+class RunFacts:
+    """What a process knew at its end. ``torch`` is ``None`` where it was never imported.
 
-    failure: dict[str, Any] | None
-    facts: dict[str, Any]
+    ``backends`` are those of all compiles, ``failed_compiles`` the exceptions of backends, one line each. ``launches``
+    are the kernels that Triton's interpreter ran, ``operators`` the custom ones, ``writes`` the files that changed.
+    ``cuda`` says that the program used a GPU, ``disabled`` that Dynamo was turned off.
+    """
+
+    torch: str | None = None
+    threads: int | None = None
+    backends: tuple[str, ...] = ()
+    failed_compiles: tuple[str, ...] = ()
+    launches: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    cuda: bool = False
+    disabled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnded(Event):
+    """The program, or the action, has ended. ``failure`` is ``None`` where it passed."""
+
+    failure: Signature | None
+    facts: RunFacts
     witness: tuple[str, ...] = ()
     lines: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WrongResult(Event):
-    """A compared call is wrong, which ends the trial. ``failure`` is a signature as JSON."""
+    """A compared call is wrong, which ends the trial."""
 
-    failure: dict[str, Any]
-    facts: dict[str, Any]
+    failure: Signature
+    facts: RunFacts
     witness: tuple[str, ...] = ()
 
 
@@ -133,9 +158,9 @@ class ValuesDiverged(Event):
 
 @dataclass(frozen=True, slots=True)
 class OwnTrialStarted(Event):
-    """A task that cannot fork goes on as the trial of ``plan`` (as JSON), for at most ``seconds``."""
+    """A task that cannot fork goes on as the trial of ``plan``, for at most ``seconds``."""
 
-    plan: dict[str, Any]
+    plan: Plan
     seconds: float
 
 
@@ -152,13 +177,12 @@ class EventWriter:
 
     def send(self, event: Event) -> None:
         """Write one event."""
-        write_line(self._descriptor, {"event": type(event).__name__, **asdict(event)})  # type: ignore[call-overload]
+        write_line(self._descriptor, {"event": type(event).__name__, **to_data(event)})
 
 
 def write_line(descriptor: int, record: dict[str, Any]) -> None:
     """Write a record as one line of JSON, whole even where the pipe is full."""
-    line = json.dumps(record, default=str) + "\n"
-    payload = memoryview(line.encode("utf-8", "backslashreplace"))
+    payload = memoryview(f"{dump(record)}\n".encode())
     while payload:
         payload = payload[os.write(descriptor, payload) :]
 
@@ -178,11 +202,6 @@ def parse_events(data: bytes) -> Iterator[Event]:
     """The events in the bytes that were read. What is no event is left out."""
     for record in parse_lines(data):
         kind = Event._kinds.get(record.pop("event", ""))
-        with suppress(TypeError):  # other fields than the event has
+        with suppress(ValueError):  # other fields than the event has
             if kind is not None:
-                yield kind(**{name: _tuples(value) for name, value in record.items()})
-
-
-def _tuples(value: Any) -> Any:
-    """JSON has lists where the events have tuples."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+                yield typed(record, kind)

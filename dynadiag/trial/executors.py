@@ -7,7 +7,6 @@ same for all of them.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import subprocess
 import sys
@@ -15,9 +14,8 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from dynadiag.trial import process, zygote
 from dynadiag.trial.context import TRIAL
@@ -27,6 +25,8 @@ from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import Sandboxes, trial_environment
 from dynadiag.trial.supervise import Limits, RunningProcess, kill_session, read_tail, supervise
+from dynadiag.trial.typed_json import dump
+from dynadiag.trial.zygote import ForkRequest
 
 __all__ = ["Executor", "FreshInterpreter", "LocalFork", "ServerFork"]
 
@@ -62,11 +62,11 @@ class FreshInterpreter(Executor):
 
     @contextmanager
     def start(self, plan: Plan) -> Iterator[RunningProcess]:
-        request = {"program": self.program.to_json(), "plan": plan.to_json(), "hooks": list(self.hooks)}
+        request = process.TrialRequest(self.program, plan, tuple(self.hooks))
         with self.sandboxes.create() as sandbox:
             events = sandbox.writing.fileno()
             popen = subprocess.Popen(
-                [sys.executable, "-c", process.BOOT, json.dumps(request), str(events)],
+                [sys.executable, "-c", process.BOOT, dump(request), str(events)],
                 env=trial_environment(sandbox.scratch, self.environment, fresh_caches=self.fresh_caches),
                 pass_fds=[events],
                 stdin=subprocess.DEVNULL,
@@ -88,16 +88,16 @@ class ServerFork(Executor):
 
     server: ForkServer
     sandboxes: Sandboxes
-    request: Mapping[str, Any] = field(default_factory=dict)
+    request: ForkRequest = field(default_factory=ForkRequest)
 
     @contextmanager
     def start(self, plan: Plan) -> Iterator[RunningProcess]:
         with self.sandboxes.create() as sandbox:
-            message = {**self.request, "plan": plan.to_json(), "scratch": str(sandbox.scratch)}
-            zygote.send(self.server.channel, message, [sandbox.output, sandbox.writing.fileno()])
+            request = replace(self.request, plan=plan, scratch=str(sandbox.scratch))
+            zygote.send(self.server.channel, request, [sandbox.output, sandbox.writing.fileno()])
             sandbox.writing.close()
-            pid = int(self.server.expect_reply("pid"))
-            wait = functools.cache(lambda: int(self.server.expect_reply("ended")))
+            pid = self.server.expect_pid()
+            wait = functools.cache(self.server.expect_exit_code)
             try:
                 yield RunningProcess(pid, self.server.channel.fileno(), sandbox.reading, sandbox.output, wait)
             except BaseException:

@@ -8,16 +8,15 @@ import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 from dynadiag.trial import zygote
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.supervise import kill_session, session_memory
+from dynadiag.trial.zygote import ForkReply, ForkRequest
 
 __all__ = ["ForkServer", "max_parallel_forks", "run_parallel"]
 
@@ -36,54 +35,63 @@ class ForkServer:
 
     def stop(self) -> None:
         """End the process and everything that it forked."""
-        for twin in self.replicas:
-            twin.stop()
+        for replica in self.replicas:
+            replica.stop()
         self.channel.close()
         kill_session(self.leader)
         if self.process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(10)
 
-    def wait_for_message(self, seconds: float) -> dict[str, Any]:
-        """Its next message; empty where none comes within ``seconds``, or the process is gone."""
+    def wait_until_ready(self, seconds: float) -> ForkReply:
+        """Whether it is ready, or why not. Neither where it does not say within ``seconds``, or the process is gone."""
         self.channel.settimeout(seconds)
         try:
-            return zygote.receive(self.channel)[0]
+            return zygote.receive(self.channel, ForkReply)[0] or ForkReply()
         except TimeoutError:
-            return {}
+            return ForkReply()
         finally:
             self.channel.settimeout(None)
 
-    def expect_reply(self, key: str) -> Any:
-        """The value of ``key`` in its reply. Raises `EOFError` where it is gone."""
-        answer = zygote.receive(self.channel)[0]
-        if key not in answer:
+    def expect_pid(self) -> int:
+        """The process id of the fork that was asked for. Raises `EOFError` where the process is gone."""
+        return self._expect(lambda reply: reply.pid)
+
+    def expect_exit_code(self) -> int:
+        """The exit code of the fork, once it has ended. Raises `EOFError` where the process is gone."""
+        return self._expect(lambda reply: reply.exit_code)
+
+    def _expect(self, field: Callable[[ForkReply], int | None]) -> int:
+        reply = zygote.receive(self.channel, ForkReply)[0]
+        value = field(reply) if reply is not None else None
+        if value is None:
             raise EOFError("the fork server ended")
-        return answer[key]
+        return value
 
     def with_replicas(self, count: int) -> list[ForkServer]:
         """``count`` fork servers in the same state, this one first. Raises `OSError` or `EOFError` where it is gone."""
         while len(self.replicas) < count - 1:
-            self.replicas.append(self._fork({"twin": True}))
+            self.replicas.append(self._fork(ForkRequest(replica=True)))
         return [self, *self.replicas[: count - 1]]
 
-    def checkpoint(self, scratch: Path, request: dict[str, Any], plan: Plan) -> ForkServer:
-        """A fork that continues the program with ``plan`` and stops at the next point where trials can be forked."""
-        message = {**request, "plan": plan.to_json(), "scratch": str(scratch), "checkpoint": True}
+    def checkpoint(self, request: ForkRequest) -> ForkServer:
+        """A fork that runs the program with the plan of ``request`` and stops at the next point where trials can be
+        forked.
+        """
         nowhere = os.open(os.devnull, os.O_WRONLY)  # its output and its events
         try:
-            return self._fork(message, nowhere, nowhere)
+            return self._fork(replace(request, checkpoint=True), nowhere, nowhere)
         finally:
             os.close(nowhere)
 
-    def _fork(self, message: dict[str, Any], *descriptors: int) -> ForkServer:
+    def _fork(self, message: ForkRequest, *descriptors: int) -> ForkServer:
         """A fork that is a fork server too, with its own channel. Raises `OSError` or `EOFError` where this one is
         gone.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             zygote.send(self.channel, message, [*descriptors, theirs.fileno()])
-        return ForkServer(ours, int(self.expect_reply("pid")))
+        return ForkServer(ours, self.expect_pid())
 
 
 RunTrial = Callable[[ForkServer, Plan], Outcome]
@@ -106,24 +114,24 @@ def run_parallel(
     On Ctrl-C, or when a trial raises, all servers are killed with everything that runs in them, and the exception is
     raised.
     """
-    begins = [id(server) for server in servers]
-    alike = {id(server): server.with_replicas(min(max_parallel, begins.count(id(server)))) for server in servers}
-    free: dict[int, SimpleQueue[ForkServer]] = {place: SimpleQueue() for place in alike}
-    for place, twins in alike.items():
-        for server in twins:
-            free[place].put(server)
+    ids = [id(server) for server in servers]
+    replicas = {id(server): server.with_replicas(min(max_parallel, ids.count(id(server)))) for server in servers}
+    free: dict[int, SimpleQueue[ForkServer]] = {number: SimpleQueue() for number in replicas}
+    for number, alike in replicas.items():
+        for server in alike:
+            free[number].put(server)
 
-    def one(plan: Plan, place: int) -> Outcome:
-        server = free[place].get()
+    def run(plan: Plan, number: int) -> Outcome:
+        server = free[number].get()
         try:
             return trial(server, plan)
         finally:
-            free[place].put(server)
+            free[number].put(server)
 
     with ThreadPoolExecutor(max_parallel) as pool:
         try:
-            return list(pool.map(one, plans, begins))
+            return list(pool.map(run, plans, ids))
         except BaseException:
-            for server in chain(*alike.values()):
+            for server in chain(*replicas.values()):
                 kill_session(server.leader)  # the kernel kills its forks with it
             raise

@@ -96,7 +96,7 @@ class InProcessRunner(Runner):
             _fork_server(theirs, self.call, self.hooks, environment)
         theirs.close()
         server = ForkServer(ours, pid)
-        if not server.wait_for_message(START_TIMEOUT).get("ready"):
+        if not server.wait_until_ready(START_TIMEOUT).ready:
             server.stop()
             os.waitpid(pid, 0)
             raise DynadiagError(
@@ -117,7 +117,7 @@ def _fork_server(
         os.environ.update(env)
         _use_one_thread()
         install_hooks(hooks)
-        zygote.send(channel, {"ready": True})
+        zygote.send(channel, zygote.ForkReply(ready=True))
         zygote.start_trial(*zygote.serve_forks(channel))
         process.run_and_exit(call)
     except BaseException:  # noqa: BLE001 - a fork of the user's process must end here in any case

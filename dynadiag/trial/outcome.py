@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from dynadiag.trial.events import (
     BackendUsed,
@@ -17,6 +17,7 @@ from dynadiag.trial.events import (
     LoweringFailed,
     Note,
     OperatorUsed,
+    RunFacts,
     TargetUnusable,
     TrialEnded,
     ValuesDiverged,
@@ -49,20 +50,6 @@ class Decision(Event):
     target: str | None = None
     lines: tuple[tuple[str, int], ...] = ()
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Decision:
-        """The decision in a record of the trial's events or of a recording."""
-        lines = tuple((str(file), int(line)) for file, line in data.get("lines", ()))
-        return cls(
-            data["group"],
-            data["key"],
-            data["name"],
-            data.get("compile_id"),
-            data.get("graph"),
-            data.get("target"),
-            lines,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -72,12 +59,11 @@ class Outcome:
     nothing about the candidate. ``witness`` and ``lines`` are the nodes and user lines that the failure named.
     ``diverged`` are the keys of the nodes whose kernel first computed other values than the graph run uncompiled, or
     was running when the trial failed; ``diverged_in`` are the names of the nodes that they came from, for a graph that
-    is tried by itself. ``points`` are the decisions that were reported, ``facts`` what the process knew at its end
-    (backends, thread count), ``tail`` the end of its output.
+    is tried by itself. ``points`` are the decisions that were reported, ``tail`` is the end of its output.
     """
 
-    signature: Signature | None
-    seconds: float
+    signature: Signature | None = None
+    seconds: float = 0.0
     pid: int | None = None
     exit_code: int | None = None
     invalid: str | None = None
@@ -86,7 +72,7 @@ class Outcome:
     diverged_in: tuple[str, ...] = ()
     lines: tuple[tuple[str, int], ...] = ()
     points: tuple[Decision, ...] = ()
-    facts: dict[str, Any] | None = None
+    facts: RunFacts = field(default_factory=RunFacts)
     notes: tuple[str, ...] = ()
     tail: str = ""
 
@@ -187,21 +173,21 @@ def _diverged(result: ProcessResult) -> KernelRunning | ValuesDiverged | None:
     return max(_all(result, ValuesDiverged), key=lambda event: event.jump, default=None)
 
 
-def _facts(result: ProcessResult) -> dict[str, Any]:
-    facts = next((e.facts for e in result.events if isinstance(e, (TrialEnded, WrongResult))), {})
-    return {
-        **facts,
-        "backends": [*facts.get("backends", ()), *(event.name for event in _all(result, BackendUsed))],
-        "launches": [event.name for event in _all(result, KernelLaunched)],
-        "operators": list(dict.fromkeys(event.name for event in _all(result, OperatorUsed))),
-    }
+def _facts(result: ProcessResult) -> RunFacts:
+    facts = next((e.facts for e in result.events if isinstance(e, (TrialEnded, WrongResult))), RunFacts())
+    return replace(
+        facts,
+        backends=(*facts.backends, *(event.name for event in _all(result, BackendUsed))),
+        launches=tuple(event.name for event in _all(result, KernelLaunched)),
+        operators=tuple(dict.fromkeys(event.name for event in _all(result, OperatorUsed))),
+    )
 
 
 def _notes(result: ProcessResult, end: TrialEnded | None, plan: Plan) -> tuple[str, ...]:
     notes = [event.text for event in _all(result, Note)]
     if plan.accuracy and end is not None and end.failure:
-        message = str(end.failure["message"]).strip().splitlines()
-        notes.append(f"the program itself ended with {end.failure['type']}: {''.join(message[:1])}")
+        first = "".join(end.failure.message.strip().splitlines()[:1])
+        notes.append(f"the program itself ended with {end.failure.type}: {first}")
     return tuple(notes)
 
 
@@ -212,9 +198,9 @@ def _signature(result: ProcessResult, end: TrialEnded | None, code: int, plan: P
     if result.stop_reason == "memory":
         return Signature("memory", "memory", "used more memory than the machine has free", rung=rung)
     for wrong in _all(result, WrongResult):
-        return Signature.from_json({**wrong.failure, "rung": rung})
+        return replace(wrong.failure, rung=rung)
     if end is not None and end.failure and not plan.accuracy:  # however the process died after reporting it
-        return Signature.from_json({**end.failure, "rung": rung})
+        return replace(end.failure, rung=rung)
     if code < 0:
         return _killed_by(signal.Signals(-code).name, printed, rung)
     if plan.accuracy and end is not None:

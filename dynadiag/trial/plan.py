@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 __all__ = ["AS_WRITTEN", "INTERMEDIATES", "LOWER_RUNG", "RUNGS", "Plan", "Switch", "hash_bits"]
 
@@ -85,18 +84,7 @@ class Plan:
 
     def key(self) -> str:
         """The candidate's identity in a recording, by which a resumed search finds its outcome."""
-        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as plain data; `from_json` reads it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Plan:
-        """The plan in a record of `to_json`. Raises `KeyError` or `TypeError` where it is none."""
-        switches = tuple(Switch(s["group"], s["keep"], tuple(s["suffixes"])) for s in data["switches"])
-        tolerance = tuple(data["tolerance"]) if data["tolerance"] else None
-        return cls(**{**data, "record": tuple(data["record"]), "switches": switches, "tolerance": tolerance})
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
 
 AS_WRITTEN = Plan()

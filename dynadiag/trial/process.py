@@ -10,7 +10,6 @@ import ctypes
 import importlib
 import importlib.abc
 import importlib.machinery
-import json
 import os
 import signal
 import sys
@@ -18,24 +17,27 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from dynadiag.trial import program
 from dynadiag.trial.context import TRIAL, install_hooks
-from dynadiag.trial.events import EventWriter, TargetUnusable, TrialEnded
+from dynadiag.trial.events import EventWriter, RunFacts, TargetUnusable, TrialEnded
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
+from dynadiag.trial.typed_json import load
 
 __all__ = [
     "BOOT",
+    "TrialRequest",
     "become_trial",
     "die_with_parent",
     "main",
     "run_and_exit",
     "run_and_report",
-    "run_info",
+    "run_facts",
     "run_program_and_exit",
 ]
 
@@ -45,17 +47,25 @@ _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.process import main; main(sys.argv[1], int(sys.argv[2]))"
 
 
+@dataclass(frozen=True, slots=True)
+class TrialRequest:
+    """What a fresh interpreter is started for. ``hooks`` are modules with an ``install()``."""
+
+    program: program.Program
+    plan: Plan
+    hooks: tuple[str, ...]
+
+
 def main(request: str, descriptor: int) -> NoReturn:
     """The entry of a fresh interpreter. A program as written gets an unchanged torch."""
     die_with_parent()
-    data = json.loads(request)
-    plan = Plan.from_json(data["plan"])
+    wanted = load(request, TrialRequest)
     os.set_inheritable(descriptor, False)
     TRIAL.reporter = EventWriter(descriptor)
-    if plan != AS_WRITTEN or _torch_bisector_state_exists():
-        _install_after_torch_import(tuple(data["hooks"]))
-    TRIAL.plan = plan
-    run_program_and_exit(program.Program.from_json(data["program"]))
+    if wanted.plan != AS_WRITTEN or _torch_bisector_state_exists():
+        sys.meta_path.insert(0, _HooksAfterTorchImport(wanted.hooks))
+    TRIAL.plan = wanted.plan
+    run_program_and_exit(wanted.program)
 
 
 def die_with_parent() -> None:
@@ -95,10 +105,6 @@ class _HooksAfterTorchImport(importlib.abc.MetaPathFinder):
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # changes this one object only
         return spec
-
-
-def _install_after_torch_import(hooks: Sequence[str]) -> None:
-    sys.meta_path.insert(0, _HooksAfterTorchImport(hooks))
 
 
 def become_trial(output: int, events: int) -> None:
@@ -141,26 +147,26 @@ def run_and_report(action: Callable[[], None]) -> int:
         return 2
     except BaseException as error:  # noqa: BLE001 - any exception is the outcome of the trial
         return _report_exception(error)
-    TRIAL.send(TrialEnded(None, run_info()))
+    TRIAL.send(TrialEnded(None, run_facts()))
     return 0
 
 
 def _report_exit(error: SystemExit) -> int:
     code = error.code
     if code is None or code == 0:
-        TRIAL.send(TrialEnded(None, run_info()))
+        TRIAL.send(TrialEnded(None, run_facts()))
         return 0
     number = (code if isinstance(code, int) else 1) & 0xFF
     message = f"exit code {number}" if isinstance(code, int) else str(code)
     if not isinstance(code, int):
         print(code, file=sys.stderr)  # noqa: T201 - as Python does
-    TRIAL.send(TrialEnded(Signature("exit", str(number), message).to_json(), run_info()))
+    TRIAL.send(TrialEnded(Signature("exit", str(number), message), run_facts()))
     return number
 
 
 def _report_exception(error: BaseException) -> int:
     signature = signature_of(error, TRIAL.plan.rung)
-    TRIAL.send(TrialEnded(signature.to_json(), run_info(), witness_of(error), tuple(user_lines(error))))
+    TRIAL.send(TrialEnded(signature, run_facts(), witness_of(error), tuple(user_lines(error))))
     _print_traceback(error)
     return 1
 
@@ -189,18 +195,18 @@ def _exit(code: int) -> NoReturn:
     os._exit(code)
 
 
-def run_info() -> dict[str, Any]:
-    """The facts of this process. Where torch was never imported its version is ``None`` and there are no backends."""
+def run_facts() -> RunFacts:
+    """The facts of this process."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "get_num_threads"):
-        return {"torch": None, "backends": []}
+        return RunFacts()
     private = importlib.import_module("dynadiag.torch_private.trial")
     compiles = "torch._dynamo.eval_frame" in sys.modules
-    return {
-        "torch": str(torch.__version__),
-        "threads": torch.get_num_threads(),
-        "backends": private.backends_used() if compiles else [],
-        "failed_compiles": private.failed_compiles() if compiles else [],
-        "cuda": torch.cuda.is_initialized(),
-        "disabled": private.is_disabled(),
-    }
+    return RunFacts(
+        torch=str(torch.__version__),
+        threads=torch.get_num_threads(),
+        backends=tuple(private.backends_used()) if compiles else (),
+        failed_compiles=tuple(private.failed_compiles()) if compiles else (),
+        cuda=torch.cuda.is_initialized(),
+        disabled=private.is_disabled(),
+    )

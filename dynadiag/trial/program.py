@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
+from dynadiag.trial.typed_json import load
 
 __all__ = ["Program", "TargetError", "call_factory", "load_call", "main", "run_program"]
 
@@ -52,15 +52,6 @@ class Program:
     def text(self) -> str:
         """The target as the user would write it."""
         return ("-m " if self.module else "") + self.target + (f":{self.name}" if self.name else "")
-
-    def to_json(self) -> dict[str, Any]:
-        """The program as plain data; `from_json` reads it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Program:
-        """The program in a record of `to_json`."""
-        return cls(data["target"], tuple(data["arguments"]), data["module"], data["name"])
 
 
 def run_program(program: Program) -> None:
@@ -188,7 +179,7 @@ def _run_call(program: Program) -> None:
 def main(request: str) -> int:
     """Run a program given as JSON, in a process of its own. Returns 0, or 2 where the target cannot be used."""
     try:
-        run_program(Program.from_json(json.loads(request)))
+        run_program(load(request, Program))
     except TargetError as error:
         sys.stderr.write(f"dynadiag: {error}\n")
         return 2

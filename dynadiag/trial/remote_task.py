@@ -111,6 +111,6 @@ class _Listener:
                 if self.own_trial is not None:
                     self.own_trial.events.append(event)
                 elif isinstance(event, OwnTrialStarted):
-                    self.own_trial = _OwnTrial(Plan.from_json(event.plan), event.seconds)
+                    self.own_trial = _OwnTrial(event.plan, event.seconds)
                 else:
                     self._on_event(event)

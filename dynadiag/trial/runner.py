@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from dynadiag.trial import zygote
 from dynadiag.trial.executors import FreshInterpreter, ServerFork
@@ -25,6 +24,7 @@ from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import Sandboxes, changed_files, snapshot, trial_environment
 from dynadiag.trial.supervise import Limits, RunningProcess
+from dynadiag.trial.zygote import ForkRequest
 
 __all__ = ["START_TIMEOUT", "Runner"]
 
@@ -92,7 +92,7 @@ class Runner:
         files = functools.partial(snapshot, Path.cwd(), runner._sandboxes.own_folders(runner.environment))
         before = files()
         outcome = runner._interpreter().run(plan, runner.limits)
-        return replace(outcome, facts={**(outcome.facts or {}), "writes": changed_files(before, files())})
+        return replace(outcome, facts=replace(outcome.facts, writes=tuple(changed_files(before, files()))))
 
     def run(self, plan: Plan) -> Outcome:
         """One trial, in the quickest way that shows the same failure."""
@@ -132,9 +132,9 @@ class Runner:
         more = {**self.environment, **(environment or {})}
         return FreshInterpreter(self.program, self.hooks, self._sandboxes, more, self.fresh_caches)
 
-    def _fork_of(self, server: ForkServer, **changes: int) -> ServerFork:
+    def _fork_of(self, server: ForkServer) -> ServerFork:
         """The zygote is told the program; the stopped program is one already."""
-        request = {**self._program_request(), **changes} if server is self._zygote else {}
+        request = self._program_request() if server is self._zygote else ForkRequest()
         return ServerFork(server, self._sandboxes, request)
 
     @property
@@ -192,7 +192,8 @@ class Runner:
         ``seed`` seeds the random number generators, for a program that does not seed them itself.
         """
         if self._zygote is not None:
-            return self._fork_of(self._zygote, threads=1, seed=seed).start(plan)
+            request = replace(self._program_request(), threads=1, seed=seed)
+            return ServerFork(self._zygote, self._sandboxes, request).start(plan)
         return self._interpreter(dict.fromkeys(zygote.ZYGOTE_VARIABLES, "1")).start(plan)
 
     def warm_up(self) -> None:
@@ -208,7 +209,7 @@ class Runner:
         self._threads = threads
         self.warm_up()
         server, self._warming = self._zygote or self._warming, None
-        if server is None or (server is not self._zygote and not server.wait_for_message(START_TIMEOUT).get("ready")):
+        if server is None or (server is not self._zygote and not server.wait_until_ready(START_TIMEOUT).ready):
             if server is not None:
                 server.stop()
             return "the fork server of the trials did not start"
@@ -234,8 +235,8 @@ class Runner:
             return None
         if self._graph_checkpoint is None or self._graph_checkpoint[0] != before:
             self._stop_graph_server()
-            server = self._checkpoint.checkpoint(self.scratch, {}, before)
-            ready = server.wait_for_message(self.limits.seconds).get("ready")
+            server = self._checkpoint.checkpoint(ForkRequest(before, str(self.scratch)))
+            ready = server.wait_until_ready(self.limits.seconds).ready
             if not ready:
                 server.stop()
             self._graph_checkpoint = (before, server if ready else None)
@@ -257,18 +258,18 @@ class Runner:
         self._checkpoint = None
         return True
 
-    def _program_request(self) -> dict[str, Any]:
-        return {"program": self.program.to_json(), "cwd": str(Path.cwd()), "threads": self._threads}
+    def _program_request(self) -> ForkRequest:
+        return ForkRequest(program=self.program, cwd=str(Path.cwd()), threads=self._threads)
 
     def _start_checkpoint(self) -> str | None:
         assert self._zygote is not None
-        server = self._zygote.checkpoint(self.scratch, self._program_request(), AS_WRITTEN)
-        answer = server.wait_for_message(self.limits.seconds)
-        if answer.get("ready"):
+        server = self._zygote.checkpoint(replace(self._program_request(), scratch=str(self.scratch)))
+        reply = server.wait_until_ready(self.limits.seconds)
+        if reply.ready:
             self._checkpoint = server
             return None
         server.stop()
-        return str(answer.get("refused", "the program ended before it compiled anything"))
+        return reply.refused or "the program ended before it compiled anything"
 
 
 def _start_zygote(runner: Runner) -> ForkServer:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 import sys
 import traceback
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 __all__ = ["Signature", "normalise", "signature_of", "user_lines", "witness_of"]
 
@@ -102,16 +101,6 @@ class Signature:
         if self.kind in ("wrong_result", "nan"):  # which output is the first wrong one may vary
             message = message.partition(": ")[0]
         return self.kind, self.type, message, place, self.user
-
-    def to_json(self) -> dict[str, Any]:
-        """The signature as plain data; `from_json` reads it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Signature:
-        """The signature in a record of `to_json`. Unknown keys are ignored."""
-        names = {f.name for f in fields(cls)}
-        return cls(**{name: value for name, value in data.items() if name in names})
 
 
 _TARGET = re.compile(r"^\s*target: (\S+)", re.M)

@@ -18,15 +18,18 @@ import socket
 import sys
 import sysconfig
 import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
 from dynadiag.trial import process
 from dynadiag.trial.context import TRIAL, install_hooks
-from dynadiag.trial.plan import Plan
+from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
+from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["BOOT", "main", "receive", "send", "serve_forks", "start_trial"]
+__all__ = ["BOOT", "ForkReply", "ForkRequest", "main", "receive", "send", "serve_forks", "start_trial"]
 
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
@@ -42,15 +45,47 @@ ZYGOTE_VARIABLES = (
 )
 
 
-def send(channel: socket.socket, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    """What the next fork is to do: run the trial of ``plan``, with ``scratch`` as its temporary folder.
+
+    The zygote runs ``program`` in ``cwd`` with this many ``threads``; ``seed`` seeds the random number generators. The
+    stopped program goes on by itself. With ``checkpoint`` the fork stops at the next point where trials can be forked.
+    With ``replica`` it runs no trial, and forks trials as the process does that it was forked from.
+    """
+
+    plan: Plan = AS_WRITTEN
+    scratch: str = ""
+    program: Program | None = None
+    cwd: str = ""
+    threads: int = 1
+    seed: int | None = None
+    checkpoint: bool = False
+    replica: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForkReply:
+    """What a fork server answers: it is ready, or refuses (why); a fork's process id; at its end its exit code."""
+
+    ready: bool = False
+    refused: str | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+
+
+Message = TypeVar("Message", ForkRequest, ForkReply)
+
+
+def send(channel: socket.socket, message: ForkRequest | ForkReply, descriptors: Sequence[int] = ()) -> None:
     """Send a message, with open descriptors, over the channel."""
-    socket.send_fds(channel, [json.dumps(message).encode()], descriptors or [])
+    socket.send_fds(channel, [dump(message).encode()], list(descriptors))
 
 
-def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """The next message and its descriptors. The message is ``{}`` where the other side is gone."""
+def receive(channel: socket.socket, kind: type[Message]) -> tuple[Message | None, list[int]]:
+    """The next message and its descriptors. The message is ``None`` where the other side is gone."""
     data, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE, 4)
-    return (json.loads(data) if data else {}), list(descriptors)
+    return (load(data, kind) if data else None), list(descriptors)
 
 
 def main(descriptor: int, settings: str) -> NoReturn:
@@ -65,11 +100,11 @@ def main(descriptor: int, settings: str) -> NoReturn:
     gc.collect()
     gc.freeze()  # so that a garbage collection in a trial does not copy the pages of torch's objects
     _disable_finalizers()
-    send(channel, {"ready": True})
+    send(channel, ForkReply(ready=True))
     request, descriptors = serve_forks(channel)
-    checkpoint = descriptors.pop() if request.get("checkpoint") else None
+    checkpoint = descriptors.pop() if request.checkpoint else None
     if checkpoint is None:
-        _use_threads(int(request["threads"]))  # before the hooks start: one of them notes what the program asks for
+        _use_threads(request.threads)  # before the hooks start: one of them notes what the program asks for
     start_trial(request, descriptors)
     _run_program(request, checkpoint)
 
@@ -114,19 +149,19 @@ def _disable_finalizers() -> None:
         finalizer.atexit = False
 
 
-def serve_forks(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def serve_forks(channel: socket.socket) -> tuple[ForkRequest, list[int]]:
     """Fork a trial for each request. Returns only in the forks, each with its request and its descriptors.
 
     A fork that is to be a replica forks trials too, so that two trials can run at once.
     """
     while True:
-        request, descriptors = receive(channel)
-        if not request:
+        request, descriptors = receive(channel, ForkRequest)
+        if request is None:
             os._exit(0)
         pid = os.fork()
         if pid == 0:
             channel.close()
-            if not request.get("twin"):
+            if not request.replica:
                 return request, descriptors
             os.setsid()
             process.die_with_parent()
@@ -134,17 +169,17 @@ def serve_forks(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
             continue
         for descriptor in descriptors:
             os.close(descriptor)
-        send(channel, {"pid": pid})
-        if not (request.get("checkpoint") or request.get("twin")):
+        send(channel, ForkReply(pid=pid))
+        if not (request.checkpoint or request.replica):
             _, status = os.waitpid(pid, 0)
-            send(channel, {"ended": os.waitstatus_to_exitcode(status)})
+            send(channel, ForkReply(exit_code=os.waitstatus_to_exitcode(status)))
 
 
-def start_trial(request: dict[str, Any], descriptors: list[int]) -> None:
+def start_trial(request: ForkRequest, descriptors: list[int]) -> None:
     """Make this fork the process of a trial, and start it with the request's plan."""
     process.become_trial(*descriptors)
-    os.environ["TMPDIR"] = request["scratch"]
-    TRIAL.start(Plan.from_json(request["plan"]))
+    os.environ["TMPDIR"] = request.scratch
+    TRIAL.start(request.plan)
 
 
 def _use_threads(count: int) -> None:
@@ -153,12 +188,13 @@ def _use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def _run_program(request: dict[str, Any], checkpoint: int | None) -> NoReturn:
-    os.chdir(request["cwd"])
-    _reseed(request.get("seed"))
+def _run_program(request: ForkRequest, checkpoint: int | None) -> NoReturn:
+    assert request.program is not None
+    os.chdir(request.cwd)
+    _reseed(request.seed)
     if checkpoint is not None:
-        _Checkpoint(socket.socket(fileno=checkpoint), int(request["threads"])).arm()
-    process.run_program_and_exit(Program.from_json(request["program"]))
+        _Checkpoint(socket.socket(fileno=checkpoint), request.threads).arm()
+    process.run_program_and_exit(request.program)
 
 
 def _reseed(seed: int | None = None) -> None:
@@ -205,7 +241,7 @@ class _Checkpoint:
     def _serve(self) -> None:
         self._reply_ready()
         request, descriptors = serve_forks(self._channel)
-        further = descriptors.pop() if request.get("checkpoint") else None
+        further = descriptors.pop() if request.checkpoint else None
         start_trial(request, descriptors)
         self._resume()
         if further is not None:
@@ -224,7 +260,7 @@ class _Checkpoint:
 
     def _reply_ready(self) -> None:
         reason = self._refusal()
-        send(self._channel, {"refused": reason} if reason else {"ready": True})
+        send(self._channel, ForkReply(ready=reason is None, refused=reason))
         if reason:
             os._exit(0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minifier.emit.errors import EmitError
 from minifier.emit.program import DEFAULT_CALL, write_program
+from minifier.errors import EmitError
 
 __all__ = ["DEFAULT_CALL", "EmitError", "write_program"]

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from minifier.emit.errors import EmitError
+from minifier.errors import EmitError
 
 __all__ = [
     "ARGUMENT_SEPARATOR",

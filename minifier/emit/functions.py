@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from minifier.emit.errors import EmitError
 from minifier.emit.expressions import (
     ARGUMENT_SEPARATOR,
     INFIX,
@@ -26,6 +25,7 @@ from minifier.emit.hops import HOPS
 from minifier.emit.identifiers import NameAllocator
 from minifier.emit.nn_modules import module_source
 from minifier.emit.tensor_literals import exact_expression
+from minifier.errors import EmitError
 from minifier.triton_launches import kernel_name, launched_kernel
 
 __all__ = ["FunctionSource", "write_function"]

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from minifier.emit.errors import EmitError
 from minifier.emit.expressions import ARGUMENT_SEPARATOR, argument_source, arguments_source
 from minifier.emit.identifiers import NameAllocator
+from minifier.errors import EmitError
 from minifier.vmap_folding import vmap_call
 
 __all__ = ["HOPS", "HopCall", "HopWriter"]

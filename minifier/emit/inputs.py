@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from minifier.aliasing import aliased_groups, aliased_inputs, covering_storage, covers_storage
-from minifier.emit.errors import EmitError
 from minifier.emit.expressions import literal_source
 from minifier.emit.identifiers import NameAllocator
 from minifier.emit.tensor_literals import exact_expression, factory_call
+from minifier.errors import EmitError
 from minifier.simplify.plain_inputs import SEED
 from minifier.torch_private import base_of, is_zero_tensor
 

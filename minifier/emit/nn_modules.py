@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from minifier.emit.errors import EmitError
 from minifier.emit.expressions import literal_source
 from minifier.emit.tensor_literals import exact_expression
+from minifier.errors import EmitError
 
 __all__ = ["module_source"]
 

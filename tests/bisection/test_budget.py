@@ -16,14 +16,15 @@ from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Verdict
+from dynadiag.trial.events import RunFacts
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
 FAILURE = Signature("exception", "AssertionError", "too slow", user="program.py:9")
-FAILED = Outcome(FAILURE, 0.1, pid=1, facts={"backends": ["inductor"]})
-PASSED = Outcome(None, 0.1, pid=1, facts={"backends": ["inductor"]})
+FAILED = Outcome(FAILURE, 0.1, pid=1, facts=RunFacts(backends=("inductor",)))
+PASSED = Outcome(None, 0.1, pid=1, facts=RunFacts(backends=("inductor",)))
 
 
 @dataclass

@@ -11,12 +11,13 @@ from types import ModuleType
 
 import pytest
 
-from dynadiag.bisection.trial_log import TrialLog, outcome_from_json
+from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import bisect, minify
 from dynadiag.commands.bisect import search_options
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.typed_json import load
 
 STOPPED = """
 import os, sys
@@ -48,7 +49,7 @@ def test_the_log_keeps_the_command_and_the_verdict(tmp_path: Path) -> None:
         assert found.source(str(program)) == "x = 1\ny = 2\n"
         (trial,) = found.trials()
     assert json.loads(trial.outcome)["label"] == "all off: lowering"
-    assert outcome_from_json(trial.outcome).passed
+    assert load(trial.outcome, Outcome).passed
 
 
 def test_the_journal_of_a_stopped_search_is_removed_only_by_force(tmp_path: Path) -> None:

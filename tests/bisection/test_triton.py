@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dynadiag.bisection.ladder import not_run_reason, rungs_to_try
+from dynadiag.trial.events import RunFacts
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 from tests.bisection.conftest import Bisected
@@ -60,18 +61,16 @@ x = torch.ones(8, 8)
 """
 
 
-def _outcome(**facts: object) -> Outcome:
-    return Outcome(None, 1.0, facts=facts)
+def _outcome(backends: tuple[str, ...] = (), launches: tuple[str, ...] = ()) -> Outcome:
+    return Outcome(None, 1.0, facts=RunFacts(backends=backends, launches=launches))
 
 
 def test_a_trial_without_a_launch_does_not_count_for_triton() -> None:
-    assert not_run_reason(_outcome(backends=["inductor"], launches=["triton_poi_fused_0"])) is None
-    assert "libraries only" in (not_run_reason(_outcome(backends=["inductor"], launches=[])) or "")
-    assert "go to aot_eager" in (not_run_reason(_outcome(backends=["aot_eager"], launches=[])) or "")
-    assert "nothing was compiled" in (not_run_reason(_outcome(backends=[], launches=[])) or "")
-    assert not_run_reason(Outcome(Signature("exit", "1", "exit code 1"), 1.0, facts={})) is None, (
-        "a failure needs no launch"
-    )
+    assert not_run_reason(_outcome(("inductor",), ("triton_poi_fused_0",))) is None
+    assert "libraries only" in (not_run_reason(_outcome(("inductor",))) or "")
+    assert "go to aot_eager" in (not_run_reason(_outcome(("aot_eager",))) or "")
+    assert "nothing was compiled" in (not_run_reason(_outcome()) or "")
+    assert not_run_reason(Outcome(Signature("exit", "1", "exit code 1"), 1.0)) is None, "a failure needs no launch"
 
 
 def test_the_ladder_has_the_rung_only_where_it_is_asked_for() -> None:

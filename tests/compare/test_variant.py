@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dynadiag.compare.variant import Variant, variants
+from dynadiag.trial.typed_json import dump, load
 
 
 def test_the_uncompiled_call_is_always_there_and_first_for_each_autocast() -> None:
@@ -26,4 +27,4 @@ def test_further_functions_are_held_against_the_first_uncompiled() -> None:
 
 def test_a_variant_goes_over_to_its_process_and_back() -> None:
     variant = Variant("make", "default", "inductor", "bfloat16", True, "train")
-    assert Variant.from_json(variant.to_json()) == variant
+    assert load(dump(variant), Variant) == variant

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from dynadiag.minify.failing_call import _caught_backend_error, _unfinished_call
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.signature import Signature
+from dynadiag.trial.typed_json import dump
 
 VALUE_ERROR = Signature("exception", "ValueError", "no", cause="ValueError")
 CRASH = Signature("signal", "SIGSEGV", "killed by SIGSEGV")
@@ -18,7 +17,7 @@ def told(*marks: str, signature: Signature | None = VALUE_ERROR) -> Outcome:
     for mark in marks:
         word, phase, graph, call, *cause = mark.split()
         name = f"{phase} {graph} {call}"
-        raised = json.dumps(Signature("exception", cause[0], "no", cause=cause[0]).to_json()) if cause else None
+        raised = dump(Signature("exception", cause[0], "no", cause=cause[0])) if cause else None
         points.append(Decision("call", f"{word} {name}", name, target=raised))
     return Outcome(signature, 1.0, points=tuple(points))
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from dynadiag.bisection.trial_log import outcome_from_json
-from dynadiag.minify.event_kinds import LOWERING_STARTED
 from dynadiag.minify.reducer import _outcome_to_keep, _suspects
+from dynadiag.minify.reduction_task import LOWERING_STARTED
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.signature import Signature
+from dynadiag.trial.typed_json import dump, load
 from tests.minify.test_command import minify
 
 PROGRAM = """
@@ -47,6 +46,4 @@ def test_of_what_kills_its_process_the_operator_that_was_being_lowered(kind: str
     )
     outcome = Outcome(Signature(kind, kind, ""), 1.0, points=begun)
     assert _suspects(outcome) == suspects
-    assert (
-        _suspects(outcome_from_json(json.dumps(_outcome_to_keep(outcome)))) == suspects
-    )  # by a search that is taken up again
+    assert _suspects(load(dump(_outcome_to_keep(outcome)), Outcome)) == suspects  # by a search that is taken up again

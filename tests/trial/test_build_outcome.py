@@ -6,14 +6,14 @@ import signal
 
 import pytest
 
-from dynadiag.trial.events import Event, KernelRunning, Note, TrialEnded, ValuesDiverged, parse_events
+from dynadiag.trial.events import Event, KernelRunning, Note, RunFacts, TrialEnded, ValuesDiverged, parse_events
 from dynadiag.trial.outcome import Decision, Outcome, build_outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import ProcessResult
 
 FAILURE = Signature("exception", "torch.AcceleratorError", "CUDA error: device-side assert triggered")
-RAISED = TrialEnded(FAILURE.to_json(), {})
+RAISED = TrialEnded(FAILURE, RunFacts())
 # What libstdc++ prints when an exception leaves a destructor.
 ABORTED = """terminate called after throwing an instance of 'c10::AcceleratorError'
   what():  CUDA error: device-side assert triggered
@@ -30,7 +30,7 @@ def test_a_reported_exception_counts_and_not_the_later_abort() -> None:
     assert _ended(RAISED, code=-signal.SIGABRT).signature == FAILURE
 
 
-@pytest.mark.parametrize("told", [TrialEnded(None, {}), Note("")])
+@pytest.mark.parametrize("told", [TrialEnded(None, RunFacts()), Note("")])
 def test_a_killed_process_failed_by_its_signal(told: Event) -> None:
     found = _ended(told, code=-signal.SIGSEGV, printed=ABORTED).signature
     assert found == Signature("signal", "SIGSEGV", "killed by SIGSEGV")

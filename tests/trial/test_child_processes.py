@@ -36,7 +36,7 @@ def test_a_worker_compiles_at_the_rung_of_the_trial(tmp_path: Path) -> None:
     with Runner(Program(str(program))) as runner:
         outcome = runner.run_fresh(Plan(rung="eager"))
     assert outcome.passed
-    assert "<work.<locals>.backend>" in (outcome.facts or {})["backends"]
+    assert "<work.<locals>.backend>" in outcome.facts.backends
 
 
 PREPARED = """

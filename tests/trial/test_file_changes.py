@@ -36,7 +36,7 @@ def test_a_fresh_run_reports_the_files_that_the_program_wrote(
         outcome = runner.run_fresh()
     assert outcome.passed
     assert (tmp_path / "cache").is_dir()
-    assert [Path(file).name for file in (outcome.facts or {})["writes"]] == found
+    assert [Path(file).name for file in outcome.facts.writes] == found
 
 
 def test_changed_new_and_gone_files_of_folders_below_are_seen(tmp_path: Path) -> None:

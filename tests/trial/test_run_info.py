@@ -31,7 +31,6 @@ def test_a_trial_that_a_comparison_ends_reports_the_same_facts(tmp_path: Path) -
         outcome = runner.run_fresh(Plan(accuracy=True))
     assert outcome.signature is not None
     assert outcome.signature.kind == "wrong_result"
-    assert outcome.facts is not None
-    assert (outcome.facts["torch"], outcome.facts["threads"]) == (torch.__version__, 1)
-    assert outcome.facts["cuda"] is False
-    assert "<doubled>" in outcome.facts["backends"]
+    assert (outcome.facts.torch, outcome.facts.threads) == (torch.__version__, 1)
+    assert outcome.facts.cuda is False
+    assert "<doubled>" in outcome.facts.backends

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.trial.signature import Signature, normalise, signature_of
+from dynadiag.trial.typed_json import dump, load
 
 
 def _signature(message: str, **changes: object) -> Signature:
@@ -58,7 +59,7 @@ def test_normalising_twice_changes_nothing_for_numbers(text: str) -> None:
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_a_signature_survives_json(kind: str, message: str) -> None:
     signature = _signature(message, kind=kind, user="a.py:1", rung="eager")
-    assert Signature.from_json(signature.to_json()) == signature
+    assert load(dump(signature), Signature) == signature
 
 
 def test_an_error_of_a_device_is_one_failure_wherever_it_was_noticed() -> None:

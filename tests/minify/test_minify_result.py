@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynadiag.bisection.verdict import Culprit, Verdict
-from dynadiag.minify.issue import issue_text
-from dynadiag.minify.minify_result import MinifyResult
+from dynadiag.minify.minify_result import MinifyResult, issue_text
 from dynadiag.trial.signature import Signature
 
 RESULT = MinifyResult(

@@ -11,10 +11,11 @@ import pytest
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Culprit, Verdict
-from dynadiag.minify import bisect_repro as module
-from dynadiag.minify.bisect_repro import bisect_repro
+from dynadiag.minify import proof
 from dynadiag.minify.minify_result import MinifyResult
-from dynadiag.minify.repro_trial_log import ReproTrialLog
+from dynadiag.minify.proof import ReproTrialLog, bisect_repro
+from dynadiag.recording.reader import Recording
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.program import Program
 from dynadiag.trial.supervise import Limits
 
@@ -49,7 +50,7 @@ def after(
         search.on_trial(1, "aot_eager", "pass", 0.1)
         return verdict
 
-    monkeypatch.setattr(module, "bisect", bisect)
+    monkeypatch.setattr(proof, "bisect", bisect)
     search = TrialSearch(runner, rows, lambda _number, label, _status, _seconds: told.append(label))
     return bisect_repro(search, Program("repro.py"), ReproTrialLog(rows, RESULT.text), RESULT), told
 
@@ -71,3 +72,35 @@ def test_where_nothing_is_found_the_text_is_as_it_was_proved(
     (note,) = result.notes
     assert ("too long" if why == "no forks" else why) in note
     assert bool(told) == (why != "no forks")
+
+
+PASSED, SLOW = Outcome(None, 1.0), Outcome(None, 9.0)
+
+
+def test_trials_of_a_text_are_rows_of_the_search(tmp_path: Path) -> None:
+    made = TrialLog(tmp_path / "search.dynadiag", "train.py", ["train.py"])
+    of_text = ReproTrialLog(made, "import torch\n")
+    of_text.add("plan", PASSED, "pass", "at eager")
+    assert (of_text.count, made.count) == (1, 1)
+    with Recording(made.finish(0, force=True)) as search:
+        (trial,) = search.trials()
+    assert "the repro: at eager" in trial.outcome
+    resumed = TrialLog(tmp_path / "again.dynadiag", "train.py", ["train.py"], tmp_path / "search.dynadiag")
+    other, same = ReproTrialLog(resumed, "import math\n"), ReproTrialLog(resumed, "import torch\n")
+    assert not other.has_recorded("plan")
+    assert other.next_recorded("plan") is None
+    assert same.has_recorded("plan")
+    assert same.next_recorded("plan") == PASSED
+    resumed.discard()
+
+
+def test_another_search_on_a_text_knows_each_outcome_once(rows: TrialLog) -> None:
+    first = ReproTrialLog(rows, "import torch\n")
+    first.add("plan", PASSED, "pass")
+    assert first.next_recorded("plan") is None  # whoever asks again wants another trial
+    second = first.for_next_search()
+    assert second.has_recorded("plan")
+    assert second.next_recorded("plan") == PASSED
+    assert second.next_recorded("plan") is None
+    second.add("plan", SLOW, "pass")
+    assert second.for_next_search().next_recorded("plan") == SLOW
