@@ -11,9 +11,10 @@ time, or the search stopped), 2 usage error.
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,8 @@ def _one_trial(program: Program, args: argparse.Namespace) -> int:
     """Run one trial in a fresh interpreter, print its output, and report how it ended."""
     try:
         plan = load(args.candidate, Plan)
+        if unknown := json.loads(args.candidate).keys() - {field.name for field in fields(Plan)}:
+            raise ValueError(f"no field {min(unknown)!r}")
         if plan.rung not in (None, *RUNGS):
             raise ValueError(f"no rung {plan.rung!r}")
     except ValueError as error:
