@@ -123,7 +123,7 @@ def assert_undisturbed(bench: Bench, *arguments: str, stdin: str = "") -> Run:
     recorded = bench.recorded(*arguments, stdin=stdin)
     assert recorded.out[: len(bare.out)] == bare.out
     assert recorded.document["exit_code"] == bare.code
-    assert recorded.code == (0 if bare.code == 0 else 1)
+    assert recorded.code == (128 - bare.code if bare.code < 0 else bare.code)
     assert recorded.complaint == bare.complaint
     assert recorded.files == bare.files
     return recorded

@@ -79,7 +79,7 @@ def events(draw: st.DrawFn) -> bytes:
     return header if payload is None else header + b"\t" + payload.replace("\n", "\n\t").encode() + b"\n"
 
 
-@scratch(300)
+@scratch(100)
 @given(st.lists(events() | st.binary(max_size=30), max_size=12))
 def test_any_events_and_noise_come_back(tmp_path: Path, parts: Iterable[bytes]) -> None:
     round_trip(GOOD + b"".join(parts), tmp_path)
@@ -102,7 +102,7 @@ def test_a_log_that_torch_wrote(torch_log: Path, tmp_path: Path) -> None:
         assert recording.run.torch == torch.__version__
 
 
-@scratch(150)
+@scratch(60)
 @given(data=st.data())
 def test_damaged_logs_that_torch_wrote(torch_log: Path, tmp_path: Path, data: st.DataObject) -> None:
     """Cut anywhere, with bits flipped and pieces twice: read as far as it goes, and the same bytes back."""
