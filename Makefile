@@ -19,7 +19,7 @@ help:
 	@echo "make mutants    do the tests notice small faults? (WITH='--count 5 --seed 1' for others)"
 	@echo "make check      ruff, mypy --strict, import-linter"
 	@echo "make format     format the code"
-	@echo "make docs       write the generated pages of docs/"
+	@echo "make docs       write the generated pages of docs/, and build the site into build/docs"
 	@echo "make bench      the benchmarks, one after the other"
 
 $(READY): pyproject.toml constraints.txt Makefile
@@ -59,6 +59,8 @@ format: $(READY)
 docs: $(READY)
 	$(BIN)/python -m dynadiag.recording.schema > docs/recording-schema.md
 	$(BIN)/python docs/draw_imports.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
