@@ -19,7 +19,6 @@ from dynadiag.recording.records import Event, Guard
 from tests.recording.read_all import read_all
 
 
-
 def event(number: int, payload: bytes = b"") -> bytes:
     """An event of a log, with a payload or without."""
     header = b'V1120 06:38:46.123456 77 a.py:1] {"artifact": {"name": "n%d"}, ' % (number % 3)
