@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.reader import Recording
@@ -88,9 +88,8 @@ class Session:
         """Return the explanation, computed once. It has no guards, no kernels and only Dynamo's graphs."""
         with self._lock:
             if self._explanation is None:
-                from dynadiag.explanation.explanation import (
-                    explain,  # imported in a worker: the first screen does not need it
-                )
+                # imported in a worker: the first screen does not need it
+                from dynadiag.explanation.explanation import explain
 
                 made = explain(_SummaryRecording(self))
                 self.kernel_count = self.recording.totals().get("kernel", 0)
@@ -238,11 +237,16 @@ class _SummaryRecording:
     def counts(self) -> dict[str, int]:
         return self._recording.counts()
 
-    def events(self, kind: str | None = None) -> Iterator[Event]:
-        """Yield the events of a kind. There is one profile of warm calls."""
-        for event in self._recording.events(kind):
+    def events(self, kind: str | None = None, *, compile_id: str | None = None) -> Iterator[Event]:
+        """Yield the events of a kind, without those on CUDA graphs, which no screen shows."""
+        from dynadiag.explanation.cuda_graphs import CUDA_GRAPH_EVENTS  # as above
+
+        for event in () if kind in CUDA_GRAPH_EVENTS else self._recording.events(kind, compile_id=compile_id):
             self._session.rows_read += 1
             yield event
+
+    def metadata(self, event: int) -> dict[str, Any]:
+        return self._recording.metadata(event)
 
     def payload(self, event: int) -> str:
         return self._recording.payload(event)

@@ -20,7 +20,7 @@ from torch.fx import GraphModule, Node
 from dynadiag.bisection import divergence, fake_kernel_check
 from dynadiag.bisection.split_autograd import split_autograd
 from dynadiag.bisection.user_passes import hook_user_passes
-from dynadiag.capture.breaks import user_callers
+from dynadiag.capture.code_locations import user_callers
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import LoweringFailed

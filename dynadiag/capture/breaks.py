@@ -6,15 +6,17 @@ torch's text names a line. The span comes from the instruction that Dynamo's tra
 
 from __future__ import annotations
 
-import functools
-import sysconfig
+import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 from dynadiag.capture import spans
+from dynadiag.capture.code_locations import describe_callable, frame_data, is_stdlib_or_torch
 from dynadiag.torch_private import capture as torch_private
+from dynadiag.torch_private.exception_frames import RaisedBreak
+
+__all__ = ["describe_raised_break", "parse_compile_id"]
 
 _OBSERVED = "Observed exception"  # torch's type of break for an exception that no traced code handles
 
@@ -48,22 +50,6 @@ def _raised_at(failure: BaseException, emitter: FrameType | None) -> dict[str, A
     return None
 
 
-def user_callers(frame: FrameType | None) -> list[dict[str, Any]]:
-    """Return the user's frames from ``frame`` outwards, outermost first. torch leaves them out of a raised break."""
-    found = []
-    while frame is not None:
-        own = str(frame.f_globals.get("__name__")).partition(".")[0] == "dynadiag"
-        if not own and not is_stdlib_or_torch(frame.f_code.co_filename):
-            found.append(frame_data(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
-        frame = frame.f_back
-    return found[::-1]
-
-
-def frame_data(file: str, line: int | None, function: str) -> dict[str, Any]:
-    """Return a frame in the form that our events have."""
-    return {"file": file, "line": line, "function": function}
-
-
 def _gb_type(failure: BaseException) -> str | None:
     name = getattr(failure, "gb_type", None)
     return name if isinstance(name, str) and name else None
@@ -91,31 +77,26 @@ def _line(tx: Any) -> int | None:
     return getattr(positions, "lineno", None) or getattr(tx, "lineno", None)
 
 
-@functools.cache
-def is_stdlib_or_torch(file: str) -> bool:
-    """Whether a file belongs to Python's standard library, to torch, or to the interpreter."""
-    if file.startswith("<frozen "):
-        return True
-    path = Path(file)
-    return any(_inside(path, folder) for folder in _stdlib_and_torch()) and "site-packages" not in _parts_below_stdlib(
-        path
-    )
+def describe_raised_break(found: RaisedBreak, sources: Sources) -> dict[str, Any]:
+    """Return ``gb_type``, torch's text, the location, and the user's stack down to the call."""
+    called = found.called
+    code = called if isinstance(called, CodeType) else getattr(called, "__code__", None)
+    place = _called_location(called, found)
+    source = sources(code.co_filename) if isinstance(code, CodeType) else ()
+    if isinstance(code, CodeType) and (span := spans.definition_head(source, code)):
+        place |= {"line": span.line, **spans.to_character_columns(source, span)}
+    frames = [frame for frame in found.stack if not is_stdlib_or_torch(frame.filename)]
+    callers = [frame_data(frame.filename, frame.lineno, frame.name) for frame in frames]
+    return {"gb_type": found.gb_type, "text": found.text, "compile_id": found.compile_id, "callers": callers, **place}
 
 
-def _parts_below_stdlib(path: Path) -> tuple[str, ...]:
-    """The parts of a path below the standard library. ``site-packages`` there is a library of the user's."""
-    stdlib, torch = _stdlib_and_torch()
-    if _inside(path, torch):
-        return ()
-    return path.relative_to(stdlib).parts if _inside(path, stdlib) else ()
+def parse_compile_id(compile_id: str) -> dict[str, int]:
+    """Return the event context of a compile id ("0/1"). Empty for an id of another form."""
+    frame, _, number = compile_id.partition("/")
+    return {"frame_id": int(frame), "frame_compile_id": int(number)} if frame.isdigit() and number.isdigit() else {}
 
 
-def _inside(path: Path, folder: Path) -> bool:
-    return path.is_relative_to(folder)
-
-
-@functools.cache
-def _stdlib_and_torch() -> tuple[Path, Path]:
-    import torch
-
-    return Path(sysconfig.get_path("stdlib")), Path(torch.__file__).parent
+def _called_location(called: Any, found: RaisedBreak) -> dict[str, Any]:
+    if isinstance(called, CodeType):
+        return {"file": called.co_filename, "line": called.co_firstlineno, "function": called.co_qualname}
+    return {} if called is None else describe_callable(called, found.caller or sys._getframe())

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from dynadiag.capture.breaks import is_stdlib_or_torch
+from dynadiag.capture.code_locations import is_stdlib_or_torch
 
 _TENSOR = re.compile(
     r"check_tensor\((?P<source>.*), (?P<type>\w+), DispatchKeySet\((?P<keys>[^)]*)\), (?P<dtype>torch\.\w+), "

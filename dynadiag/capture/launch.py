@@ -22,7 +22,7 @@ from types import FrameType
 from dynadiag.capture.run_metadata import run_header
 from dynadiag.capture.settings import Settings
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.journal import Journal
+from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.recording.opening import journal_header
 
 __all__ = ["ProcessEnd", "launch"]
@@ -71,7 +71,7 @@ def _check_installed() -> None:
 
 def _find_other_journals(journal: Path) -> Iterator[Path]:
     """The journals of the program's other processes: those beside the main one that name us as their launcher."""
-    for path in journal.parent.glob(f"{glob.escape(journal.stem)}-*.dynadiag"):
+    for path in journal.parent.glob(f"{glob.escape(journal.stem)}-*{SUFFIX}"):
         header = journal_header(path)
         if header is not None and header.get("launcher") == os.getpid():
             yield path

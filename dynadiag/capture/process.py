@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import os
 import socket
 import subprocess
@@ -16,13 +17,12 @@ from typing import Any
 from dynadiag.capture import settings as settings_
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
-from dynadiag.capture.stop_after import stop_after
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.journal import Journal
+from dynadiag.recording.journal import SUFFIX, Journal
+from dynadiag.torch_private import capture as torch_private
 
-__all__ = ["RECORDING_SUFFIX", "record_this_process"]
+__all__ = ["StoppedAfterCalls", "record_this_process", "stop_after"]
 
-RECORDING_SUFFIX = ".dynadiag"
 _MAX_NAMES = 1000  # names that are tried for one recording; restarted ranks need more than one
 
 
@@ -85,10 +85,10 @@ def _candidate_paths(folder: Path, settings: settings_.Settings) -> Iterator[Pat
     lead = Path(settings.journal).stem if settings.journal else socket.gethostname()
     rank, pid = os.environ.get("RANK", ""), os.getpid()
     if rank.isascii() and rank.isdigit():
-        yield folder / f"{lead}-rank{rank}{RECORDING_SUFFIX}"
-    yield folder / f"{lead}-{pid}{RECORDING_SUFFIX}"
+        yield folder / f"{lead}-rank{rank}{SUFFIX}"
+    yield folder / f"{lead}-{pid}{SUFFIX}"
     for number in range(1, _MAX_NAMES):
-        yield folder / f"{lead}-{pid}-{number}{RECORDING_SUFFIX}"
+        yield folder / f"{lead}-{pid}-{number}{SUFFIX}"
 
 
 def _end_with_multiprocessing_worker(recorder: Callable[[], Recorder], began: float) -> None:
@@ -126,3 +126,19 @@ def _pass_variables_on(variables: dict[str, str]) -> None:
         original(self, *args, **kwargs)
 
     subprocess.Popen.__init__ = start  # type: ignore[method-assign]  # there is no hook for it in subprocess
+
+
+class StoppedAfterCalls(SystemExit):
+    """The program has made the requested number of calls."""
+
+
+def stop_after(calls: int, recorder: Recorder) -> None:
+    """Let this process make ``calls`` calls of compiled functions, and end it at the next one."""
+    made = itertools.count(1)
+
+    def count() -> None:
+        if next(made) > calls:
+            recorder.note("stopped", {"calls": calls})
+            raise StoppedAfterCalls(0)
+
+    torch_private.call_before_compiled_calls(count)

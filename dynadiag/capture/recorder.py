@@ -7,7 +7,6 @@ remains when the recorder is gone. A probe that fails writes that to the journal
 
 from __future__ import annotations
 
-import importlib
 import json
 import linecache
 import logging
@@ -19,14 +18,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, callable_names, guards, raised_breaks, skipped_frames
+from dynadiag.capture import breaks, code_locations, generated_code, graphs, guards
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 from dynadiag.stderr import say
 from dynadiag.torch_private import capture as torch_private
-from dynadiag.torch_private import exception_frames as torch_untold
-from dynadiag.torch_private import loggers
+from dynadiag.torch_private import exception_frames, loggers
 
 _MAX_REOPENS = 3  # times that a journal is reopened; a full disk stays full
 _MAX_SOURCE_BYTES = 2_000_000  # bytes of one source file that are recorded
@@ -55,12 +53,7 @@ class Recorder(logging.Handler):
         self._released = False
 
     def start(self) -> None:
-        """Listen to torch.
-
-        If torch is loaded, import what a first graph needs now, so that no compile is timed with it.
-        """
-        if "torch" in sys.modules:
-            importlib.import_module("dynadiag.capture.graphs")
+        """Listen to torch."""
         self._released = False
         loggers.listen(self)
         loggers.listen_for_skips(self._on_skipped_frame)
@@ -82,11 +75,10 @@ class Recorder(logging.Handler):
         """Append the Triton kernels of the generated modules so far. Never raises."""
         if not (self.has_journal and self._modules):
             return
-        from dynadiag.capture import compiled_kernels
 
         for module, metadata in self._modules.items():
             try:
-                for data, stages in compiled_kernels.describe_kernels(module):
+                for data, stages in generated_code.describe_kernels(module):
                     self.append("triton", data, metadata, stages)
             except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
                 self._note_missed("triton", error, metadata)
@@ -98,12 +90,12 @@ class Recorder(logging.Handler):
         Never raises.
         """
         try:
-            if self.has_journal and (found := torch_untold.find_raised_break(failure)) is not None:
-                data = raised_breaks.describe_raised_break(found, self.source_lines)
+            if self.has_journal and (found := exception_frames.find_raised_break(failure)) is not None:
+                data = breaks.describe_raised_break(found, self.source_lines)
                 self.append("raised", data, {})
                 self.record_source(data.get("file"), {})
-            if self.has_journal and (recompile := torch_untold.find_refused_recompile(failure)) is not None:
-                context = raised_breaks.parse_compile_id(recompile.compile_id)
+            if self.has_journal and (recompile := exception_frames.find_refused_recompile(failure)) is not None:
+                context = breaks.parse_compile_id(recompile.compile_id)
                 self.append("refused", _code_location(recompile.code), context, json.dumps(recompile.reasons))
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
             self._note_missed("exception", error, {})
@@ -182,7 +174,7 @@ class Recorder(logging.Handler):
     def _on_skipped_frame(self, code: CodeType, reason: str) -> None:
         """Append a frame that Dynamo left to Python untraced. Never raises."""
         try:
-            if found := skipped_frames.describe_skipped_frame(code, reason):
+            if found := code_locations.describe_skipped_frame(code, reason):
                 self.append("skipped", found, {})
                 self.record_source(code.co_filename, {})
         except Exception as error:  # noqa: BLE001 - as in `handle`
@@ -225,7 +217,7 @@ class Recorder(logging.Handler):
 
     def record_source(self, file: str | None, metadata: Mapping[str, Any]) -> None:
         """Append the text of one of the user's files as it is now, once."""
-        if not file or file in self._files or breaks.is_stdlib_or_torch(file):
+        if not file or file in self._files or code_locations.is_stdlib_or_torch(file):
             return
         self._files.add(file)
         text = "".join(self.source_lines(file)) or _read(file)
@@ -261,7 +253,7 @@ class _CudaGraphSkipHandler(logging.Handler):
 
 
 def _is_user_file(file: str) -> bool:
-    return not breaks.is_stdlib_or_torch(file)
+    return not code_locations.is_stdlib_or_torch(file)
 
 
 def _log_position(record: logging.LogRecord) -> dict[str, Any]:
@@ -285,7 +277,7 @@ def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
 def _callable_location(code: CodeType, emitter: FrameType) -> dict[str, Any]:
     """The location of a compiled function, or of the user's callable if torch wrapped it in a function of its own."""
     wrapped = torch_private.wrapped_callable(emitter)
-    return _code_location(code) if wrapped is None else callable_names.describe_callable(wrapped, emitter)
+    return _code_location(code) if wrapped is None else code_locations.describe_callable(wrapped, emitter)
 
 
 def _code_location(code: CodeType) -> dict[str, Any]:
@@ -303,7 +295,7 @@ def _probe_break(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
 def _probe_error(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.ERROR_EMITTER, emitter):
         fatal = torch_private.ends_in_exception(found["e"], one_graph=bool(found.get("one_graph")))
-        above = {"callers": breaks.user_callers(emitter)} if fatal else {}
+        above = {"callers": code_locations.user_callers(emitter)} if fatal else {}
         _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named=above)
 
 
@@ -323,8 +315,6 @@ def _append_break(
 
 def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, emitter):
-        from dynadiag.capture import graphs  # imports torch, which is loaded by now
-
         recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
 
 
@@ -347,9 +337,7 @@ def _probe_recompile(recorder: Recorder, metadata: Mapping[str, Any], emitter: F
 def _probe_output_code(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     recorder.add_module(metadata)
     if (lowered := torch_private.lowered_graph(emitter)) is not None:
-        from dynadiag.capture import scheduler_provenance
-
-        recorder.append("origins", {}, metadata, scheduler_provenance.scheduler_json(lowered))
+        recorder.append("origins", {}, metadata, generated_code.scheduler_json(lowered))
 
 
 _PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {

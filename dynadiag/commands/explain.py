@@ -25,10 +25,10 @@ from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.explanation.registry import Registry
 from dynadiag.kernels.link_digest import fold_with_links, open_with_links
 from dynadiag.recording.import_export import import_log
-from dynadiag.recording.opening import SUFFIX, list_recordings, read_head
+from dynadiag.recording.journal import SUFFIX
+from dynadiag.recording.opening import list_recordings, read_head
 from dynadiag.render.json_document import document, encode
-from dynadiag.render.report import Report, report
-from dynadiag.render.text import explanation_text
+from dynadiag.render.report import Report, explanation_text, report
 
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 _SQLITE = b"SQLite format 3\x00"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dynadiag.diff.canonical_graph import CanonicalGraph, canonical_graph
+from dynadiag.recording.code_origin import is_resume_function, original_name
 from dynadiag.recording.records import Compile, Graph
-from dynadiag.recording.torch_names import is_resume_function, original_name
 
 __all__ = ["ComparedRecording", "CompilePair", "GraphReader", "match_compiles"]
 

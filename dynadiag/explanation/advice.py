@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from dynadiag.explanation import advice_tensors, advice_values
 from dynadiag.explanation.changes import nearest_entry_failures, without_consequences
-from dynadiag.explanation.guard_sources import joined_sources
+from dynadiag.explanation.guard_text import joined_sources
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.recording.records import GuardFailure, Recompile
 

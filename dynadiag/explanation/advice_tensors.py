@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dynadiag.explanation.guard_sources import argument_description, joined_sources, sizes_in, source_text
+from dynadiag.explanation.guard_text import argument_description, joined_sources, sizes_in, source_text
 from dynadiag.explanation.guards import ParsedGuard
 
 __all__ = [

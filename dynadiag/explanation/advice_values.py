@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dynadiag.explanation.guard_sources import is_global, joined_sources, source_text
+from dynadiag.explanation.guard_text import is_global, joined_sources, source_text
 from dynadiag.explanation.guards import ParsedGuard
 
 __all__ = [

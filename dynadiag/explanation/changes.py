@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
-from dynadiag.explanation.guard_sources import is_condition
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.recording.records import GuardFailure
 
@@ -49,7 +48,7 @@ def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
     True and False are too common for that: of those the last part of the name counts (``training``).
     """
     each = changes(without_consequences(nearest_entry_failures(reasons)))
-    if any(not change.was or change.now is None or is_condition(change.reading) for change in each):
+    if any(not change.was or change.now is None or change.reading.is_condition for change in each):
         return frozenset()
     return frozenset((change.reading.kind, _flag(change), *change.was, change.now or "") for change in each)
 
@@ -60,7 +59,7 @@ def _flag(change: GuardChange) -> str:
 
 def _key(reason: GuardFailure) -> tuple[object, ...]:
     reading = parse_guard(reason)
-    named = reason.source is not None and reason.now is not None and not is_condition(reading)
+    named = reason.source is not None and reason.now is not None and not reading.is_condition
     return (reading.kind, reason.source, reason.now, reason.file, reason.line, None if named else reason.guard)
 
 

@@ -10,20 +10,22 @@ too often, inputs that it found mutated) it only writes to a logger; our recorde
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
-from dynadiag.explanation.frame_origin import is_torch_file
+from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import Event
 
-__all__ = ["CudaGraph", "read_cuda_graphs"]
+__all__ = ["CUDA_GRAPH_EVENTS", "CudaGraph", "read_cuda_graphs"]
 
 SKIP = "dynadiag_cuda_graph_skip"  # the kind of the recorder's event
 _METRICS = {"compilation_metrics": False, "bwd_compilation_metrics": True}  # kind -> whether it is of backward code
 _RECORDED = "CUDAGraphNode.record"
+CUDA_GRAPH_EVENTS = (SKIP, *_METRICS, "chromium_event")  # the kinds that are read
 _OUTSIDE = "-"  # compile id of what happens while the program runs
 _FRAME = re.compile(r'File "(?P<file>[^"\n]*)", line (?P<line>\d{1,9})')
 _FOUND = re.compile(r"\.? *(Found from *:|\n).*", re.DOTALL)
@@ -48,15 +50,7 @@ class CudaGraph:
     seconds: float | None = None
 
 
-class _Logged(Protocol):
-    """A recording with its events."""
-
-    def events(self, kind: str | None = None, *, compile_id: str | None = None) -> Iterable[Event]: ...
-    def metadata(self, event: int) -> dict[str, Any]: ...
-    def payload(self, event: int) -> str: ...
-
-
-def read_cuda_graphs(recording: _Logged) -> tuple[CudaGraph, ...]:
+def read_cuda_graphs(recording: ExplainedRecording) -> tuple[CudaGraph, ...]:
     """What a recording has on CUDA graphs: the skipped ones, then the recorded ones in their order."""
     told = [_skipped(event, data) for event, data in _events(recording, SKIP)]
     known = {(item.compile_id, item.reason) for item in told}
@@ -65,7 +59,7 @@ def read_cuda_graphs(recording: _Logged) -> tuple[CudaGraph, ...]:
     return (*dict.fromkeys(skipped), *_recordings(recording))
 
 
-def _events(recording: _Logged, kind: str) -> Iterator[tuple[Event, Mapping[str, Any]]]:
+def _events(recording: ExplainedRecording, kind: str) -> Iterator[tuple[Event, Mapping[str, Any]]]:
     """The events of a kind with what their headers say under its name."""
     for event in recording.events(kind):
         data = recording.metadata(event.index).get(kind)
@@ -73,7 +67,7 @@ def _events(recording: _Logged, kind: str) -> Iterator[tuple[Event, Mapping[str,
             yield event, data
 
 
-def _measured(recording: _Logged, kind: str) -> Iterator[CudaGraph]:
+def _measured(recording: ExplainedRecording, kind: str) -> Iterator[CudaGraph]:
     for event, data in _events(recording, kind):
         if data.get("cudagraph_skip_reason"):
             yield _with_reason(event.compile_id, str(data["cudagraph_skip_reason"]), backward=_METRICS[kind])
@@ -93,7 +87,7 @@ def _with_reason(compile_id: str, reason: str, *, backward: bool | None) -> Cuda
     return CudaGraph(compile_id, "skipped", backward, short or reason.strip(), file, line)
 
 
-def _recordings(recording: _Logged) -> Iterator[CudaGraph]:
+def _recordings(recording: ExplainedRecording) -> Iterator[CudaGraph]:
     """Each recording of compiled code. Those happen while the program runs: their events stand outside any compile."""
     began: float | None = None
     met: set[tuple[str, bool | None]] = set()

@@ -8,22 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from dynadiag.explanation.broken import break_findings
-from dynadiag.explanation.causes import group_breaks, roots
+from dynadiag.explanation.breaks import break_findings, group_breaks, roots
 from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
-from dynadiag.explanation.failed import failure_findings
+from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
-from dynadiag.explanation.frame_origin import method_classes
 from dynadiag.explanation.guards import complete
 from dynadiag.explanation.headline import Headline, headline
-from dynadiag.explanation.recompiled import recompile_findings
+from dynadiag.explanation.recompiles import recompile_findings
 from dynadiag.explanation.registry import Registry
-from dynadiag.explanation.run_records import RunRecords
-from dynadiag.explanation.runtime_cost import CallCost, EventLog, WarmCalls, costs, read_warm_calls
+from dynadiag.explanation.run_records import RunRecords, method_classes
+from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_warm_calls
+from dynadiag.explanation.skipped import uncompiled_findings
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
-from dynadiag.explanation.uncompiled import uncompiled_findings
-from dynadiag.recording.reader import Recording
+from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -35,7 +33,6 @@ from dynadiag.recording.records import (
     SkippedFrame,
     Symbol,
 )
-from dynadiag.recording.torch_names import original_name
 
 __all__ = ["Explanation", "explain"]
 
@@ -119,7 +116,7 @@ def explain(recording: ExplainedRecording, registry: Registry | None = None) -> 
         notes=run.run.notes,
         timing=timing(run.compiles, run.recompiles),
         warm=run.warm,
-        cuda_graphs=read_cuda_graphs(recording) if isinstance(recording, Recording) else (),
+        cuda_graphs=read_cuda_graphs(recording),
     )
 
 
@@ -142,7 +139,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         symbols=recording.symbols(),
         sources=_sources(recording, files),
         modules=method_classes(guards),
-        warm=read_warm_calls(recording) if isinstance(recording, EventLog) else None,
+        warm=read_warm_calls(recording),
         tracebacks=_tracebacks(recording, failed),
         nodes=nodes,
         code=_code(recording, failed),
@@ -180,7 +177,7 @@ def _code(recording: ExplainedRecording, compile_ids: set[str]) -> dict[str, str
 
 def _payloads(recording: ExplainedRecording, kind: str, name: str | None, compile_ids: set[str]) -> dict[str, str]:
     """The payload of the last event of a kind in each of these compiles."""
-    if not compile_ids or not isinstance(recording, EventLog):
+    if not compile_ids:
         return {}
     last = {each.compile_id: each.index for each in recording.events(kind) if name in (None, each.name)}
     return {id_: recording.payload(event) for id_, event in last.items() if id_ in compile_ids}

@@ -90,6 +90,11 @@ class ParsedGuard:
     was: str | None
     now: str | None
 
+    @property
+    def is_condition(self) -> bool:
+        """Whether the guard is an expression over several values rather than one value that was kept."""
+        return self.kind in ("shape", "alias", "membership")
+
 
 def guard_expression(guard: str) -> str:
     """A guard's own text: without the entry it belongs to, the comment that quotes the user's line, the stack."""

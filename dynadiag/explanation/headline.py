@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import count
-from dynadiag.explanation.frame_origin import is_torch_file
 from dynadiag.explanation.run_records import RunRecords
+from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import SkippedFrame
 
 __all__ = ["Headline", "headline"]

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.runtime_cost import WarmCalls
-from dynadiag.recording.records import Break, Compile, Frame, Graph, Node, Recompile, Run, SkippedFrame, Symbol
+from dynadiag.recording.records import (
+    Break,
+    Compile,
+    Frame,
+    Graph,
+    Guard,
+    Node,
+    Recompile,
+    Run,
+    SkippedFrame,
+    Symbol,
+)
 
-__all__ = ["RunRecords"]
+__all__ = ["RunRecords", "method_classes"]
+
+_SELF_SOURCES = ("L['self']", "L['args'][0]")  # where a method that was wrapped has its object
+_TYPE_GUARDS = ("TYPE_MATCH", "ID_MATCH")  # guards that name the type of what they are on
+_CLASS = re.compile(r"type=<class '[\w.]*\.(?P<name>\w+)'>")  # of a module of Python's own there is no dot
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +72,16 @@ class RunRecords:
         """How many graphs these compiles handed to a backend."""
         wanted = set(compile_ids)
         return sum(graph.stage == "dynamo" and graph.compile_id in wanted for graph in self.graphs)
+
+
+def method_classes(guards: Iterable[Guard]) -> dict[str, str]:
+    """The class of the object that each compile's function is a method of, by the guards on its type.
+
+    A method under a decorator is compiled under the name of the decorator's inner function (``with_defaults.<locals>.
+    wrapper``), which says nothing of whose it is.
+    """
+    found: dict[str, str] = {}
+    for guard in guards:
+        if guard.kind in _TYPE_GUARDS and guard.source in _SELF_SOURCES and (match := _CLASS.search(guard.expression)):
+            found.setdefault(guard.compile_id, match["name"])
+    return found

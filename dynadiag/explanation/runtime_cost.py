@@ -12,20 +12,20 @@ to the code that it passes in; that code ended with a break, and the break has a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import orjson
 
-from dynadiag.recording.records import Break, Compile, Event
+from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.recording.records import Break, Compile
 
 __all__ = [
     "WARM",
     "CacheEntryRun",
     "CallCost",
     "CodeRun",
-    "EventLog",
     "WarmCalls",
     "costs",
     "entries",
@@ -113,15 +113,7 @@ class CacheEntryRun:
     run: bool
 
 
-@runtime_checkable
-class EventLog(Protocol):
-    """A recording with its events."""
-
-    def events(self, kind: str | None = None) -> Iterable[Event]: ...
-    def payload(self, event: int) -> str: ...
-
-
-def read_warm_calls(recording: EventLog) -> WarmCalls | None:
+def read_warm_calls(recording: ExplainedRecording) -> WarmCalls | None:
     """The profile of warm calls that a recording has; None where it has none, or none that can be read."""
     for event in recording.events(WARM):
         try:

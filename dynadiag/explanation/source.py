@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from dynadiag.recording.records import (
     Break,
     Compile,
+    Event,
     Graph,
     Guard,
     Kernel,
@@ -36,3 +38,6 @@ class ExplainedRecording(Protocol):
     def kernels(self) -> tuple[Kernel, ...]: ...
     def source(self, file: str) -> str | None: ...
     def counts(self) -> dict[str, int]: ...
+    def events(self, kind: str | None = None, *, compile_id: str | None = None) -> Iterable[Event]: ...
+    def metadata(self, event: int) -> dict[str, Any]: ...
+    def payload(self, event: int) -> str: ...

@@ -1,4 +1,4 @@
-"""Match the scheduler's operations, which `capture.scheduler_provenance` records, with calls in the generated code.
+"""Match the scheduler's operations, which `capture.generated_code` records, with calls in the generated code.
 
 Inductor's list of an operation's origins is too long: it has every node that was inlined, and for a library call also
 the nodes that made its input buffers. So the nodes are those on the way back from what the operation writes, up to the

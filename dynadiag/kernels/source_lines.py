@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine
-from dynadiag.recording.digest.context import is_torch_or_stdlib
+from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.records import Node
 
 __all__ = ["STEPS", "Surroundings", "locate", "locate_dynamo"]
@@ -61,9 +61,7 @@ class Surroundings:
         When no Dynamo node has a line, all nodes are mapped.
         """
         spans = ((node.name, node.span.file, node.span.line) for node in self.dynamo_nodes)
-        lines = {
-            name: SourceLine(file, line) for name, file, line in spans if file and line and not is_torch_or_stdlib(file)
-        }
+        lines = {name: SourceLine(file, line) for name, file, line in spans if file and line and is_user_file(file)}
         has_lines = any(node.source_line for node in self.dynamo.nodes.values())
         return {
             name: lines[name]
@@ -209,7 +207,7 @@ STEPS: tuple[Callable[[PrintedGraph, Surroundings], PrintedGraph], ...] = (
 
 
 def _is_in_torch(node: PrintedNode) -> bool:
-    return node.source_line is not None and is_torch_or_stdlib(node.source_line.file)
+    return node.source_line is not None and not is_user_file(node.source_line.file)
 
 
 def _computing_nodes(graph: PrintedGraph, subgraphs: Sequence[str] | None = None) -> list[PrintedNode]:

@@ -20,8 +20,8 @@ from dynadiag.errors import DynadiagError
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.isolated_job import run_isolated
 from dynadiag.kernels.triton_artifacts import TritonArtifact, read_cubin, read_stages
-from dynadiag.recording.derived_cache import save_derived
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.store import save_derived
 
 __all__ = ["STAGES", "CompiledStages", "Stage", "check_stage", "is_in_own_cache", "make_stages"]
 

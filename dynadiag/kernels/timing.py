@@ -16,8 +16,8 @@ from dynadiag.kernels.cost import MACHINE_BALANCE, Cost, roofline_bound
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.isolated_job import run_isolated
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
-from dynadiag.recording.derived_cache import save_derived
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.store import save_derived
 
 __all__ = ["CallTime", "DevicePeaks", "KernelTimes", "Roofline", "measure_times", "saved_times"]
 

@@ -19,7 +19,7 @@ from typing import Any
 from dynadiag.kernels.line_table import parse_stage
 from dynadiag.kernels.protocols import RecordingReader
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.torch_names import TRITON_TEXT_STAGES
+from dynadiag.recording.records import TRITON_TEXT_STAGES
 
 __all__ = ["TritonArtifact", "TritonArtifacts", "occupancy", "read_cubin", "read_stages"]
 

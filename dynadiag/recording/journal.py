@@ -20,8 +20,9 @@ from pathlib import Path
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["DEFAULT_LIMIT", "LIMIT_KIND", "Journal"]
+__all__ = ["DEFAULT_LIMIT", "LIMIT_KIND", "SUFFIX", "Journal"]
 
+SUFFIX = ".dynadiag"  # journals, and the recordings that they become
 DEFAULT_LIMIT = 4 << 30  # bytes; ten times the largest log seen so far, and less than a usual home quota
 LIMIT_KIND = "dynadiag_limit"
 _HIGH_DESCRIPTOR = 500  # above the numbers that programs use, below the usual soft limit of 1024 open files
@@ -35,7 +36,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, descriptor: int, limit: int | None) -> None:
-        """Take frame_origin of `descriptor`. Use `Journal.create` instead."""
+        """Take ownership of `descriptor`. Use `Journal.create` instead."""
         self.path = path
         self.failure: str | None = None  # the system's message when writing failed
         self.full = False  # the size limit was reached and events were dropped

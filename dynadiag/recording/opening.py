@@ -19,10 +19,10 @@ import orjson
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import EventDigest, fold
+from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.reader import Recording
 
 __all__ = [
-    "SUFFIX",
     "fold_in_place",
     "is_journal",
     "is_running",
@@ -32,7 +32,6 @@ __all__ = [
     "read_head",
 ]
 
-SUFFIX = ".dynadiag"  # recordings, and journals that become recordings
 _SQLITE = b"SQLite format 3\x00"
 _HEADER = b'{"dynadiag_run": '
 _HEAD_BYTES = 1 << 16  # bytes of a file that are read to tell what it is
@@ -53,9 +52,9 @@ def open_recording(path: Path, digest: Callable[[], EventDigest] = Digest) -> Re
 
 def list_recordings(folder: Path) -> tuple[Path, ...]:
     """Return the recordings in a folder, by rank. Raises `UnreadableInput` if there are none."""
-    found = tuple(sorted(folder.glob("*.dynadiag")))
+    found = tuple(sorted(folder.glob(f"*{SUFFIX}")))
     if not found:
-        raise UnreadableInput(f"{folder}: no recording in this folder (they are named *.dynadiag)")
+        raise UnreadableInput(f"{folder}: no recording in this folder (they are named *{SUFFIX})")
     return found
 
 

@@ -17,7 +17,6 @@ import zstandard
 
 from dynadiag.errors import UnreadableInput
 from dynadiag.recording.database import Database, check_type
-from dynadiag.recording.derived_cache import DERIVED_TABLE, load_derived
 from dynadiag.recording.log import parse_metadata, payload_text
 from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.records import (
@@ -38,6 +37,7 @@ from dynadiag.recording.records import (
     Trial,
 )
 from dynadiag.recording.schema import RECORD_TABLES, mapping_of
+from dynadiag.recording.store import DERIVED_TABLE, load_derived
 
 __all__ = ["MAX_PAYLOAD", "EventSpan", "Recording"]
 
@@ -241,7 +241,7 @@ class Recording:
             yield self._block(index)
 
     def derived(self, key: str) -> Any:
-        """Return derived data that `derived_cache.save_derived` saved under `key`, or None."""
+        """Return derived data that `store.save_derived` saved under `key`, or None."""
         if self._database.version < DERIVED_TABLE.since:
             return None
         with self._database.reading():

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CUT_SHORT = "the recording ends before the program did: it was cut short"  # a note on a run; not while the program runs
+TRITON_TEXT_STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn")  # the stages of a kernel that Triton keeps as text
 
 
 @dataclass(frozen=True, slots=True)

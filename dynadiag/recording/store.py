@@ -1,4 +1,7 @@
-"""Write a recording: one transaction into a temporary file, which is renamed when it is complete."""
+"""Write a recording: one transaction into a temporary file, which is renamed when it is complete.
+
+Data that is derived on request from a complete recording (stages of kernels, times) is added to it later.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import orjson
+import zstandard
+
 from dynadiag.errors import DynadiagError
+from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VERSION, mapping_of
 
-__all__ = ["RecordingWriter", "atomic_write"]
+__all__ = ["DERIVED_TABLE", "RecordingWriter", "atomic_write", "load_derived", "save_derived"]
 
 _TABLE = {table.name: table for table in TABLES}
 _PRAGMAS = (
@@ -25,6 +32,9 @@ _PRAGMAS = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
+DERIVED_TABLE = next(table for table in TABLES if table.name == "made")
+_MAX_BYTES = 64 << 20  # bytes of one value, whatever the file claims; a kernel's stages take a hundredth of it
+_TIMEOUT = 2.0  # seconds to wait for another process that writes to the same file
 
 
 @contextmanager
@@ -115,3 +125,34 @@ class RecordingWriter:
             for statement in table.indexes:
                 self._database.execute(statement)
         self._database.execute("COMMIT")
+
+
+def save_derived(recording: Path, key: str, value: Any) -> bool:
+    """Save `value` as JSON under `key` in the recording. Returns False if the file cannot be written.
+
+    That is also so when the file was made by a version without this table.
+    """
+    packed = zstandard.ZstdCompressor().compress(orjson.dumps(value))
+    try:
+        database = sqlite3.connect(recording.absolute().as_uri() + "?mode=rw", uri=True, timeout=_TIMEOUT)
+    except sqlite3.Error:
+        return False
+    try:
+        with database:
+            database.execute(DERIVED_TABLE.insert("INSERT OR REPLACE"), (key, packed))
+    except sqlite3.Error:
+        return False
+    finally:
+        database.close()
+    return True
+
+
+def load_derived(packed: bytes) -> Any:
+    """Return a saved value. Raises `FieldError` if it is damaged. Its decompressed size is checked first."""
+    size = zstandard.frame_content_size(packed)
+    if not 0 <= size <= _MAX_BYTES:
+        raise FieldError(f"a saved value of {size} bytes")
+    try:
+        return orjson.loads(zstandard.ZstdDecompressor().decompress(packed, max_output_size=size))
+    except ValueError as error:
+        raise FieldError("a saved value is not JSON") from error

@@ -11,8 +11,8 @@ import orjson
 from dynadiag import __version__
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.frame_origin import is_stdlib_file, is_torch_file, user_frame
 from dynadiag.explanation.runtime_cost import CallCost, costs
+from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, original_name, user_frame
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -25,7 +25,6 @@ from dynadiag.recording.records import (
     SkippedFrame,
     Span,
 )
-from dynadiag.recording.torch_names import original_name
 
 if TYPE_CHECKING:
     from dynadiag.kernels import KernelCall

@@ -1,8 +1,12 @@
-"""The explanation that Python callers get: `str()` of it is the report, `to_json()` the document."""
+"""The report: an explanation as text, in the manner of rustc, and the object that Python callers get."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.formatting import count
@@ -10,13 +14,22 @@ from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.kernels import KernelCall, kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean_line
+from dynadiag.render.findings import findings_section
 from dynadiag.render.json_document import explanation_json
-from dynadiag.render.text import explanation_text
+from dynadiag.render.launches import cuda_graphs_section, launches_section
+from dynadiag.render.runtime_cost import warm_section
+from dynadiag.render.style import Style
+from dynadiag.render.summary import summary_section, time_section
 from dynadiag.render.wrap import truncate_middle
 
-__all__ = ["Report", "report"]
+if TYPE_CHECKING:
+    from dynadiag.kernels import KernelCall
+
+__all__ = ["Report", "explanation_text", "report"]
 
 _PART = 100  # columns of the target and of the answer in a `repr`
+_BREAK_ID = re.compile(r"GB\d+")
+_LONGEST = 1000  # columns of a target in a command: whole for anything that can be typed
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,3 +60,41 @@ def report(recording: ExplainedRecording) -> Report:
     made = explain(recording)
     calls = kernel_calls(recording) if isinstance(recording, Recording) else ()
     return Report(**{field.name: getattr(made, field.name) for field in fields(made)}, calls=calls)
+
+
+def explanation_text(
+    explanation: Explanation,
+    style: Style | None = None,
+    *,
+    all_: bool = False,
+    recording: str | None = None,
+    calls: Sequence[KernelCall] = (),
+) -> str:
+    """The report, with a line end. `recording` is the path to name in the command that ends it, `calls` are those of
+    the kernels (`dynadiag.kernels.kernel_calls`).
+
+    Nothing in it comes from the recording uncleaned; the escape codes are those of `style` alone.
+    """
+    style = style or Style()
+    lines = [
+        *summary_section(explanation, style),
+        "",
+        *findings_section(explanation, style, all_),
+        *time_section(explanation, style),
+        *launches_section(explanation, calls, style, all_),
+        *cuda_graphs_section(explanation, style, all_),
+        *warm_section(explanation, style),
+        *_next(explanation, recording, style),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _next(explanation: Explanation, recording: str | None, style: Style) -> list[str]:
+    """The command to type next: on the recording where there is one, else on what stopped the graph most."""
+    if recording is not None:
+        command = f"dynadiag browse {shlex.quote(recording)}"
+    elif explanation.findings and _BREAK_ID.fullmatch(explanation.findings[0].id or ""):
+        command = f"dynadiag explain {explanation.findings[0].id}"
+    else:
+        command = f"dynadiag compare {shlex.quote(truncate_middle(clean_line(explanation.run.target), _LONGEST))}"
+    return [f"{style.paint('next:', 'help')} {clean_line(command)}"]

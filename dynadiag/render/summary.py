@@ -5,7 +5,7 @@ from __future__ import annotations
 from dynadiag import __version__
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
-from dynadiag.explanation.guard_sources import source_text
+from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.timing import CompileTime, PhaseShare, Timing
 from dynadiag.recording.records import Run
 from dynadiag.render.clean import clean_line

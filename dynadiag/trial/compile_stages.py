@@ -23,7 +23,7 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.line_table import parse_stage
-from dynadiag.recording.torch_names import TRITON_TEXT_STAGES
+from dynadiag.recording.records import TRITON_TEXT_STAGES
 from dynadiag.torch_private import kernel_compilation as torch_private
 
 __all__ = ["main"]

@@ -10,7 +10,7 @@ from types import CodeType
 import pytest
 import torch
 
-from dynadiag.capture import skipped_frames
+from dynadiag.capture import code_locations
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.opening import open_recording
 from dynadiag.torch_private import loggers
@@ -122,7 +122,7 @@ def code(name: str, file: str = "/home/user/train.py") -> CodeType:
     ],
 )
 def test_only_what_nothing_else_tells_is_recorded(name: str, file: str, reason: str, recorded: bool) -> None:
-    found = skipped_frames.describe_skipped_frame(code(name, file), reason)
+    found = code_locations.describe_skipped_frame(code(name, file), reason)
     assert found == ({"file": file, "line": 7, "function": name, "reason": reason} if recorded else None)
 
 
@@ -147,7 +147,7 @@ def test_a_generator_is_named_as_the_reason() -> None:
     def numbers() -> Iterator[int]:
         yield 1
 
-    found = skipped_frames.describe_skipped_frame(
+    found = code_locations.describe_skipped_frame(
         numbers.__code__.replace(co_filename="/home/user/train.py"), "an error was suppressed during compilation"
     )
     assert found is not None

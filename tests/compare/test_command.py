@@ -13,7 +13,7 @@ import pytest
 
 import dynadiag
 from dynadiag.explanation.explanation import explain
-from dynadiag.render.text import explanation_text
+from dynadiag.render.report import explanation_text
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
 

@@ -13,7 +13,7 @@ from torch.utils import benchmark
 import dynadiag
 from dynadiag.compare.measure import MIN_PROFILED_CALLS, WARM_UP_CALLS, Measurer
 from dynadiag.compare.variant import Variant
-from dynadiag.explanation.causes import group_breaks, roots
+from dynadiag.explanation.breaks import group_breaks, roots
 from dynadiag.explanation.runtime_cost import WarmCalls, costs
 
 

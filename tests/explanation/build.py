@@ -10,6 +10,7 @@ from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.records import (
     Break,
     Compile,
+    Event,
     Frame,
     Graph,
     Guard,
@@ -160,6 +161,15 @@ class FakeRecording:
 
     def source(self, file: str) -> str | None:
         return self.sources.get(file)
+
+    def events(self, kind: str | None = None, *, compile_id: str | None = None) -> tuple[Event, ...]:
+        return ()
+
+    def metadata(self, event: int) -> dict[str, Any]:
+        raise KeyError(event)
+
+    def payload(self, event: int) -> str:
+        raise KeyError(event)
 
     def counts(self) -> dict[str, int]:
         return dict(self.event_counts)

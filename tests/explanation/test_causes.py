@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.explanation.causes import group_breaks, roots
+from dynadiag.explanation.breaks import group_breaks, roots
+from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import Break, Span
-from dynadiag.recording.torch_names import original_name
 from tests.explanation.build import FILE, a_break
 
 

@@ -16,7 +16,7 @@ from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.import_export import import_log
 from dynadiag.render.json_document import document
-from dynadiag.render.text import explanation_text
+from dynadiag.render.report import explanation_text
 from dynadiag.torch_private import capture as torch_private
 
 MUTATED = 'skipping cudagraphs due to mutated inputs (1 instances). Found from : \n   File "/u/p.py", line 7, in f\n'

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from dynadiag.explanation.explanation import explain
-from dynadiag.explanation.frame_origin import is_stdlib_file, is_torch_file, method_classes, user_frame
+from dynadiag.explanation.run_records import method_classes
+from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, user_frame
 from dynadiag.recording.records import Frame, Guard, Span
 from dynadiag.render.json_document import document
-from dynadiag.render.text import explanation_text
+from dynadiag.render.report import explanation_text
 from tests.explanation.build import FILE, FakeRecording, a_break, records
 
 OPTIMIZER = "/env/lib/python3.11/site-packages/torch/optim/optimizer.py"

@@ -30,7 +30,7 @@ def write(folder: Path, raw: object) -> Path:
 
 def test_explaining_imports_no_torch() -> None:
     code = (
-        "import sys, dynadiag.explanation.explanation, dynadiag.render.text\n"
+        "import sys, dynadiag.explanation.explanation, dynadiag.render.report\n"
         "from dynadiag.explanation.registry import Registry\n"
         "assert Registry.installed().entries\n"
         "sys.exit('torch' in sys.modules)"

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from dynadiag.explanation.broken import break_findings
+from dynadiag.explanation.breaks import break_findings
 from dynadiag.explanation.findings import Finding, ranked
 from dynadiag.explanation.runtime_cost import WARM, CodeRun, WarmCalls, costs, entries, read_warm_calls
 from dynadiag.recording.records import Break, Compile, Event, Seconds, Span
-from tests.explanation.build import records
+from tests.explanation.build import FakeRecording, records
 
 FILE = "/home/user/prog.py"
 
@@ -109,14 +109,15 @@ def test_code_is_hot_by_its_runs_and_cold_where_no_call_ran_it() -> None:
     assert entries(compiles, None) == ()
 
 
-class Log:
+class Log(FakeRecording):
     """A recording with one event."""
 
     def __init__(self, payload: bytes) -> None:
+        super().__init__()
         self._payload = payload.decode()
 
-    def events(self, kind: str | None = None) -> list[Event]:
-        return [Event(0, WARM, None, "-", None, len(self._payload), None)] if kind == WARM else []
+    def events(self, kind: str | None = None, *, compile_id: str | None = None) -> tuple[Event, ...]:
+        return (Event(0, WARM, None, "-", None, len(self._payload), None),) if kind == WARM else ()
 
     def payload(self, event: int) -> str:
         assert event == 0

@@ -14,8 +14,8 @@ from dynadiag.kernels.cost import Cost
 from dynadiag.kernels.isolated_job import run_isolated
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.timing import CallTime, DevicePeaks, saved_times
-from dynadiag.recording.derived_cache import save_derived
 from dynadiag.recording.opening import open_recording
+from dynadiag.recording.store import save_derived
 from dynadiag.torch_private.triton_autotuner import pin_configurations
 from dynadiag.trial.module_timing import _load_module, add_marks
 from tests.interpreters import DYNADIAG

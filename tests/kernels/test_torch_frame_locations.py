@@ -7,7 +7,7 @@ import pytest
 from dynadiag.kernels import generated_modules
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
 from dynadiag.kernels.source_lines import Surroundings, locate_dynamo, locate_torch_frames
-from dynadiag.recording.digest.context import is_torch_or_stdlib
+from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.records import Node, Span
 from tests.kernels.recorded import record
@@ -73,9 +73,9 @@ def test_a_frame_of_torchs_has_the_line_that_calls_it(program: str, name: str) -
     assert lines == {called}
     nodes = [node for unit in found for node in unit.graph.nodes.values() if node.computes]
     assert len(nodes) > 3
-    assert {
-        (is_torch_or_stdlib(node.source_line.file), node.source_line.line) for node in nodes if node.source_line
-    } == {(False, called)}
+    assert {(not is_user_file(node.source_line.file), node.source_line.line) for node in nodes if node.source_line} == {
+        (False, called)
+    }
 
 
 def test_where_no_node_has_a_line_all_have_the_call() -> None:

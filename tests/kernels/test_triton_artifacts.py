@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.capture import compiled_kernels as capture
+from dynadiag.capture import generated_code as capture
 from dynadiag.kernels import kernel_calls, make_stages
-from dynadiag.recording.derived_cache import save_derived
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
+from dynadiag.recording.store import save_derived
 from dynadiag.torch_private import triton_autotuner as torch_private
 
 _NAME = "triton_poi_fused_scale_0"

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from dynadiag.explanation.explanation import Explanation, explain
-from dynadiag.explanation.guard_sources import source_text
+from dynadiag.explanation.guard_text import source_text
 from dynadiag.recording.import_export import export_log, import_log
 from dynadiag.recording.reader import Recording
 from tests.recording.read_all import read_all

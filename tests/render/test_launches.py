@@ -9,8 +9,8 @@ from dynadiag.explanation.explanation import explain
 from dynadiag.kernels import Cost, KernelCall, SourceLine
 from dynadiag.recording.records import Kernel
 from dynadiag.render.json_document import explanation_json
+from dynadiag.render.report import explanation_text
 from dynadiag.render.style import Style
-from dynadiag.render.text import explanation_text
 from dynadiag.render.wrap import width
 from tests.explanation.build import FILE, FakeRecording, a_graph
 from tests.render.samples import EVIL

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.recording.records import Frame, GuardFailure, Seconds, SkippedFrame, Span, Symbol
+from dynadiag.render.report import explanation_text
 from dynadiag.render.style import Style
-from dynadiag.render.text import explanation_text
 from dynadiag.render.wrap import width
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
 from tests.render.samples import EVIL, SOURCE, evil, full

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.recording.derived_cache import save_derived
+from dynadiag.recording.store import save_derived
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from dynadiag.recording.digest import breaks, graphs, guards, kernels, recompiles, symbols
+from dynadiag.recording.digest import breaks, graphs, guards, recompiles
 from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
 from dynadiag.recording.digest.context import DigestContext, Record
 from dynadiag.recording.digest.runs import RunCollector
@@ -27,11 +27,11 @@ _READERS: dict[str, Reader] = {
     "dynamo_error": breaks.read_compile_error,
     "dynamo_cpp_guards_str": guards.read_guards,
     "recompile_reasons": recompiles.read_reasons,
-    "inductor_output_code": kernels.read_kernels,
-    "create_symbol": symbols.read_symbol,
-    "create_unbacked_symbol": symbols.read_symbol,
-    "guard_added_fast": symbols.read_symbol,
-    "symbolic_shape_specialization": symbols.read_symbol,
+    "inductor_output_code": graphs.read_kernels,
+    "create_symbol": guards.read_symbol,
+    "create_unbacked_symbol": guards.read_symbol,
+    "guard_added_fast": guards.read_symbol,
+    "symbolic_shape_specialization": guards.read_symbol,
 }
 # The events that a compile can begin with. If its id is already used, the program has reset torch.
 _COMPILE_STARTS = ("recompile_reasons", "dynadiag_recompile", "dynamo_start", "dynadiag_frame")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.recording.digest.context import DigestContext, int_or_none, is_torch_or_stdlib, text_or_none, user_frames
+from dynadiag.recording.code_origin import is_user_file, original_name, user_frames
+from dynadiag.recording.digest.context import DigestContext, int_or_none, text_or_none
 from dynadiag.recording.records import Break, Event, Frame, Span
-from dynadiag.recording.torch_names import original_name
 
 _ID = re.compile(r"/gb/(gb\d+)\.html")
 _FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in (\S+)', re.MULTILINE)
@@ -122,7 +122,7 @@ def _exception(text: str, data: dict[str, Any]) -> str:
 
 def _inner_location(stack: tuple[Frame, ...], span: Span) -> str:
     """The location inside torch or Python's library, when the user's line only calls the code that breaks."""
-    if not stack or span.file is None or is_torch_or_stdlib(span.file) or not is_torch_or_stdlib(stack[-1].file):
+    if not stack or span.file is None or not is_user_file(span.file) or is_user_file(stack[-1].file):
         return ""
     inner = stack[-1]
     file = inner.file.rpartition("/site-packages/")[2]

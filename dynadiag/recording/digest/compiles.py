@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name, user_frames
 from dynadiag.recording.digest.breaks import parse_message
 from dynadiag.recording.digest.context import (
     DigestContext,
     Record,
     float_or_none,
     int_or_none,
-    is_torch_or_stdlib,
     text_or_none,
-    user_frames,
 )
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
-from dynadiag.recording.torch_names import is_resume_function, original_name
 
 __all__ = ["read_skipped_frame"]
 
@@ -165,7 +163,7 @@ class CompileCollector:
         limit = _LIMIT in (entry.reason or "")
         if entry.reasons is not None:
             yield self._recompile(entry, limit=limit)
-        if outcome == "skipped" and entry.file and not (entry.reason is None and is_torch_or_stdlib(entry.file)):
+        if outcome == "skipped" and entry.file and not (entry.reason is None and not is_user_file(entry.file)):
             yield SkippedFrame(entry.file, entry.line, entry.function, _skip_reason(entry))
         yield Compile(
             index=self._context.next_index("compile"),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import (
     Break,
     Compile,
@@ -22,18 +23,11 @@ from dynadiag.recording.records import (
     Symbol,
     Trial,
 )
-from dynadiag.recording.torch_names import original_name
 
 Record: TypeAlias = (
     Break | Compile | Graph | Guard | Kernel | GraphNode | Recompile | Run | SkippedFrame | SourceFile | Symbol | Trial
 )
 
-_TORCH_FILE = re.compile(
-    r"/site-packages/torch/|^<frozen |^<eval_with_key>|/torch/_dynamo/|/torch/nn/modules/module\.py$"
-    r"|/lib(?:64)?/python3\.\d+/(?!site-packages/|dist-packages/)"  # contextlib, functools, ...
-    # our own code that calls the user's function
-    r"|/dynadiag/(?:api|__init__|commands/called|compare/(?:measure|worker)|trial/program)\.py$"
-)
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
 _KEYS = re.compile(r"list\(dict\.keys\((.*)\)\)", re.DOTALL)  # covered by the guard on the dict itself
 _MAX_LOCATIONS = 500_000  # guards whose lines are kept for later recompiles; a large model's compile has thousands
@@ -144,16 +138,6 @@ class DigestContext:
             str(data.get("outcome", "")),
             float(seconds) if isinstance(seconds, (int, float)) else 0.0,
         )
-
-
-def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Return a stack without frames of torch and the interpreter. If none is left, return the whole stack."""
-    return tuple(frame for frame in stack if not _TORCH_FILE.search(frame.file)) or stack
-
-
-def is_torch_or_stdlib(file: str) -> bool:
-    """Whether a file belongs to torch or to the interpreter."""
-    return _TORCH_FILE.search(file) is not None
 
 
 def int_or_none(value: Any) -> int | None:

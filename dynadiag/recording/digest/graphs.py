@@ -1,4 +1,4 @@
-"""Graphs: one record per stage, and the nodes of graphs that were recorded as data."""
+"""Graphs, one record per stage with the nodes that were recorded as data; and the kernels of generated modules."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import orjson
 
-from dynadiag.recording.digest.context import DigestContext, is_torch_or_stdlib
-from dynadiag.recording.records import Event, Graph, GraphNode, Node, Span
+from dynadiag.recording.code_origin import is_user_file
+from dynadiag.recording.digest.context import DigestContext
+from dynadiag.recording.records import Event, Graph, GraphNode, Kernel, Node, Span
 
 STAGES = {
     "dynamo_output_graph": "dynamo",
@@ -35,7 +36,14 @@ _FLATTENED = re.compile(r"(?m)^ +((?:\w+, )+)= fx_pytree\.tree_flatten_spec\(") 
 _STATEMENT = re.compile(r'(?m)^ +[A-Za-z_]\w*(?:: "[^"\n]*")? = ([^\n]*)')
 _RENAMING = re.compile(r"\w+(?:;.*)?$")  # `l_x_ = L_x_` (a second name of a placeholder), or `x = None`
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ')
-_TORCH_FILE = re.compile(r"/site-packages/torch/|^<frozen ")
+_DEFINED = re.compile(r"(?m)^(\w+) = async_compile\.(\w+)\(")
+_CALLED = re.compile(
+    r"(?m)^ +(?:\w+(?:, \w+)* = )?(?:extern_kernels\.(\w+)|torch\.ops\.([\w.]+)|((?:aten|_quantized)\.[\w.]+))\("
+)
+# The same for a module of the C++ wrapper.
+_CPP_DEFINED = re.compile(r"(?m)^extern \"C\"\s+void\s+(\w+)\([^;{}]*\)\s*\{")
+_CPP_CALLED = re.compile(r"aoti_torch_(?:cpu|cuda|proxy_executor)_(\w+?)(?:_out)?\(")
+_LANGUAGES = {"cpp_pybinding": "cpp"}  # Inductor's name -> ours; other backends keep their names
 
 
 def stage_of(name: str) -> str | None:
@@ -62,9 +70,9 @@ def read_graph(
 
 def _locate_torch_frames(context: DigestContext, compile_id: str, nodes: list[Node]) -> list[Node]:
     """Dynamo's nodes. If a whole frame is torch's (a container, an optimizer), they get the line that called it."""
-    frames = [frame for frame in context.stacks.get(compile_id, ()) if not is_torch_or_stdlib(frame.file)]
+    frames = [frame for frame in context.stacks.get(compile_id, ()) if is_user_file(frame.file)]
     files = (node.span.file for node in nodes if _computes(node))
-    if not frames or any(file and not is_torch_or_stdlib(file) for file in files):
+    if not frames or any(file and is_user_file(file) for file in files):
         return nodes
     span = Span(frames[-1].file, frames[-1].line)
     return [replace(node, span=span) if _computes(node) else node for node in nodes]
@@ -133,5 +141,26 @@ def _innermost_user_span(index: Any, stacks: list[Any]) -> Span:
     if not isinstance(index, int) or not 0 <= index < len(stacks) or not isinstance(stacks[index], str):
         return Span(None, None)
     frames = _FRAME.findall(stacks[index])
-    chosen = [frame for frame in frames if not _TORCH_FILE.search(frame[0])] or frames
+    chosen = [frame for frame in frames if is_user_file(frame[0])] or frames
     return Span(chosen[-1][0], int(chosen[-1][1])) if chosen else Span(None, None)
+
+
+def read_kernels(
+    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
+) -> Iterator[Kernel]:
+    """Yield the kernels of one generated module, each once, in the order of the text."""
+    seen: set[str] = set()
+    for name, language in _kernel_names(payload()):
+        if name not in seen:
+            seen.add(name)
+            yield Kernel(context.next_index("kernel"), event.compile_id, name, language, event.index)
+
+
+def _kernel_names(module: str) -> Iterator[tuple[str, str]]:
+    for name, kind in _DEFINED.findall(module):
+        yield name, _LANGUAGES.get(kind, kind)
+    if "inductor_entry_impl(" in module:
+        yield from ((name, "cpp") for name in _CPP_DEFINED.findall(module))
+        yield from ((name, "extern") for name in _CPP_CALLED.findall(module))
+    for extern, op, aten in _CALLED.findall(module):
+        yield extern or op or aten, "extern"

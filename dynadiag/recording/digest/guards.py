@@ -1,4 +1,4 @@
-"""Guards: the tree that torch prints, and the user's lines that the recorder found for them."""
+"""Guards: the tree that torch prints, and the user's lines that the recorder found for them; and symbolic sizes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dynadiag.recording.digest.context import DigestContext, int_or_none, is_torch_or_stdlib
-from dynadiag.recording.records import Event, Guard
+from dynadiag.recording.code_origin import is_user_file, user_frames
+from dynadiag.recording.digest.context import DigestContext, int_or_none, text_or_none
+from dynadiag.recording.records import Event, Guard, Symbol
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")
 _SOURCE = re.compile(r"source=(.*?), (?:accessed_by|type)=")  # keys and values of a dict have no `accessed_by`
@@ -22,6 +23,12 @@ _MANAGERS = (
 )
 
 GuardLocations = dict[str, tuple[str, int | None]]
+_KINDS = {
+    "create_symbol": "created",
+    "create_unbacked_symbol": "unbacked",
+    "guard_added_fast": "guarded",
+    "symbolic_shape_specialization": "specialized",
+}
 
 
 def read_guards(
@@ -63,7 +70,7 @@ def _locate(context: DigestContext, compile_id: str, source: str, expression: st
     """
     match = _COMMENT.search(expression)
     file = context.full_name(match[1]) if match else None
-    if match and file and not is_torch_or_stdlib(file):
+    if match and file and is_user_file(file):
         return file, int(match[2])
     place = context.guard_location(compile_id, source)
     return place if place[0] or not (match and file) else (file, int(match[2]))
@@ -85,3 +92,22 @@ def leaf_guards(tree: str) -> Iterator[tuple[str, str, str]]:
             sources[depth] = named[1] if named else ""
         else:
             yield kind, sources.get(depth - 1, ""), rest
+
+
+def read_symbol(
+    context: DigestContext, event: Event, metadata: dict[str, Any], _payload: Callable[[], str]
+) -> Iterator[Symbol]:
+    """Yield one symbol that was created, guarded on or specialized."""
+    data = metadata.get(event.kind)
+    if not isinstance(data, dict):
+        return
+    sources = data.get("sources")
+    yield Symbol(
+        compile_id=event.compile_id,
+        name=str(data.get("symbol", "")),
+        value=text_or_none(data.get("val")) or text_or_none(data.get("value")),
+        source=text_or_none(data.get("source")) or (str(sources[0]) if isinstance(sources, list) and sources else None),
+        event=_KINDS[event.kind],
+        expression=text_or_none(data.get("expr")) or text_or_none(data.get("vr")),
+        user_stack=user_frames(context.parse_stack(data.get("user_stack"))),
+    )

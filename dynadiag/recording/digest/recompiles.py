@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dynadiag.recording.digest.context import DigestContext, Record, int_or_none, is_torch_or_stdlib, text_or_none
+from dynadiag.recording.code_origin import is_user_file
+from dynadiag.recording.digest.context import DigestContext, Record, int_or_none, text_or_none
 from dynadiag.recording.records import Event, GuardFailure
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
@@ -67,7 +68,7 @@ def _user_line(context: DigestContext, comment: str, against: str, source: str |
     """The user's line: the last that the comment names, or that of the entry's guard on the same source."""
     for short, line, _ in reversed(_COMMENT.findall(_TORCH_FRAME.sub("", comment))):
         file = context.full_name(short)
-        if file and not is_torch_or_stdlib(file):
+        if file and is_user_file(file):
             return file, int(line)
     return context.guard_location(context.unique_id(against), source)
 

@@ -14,7 +14,7 @@ from torch._inductor import lowering
 
 import dynadiag
 from dynadiag.explanation.explanation import Explanation, explain
-from dynadiag.render.text import explanation_text
+from dynadiag.render.report import explanation_text
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:dynamo_pgo force disabled"),  # the tests switch caches off

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.recording.torch_names import original_name
+from dynadiag.recording.code_origin import original_name
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import dynadiag
-from dynadiag.capture.callable_names import describe_callable
+from dynadiag.capture.code_locations import describe_callable
 from dynadiag.recording.records import Compile, Recompile
 
 
@@ -34,10 +34,10 @@ def named(called: Any) -> tuple[str | None, str]:
 
 CALLED = {  # by the name that it should have
     "Sequential.forward": (torch.nn.Sequential(torch.nn.ReLU()), "container.py"),
-    "Scale.__call__": (Scale(2.0), "test_callable_names.py"),
-    "partial(named)": (functools.partial(named), "test_callable_names.py"),
-    "partial(Scale.__call__)": (functools.partial(Scale(2.0), None), "test_callable_names.py"),
-    "gelu": (torch.nn.functional.gelu, "test_callable_names.py"),
+    "Scale.__call__": (Scale(2.0), "test_code_locations.py"),
+    "partial(named)": (functools.partial(named), "test_code_locations.py"),
+    "partial(Scale.__call__)": (functools.partial(Scale(2.0), None), "test_code_locations.py"),
+    "gelu": (torch.nn.functional.gelu, "test_code_locations.py"),
 }
 
 

@@ -10,8 +10,7 @@ from dynadiag.explanation.advice import advise
 from dynadiag.explanation.changes import GuardChange, changes, fingerprint, nearest_entry_failures, without_consequences
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
-from dynadiag.explanation.guard_sources import sizes_in
-from dynadiag.explanation.guard_words import describe_change, described, what_changed
+from dynadiag.explanation.guard_text import describe_change, described, sizes_in, what_changed
 from dynadiag.explanation.identity import identity, local_number
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.records import Frame, Recompile, Span

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import list_some
-from dynadiag.explanation.frame_origin import is_stdlib_file, is_torch_file
-from dynadiag.explanation.guard_sources import source_text
+from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.run_records import RunRecords
+from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file
 from dynadiag.recording.records import Compile, Node, Span
 
 __all__ = ["failure_findings"]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.run_records import RunRecords
+from dynadiag.recording.code_origin import is_resume_function, original_name
 from dynadiag.recording.records import SkippedFrame, Span
-from dynadiag.recording.torch_names import is_resume_function, original_name
 
 __all__ = ["uncompiled_findings"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.explanation.broken import break_findings
+from dynadiag.explanation.breaks import break_findings
 from dynadiag.explanation.findings import Finding, ranked
 from dynadiag.recording.records import Break, Graph, Recompile, Span
 from tests.explanation.build import FILE, a_break, a_compile, a_graph, a_recompile, records

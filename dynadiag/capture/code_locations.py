@@ -1,0 +1,108 @@
+"""Where code is: compiled callables, frames that Dynamo skips, and whose file a frame is in."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sysconfig
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+__all__ = ["describe_callable", "describe_skipped_frame"]
+
+_PLAIN_MODULES = ("builtins", "types", "torch._ops")  # their types have plain attributes, without code of the user's
+_RESUME_PREFIX = "torch_dynamo_resume_in_"
+_SKIPPED_WHILE_TRACING = "Dynamo decided to skip the frame while tracing"  # such a frame has a compile in the trace
+# Dynamo rightly leaves thousands of whole functions (no tensor in them, library code). These reasons are reported.
+_SUPPRESSED = "an error was suppressed"  # before tracing (a generator) or during it
+_REPORTED_REASONS = (
+    "dynamo tracing is disabled",
+    "torch dispatch mode",
+    "torchdynamo_debug_function",
+    _SUPPRESSED,
+)
+# The suppressed error, which torch does not report: "Attempt to trace generator", GB0003.
+_GENERATOR = "torch.compile compiles no generator by itself, only where a compiled function goes through it"
+
+
+def describe_callable(called: Any, caller: FrameType) -> dict[str, Any]:
+    """Return ``file``, ``line`` and ``function`` of the code that a call runs.
+
+    That is a module's ``forward`` or a partial's function. If it is not Python code, file and line are those of the
+    user's innermost frame from ``caller`` outwards. Nothing of the user's code is called.
+    """
+    found = _code_location(called)
+    callers = [] if found["file"] else user_callers(caller)
+    return {**callers[-1], "function": found["function"]} if callers else found
+
+
+def _code_location(called: Any) -> dict[str, Any]:
+    if type(called) is functools.partial:
+        inner = _code_location(called.func)
+        return {**inner, "function": f"partial({inner['function']})"}
+    if isinstance(called, torch.nn.Module):
+        return _function_location(_class_attribute(type(called), "forward"), f"{type(called).__qualname__}.forward")
+    if type(called).__module__ in _PLAIN_MODULES:
+        return _function_location(called, str(getattr(called, "__qualname__", called)))
+    return _function_location(_class_attribute(type(called), "__call__"), f"{type(called).__qualname__}.__call__")
+
+
+def _class_attribute(kind: type, name: str) -> Any:
+    """The attribute of a class, or of the first of its bases that defines it."""
+    return next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None)
+
+
+def _function_location(function: Any, name: str) -> dict[str, Any]:
+    code = getattr(function, "__code__", None) if isinstance(function, FunctionType | MethodType) else None
+    if isinstance(code, CodeType):
+        return {"file": code.co_filename, "line": code.co_firstlineno, "function": name}
+    return {"file": None, "line": None, "function": name}
+
+
+def describe_skipped_frame(code: CodeType, reason: str) -> dict[str, Any] | None:
+    """Return the data of one skipped frame.
+
+    None if the frame is torch's or Python's, has an event elsewhere, or is left for an ordinary reason. A resume
+    function after a graph break is always recorded: when Dynamo finds no tensor among its locals, the rest of the
+    function is not compiled, and nothing else says so.
+    """
+    resumed = code.co_name.startswith(_RESUME_PREFIX)
+    if is_stdlib_or_torch(code.co_filename) or reason.startswith(_SKIPPED_WHILE_TRACING):
+        return None
+    if not resumed and not any(words in reason.lower() for words in _REPORTED_REASONS):
+        return None
+    named = code.co_name if resumed else code.co_qualname
+    why = _GENERATOR if code.co_flags & inspect.CO_GENERATOR and _SUPPRESSED in reason else reason
+    return {"file": code.co_filename, "line": code.co_firstlineno, "function": named, "reason": why}
+
+
+def user_callers(frame: FrameType | None) -> list[dict[str, Any]]:
+    """Return the user's frames from ``frame`` outwards, outermost first. torch leaves them out of a raised break."""
+    found = []
+    while frame is not None:
+        own = str(frame.f_globals.get("__name__")).partition(".")[0] == "dynadiag"
+        if not own and not is_stdlib_or_torch(frame.f_code.co_filename):
+            found.append(frame_data(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def frame_data(file: str, line: int | None, function: str) -> dict[str, Any]:
+    """Return a frame in the form that our events have."""
+    return {"file": file, "line": line, "function": function}
+
+
+@functools.cache
+def is_stdlib_or_torch(file: str) -> bool:
+    """Whether a file belongs to Python's standard library, to torch, or to the interpreter.
+
+    ``site-packages`` inside the standard library's folder is a library of the user's.
+    """
+    path = Path(file)
+    stdlib, torch_ = Path(sysconfig.get_path("stdlib")), Path(torch.__file__).parent
+    if file.startswith("<frozen ") or path.is_relative_to(torch_):
+        return True
+    return path.is_relative_to(stdlib) and "site-packages" not in path.relative_to(stdlib).parts

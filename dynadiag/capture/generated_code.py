@@ -1,0 +1,111 @@
+"""What Inductor and Triton know about the code that they generated, beyond its text.
+
+The text of a C++ kernel names neither nodes nor lines. The lowered graph does, and it is a local variable of the
+function that emits ``inductor_output_code``. It is read once, names only. The Triton kernels that the program compiled
+are read when the program ends: their stages are files of Triton's own cache, registers and spills come from the driver.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from dynadiag.recording.records import TRITON_TEXT_STAGES
+from dynadiag.torch_private import capture as torch_private
+from dynadiag.torch_private import triton_autotuner
+
+__all__ = ["describe_kernels", "scheduler_json"]
+
+_MAX_STAGE_BYTES = 4 << 20  # bytes of one stage that are recorded; the largest seen so far is a tenth of it
+
+
+def describe_kernels(module: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the data of each kernel of a generated module, and its stages as JSON (``cubin`` in base 64)."""
+    for binary in triton_autotuner.built_kernels(module):
+        made = _metadata(binary)
+        yield (
+            {
+                "module": module,
+                "name": binary.name,
+                "source": Path(binary.file).name,
+                "registers": binary.registers,
+                "spills": binary.spills,
+                "shared": binary.shared,
+                "warps": made.get("num_warps"),
+                "target": made.get("target"),
+                "triton": made.get("triton_version"),
+                "configuration": binary.configuration,
+            },
+            json.dumps(_stages(binary)),
+        )
+
+
+def _metadata(binary: triton_autotuner.TritonBinary) -> dict[str, Any]:
+    text = _read_cache_file(binary, "json")
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stages(binary: triton_autotuner.TritonBinary) -> dict[str, str]:
+    found = {
+        stage: text.decode(errors="replace")
+        for stage in TRITON_TEXT_STAGES
+        if (text := _read_cache_file(binary, stage)) is not None
+    }
+    if (code := _read_cache_file(binary, "cubin")) is not None:
+        found["cubin"] = base64.b64encode(code).decode()
+    return found
+
+
+def _read_cache_file(binary: triton_autotuner.TritonBinary, suffix: str) -> bytes | None:
+    """A file of Triton's cache, or None if it is missing or too large."""
+    if binary.folder is None:
+        return None
+    for file in sorted(binary.folder.glob(f"*.{suffix}")):
+        if not file.name.startswith("__grp__") and file.stat().st_size <= _MAX_STAGE_BYTES:
+            return file.read_bytes()
+    return None
+
+
+def scheduler_json(lowered: Any) -> str:
+    """Return the operations of a lowered graph in the order of their code, and the Dynamo nodes of its nodes, as JSON.
+
+    ``operations``: ``[group, kind, outputs, reads, origin, origins, reason]``. Operations of one group are fused.
+    ``outputs`` and ``reads`` are names of buffers in the wrapper. ``origin`` is the node whose value the first output
+    is (or None), ``origins`` are all nodes that Inductor says went into it, ``reason`` says why Inductor falls back to
+    ATen. ``sources`` maps a node to Dynamo's nodes. A branch or a loop body is a lowered graph of its own. Its code
+    comes before that of the graph that contains it, and its name is a prefix of its nodes' and buffers' names.
+    """
+    graphs = [*_subgraphs(lowered, set()), lowered]
+    groups = count()
+    operations = [row for graph in graphs for row in _operations(graph, groups)]
+    return json.dumps(
+        {"operations": operations, "sources": dict(pair for graph in graphs for pair in _dynamo_sources(graph))}
+    )
+
+
+def _subgraphs(lowered: Any, seen: set[str]) -> Iterator[Any]:
+    """The lowered graphs of branches and loop bodies, each once, the innermost first."""
+    for graph in torch_private.lowered_subgraphs(lowered):
+        if graph.name not in seen:
+            seen.add(graph.name)
+            yield from _subgraphs(graph, seen)
+            yield graph
+
+
+def _operations(lowered: Any, groups: Iterator[int]) -> Iterator[list[Any]]:
+    for group, fused in zip(groups, torch_private.fused_operations(lowered), strict=False):
+        for node in fused:
+            outputs, reads, origin, origins = torch_private.operation_provenance(node, lowered)
+            kind, reason = type(node.node).__name__, torch_private.fallback_reason(node)
+            yield [group, kind, outputs, reads, origin, origins, reason]
+
+
+def _dynamo_sources(lowered: Any) -> Iterator[tuple[str, list[str]]]:
+    for node in lowered.graph.nodes:
+        if node.op not in ("placeholder", "output") and (names := torch_private.dynamo_source_names(node)):
+            yield lowered.qualify_name(node.name), names

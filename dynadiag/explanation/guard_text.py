@@ -1,0 +1,112 @@
+"""A guard in words: its source as the program writes it, and what changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dynadiag.explanation.changes import GuardChange
+from dynadiag.explanation.formatting import brief, list_some
+from dynadiag.explanation.guards import ParsedGuard
+from dynadiag.recording.records import Symbol
+
+__all__ = [
+    "argument_description",
+    "describe_change",
+    "described",
+    "is_global",
+    "joined_sources",
+    "sizes_in",
+    "source_text",
+    "what_changed",
+]
+
+_LOCAL = re.compile(r"L\['(?P<name>[^']+)'\]")
+_VARIADIC = re.compile(r"L\['(args'\]\[(?P<index>\d+)|kwargs'\]\['(?P<key>\w+)')\](?P<rest>.*)", re.DOTALL)
+_ORDINALS = {"0": "the first positional argument", "1": "the second positional argument"}
+_TERM = re.compile(r"[^\s()*+,-]+")
+_SIZE = re.compile(r".*?\.size\[\d+\]")
+_GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
+
+
+def source_text(source: str | None) -> str:
+    """A source as the program writes it: ``L['x']`` is ``x``, a global is its name."""
+    text = _GLOBAL.sub(r"\g<name>", _LOCAL.sub(r"\g<name>", source or "a value"))
+    text = re.sub(r"___stack\d+", "<value from before the break>", text)
+    text = re.sub(r"^___from_numpy\((.*)\)$", r"\1", text.removesuffix(".__code__"))
+    return re.sub(r"\._(modules|parameters|buffers)\['(\w+)'\]", r".\2", text)
+
+
+def is_global(source: str) -> bool:
+    """Whether a source is a global of the program."""
+    return _GLOBAL.match(source) is not None
+
+
+def argument_description(source: str | None) -> str | None:
+    """How a caller names an argument of a function that takes any (``*args, **kwargs``), as wrappers do."""
+    match = _VARIADIC.match(source or "")
+    if match is None:
+        return None
+    if match["key"] is not None:
+        return f"the keyword argument `{match['key']}`" + (" (part of it)" if match["rest"] else "")
+    which = _ORDINALS.get(match["index"], f"argument {match['index']} (from 0)")
+    return f"{which} of the call" + (" (part of it)" if match["rest"] else "")
+
+
+def sizes_in(expression: str) -> tuple[str, ...]:
+    """The sizes (``L['x'].size()[0]``) that an expression is over, in time that grows with its length only."""
+    terms = _TERM.findall(expression.replace(".size()[", ".size["))
+    found = {match[0] for term in terms if (match := _SIZE.match(term))}
+    return tuple(sorted(size.replace(".size[", ".size()[") for size in found))
+
+
+def joined_sources(found: Sequence[ParsedGuard]) -> str:
+    """The subjects, as the program writes them."""
+    each = list(dict.fromkeys(f"`{source_text(item.subject)}`" for item in found))
+    more = f" and {len(each) - 3} more" if len(each) > 3 else ""
+    return ", ".join(each[:3]) + more
+
+
+def what_changed(change: GuardChange) -> str:
+    """The subject of a change, for a title: ``x.size()[0] changed``."""
+    subject = brief(source_text(change.source)) if change.source else ""
+    if change.reading.kind == "freed":
+        return f"{subject or 'an object'} was freed"
+    if change.reading.is_condition or change.guard in change.was:
+        return "a condition on its arguments no longer held"
+    return f"{subject} changed" if subject else "a guard failed"
+
+
+def describe_change(change: GuardChange, compile_id: str, symbols: Sequence[Symbol]) -> str:
+    """What changed from what to what, against which cached entries; and the symbol that torch made of it."""
+    if change.reading.kind == "freed":
+        return f"{source_text(change.source)} of {list_some(change.against)} was freed"
+    symbol = _symbol(change, compile_id, symbols)
+    then = f", then a symbol, {symbol}" if symbol else ""
+    return f"{described(change)}{then} (guard of {list_some(change.against)})"
+
+
+def described(change: GuardChange) -> str:
+    """By the values where those are known, by the guard's own text where not."""
+    kind, source, now = change.reading.kind, source_text(change.source), brief(change.now)
+    was = list_some([brief(text) for text in change.was])
+    if (change.reading.is_condition and change.guard) or change.guard in change.was:
+        held = f"`{source_text(change.guard)}` does not hold"
+        return f"{held}: {source} is now {now}" if kind == "shape" and change.now else held
+    if kind == "identity" and all(text.startswith("another object") for text in change.was):
+        return f"{source} is another object than before" + (f", now {now}" if change.now else "")
+    if not change.was and change.now is None:
+        return change.guard or "a guard of unknown text"
+    if change.now is None:
+        return f"{source} is no longer {was}"
+    return f"{source} was {was}, now {now}" if change.was else f"{source} is now {now}"
+
+
+def _symbol(change: GuardChange, compile_id: str, symbols: Sequence[Symbol]) -> str | None:
+    """The symbol that stands for a size from this compile on, if torch made it one."""
+    if change.reading.kind != "size":
+        return None
+    made = (symbol for symbol in symbols if symbol.compile_id == compile_id and symbol.event == "created")
+    return next(
+        (brief(symbol.name) for symbol in made if source_text(symbol.source) == source_text(change.source)), None
+    )

@@ -1,0 +1,69 @@
+"""Whose code a file or a function is: the program's, torch's or Python's own.
+
+A program's author can mend only the first. torch also makes functions of its own out of the program's.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dynadiag.recording.records import Break, Frame
+
+__all__ = [
+    "is_resume_function",
+    "is_stdlib_file",
+    "is_torch_file",
+    "is_user_file",
+    "original_name",
+    "user_frame",
+    "user_frames",
+]
+
+# torch names a resume function "torch_dynamo_resume_in_NAME_at_LINE" (2.11 to 2.15).
+_RESUME = re.compile(r"torch_dynamo_resume_in_(?P<name>.+?)_at_\d+")
+# Where pip, Debian and conda put the package, and modules that no program has. The folder's name `torch` alone says
+# nothing: a program may have one of its own.
+_TORCH = re.compile(
+    r"[/\\](site|dist)-packages[/\\]torch[/\\]|/torch/_dynamo/|/torch/nn/modules/module\.py$|^<eval_with_key>"
+)
+# Python's own library, wherever it is installed, but not what is installed into it.
+_STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen ")
+# Our own code that calls the program's.
+_OURS = re.compile(r"/dynadiag/(?:api|commands/call_target|compare/\w+|trial/\w+)\.py$")
+
+
+def is_resume_function(function: str) -> bool:
+    """Whether torch made this function from the code after a graph break."""
+    return _RESUME.search(function) is not None
+
+
+def original_name(function: str) -> str:
+    """Return the name that the user wrote, for a resume function of torch's, also after a second split."""
+    while match := _RESUME.search(function):
+        function = function[: match.start()] + match["name"] + function[match.end() :]
+    return function
+
+
+def is_torch_file(file: str | None) -> bool:
+    """Whether a file belongs to torch."""
+    return file is not None and _TORCH.search(file) is not None
+
+
+def is_stdlib_file(file: str | None) -> bool:
+    """Whether a file belongs to Python's own library."""
+    return file is not None and not is_torch_file(file) and _STDLIB.search(file) is not None
+
+
+def is_user_file(file: str) -> bool:
+    """Whether a file is the program's, or of a library that it uses: neither torch's, nor Python's, nor ours."""
+    return not (is_torch_file(file) or is_stdlib_file(file) or _OURS.search(file))
+
+
+def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Return a stack with the user's frames only. If there are none, return the whole stack."""
+    return tuple(frame for frame in stack if is_user_file(frame.file)) or stack
+
+
+def user_frame(item: Break) -> Frame | None:
+    """The innermost line on the way to a break that the user can change."""
+    return next((frame for frame in reversed(item.user_stack) if is_user_file(frame.file)), None)
