@@ -17,6 +17,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.commands import common
@@ -124,4 +125,4 @@ def _explanation(path: Path) -> Report:
 
 def _json(explanations: Sequence[Report]) -> bytes:
     main, *others = [document(explanation, explanation.calls) for explanation in explanations]
-    return encode({**main, "ranks": others} if others else main)
+    return encode(replace(main, ranks=tuple(others)) if others else main)

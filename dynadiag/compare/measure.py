@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch.autograd import DeviceType
 from torch.utils import benchmark
@@ -79,7 +80,7 @@ class Measurer:
         with mark_graphs(GRAPH):
             spans = _profiled(self._repeated(seconds))
             others = compile_ids_run(_profiled(self._other_steps))
-        return {"warm": warm_calls(spans, others).to_json()}
+        return {"warm": msgspec.to_builtins(warm_calls(spans, others))}
 
     def _repeated(self, seconds: float) -> Iterator[Callable[[], Any]]:
         """Repeat the step for ``seconds``, at least `MIN_PROFILED_CALLS` and at most `MAX_PROFILED_CALLS` times."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
-import orjson
+import msgspec
 
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.recording.records import Break, Compile
@@ -35,6 +35,9 @@ __all__ = [
 
 WARM = "dynadiag_warm"  # the kind of the event
 
+# What was measured: never less than nothing, and finite, as JSON has no other numbers.
+Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+
 
 @dataclass(frozen=True, slots=True)
 class CodeRun:
@@ -47,13 +50,13 @@ class CodeRun:
 
     compile_id: str
     parent: str | None
-    calls: float
-    graphs: float
-    guard: float
-    before: float
-    after: float
-    operators: float
-    launches: float
+    calls: Amount
+    graphs: Amount
+    guard: Amount
+    before: Amount
+    after: Amount
+    operators: Amount
+    launches: Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +67,12 @@ class WarmCalls:
     with other arguments that were made apart.
     """
 
-    calls: int
-    seconds: float
-    outside: float
-    outside_operators: float
+    calls: Annotated[int, msgspec.Meta(ge=0)]
+    seconds: Amount
+    outside: Amount
+    outside_operators: Amount
     uses: tuple[CodeRun, ...]
     others: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> WarmCalls:
-        """Raises KeyError, TypeError or ValueError where the data is not what `to_json` gives."""
-        return cls(
-            calls=_number(data["calls"], int),
-            seconds=_number(data["seconds"]),
-            outside=_number(data["outside"]),
-            outside_operators=_number(data["outside_operators"]),
-            uses=tuple(_use(item) for item in data["uses"]),
-            others=tuple(str(item) for item in data["others"]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +105,8 @@ def read_warm_calls(recording: ExplainedRecording) -> WarmCalls | None:
     """The profile of warm calls that a recording has; None where it has none, or none that can be read."""
     for event in recording.events(WARM):
         try:
-            return WarmCalls.from_json(orjson.loads(recording.payload(event.index)))
-        except (KeyError, TypeError, ValueError):  # a damaged event, or one of another version
+            return msgspec.json.decode(recording.payload(event.index), type=WarmCalls)
+        except msgspec.MsgspecError:  # a damaged event, or one of another version
             return None
     return None
 
@@ -191,18 +179,3 @@ def total(parts: Sequence[CallCost]) -> CallCost:
         operators=summed(lambda part: part.operators),
         launches=summed(lambda part: part.launches),
     )
-
-
-def _use(data: Mapping[str, Any]) -> CodeRun:
-    parent = data["parent"]
-    numbers = ("calls", "graphs", "guard", "before", "after", "operators", "launches")
-    return CodeRun(
-        str(data["compile_id"]), None if parent is None else str(parent), *(_number(data[name]) for name in numbers)
-    )
-
-
-def _number(value: Any, kind: Callable[[Any], Any] = float) -> Any:
-    """A finite number that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise ValueError(f"a number expected, found {value!r}")
-    return kind(value)

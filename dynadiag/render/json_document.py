@@ -1,38 +1,206 @@
-"""An explanation as the JSON of the outward contract (`schema` 1)."""
+"""An explanation as the JSON of the outward contract (`schema` 1).
+
+The document is a tree of frozen dataclasses, from which its JSON Schema can be made.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import orjson
 
 from dynadiag import __version__
+from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.explanation import Explanation
-from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.runtime_cost import CallCost, costs
+from dynadiag.explanation.findings import Advice, Finding
+from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, original_name, user_frame
-from dynadiag.recording.records import (
-    Break,
-    Compile,
-    Frame,
-    Graph,
-    Guard,
-    GuardFailure,
-    Kernel,
-    Recompile,
-    SkippedFrame,
-    Span,
-)
+from dynadiag.recording.records import Break, Frame, GuardFailure, Kernel, Recompile, Seconds
 
 if TYPE_CHECKING:
     from dynadiag.kernels import KernelCall
 
-__all__ = ["SCHEMA", "document", "encode", "explanation_json"]
+__all__ = ["SCHEMA", "ExplainDocument", "FindingDocument", "document", "encode", "explanation_json"]
 
 SCHEMA = 1
-_RECOMPILES = ("recompile", "recompile-limit")  # rules of findings
+_RECOMPILE_RULES = ("recompile", "recompile-limit")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of a file, from 1."""
+
+    file: str | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BreakDocument:
+    """A graph break that torch met. `cause` is the position of the root break; `called_at` the user's line, where the
+    break is in torch's or Python's own code; `cost` what it costs in a warm call, where those were profiled."""
+
+    gb_id: str | None
+    gb_type: str
+    reason: str
+    explanation: str
+    hints: tuple[str, ...]
+    file: str | None
+    line: int | None
+    column: int | None
+    end_line: int | None
+    end_column: int | None
+    function: str
+    user_stack: tuple[Frame, ...]
+    called_at: Frame | None
+    compile_id: str
+    cause: int | None
+    fatal: bool
+    cost: CallCost | None
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFrameDocument:
+    """A frame that Dynamo left to Python."""
+
+    file: str
+    line: int | None
+    function: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecompileDocument:
+    """A frame compiled again, with the guards that failed."""
+
+    compile_id: str
+    file: str | None
+    line: int | None
+    function: str
+    reasons: tuple[GuardFailure, ...]
+    advice: tuple[str, ...]
+    limit_reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompileDocument:
+    """A compile. `graphs` are positions in the document's list of graphs."""
+
+    compile_id: str
+    file: str | None
+    line: int | None
+    function: str
+    outcome: str
+    seconds: Seconds
+    guards: int
+    graphs: tuple[int, ...]
+    attempts: int
+    error: str | None
+    reason: str | None
+    cache: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphDocument:
+    """A graph at one stage."""
+
+    compile_id: str
+    stage: str
+    nodes: int
+    ops: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuardDocument:
+    """A guard of compiled code."""
+
+    compile_id: str
+    kind: str
+    source: str
+    expression: str
+    file: str | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelDocument:
+    """A kernel, with the nodes that it computes and their lines, where these are known."""
+
+    compile_id: str
+    name: str
+    language: str
+    nodes: tuple[str, ...]
+    lines: tuple[SourceLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CostDocument:
+    """What a finding costs; null where that is not known."""
+
+    operators_uncompiled: int | None
+    compile_seconds: float | None
+    graphs: int | None
+    functions_uncompiled: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindingDocument:
+    """A finding. `caused_by` is the position of another in the list of findings."""
+
+    rule: str
+    id: str | None
+    identity: str
+    severity: str
+    file: str | None
+    line: int | None
+    column: int | None
+    end_line: int | None
+    end_column: int | None
+    function: str
+    title: str
+    cause: str | None
+    caused_by: int | None
+    places: tuple[SourceLine, ...]
+    compile_ids: tuple[str, ...]
+    ranks: tuple[int, ...] | None
+    cost: CostDocument
+    advice: tuple[Advice, ...]
+
+    @classmethod
+    def of(cls, item: Finding) -> FindingDocument:
+        """The document of a finding."""
+        places = tuple(SourceLine(span.file, span.line) for span in item.places)
+        return _from(cls, item, **asdict(item.span), places=places, cost=_from(CostDocument, item.cost))
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainDocument:
+    """What `dynadiag explain --json` writes. `ranks` are the documents of the program's other processes."""
+
+    schema: int
+    dynadiag: str
+    torch: str | None
+    target: str
+    exit_code: int | None
+    breaks: tuple[BreakDocument, ...]
+    skipped_frames: tuple[SkippedFrameDocument, ...]
+    recompiles: tuple[RecompileDocument, ...]
+    compiles: tuple[CompileDocument, ...]
+    graphs: tuple[GraphDocument, ...]
+    guards: tuple[GuardDocument, ...]
+    kernels: tuple[KernelDocument, ...]
+    graph_count: int
+    break_count: int
+    recompile_count: int
+    findings: tuple[FindingDocument, ...]
+    notes: tuple[str, ...]
+    cuda_graphs: tuple[CudaGraph, ...]
+    warm: WarmCalls | None
+    ranks: tuple[ExplainDocument, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 def explanation_json(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> bytes:
@@ -40,194 +208,87 @@ def explanation_json(explanation: Explanation, calls: Sequence[KernelCall] = ())
     return encode(document(explanation, calls))
 
 
-def encode(value: Mapping[str, Any]) -> bytes:
+def encode(value: object) -> bytes:
     """JSON for any document; half a surrogate pair (from a file name that is no UTF-8) is written as an escape."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    plain = msgspec.to_builtins(value)
     try:
-        return orjson.dumps(value, option=options)
+        return orjson.dumps(plain, option=options)
     except TypeError:  # orjson's error for text that is no valid Unicode
-        return orjson.dumps(_valid(value), option=options)
+        return orjson.dumps(_valid(plain), option=options)
 
 
-def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> dict[str, Any]:
+def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> ExplainDocument:
     """The contract's document for `explain`; indices in it are positions in its own lists.
 
     With the calls of the kernels (`dynadiag.kernels.kernel_calls`) each kernel has its nodes and their lines too.
     """
-    break_at = {item.index: position for position, item in enumerate(explanation.breaks)}
-    of_recompile = {index: item for item in explanation.findings if item.rule in _RECOMPILES for index in item.records}
-    paid = costs(explanation.breaks, explanation.warm)
-    return {
-        "schema": SCHEMA,
-        "dynadiag": __version__,
-        "torch": explanation.run.torch,
-        "target": explanation.run.target,
-        "exit_code": explanation.run.exit_code,
-        "breaks": [_break(item, break_at, paid.get(item.index)) for item in explanation.breaks],
-        "skipped_frames": [_skipped(item) for item in explanation.skipped],
-        "recompiles": [_recompile(item, of_recompile[item.index]) for item in explanation.recompiles],
-        "compiles": _compiles(explanation.compiles, explanation.graphs),
-        "graphs": [_graph(item) for item in explanation.graphs],
-        "guards": [_guard(item) for item in explanation.guards],
-        "kernels": [_kernel(item, calls) for item in explanation.kernels],
-        "graph_count": explanation.graph_count,
-        "break_count": explanation.break_count,
-        "recompile_count": explanation.recompile_count,
-        "findings": [_recorded_result(item) for item in explanation.findings],
-        "notes": list(explanation.notes),
-        "cuda_graphs": [asdict(item) for item in explanation.cuda_graphs],
-        "warm": None if explanation.warm is None else explanation.warm.to_json(),
+    position = {item.index: index for index, item in enumerate(explanation.breaks)}
+    of_recompile = {
+        index: item for item in explanation.findings if item.rule in _RECOMPILE_RULES for index in item.records
     }
+    call_costs = costs(explanation.breaks, explanation.warm)
+    graphs: defaultdict[str, list[int]] = defaultdict(list)
+    for index, graph in enumerate(explanation.graphs):
+        graphs[graph.compile_id].append(index)
+    return ExplainDocument(
+        schema=SCHEMA,
+        dynadiag=__version__,
+        torch=explanation.run.torch,
+        target=explanation.run.target,
+        exit_code=explanation.run.exit_code,
+        breaks=tuple(_break(item, position, call_costs.get(item.index)) for item in explanation.breaks),
+        skipped_frames=tuple(
+            _from(SkippedFrameDocument, item, function=original_name(item.function)) for item in explanation.skipped
+        ),
+        recompiles=tuple(_recompile(item, of_recompile[item.index]) for item in explanation.recompiles),
+        compiles=tuple(
+            _from(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
+        ),
+        graphs=tuple(_from(GraphDocument, item) for item in explanation.graphs),
+        guards=tuple(_from(GuardDocument, item) for item in explanation.guards),
+        kernels=tuple(_kernel(item, calls) for item in explanation.kernels),
+        graph_count=explanation.graph_count,
+        break_count=explanation.break_count,
+        recompile_count=explanation.recompile_count,
+        findings=tuple(map(FindingDocument.of, explanation.findings)),
+        notes=explanation.notes,
+        cuda_graphs=explanation.cuda_graphs,
+        warm=explanation.warm,
+    )
 
 
-def _break(item: Break, break_at: Mapping[int, int], cost: CallCost | None) -> dict[str, Any]:
-    return {
-        "gb_id": item.gb_id,
-        "gb_type": item.gb_type,
-        "reason": item.reason,
-        "explanation": item.explanation,
-        "hints": list(item.hints),
-        **_place(item.span),
-        "function": item.function,
-        "user_stack": [_frame(frame) for frame in item.user_stack],
-        "called_at": _called_at(item),
-        "compile_id": item.compile_id,
-        "cause": None if item.cause is None else break_at[item.cause],
-        "fatal": item.fatal,
-        "cost": None if cost is None else asdict(cost),
-    }
+def _from(kind: type[T], item: object, **values: Any) -> T:
+    """A dataclass with the values, and for its other fields those of the same names of ``item``."""
+    names = (field.name for field in fields(kind) if field.name not in values)  # type: ignore[arg-type]  # a dataclass
+    return kind(**values, **{name: getattr(item, name) for name in names})
 
 
-def _called_at(item: Break) -> dict[str, Any] | None:
-    """The user's line that led to a site in torch's or Python's own code; null where the site is no such."""
-    frame = user_frame(item)
-    theirs = not is_torch_file(item.span.file) and not is_stdlib_file(item.span.file)
-    return None if theirs or frame is None else _frame(frame)
+def _break(item: Break, position: Mapping[int, int], cost: CallCost | None) -> BreakDocument:
+    in_library = is_torch_file(item.span.file) or is_stdlib_file(item.span.file)
+    return _from(
+        BreakDocument,
+        item,
+        **asdict(item.span),
+        called_at=user_frame(item) if in_library else None,
+        cause=None if item.cause is None else position[item.cause],
+        cost=cost,
+    )
 
 
-def _frame(frame: Frame) -> dict[str, Any]:
-    return {"file": frame.file, "line": frame.line, "function": frame.function}
+def _recompile(item: Recompile, finding: Finding) -> RecompileDocument:
+    return _from(RecompileDocument, item, advice=tuple(each.text for each in finding.advice))
 
 
-def _skipped(item: SkippedFrame) -> dict[str, Any]:
-    return {"file": item.file, "line": item.line, "function": original_name(item.function), "reason": item.reason}
-
-
-def _recorded_result(item: Finding) -> dict[str, Any]:
-    """A finding; `caused_by` is its position in the list of them."""
-    return {
-        "rule": item.rule,
-        "id": item.id,
-        "identity": item.identity,
-        "severity": item.severity,
-        **_place(item.span),
-        "function": item.function,
-        "title": item.title,
-        "cause": item.cause,
-        "caused_by": item.caused_by,
-        "places": [{"file": span.file, "line": span.line} for span in item.places],
-        "compile_ids": list(item.compile_ids),
-        "ranks": None if item.ranks is None else list(item.ranks),
-        "cost": {
-            "operators_uncompiled": item.cost.operators_uncompiled,
-            "compile_seconds": item.cost.compile_seconds,
-            "graphs": item.cost.graphs,
-            "functions_uncompiled": item.cost.functions_uncompiled,
-        },
-        "advice": [asdict(each) for each in item.advice],
-    }
-
-
-def _place(span: Span) -> dict[str, Any]:
-    return {
-        "file": span.file,
-        "line": span.line,
-        "column": span.column,
-        "end_line": span.end_line,
-        "end_column": span.end_column,
-    }
-
-
-def _recompile(item: Recompile, told: Finding) -> dict[str, Any]:
-    return {
-        "compile_id": item.compile_id,
-        "file": item.file,
-        "line": item.line,
-        "function": item.function,
-        "reasons": [_failure(reason) for reason in item.reasons],
-        "advice": [each.text for each in told.advice],
-        "limit_reached": item.limit_reached,
-    }
-
-
-def _failure(reason: GuardFailure) -> dict[str, Any]:
-    return {
-        "guard": reason.guard,
-        "source": reason.source,
-        "was": reason.was,
-        "now": reason.now,
-        "against": reason.against,
-        "file": reason.file,
-        "line": reason.line,
-    }
-
-
-def _compiles(compiles: Sequence[Compile], graphs: Sequence[Graph]) -> list[dict[str, Any]]:
-    of: dict[str, list[int]] = {}
-    for position, graph in enumerate(graphs):
-        of.setdefault(graph.compile_id, []).append(position)
-    return [_compile(item, of.get(item.compile_id, [])) for item in compiles]
-
-
-def _compile(item: Compile, graphs: list[int]) -> dict[str, Any]:
-    seconds = item.seconds
-    return {
-        "compile_id": item.compile_id,
-        "file": item.file,
-        "line": item.line,
-        "function": item.function,
-        "outcome": item.outcome,
-        "seconds": {
-            "total": seconds.total,
-            "dynamo": seconds.dynamo,
-            "aot": seconds.aot,
-            "inductor": seconds.inductor,
-            "codegen": seconds.codegen,
-        },
-        "guards": item.guards,
-        "graphs": graphs,
-        "attempts": item.attempts,
-        "error": item.error,
-        "reason": item.reason,
-        "cache": item.cache,
-    }
-
-
-def _graph(item: Graph) -> dict[str, Any]:
-    return {"compile_id": item.compile_id, "stage": item.stage, "nodes": item.nodes, "ops": item.ops}
-
-
-def _guard(item: Guard) -> dict[str, Any]:
-    return {
-        "compile_id": item.compile_id,
-        "kind": item.kind,
-        "source": item.source,
-        "expression": item.expression,
-        "file": item.file,
-        "line": item.line,
-    }
-
-
-def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> dict[str, Any]:
-    mine = [call for call in calls if (call.event, call.name) == (item.event, item.name)]
-    places = dict.fromkeys(place for call in mine for place in call.source_lines or call.view_lines)
-    return {
-        "compile_id": item.compile_id,
-        "name": item.name,
-        "language": item.language,
-        "nodes": list(dict.fromkeys(node for call in mine for node in call.nodes)),
-        "lines": [{"file": place.file, "line": place.line} for place in places],
-    }
+def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> KernelDocument:
+    own = [call for call in calls if (call.event, call.name) == (item.event, item.name)]
+    lines = dict.fromkeys(line for call in own for line in call.source_lines or call.view_lines)
+    return _from(
+        KernelDocument,
+        item,
+        nodes=tuple(dict.fromkeys(node for call in own for node in call.nodes)),
+        lines=tuple(SourceLine(line.file, line.line) for line in lines),
+    )
 
 
 def _valid(value: Any) -> Any:

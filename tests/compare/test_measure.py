@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch.utils import benchmark
@@ -160,7 +161,7 @@ def test_breaks_are_ranked_by_the_python_that_was_put_there(tmp_path: Path) -> N
     subject = measurer(three_breaks, torch.randn(64), mode="default", backend="eager")
     with dynadiag.record(tmp_path / "calls.dynadiag") as path:
         subject.first()
-    profile = WarmCalls.from_json(subject.warm(0.05)["warm"])
+    profile = msgspec.convert(subject.warm(0.05)["warm"], WarmCalls)
     with dynadiag.open(path) as recording:
         breaks = group_breaks(recording.breaks())
     paid = costs(breaks, profile)
@@ -186,7 +187,7 @@ def test_operators_between_graphs_are_counted_and_it_is_known_which_code_runs() 
     subject = measurer(lambda x: uncompiled(x.sin()).cos(), torch.randn(8), mode="default", backend="eager")
     subject.first()
     subject.inputs([(torch.randn(9),)])
-    profile = WarmCalls.from_json(subject.warm(0.0)["warm"])
+    profile = msgspec.convert(subject.warm(0.0)["warm"], WarmCalls)
     first, rest = profile.uses
     assert (first.operators, rest.operators) == (3, 0)
     assert profile.calls == MIN_PROFILED_CALLS
@@ -198,7 +199,7 @@ def test_a_profile_of_a_training_step_is_of_the_call_alone() -> None:
     net, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
     subject = measurer(net, x, mode="default", backend="aot_eager", step="train")
     subject.first()
-    profile = WarmCalls.from_json(subject.warm(0.0)["warm"])
+    profile = msgspec.convert(subject.warm(0.0)["warm"], WarmCalls)
     assert [(use.calls, use.graphs, use.operators) for use in profile.uses] == [(1, 1, 0)]
     assert profile.outside_operators == 0
 

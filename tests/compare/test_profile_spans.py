@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,4 +124,4 @@ def test_of_one_call_the_parts_add_up_to_the_whole(drawn: list[tuple[str, int, l
     in_graphs = sum(span.seconds for span in spans if span.name == GRAPH)
     parts = found.outside + sum(use.guard + use.before + use.after for use in found.uses)
     assert parts + in_graphs == pytest.approx(found.seconds)
-    assert WarmCalls.from_json(found.to_json()) == found
+    assert msgspec.convert(msgspec.to_builtins(found), WarmCalls) == found

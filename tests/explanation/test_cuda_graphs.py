@@ -85,7 +85,7 @@ def test_the_recorder_has_what_torch_says_while_compiling_and_while_running(tmp_
     assert "3 recorded in" in text
     assert "0/0 skipped: mutated inputs (1 instances), at /u/p.py:7" in text
     assert "0/0 recorded 3 times" in text
-    assert [item["what"] for item in document(explanation)["cuda_graphs"]] == [item.what for item in found]
+    assert [item.what for item in document(explanation).cuda_graphs] == [item.what for item in found]
 
 
 def test_a_log_that_torch_wrote_tells_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,10 +48,10 @@ def test_the_way_in_to_pythons_library_is_the_users_line() -> None:
     item = a_break(span=Span(copy.__file__, 153), user_stack=frames)
     assert user_frame(item) == frames[0]
     made = explain(FakeRecording(break_records=(item,)))
-    (told,) = document(made)["breaks"]
-    assert (told["called_at"]["file"], told["called_at"]["line"]) == (FILE, 4)
+    (told,) = document(made).breaks
+    assert told.called_at == frames[0]
     assert "this line is of Python's own library" in explanation_text(made)
-    assert document(explain(FakeRecording(break_records=(a_break(),))))["breaks"][0]["called_at"] is None
+    assert document(explain(FakeRecording(break_records=(a_break(),)))).breaks[0].called_at is None
 
 
 def type_guard(source: str, class_: str, compile_id: str = "0/0") -> Guard:

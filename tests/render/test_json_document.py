@@ -64,7 +64,7 @@ def test_the_values_are_those_of_the_records() -> None:
 def test_indices_are_positions_in_the_lists() -> None:
     sparse = FakeRecording(break_records=(a_break(7), a_break(9)), graph_records=(a_graph(4),))
     made = document(explain(sparse))
-    assert [item["cause"] for item in made["breaks"]] == [None, 0]
+    assert [item.cause for item in made.breaks] == [None, 0]
 
 
 def test_nothing_compiled_leaves_the_lists_empty() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import orjson
+import msgspec
 
 from dynadiag.explanation.runtime_cost import WARM, CodeRun, WarmCalls
 from tests.tui import build
@@ -24,7 +24,7 @@ def _profiled(folder: Path) -> Path:
     ended = CodeRun("0/0", None, calls=1, graphs=1, guard=1e-6, before=2e-6, after=5e-6, operators=0, launches=0)
     went_on = CodeRun("0/1", "0/0", calls=1, graphs=1, guard=4e-6, before=3e-6, after=0, operators=0, launches=0)
     profile = WarmCalls(10, 40e-6, 0.0, 0.0, (ended, went_on))
-    return build.recording(folder, [*build.program(), ({WARM: {}}, orjson.dumps(profile.to_json()).decode())])
+    return build.recording(folder, [*build.program(), ({WARM: {}}, msgspec.json.encode(profile).decode())])
 
 
 async def test_a_recording_without_a_profile_has_no_column_for_it(program: Path) -> None:
