@@ -25,6 +25,7 @@ COMMANDS = {
     "record": "run a program and keep its recording, without a report",
     "bisect": "find the part of the compiler that is at fault",
     "minify": "write a small program with the same failure, and prove it",
+    "check": "hold programs, recordings or logs to a baseline and to budgets",
     "compare": "time eager against compile modes: does compiling pay?",
     "kernels": "list generated kernels, or print one",
     "graph": "draw the graphs, as DOT or SVG",

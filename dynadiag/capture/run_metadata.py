@@ -69,7 +69,12 @@ def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 def run_footer(started: float) -> dict[str, Any]:
     """Return the metadata that is known when the interpreter ends."""
-    return {"seconds": time.time() - started, "device": _device(), "uncaught": _uncaught_exception()}
+    return {
+        "seconds": time.time() - started,
+        "device": _device(),
+        "uncaught": _uncaught_exception(),
+        "peak_memory": _peak_memory(),
+    }
 
 
 def _device() -> str | None:
@@ -77,6 +82,19 @@ def _device() -> str | None:
     if torch is None:
         return None
     return str(torch.cuda.get_device_name()) if torch.cuda.is_initialized() else "cpu"
+
+
+def _peak_memory() -> int | None:
+    """Bytes: of a GPU that was used what torch had allocated at most, else of this process."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.max_memory_allocated())
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # no Linux
+        return None
+    kilobytes = next((line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")), None)
+    return None if kilobytes is None else int(kilobytes) * 1024
 
 
 def _uncaught_exception() -> str | None:

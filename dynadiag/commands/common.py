@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import re
@@ -73,7 +74,9 @@ def new_recording(output: Path | None, target: str, *, force: bool) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DynadiagError(f"cannot make {folder}: {error.strerror}; name a file with -o") from error
-    return folder / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.dynadiag"
+    name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    names = (f"{name}{f'-{number}' if number else ''}.dynadiag" for number in itertools.count())
+    return next(path for each in names if not (path := folder / each).exists())
 
 
 def check_writable(path: Path, *, force: bool) -> None:

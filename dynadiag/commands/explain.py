@@ -22,17 +22,14 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
-from dynadiag.errors import DynadiagError, UnreadableInput
+from dynadiag.commands.target_recordings import existing_recordings
+from dynadiag.errors import DynadiagError
 from dynadiag.explanation.registry import Registry
 from dynadiag.kernels.link_digest import fold_with_links, open_with_links
-from dynadiag.recording.import_export import import_log
-from dynadiag.recording.journal import SUFFIX
-from dynadiag.recording.opening import list_recordings, read_head
 from dynadiag.render.json_document import document, encode
 from dynadiag.render.report import Report, explanation_text, report
 
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
-_SQLITE = b"SQLite format 3\x00"
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_json_path(args.json)
     if not args.module and _BREAK_ID.fullmatch(args.target):
         return _explain_id(args)
-    readable = None if args.module else _existing_recordings(args)
+    readable = None if args.module else existing_recordings(args.target, args.output, force=args.force)
     if readable is not None:
         _report(readable, args)
         return 0
@@ -76,33 +73,6 @@ def _explain_id(args: argparse.Namespace) -> int:
         sys.stdout.write(entry_text(entry, common.style_for(sys.stdout)))
     common.write_json(args.json, entry_json(entry))
     return 0
-
-
-def _existing_recordings(args: argparse.Namespace) -> tuple[Path, ...] | None:
-    """Return the recordings that TARGET names, or ``None`` if it is a program."""
-    path = Path(args.target)
-    try:
-        if path.is_dir():
-            return list_recordings(path) if any(path.glob(f"*{SUFFIX}")) else _import_log(path, args)
-        if path.suffix == ".py":
-            return None
-        if not path.exists():
-            if path.suffix == SUFFIX or path.suffix == ".log":
-                raise UnreadableInput(f"{path}: no such file")
-            return None
-    except OSError as error:
-        raise UnreadableInput(f"{args.target[:200]}: {error.strerror}") from error
-    if path.suffix == SUFFIX or read_head(path, len(_SQLITE)) == _SQLITE:
-        return (path,)
-    return _import_log(path, args)
-
-
-def _import_log(log: Path, args: argparse.Namespace) -> tuple[Path, ...]:
-    """Convert a log to recordings."""
-    output = common.new_recording(args.output, log.name, force=args.force)
-    made = import_log(log, output, force=args.force).recordings
-    common.print_path(made[0])
-    return made
 
 
 def _report(paths: Sequence[Path], args: argparse.Namespace) -> None:

@@ -1,0 +1,138 @@
+"""The findings that are known: a JSON file, sorted, to be read in a review.
+
+A finding is known by its identity, in which no line number, local name or text of torch's stands. Lines that move,
+variables that are renamed and another release of torch change no entry.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from os.path import relpath
+from pathlib import Path
+
+import msgspec
+
+from dynadiag.check.measurement import Measurement, Occurrence
+from dynadiag.errors import UnreadableInput
+
+__all__ = ["Baseline", "KnownFinding", "most_in_one_run", "read_baseline", "updated_baseline"]
+
+VERSION = 1
+_MAX_BYTES = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFinding:
+    """A finding that is known, how often one run has it at most, and which targets have it."""
+
+    rule: str
+    id: str | None
+    identity: str
+    count: int
+    function: str
+    file: str | None
+    title: str
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What is known. ``compile_seconds`` has the targets whose budget is relative to them."""
+
+    version: int = VERSION
+    known: tuple[KnownFinding, ...] = ()
+    compile_seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """The file's content."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read a baseline. Raises `UnreadableInput`."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES)
+        found = msgspec.json.decode(content, type=Baseline)
+    except OSError as error:
+        cure = "; --update writes it" if isinstance(error, FileNotFoundError) else ""
+        raise UnreadableInput(f"{path}: {error.strerror}{cure}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnreadableInput(f"{path}: no baseline of dynadiag ({error}); write a new one with --update") from error
+    if found.version != VERSION:
+        raise UnreadableInput(f"{path}: a baseline of version {found.version}; this dynadiag reads {VERSION}")
+    return found
+
+
+def most_in_one_run(runs: Iterable[Measurement]) -> dict[str, int]:
+    """How often each identity stands in one run at most."""
+    most: dict[str, int] = {}
+    for run in runs:
+        for identity, number in Counter(each.identity for each in run.occurrences).items():
+            most[identity] = max(most.get(identity, 0), number)
+    return most
+
+
+def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, relative: Iterable[str] = ()) -> Baseline:
+    """The baseline after these runs.
+
+    Targets that did not run, or failed, keep what is known of them. ``relative`` are the targets whose compile seconds
+    are kept. Files are named from ``root`` on.
+    """
+    done = [run for run in runs if not run.failed]
+    known = {each.identity: each for each in _without({run.target for run in done}, old.known)}
+    most, counted = most_in_one_run(done), {each.identity: each.count for each in old.known}
+    for identity, occurrences in _by_identity(done).items():
+        kept = known.get(identity)
+        entry = _known(occurrences, root)
+        known[identity] = replace(
+            entry,
+            count=max(most[identity], counted[identity]) if kept else most[identity],
+            targets=tuple(sorted({*entry.targets, *(kept.targets if kept else ())})),
+        )
+    seconds = {run.target: run.compile_seconds for run in done if run.target in set(relative)}
+    spent = {target: round(value, 1) for target, value in seconds.items() if value is not None}
+    order = sorted(known.values(), key=lambda each: (each.file or "", each.function, each.identity))
+    return Baseline(known=tuple(order), compile_seconds=dict(sorted({**old.compile_seconds, **spent}.items())))
+
+
+def _without(targets: set[str], known: Iterable[KnownFinding]) -> Iterable[KnownFinding]:
+    """What is known of other targets."""
+    for each in known:
+        others = tuple(name for name in each.targets if name not in targets)
+        if others:
+            yield replace(each, targets=others)
+
+
+def _by_identity(runs: Iterable[Measurement]) -> dict[str, list[tuple[str, Occurrence]]]:
+    found: dict[str, list[tuple[str, Occurrence]]] = {}
+    for run in runs:
+        for each in run.occurrences:
+            found.setdefault(each.identity, []).append((run.target, each))
+    return found
+
+
+def _known(occurrences: Sequence[tuple[str, Occurrence]], root: Path) -> KnownFinding:
+    first = occurrences[0][1]
+    return KnownFinding(
+        rule=first.rule,
+        id=first.id,
+        identity=first.identity,
+        count=1,
+        function=first.function,
+        file=_relative(first.file, root),
+        title=first.title,
+        targets=tuple(sorted({target for target, _ in occurrences})),
+    )
+
+
+def _relative(file: str | None, root: Path) -> str | None:
+    """A file's name as it is on every machine: from the root on, and of a library from the package on."""
+    if file is None or not file.startswith("/"):
+        return file
+    inside = relpath(file, root)
+    if not inside.startswith(".."):
+        return inside
+    return next((file.partition(part)[2] for part in ("/site-packages/", "/dist-packages/") if part in file), inside)

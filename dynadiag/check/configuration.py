@@ -1,0 +1,157 @@
+"""What is configured: budgets for all targets and for patterns of targets, and where the baseline is.
+
+It stands in ``dynadiag.toml``, or in ``[tool.dynadiag]`` of ``pyproject.toml``, in the current folder or the nearest
+one above it:
+
+    max-breaks = 0
+
+    [targets."examples/*.py"]
+    max-breaks = 2
+    max-memory = "2 GB"
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from dynadiag.errors import DynadiagError, UnreadableInput
+
+__all__ = ["BUDGETS", "Budgets", "Configuration", "bytes_of", "find_configuration", "parse_budgets", "relative_seconds"]
+
+_FILES = ("dynadiag.toml", "pyproject.toml")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_B = TypeVar("_B", bound="Budgets")
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class Budgets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """How much of each kind is allowed; ``None`` means that nothing is said about it."""
+
+    max_breaks: int | None = None
+    max_recompiles: int | None = None
+    max_graphs: int | None = None
+    max_compile_seconds: float | str | None = None  # seconds, or "120%" of what the baseline has
+    max_memory: int | str | None = None  # bytes, or "2 GB"
+    max_launches: int | None = None
+    fallback_kernel: int | None = None
+    cache_bypass: int | None = None
+
+
+BUDGETS = tuple(field.encode_name for field in msgspec.structs.fields(Budgets))
+
+
+class TargetBudgets(Budgets, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """The budgets of one target, or of all that match a pattern, and the arguments that the program is given."""
+
+    arguments: tuple[str, ...] = ()
+
+
+class Configuration(Budgets, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """Budgets of all targets, then those of patterns, of which the last that matches counts for each budget."""
+
+    baseline: str = "dynadiag-baseline.json"
+    targets: dict[str, TargetBudgets] = {}
+
+    def budgets(self, names: Iterable[str], given: Budgets) -> Budgets:
+        """The budgets of the target that has these names; those ``given`` on a command line come first."""
+        known = tuple(names)
+        matching = [one for pattern, one in self.targets.items() if any(fnmatchcase(name, pattern) for name in known)]
+        merged = {
+            name: value
+            for source in (self, *matching, given)
+            for name in Budgets.__struct_fields__
+            if (value := getattr(source, name)) is not None
+        }
+        return Budgets(**merged)
+
+    def arguments(self, name: str) -> tuple[str, ...]:
+        """The arguments that a program is given."""
+        found = [one.arguments for pattern, one in self.targets.items() if fnmatchcase(name, pattern)]
+        return found[-1] if found else ()
+
+
+def find_configuration(folder: Path) -> tuple[Configuration, Path]:
+    """The configuration for a folder and the folder that it stands in; an empty one for ``folder`` where there is none.
+
+    Raises `DynadiagError` that names the file and the entry where it cannot be used.
+    """
+    for place in (folder, *folder.parents):
+        for name in _FILES:
+            if (table := _table(place / name)) is not None:
+                return _parsed(table, place / name, Configuration), place
+    return Configuration(), folder
+
+
+def parse_budgets(values: Mapping[str, Any], where: str) -> Budgets:
+    """Budgets by the names of their rules. Raises `DynadiagError`."""
+    return _parsed({name: value for name, value in values.items() if value is not None}, where, Budgets)
+
+
+def bytes_of(size: int | str) -> int:
+    """A size in bytes.
+
+    >>> bytes_of("2 GB"), bytes_of("1.5GiB"), bytes_of(4096)
+    (2000000000, 1610612736, 4096)
+    """
+    if isinstance(size, int):
+        return size
+    match = _SIZE.fullmatch(size.strip())
+    if match is None:
+        raise ValueError(f"{size!r} is no size: give bytes, or a text such as '2 GB'")
+    return round(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2].lower()])
+
+
+def relative_seconds(value: float | str) -> float | None:
+    """The share of the baseline's seconds that is allowed (``"120%"`` is 1.2); ``None`` for a number of seconds."""
+    if isinstance(value, (int, float)):
+        return None
+    match = _PERCENT.fullmatch(value.strip())
+    if match is None:
+        raise ValueError(f"{value!r} is no time: give seconds, or a text such as '120%' of the baseline")
+    return float(match[1]) / 100
+
+
+def _table(path: Path) -> Mapping[str, Any] | None:
+    """What a file says about dynadiag; ``None`` where it says nothing. Raises `UnreadableInput`."""
+    if not path.is_file():
+        return None
+    try:
+        content: dict[str, Any] = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnreadableInput(f"{path}: cannot be read as TOML ({reason})") from error
+    if path.name == "dynadiag.toml":
+        return content
+    tool = content.get("tool")
+    found = tool.get("dynadiag") if isinstance(tool, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _parsed(table: Mapping[str, Any], where: object, kind: type[_B]) -> _B:
+    try:
+        made = msgspec.convert(table, kind)
+        for each in (made, *getattr(made, "targets", {}).values()):
+            _check(each)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise DynadiagError(f"{where}: {error}; the budgets are {', '.join(BUDGETS)}") from error
+    return made
+
+
+def _check(budgets: Budgets) -> None:
+    """Raise `ValueError` where a budget is below zero or a text that cannot be read."""
+    for name in Budgets.__struct_fields__:
+        value = getattr(budgets, name)
+        if isinstance(value, (int, float)) and not value >= 0:
+            raise ValueError(f"{name.replace('_', '-')} is {value}: give 0 or more")
+    if budgets.max_memory is not None:
+        bytes_of(budgets.max_memory)
+    if budgets.max_compile_seconds is not None:
+        relative_seconds(budgets.max_compile_seconds)

@@ -1,0 +1,148 @@
+"""What one run is held by: its findings, place by place, and its figures. Plain data that can go between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.findings import Finding
+from dynadiag.kernels import KernelCall
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Span
+
+__all__ = ["Fallback", "Measurement", "Occurrence", "measure", "peak_memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A finding at one of its places. ``shown`` is its paragraph in a report."""
+
+    rule: str
+    id: str | None
+    identity: str
+    severity: str
+    file: str | None
+    line: int | None
+    column: int | None
+    end_line: int | None
+    end_column: int | None
+    function: str
+    title: str
+    cause: str | None
+    advice: tuple[str, ...]
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """A call that Inductor left to ATen, with why and from which line of the user's."""
+
+    name: str
+    reason: str
+    file: str | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One run. ``names`` are those by which budgets may be given for it; figures are ``None`` where not recorded.
+
+    ``memory`` is in bytes: the peak of the GPU where one was used, else of the process. ``launches`` counts the calls
+    in the generated code.
+    """
+
+    target: str
+    names: tuple[str, ...]
+    torch: str | None
+    exit_code: int | None
+    breaks: int
+    recompiles: int
+    graphs: int
+    compile_seconds: float | None
+    memory: int | None
+    launches: int | None
+    occurrences: tuple[Occurrence, ...]
+    fallbacks: tuple[Fallback, ...]
+    recording: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the program ended with a failure, so that what it did not come to is not known."""
+        return self.exit_code not in (0, None)
+
+
+def measure(
+    explanation: Explanation,
+    calls: Sequence[KernelCall],
+    target: str,
+    *,
+    names: Sequence[str] = (),
+    memory: int | None = None,
+    recording: str | None = None,
+    show: Callable[[Finding], str] = lambda item: item.title,
+) -> Measurement:
+    """Measure a run. ``show`` makes the paragraph of a finding."""
+    spent = [each.seconds.total for each in explanation.compiles if each.seconds.total is not None]
+    return Measurement(
+        target=target,
+        names=tuple(dict.fromkeys((target, *names))),
+        torch=explanation.run.torch,
+        exit_code=explanation.run.exit_code,
+        breaks=explanation.break_count,
+        recompiles=explanation.recompile_count,
+        graphs=explanation.graph_count,
+        compile_seconds=sum(spent) if spent or not explanation.compiles else None,
+        memory=memory,
+        launches=len(calls) if calls or not explanation.kernels else None,
+        occurrences=tuple(each for item in explanation.findings for each in _occurrences(item, show)),
+        fallbacks=tuple(_fallbacks(calls)),
+        recording=recording,
+    )
+
+
+def peak_memory(recording: Recording) -> int | None:
+    """The peak of memory that a recording tells, in bytes."""
+    found: int | None = None
+    for event in recording.events("dynadiag_end"):
+        end = recording.metadata(event.index).get("dynadiag_end")
+        peak = end.get("peak_memory") if isinstance(end, dict) else None
+        if isinstance(peak, int):
+            found = max(found or 0, peak)
+    return found
+
+
+def _occurrences(item: Finding, show: Callable[[Finding], str]) -> Iterator[Occurrence]:
+    """A finding at each of its places, unless it follows from another one or costs nothing."""
+    if item.caused_by is not None or item.severity == "note":
+        return
+    shown = show(item)
+    identities = item.place_identities or (item.identity,)
+    for span, identity in zip(item.places or (item.span,), identities, strict=False):
+        yield _occurrence(item, span, identity, shown)
+
+
+def _occurrence(item: Finding, span: Span, identity: str, shown: str) -> Occurrence:
+    return Occurrence(
+        rule=item.rule,
+        id=item.id,
+        identity=identity,
+        severity=item.severity,
+        file=span.file,
+        line=span.line,
+        column=span.column,
+        end_line=span.end_line,
+        end_column=span.end_column,
+        function=item.function,
+        title=item.title,
+        cause=item.cause,
+        advice=tuple(each.text for each in item.advice),
+        shown=shown,
+    )
+
+
+def _fallbacks(calls: Sequence[KernelCall]) -> Iterator[Fallback]:
+    for call in calls:
+        if call.fallback is not None:
+            place = next(iter(call.source_lines), None)
+            yield Fallback(call.name, call.fallback, place.file if place else None, place.line if place else None)

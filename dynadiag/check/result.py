@@ -1,0 +1,233 @@
+"""Compare runs with what is known and allowed: what is new, what is over budget, what is gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynadiag.check.baseline import Baseline, KnownFinding, most_in_one_run
+from dynadiag.check.configuration import Budgets, bytes_of, relative_seconds
+from dynadiag.check.measurement import Measurement, Occurrence
+from dynadiag.explanation.formatting import count, list_some
+
+__all__ = ["CheckResult", "Problem", "check"]
+
+_RULES = {  # rule of a finding -> rule of the problem, and the budget that can stand for a baseline
+    "break": ("new-break", "max_breaks"),
+    "recompile": ("new-recompile", "max_recompiles"),
+    "recompile-limit": ("new-recompile", "max_recompiles"),
+    "failed-compile": ("failed", None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something new or over budget, or in the list of what is known something that is neither."""
+
+    rule: str
+    gb_id: str | None
+    identity: str
+    severity: str
+    file: str | None
+    line: int | None
+    column: int | None
+    end_line: int | None
+    end_column: int | None
+    function: str | None
+    text: str
+    cause: str | None
+    advice: tuple[str, ...]
+    targets: tuple[str, ...]
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a check found. ``unknown`` has a sentence for each budget that could not be held to."""
+
+    problems: tuple[Problem, ...]
+    known: tuple[Problem, ...]
+    gone: tuple[KnownFinding, ...]
+    unknown: tuple[str, ...]
+    runs: tuple[Measurement, ...]
+    root: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is new and nothing over budget."""
+        return not self.problems
+
+
+def check(
+    runs: Sequence[Measurement], baseline: Baseline | None, budgets: Callable[[Measurement], Budgets], root: Path
+) -> CheckResult:
+    """Hold runs to a baseline and to the budgets of each.
+
+    Without a baseline every finding is new, except where a budget says how many of its kind are allowed.
+    """
+    allowed = {run.target: budgets(run) for run in runs}
+    new, known = _split(runs, baseline, allowed)
+    over, unknown = list[Problem](), list[str]()
+    for run in runs:
+        for found in _over(run, allowed[run.target], baseline or Baseline()):
+            (unknown if isinstance(found, str) else over).append(found)  # type: ignore[arg-type]
+    failed = [_failed(run) for run in runs if run.failed]
+    gone = tuple(_gone(runs, baseline)) if baseline else ()
+    return CheckResult((*failed, *new, *over), tuple(known), gone, tuple(unknown), tuple(runs), str(root))
+
+
+def _split(
+    runs: Sequence[Measurement], baseline: Baseline | None, allowed: dict[str, Budgets]
+) -> tuple[list[Problem], list[Problem]]:
+    """The findings that are new, and those that are known: each identity once, for all targets that have it."""
+    counts = {each.identity: each.count for each in baseline.known} if baseline else {}
+    found: dict[tuple[bool, str, int], list[tuple[str, Occurrence]]] = {}
+    for run in runs:
+        met = Counter[str]()
+        for each in run.occurrences:
+            met[each.identity] += 1
+            is_known = met[each.identity] <= counts.get(each.identity, 0)
+            if baseline is None and _has_budget(each.rule, allowed[run.target]):
+                is_known = True
+            found.setdefault((is_known, each.identity, met[each.identity]), []).append((run.target, each))
+    new, known = list[Problem](), list[Problem]()
+    for (is_known, _, _), same in found.items():
+        (known if is_known else new).append(_problem([target for target, _ in same], same[0][1]))
+    return new, known
+
+
+def _has_budget(rule: str, budgets: Budgets) -> bool:
+    name = _RULES.get(rule, (None, None))[1]
+    return name is not None and getattr(budgets, name) is not None
+
+
+def _problem(targets: Sequence[str], item: Occurrence) -> Problem:
+    return Problem(
+        rule=_RULES.get(item.rule, (f"new-{item.rule}", None))[0],
+        gb_id=item.id,
+        identity=item.identity,
+        severity=item.severity,
+        file=item.file,
+        line=item.line,
+        column=item.column,
+        end_line=item.end_line,
+        end_column=item.end_column,
+        function=item.function,
+        text=item.title,
+        cause=item.cause,
+        advice=item.advice,
+        targets=tuple(dict.fromkeys(targets)),
+        shown=item.shown,
+    )
+
+
+def _budget_problem(
+    run: Measurement,
+    rule: str,
+    text: str,
+    file: str | None = None,
+    line: int | None = None,
+    function: str | None = None,
+) -> Problem:
+    return Problem(
+        rule=rule,
+        gb_id=None,
+        identity=f"{rule} {run.target}",
+        severity="error",
+        file=file,
+        line=line,
+        column=None,
+        end_line=None,
+        end_column=None,
+        function=function,
+        text=text,
+        cause=None,
+        advice=(),
+        targets=(run.target,),
+        shown=text,
+    )
+
+
+def _failed(run: Measurement) -> Problem:
+    code = run.exit_code or 0
+    how = f"signal {-code} ended it" if code < 0 else f"exit code {code}"
+    return _budget_problem(run, "failed", f"the program failed: {how}")
+
+
+def _over(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
+    """The budgets that a run is over, and a sentence for each that could not be held to."""
+    yield from _counted(run, budgets)
+    yield from _compile_seconds(run, budgets, baseline)
+    yield from _memory(run, budgets)
+    if budgets.max_launches is not None:
+        if run.launches is None:
+            yield _unknown(run, "max-launches", "the generated code was not recorded")
+        elif run.launches > budgets.max_launches:
+            text = f"{count(run.launches, 'kernel call')} in the generated code, {budgets.max_launches} allowed"
+            yield _budget_problem(run, "max-launches", text)
+    if budgets.fallback_kernel is not None and len(run.fallbacks) > budgets.fallback_kernel:
+        first = run.fallbacks[0]
+        named = list_some(list(dict.fromkeys(each.name for each in run.fallbacks)))
+        text = f"{count(len(run.fallbacks), 'fallback kernel')}, {budgets.fallback_kernel} allowed: {named}"
+        yield _budget_problem(run, "fallback-kernel", f"{text} ({first.reason})", first.file, first.line)
+
+
+def _counted(run: Measurement, budgets: Budgets) -> Iterator[Problem]:
+    figures = (
+        ("max-breaks", "graph break", run.breaks, budgets.max_breaks, ("break", "failed-compile")),
+        ("max-recompiles", "recompile", run.recompiles, budgets.max_recompiles, ("recompile", "recompile-limit")),
+        ("max-graphs", "graph", run.graphs, budgets.max_graphs, ()),
+        ("cache-bypass", "cache bypass", _bypasses(run), budgets.cache_bypass, ("cache-bypass",)),
+    )
+    for rule, noun, number, limit, of in figures:
+        if limit is not None and number > limit:
+            at = next((each for each in run.occurrences if each.rule in of), None)
+            place = (at.file, at.line, at.function) if at else ()
+            plural = f"{number} cache bypasses" if rule == "cache-bypass" and number != 1 else count(number, noun)
+            yield _budget_problem(run, rule, f"{plural}, {limit} allowed", *place)
+
+
+def _bypasses(run: Measurement) -> int:
+    return sum(each.rule == "cache-bypass" for each in run.occurrences)
+
+
+def _compile_seconds(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
+    if budgets.max_compile_seconds is None:
+        return
+    share, known = relative_seconds(budgets.max_compile_seconds), baseline.compile_seconds.get(run.target)
+    if run.compile_seconds is None:
+        yield _unknown(run, "max-compile-seconds", "the times were not recorded")
+    elif share is not None and known is None:
+        yield _unknown(run, "max-compile-seconds", "the baseline has no time for it; --update writes it")
+    else:
+        limit = float(budgets.max_compile_seconds) if share is None else share * (known or 0.0)
+        if run.compile_seconds > limit:
+            of = f" ({budgets.max_compile_seconds} of the baseline's {known} s)" if share is not None else ""
+            text = f"{run.compile_seconds:.2f} s of compiling, {limit:g} s allowed{of}"
+            yield _budget_problem(run, "max-compile-seconds", text)
+
+
+def _memory(run: Measurement, budgets: Budgets) -> Iterator[Problem | str]:
+    if budgets.max_memory is None:
+        return
+    limit = bytes_of(budgets.max_memory)
+    if run.memory is None:
+        yield _unknown(run, "max-memory", "the peak of memory was not recorded")
+    elif run.memory > limit:
+        text = f"a peak of {run.memory / 1e6:,.0f} MB of memory, {limit / 1e6:,.0f} MB allowed"
+        yield _budget_problem(run, "max-memory", text)
+
+
+def _unknown(run: Measurement, rule: str, why: str) -> str:
+    return f"{rule} of {run.target} is not known: {why}"
+
+
+def _gone(runs: Sequence[Measurement], baseline: Baseline) -> Iterator[KnownFinding]:
+    """What is known of these targets alone, and none of them has any more, or has less often."""
+    ran = {run.target for run in runs if not run.failed}
+    now = most_in_one_run(runs)
+    for each in baseline.known:
+        if each.targets and set(each.targets) <= ran and now.get(each.identity, 0) < each.count:
+            yield each

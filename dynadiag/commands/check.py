@@ -1,0 +1,182 @@
+"""Hold programs, recordings or logs to a baseline and to budgets: what is new fails, what is known does not.
+
+Each TARGET is a program (FILE.py, FILE.py:NAME, pkg.mod:NAME, or a module with -m), which is run and recorded; or a
+recording (*.dynadiag), a TORCH_TRACE log, or a folder of either. Without a TARGET those of the configuration are taken.
+A program gets the arguments that the configuration has for it.
+
+Budgets stand in dynadiag.toml or under [tool.dynadiag] of pyproject.toml, for all targets or for a pattern of them. The
+baseline is a file that lists the findings that are known; --update writes it. Without a baseline every graph break and
+recompile is new, unless a budget allows some.
+
+Exit code: 0 nothing is new and nothing over budget; 1 something is; 2 usage error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dynadiag.check import (
+    Baseline,
+    CheckResult,
+    Configuration,
+    Measurement,
+    check,
+    find_configuration,
+    measure,
+    parse_budgets,
+    read_baseline,
+    updated_baseline,
+)
+from dynadiag.check.configuration import relative_seconds
+from dynadiag.check.measurement import peak_memory
+from dynadiag.commands import common
+from dynadiag.commands.target_options import add_recorder_options
+from dynadiag.commands.target_recordings import recordings_of
+from dynadiag.errors import DynadiagError
+from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.render.check_report import check_json, check_text
+from dynadiag.render.findings import finding_text
+from dynadiag.render.github import annotation_commands, step_summary
+from dynadiag.render.report import report
+from dynadiag.render.sarif import sarif_json
+from dynadiag.render.style import Style
+
+_COUNTS = {
+    "--max-breaks": "graph breaks",
+    "--max-recompiles": "recompiles",
+    "--max-graphs": "graphs",
+    "--max-launches": "kernel calls",
+}
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.usage = "%(prog)s [OPTIONS] TARGET..."
+    common.add_json(parser)
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="the findings that are known")
+    parser.add_argument("--update", action="store_true", help="write the baseline, so that what is there is known")
+    parser.add_argument("--sarif", type=Path, metavar="FILE", help="also write the problems as SARIF 2.1.0")
+    parser.add_argument(
+        "--github", action="store_true", help="also print GitHub's annotations, and append to the step's summary"
+    )
+    for option, what in _COUNTS.items():
+        parser.add_argument(option, type=int, metavar="N", help=f"at most N {what} in each target")
+    parser.add_argument(
+        "--max-compile-seconds", type=_number_or_text, metavar="S", help="seconds, or a share of the baseline's: 120%%"
+    )
+    parser.add_argument("--max-memory", metavar="SIZE", help="peak of memory, such as '2 GB'")
+    for option, what in (("--fallback-kernel", "calls left to ATen"), ("--cache-bypass", "cache bypasses")):
+        parser.add_argument(option, type=int, nargs="?", const=0, metavar="N", help=f"at most N {what} (default 0)")
+    add_recorder_options(parser)
+    parser.add_argument("-m", dest="modules", action="append", default=[], metavar="MOD", help="a module to run")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="programs, recordings, logs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    configuration, root = find_configuration(Path.cwd())
+    targets = [*((name, False) for name in args.targets), *((name, True) for name in args.modules)]
+    if not targets:
+        targets = [(name, False) for name in configuration.targets if not set(name) & set("*?[")]
+    if not targets:
+        raise DynadiagError("check: name a program, a recording or a log, or list targets in dynadiag.toml")
+    for path in (args.sarif, Path(args.json) if args.json not in (None, "-") else None):
+        if path is not None:
+            common.check_writable(path, force=True)
+    given = parse_budgets(_given_budgets(args), "check")
+    path = args.baseline or root / configuration.baseline
+    known = _known(path, args)
+    runs = [each for name, module in targets for each in _measured(name, module, args, configuration, root)]
+    if args.update:
+        known = updated_baseline(known or Baseline(), runs, root, _relative(configuration, runs))
+        common.write_file(path, known.to_json(), force=True)
+    result = check(runs, known, lambda run: configuration.budgets(run.names, given), root)
+    _report(result, args)
+    return 0 if result.ok else 1
+
+
+def _given_budgets(args: argparse.Namespace) -> dict[str, object]:
+    names = (
+        "max_breaks",
+        "max_recompiles",
+        "max_graphs",
+        "max_compile_seconds",
+        "max_memory",
+        "max_launches",
+        "fallback_kernel",
+        "cache_bypass",
+    )
+    return {name.replace("_", "-"): getattr(args, name) for name in names}
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _known(path: Path, args: argparse.Namespace) -> Baseline | None:
+    """The baseline; None where there is none and none was named."""
+    if args.update:
+        common.check_writable(path, force=True)
+    if path.exists() or (args.baseline is not None and not args.update):
+        return read_baseline(path)
+    return None
+
+
+def _relative(configuration: Configuration, runs: Sequence[Measurement]) -> Iterator[str]:
+    """The targets whose budget of seconds is a share of the baseline's."""
+    nothing = parse_budgets({}, "check")
+    for each in runs:
+        limit = configuration.budgets(each.names, nothing).max_compile_seconds
+        if limit is not None and relative_seconds(limit) is not None:
+            yield each.target
+
+
+def _measured(
+    name: str, module: bool, args: argparse.Namespace, configuration: Configuration, root: Path
+) -> Iterator[Measurement]:
+    shown = f"-m {name}" if module else _relative_name(name, root)
+    arguments = configuration.arguments(shown)
+    for path in recordings_of(name, arguments, module=module, args=args):
+        with open_with_links(path) as recording:
+            found = report(recording)
+            own = _relative_name(recording.run.target, root)
+            yield measure(
+                found,
+                found.calls,
+                shown if recording.run.is_foreign else own,
+                names=(shown, name),
+                memory=peak_memory(recording),
+                recording=str(path),
+                show=lambda item, found=found: "\n".join(finding_text(item, found, Style(width=100), all_=False)),  # type: ignore[misc]
+            )
+
+
+def _relative_name(name: str, root: Path) -> str:
+    """A file's name from the root on, so that a target has one name wherever the command is run."""
+    file, colon, function = name.rpartition(":") if ".py:" in name else (name, "", "")
+    if not Path(file).is_file():
+        return name
+    inside = os.path.relpath(Path(file).absolute(), root)
+    return f"{file if inside.startswith('..') else inside}{colon}{function}"
+
+
+def _report(result: CheckResult, args: argparse.Namespace) -> None:
+    if args.sarif is not None:
+        common.write_file(args.sarif, sarif_json(result), force=True)
+    common.write_json(args.json, check_json(result))
+    if args.json != "-":
+        sys.stdout.write(check_text(result, common.style_for(sys.stdout)))
+        if args.github:
+            sys.stdout.write(annotation_commands(result))
+        sys.stdout.flush()
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if args.github and summary:
+        with Path(summary).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(step_summary(result))

@@ -1,0 +1,72 @@
+"""The recordings that a target names, or that come of running it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dynadiag.commands import common
+from dynadiag.commands.target_options import parse_program, run_recorded
+from dynadiag.errors import UnreadableInput
+from dynadiag.kernels.link_digest import fold_with_links
+from dynadiag.recording.import_export import import_log
+from dynadiag.recording.journal import SUFFIX
+from dynadiag.recording.opening import list_recordings, read_head
+
+__all__ = ["existing_recordings", "import_target", "record_target", "recordings_of"]
+
+_SQLITE = b"SQLite format 3\x00"
+
+
+def recordings_of(
+    target: str, arguments: tuple[str, ...], *, module: bool, args: argparse.Namespace
+) -> tuple[Path, ...]:
+    """The recordings of one of several targets: existing ones, or those of the program, which is run.
+
+    ``args`` has the options of `add_recorder_options`.
+    """
+    existing = None if module else existing_recordings(target, None, force=False)
+    return existing or record_target(target, arguments, module=module, args=args)
+
+
+def existing_recordings(target: str, output: Path | None, *, force: bool) -> tuple[Path, ...] | None:
+    """Return the recordings that a target names, a log converted to ``output``; ``None`` if it is a program."""
+    path = Path(target)
+    try:
+        if path.is_dir():
+            return list_recordings(path) if any(path.glob(f"*{SUFFIX}")) else import_target(path, output, force=force)
+        if path.suffix == ".py":
+            return None
+        if not path.exists():
+            if path.suffix == SUFFIX or path.suffix == ".log":
+                raise UnreadableInput(f"{path}: no such file")
+            return None
+    except OSError as error:
+        raise UnreadableInput(f"{target[:200]}: {error.strerror}") from error
+    if path.suffix == SUFFIX or read_head(path, len(_SQLITE)) == _SQLITE:
+        return (path,)
+    return import_target(path, output, force=force)
+
+
+def import_target(log: Path, output: Path | None, *, force: bool) -> tuple[Path, ...]:
+    """Convert a log to recordings."""
+    made = import_log(log, common.new_recording(output, log.name, force=force), force=force).recordings
+    common.print_path(made[0])
+    return made
+
+
+def record_target(
+    target: str, arguments: tuple[str, ...], *, module: bool, args: argparse.Namespace
+) -> tuple[Path, ...]:
+    """Run a program and record it, under a new name beside the other recordings."""
+    words = argparse.Namespace(target=target, arguments=list(arguments), module=module)
+    program = parse_program(words)
+    recording = common.new_recording(None, program.text, force=False)
+    ended = run_recorded(program, recording, argparse.Namespace(**vars(args) | {"target": target}))
+    paths = (recording, *ended.other_journals)
+    for path in paths:
+        fold_with_links(path)
+    common.print_path(recording)
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    return paths

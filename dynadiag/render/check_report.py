@@ -1,0 +1,172 @@
+"""What a check found, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from dynadiag import __version__
+from dynadiag.check import CheckResult, KnownFinding, Measurement, Problem
+from dynadiag.explanation.formatting import count, list_some
+from dynadiag.render.clean import clean_line
+from dynadiag.render.components import labelled_lines
+from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.render.paths import source_location
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import wrap_indented
+
+__all__ = ["CheckDocument", "check_document", "check_json", "check_text", "problem_headline"]
+
+_GONE = 10  # findings that are gone, in a text
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTarget:
+    """The figures of one target; null where they were not recorded. `memory` is in bytes."""
+
+    target: str
+    recording: str | None
+    exit_code: int | None
+    breaks: int
+    recompiles: int
+    graphs: int
+    compile_seconds: float | None
+    memory: int | None
+    launches: int | None
+    fallback_kernels: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckProblem:
+    """Something new or over budget; in `known`, a finding that the baseline has."""
+
+    rule: str
+    gb_id: str | None
+    identity: str
+    severity: str
+    file: str | None
+    line: int | None
+    column: int | None
+    end_line: int | None
+    end_column: int | None
+    function: str | None
+    text: str
+    cause: str | None
+    advice: list[str]
+    targets: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class GoneFinding:
+    """A finding of the baseline that is met no more, or less often."""
+
+    rule: str
+    id: str | None
+    identity: str
+    file: str | None
+    function: str
+    text: str
+    targets: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDocument:
+    """The document of `dynadiag check --json`."""
+
+    schema: int
+    dynadiag: str
+    torch: str | None
+    ok: bool
+    problems: list[CheckProblem]
+    known: list[CheckProblem]
+    gone: list[GoneFinding]
+    unknown: list[str]
+    targets: list[CheckedTarget]
+
+
+def check_document(result: CheckResult) -> CheckDocument:
+    """The document of a check."""
+    return CheckDocument(
+        schema=SCHEMA,
+        dynadiag=__version__,
+        torch=next((run.torch for run in result.runs if run.torch), None),
+        ok=result.ok,
+        problems=[_problem(each) for each in result.problems],
+        known=[_problem(each) for each in result.known],
+        gone=[_gone(each) for each in result.gone],
+        unknown=list(result.unknown),
+        targets=[_target(run) for run in result.runs],
+    )
+
+
+def check_json(result: CheckResult) -> bytes:
+    """The document as UTF-8."""
+    return encode(msgspec.to_builtins(check_document(result)))
+
+
+def _problem(item: Problem) -> CheckProblem:
+    values = {name: getattr(item, name) for name in CheckProblem.__dataclass_fields__}
+    return CheckProblem(**values | {"advice": list(item.advice), "targets": list(item.targets)})
+
+
+def _gone(item: KnownFinding) -> GoneFinding:
+    return GoneFinding(item.rule, item.id, item.identity, item.file, item.function, item.title, list(item.targets))
+
+
+def _target(run: Measurement) -> CheckedTarget:
+    names = [name for name in CheckedTarget.__dataclass_fields__ if name != "fallback_kernels"]
+    return CheckedTarget(**{name: getattr(run, name) for name in names}, fallback_kernels=len(run.fallbacks))
+
+
+def check_text(result: CheckResult, style: Style) -> str:
+    """The report: what fails the check first, then what is gone."""
+    lines = [*_verdict(result, style), "", *_paragraphs(result, style), *_gone_lines(result, style)]
+    for text in result.unknown:
+        lines += wrap_indented("note: ", text, style.columns)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def problem_headline(item: Problem, root: str) -> str:
+    """``new-break[GB0124] train.py:12 in step: Failed to trace ...``, of a problem on one line."""
+    label = f"{item.rule}[{item.gb_id}]" if item.gb_id else item.rule
+    where = source_location(item.file, item.line, None, root) if item.file else list_some(item.targets)
+    function = f" in {item.function}" if item.function and item.file else ""
+    return clean_line(f"{label} {where}{function}: {item.text}")
+
+
+def _verdict(result: CheckResult, style: Style) -> list[str]:
+    runs = count(len(result.runs), "target")
+    known = f", {len(result.known)} known" if result.known else ""
+    gone = f", {len(result.gone)} gone" if result.gone else ""
+    if result.ok:
+        return labelled_lines("ok", "good", f"nothing new in {runs}{known}{gone}", style)
+    return labelled_lines("failed", "error", f"{count(len(result.problems), 'problem')} in {runs}{known}{gone}", style)
+
+
+def _paragraphs(result: CheckResult, style: Style) -> Iterator[str]:
+    """Each problem on a line with its place, then the paragraph of its finding; a paragraph stands once."""
+    above = set[str]()
+    for item in result.problems:
+        headline = problem_headline(item, result.root)
+        paragraph = [] if item.shown == item.text else item.shown.splitlines()
+        yield from wrap_indented("", headline, style.columns)
+        if others := [name for name in item.targets if name not in headline]:
+            yield from wrap_indented("    in: ", list_some(others), style.columns)
+        if item.shown not in above:
+            yield from paragraph[1:] if paragraph and item.text in paragraph[0] else paragraph
+        above.add(item.shown)
+        yield ""
+
+
+def _gone_lines(result: CheckResult, style: Style) -> list[str]:
+    if not result.gone:
+        return []
+    lines = [style.paint(f"gone: {len(result.gone)}; --update drops them", "strong")]
+    for item in result.gone[:_GONE]:
+        label = f"{item.rule}[{item.id}]" if item.id else item.rule
+        lines += wrap_indented("    ", f"{label} {item.file or ''} in {item.function}: {item.title}", style.columns)
+    if len(result.gone) > _GONE:
+        lines.append(f"    ... and {len(result.gone) - _GONE} more, in the JSON")
+    return [*lines, ""]

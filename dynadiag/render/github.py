@@ -1,0 +1,79 @@
+"""Problems for GitHub Actions: annotations, which are workflow commands on stdout, and the step's summary in Markdown.
+
+Text of the program cannot become a command or markup: what a command reads is escaped, Markdown stands in code.
+"""
+
+from __future__ import annotations
+
+from os.path import relpath
+
+from dynadiag.check import CheckResult, Problem
+from dynadiag.explanation.formatting import count
+from dynadiag.render.check_report import problem_headline
+from dynadiag.render.clean import clean, clean_line
+from dynadiag.render.wrap import truncate_end
+
+__all__ = ["annotation_commands", "code", "step_summary"]
+
+_SHOWN = 50  # annotations of a job that GitHub keeps
+_ROWS = 200  # of the summary's table: GitHub refuses more than 1 MiB
+_CELL = 160  # columns
+
+
+def annotation_commands(result: CheckResult) -> str:
+    """A workflow command for each problem, errors first."""
+    order = sorted(result.problems, key=lambda each: each.severity != "error")
+    return "".join(f"{_annotation(each, result.root)}\n" for each in order[:_SHOWN])
+
+
+def _annotation(item: Problem, root: str) -> str:
+    level = {"error": "error", "note": "notice"}.get(item.severity, "warning")
+    values: dict[str, object] = {"title": f"dynadiag {item.rule}"}
+    if item.file and item.file.startswith("/"):
+        values["file"] = relpath(item.file, root)
+        if item.line:
+            values |= {"line": item.line, "endLine": item.end_line or item.line}
+        if item.column is not None and item.end_line in (None, item.line):
+            values |= {"col": item.column + 1, "endColumn": item.end_column or item.column + 1}
+    given = ",".join(f"{name}={_property(str(value))}" for name, value in values.items())
+    return f"::{level} {given}::{_data(problem_headline(item, root))}"
+
+
+def _data(text: str) -> str:
+    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def step_summary(result: CheckResult) -> str:
+    """The verdict, the figures of each target, and a row for each problem."""
+    verdict = "passes" if result.ok else f"fails: {count(len(result.problems), 'problem')}"
+    lines = [f"## dynadiag check {verdict}", ""]
+    lines += ["| target | breaks | recompiles | graphs |", "| --- | ---: | ---: | ---: |"]
+    lines += [f"| {code(run.target)} | {run.breaks} | {run.recompiles} | {run.graphs} |" for run in result.runs[:_ROWS]]
+    if result.problems:
+        lines += ["", "| problem | where | what |", "| --- | --- | --- |"]
+        lines += [_row(each, result.root) for each in result.problems[:_ROWS]]
+    lines += ["", f"{len(result.known)} known, {len(result.gone)} gone."]
+    return "\n".join(lines) + "\n"
+
+
+def _row(item: Problem, root: str) -> str:
+    file = relpath(item.file, root) if item.file and item.file.startswith("/") else item.file or ", ".join(item.targets)
+    where = f"{file}:{item.line}" if item.line else file
+    return f"| {code(item.rule)} | {code(where)} | {code(item.text)} |"
+
+
+def code(text: str) -> str:
+    """Text as code in a cell of a Markdown table, whatever stands in it.
+
+    >>> code("a|b `c`")
+    '`` a\\\\|b `c` ``'
+    """
+    line = truncate_end(clean_line(text), _CELL).replace("|", "\\|")
+    fence = "`"
+    while fence in line:
+        fence += "`"
+    return f"{fence}{line}{fence}" if fence == "`" else f"{fence} {line} {fence}"

@@ -1,0 +1,137 @@
+"""Problems as SARIF 2.1.0 (OASIS), within the limits of GitHub's code scanning.
+
+Places are relative to the root, columns count characters from 1, ends are exclusive. A result is known again by the
+identity of its finding: `primaryLocationLineHash` is the fingerprint that GitHub matches by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from os.path import relpath
+from typing import Any
+from urllib.parse import quote
+
+from dynadiag import __version__
+from dynadiag.check import CheckResult, Problem
+from dynadiag.render.clean import clean
+from dynadiag.render.json_document import encode
+
+__all__ = ["MAX_RESULTS", "RULES", "sarif_json"]
+
+# https://docs.github.com/code-security: results of a run. Of those only the first 5,000 are shown.
+MAX_RESULTS = 25_000
+_MAX_TEXT = 1000  # characters of a message; GitHub shows the first lines
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS = {"error": "error", "warning": "warning", "note": "note"}
+RULES: Mapping[str, str] = {
+    "new-break": "A graph break that the baseline does not know",
+    "new-recompile": "A recompile that the baseline does not know",
+    "new-uncompiled": "A function that Dynamo leaves to Python",
+    "new-cache-bypass": "A compile that a cache cannot keep",
+    "max-breaks": "More graph breaks than the budget",
+    "max-recompiles": "More recompiles than the budget",
+    "max-graphs": "More graphs than the budget",
+    "max-compile-seconds": "More time compiling than the budget",
+    "max-memory": "More memory than the budget",
+    "max-launches": "More kernel calls than the budget",
+    "fallback-kernel": "An operator that Inductor leaves to ATen",
+    "cache-bypass": "More cache bypasses than the budget",
+    "failed": "A program or a compile that fails",
+}
+
+
+def sarif_json(result: CheckResult) -> bytes:
+    """The problems of a check, and what is known as unchanged."""
+    found = [*((each, "new") for each in result.problems), *((each, "unchanged") for each in result.known)]
+    rules = list(dict.fromkeys(each.rule for each, _ in found))
+    seen = Counter[str]()
+    run = {
+        "tool": {"driver": _driver(rules)},
+        "originalUriBaseIds": {"SRCROOT": {"uri": f"file://{quote(result.root.rstrip('/'))}/"}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(each, state, rules, seen, result.root) for each, state in found[:MAX_RESULTS]],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(result.unknown)}],
+    }
+    return encode({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _driver(rules: Iterable[str]) -> dict[str, Any]:
+    return {
+        "name": "dynadiag",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_rule(rule) for rule in rules],
+    }
+
+
+def _rule(rule: str) -> dict[str, Any]:
+    name = "".join(part.capitalize() for part in rule.split("-"))
+    text = RULES.get(rule, rule)
+    return {
+        "id": rule,
+        "name": name,
+        "shortDescription": {"text": text},
+        "fullDescription": {"text": f"{text}."},
+        "help": {"text": f"{text}. `dynadiag explain` shows it in full."},
+        "defaultConfiguration": {"level": "warning" if rule.startswith("new-") else "error"},
+        "properties": {"tags": ["torch.compile"]},
+    }
+
+
+def _result(item: Problem, state: str, rules: Sequence[str], seen: Counter[str], root: str) -> dict[str, Any]:
+    digest = hashlib.sha256(item.identity.encode("utf-8", "replace")).hexdigest()[:16]
+    seen[digest] += 1
+    made: dict[str, Any] = {
+        "ruleId": item.rule,
+        "ruleIndex": rules.index(item.rule),
+        "level": _LEVELS.get(item.severity, "warning"),
+        "message": {"text": _message(item)},
+        "baselineState": state,
+        "partialFingerprints": {"primaryLocationLineHash": f"{digest}:{seen[digest]}"},
+        "properties": {"identity": clean(item.identity), "targets": [clean(each) for each in item.targets]},
+    }
+    if item.gb_id:
+        made["properties"]["gb_id"] = clean(item.gb_id)
+    made["locations"] = [_location(item, root)] if item.file and not item.file.startswith("<") else []
+    return made
+
+
+def _message(item: Problem) -> str:
+    """Plain text: a bracket would begin a link."""
+    label = f"{item.gb_id}: " if item.gb_id else ""
+    why = f"\n\n{item.cause}" if item.cause and item.cause != item.text else ""
+    text = clean(f"{label}{item.text}{why}")
+    text = text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
+    return re.sub(r"([\\\[\]])", r"\\\1", text)
+
+
+def _location(item: Problem, root: str) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": _artifact(item.file or "", root)}
+    if item.line:
+        place["region"] = _region(item)
+    made: dict[str, Any] = {"physicalLocation": place}
+    if item.function:
+        made["logicalLocations"] = [{"fullyQualifiedName": clean(item.function), "kind": "function"}]
+    return made
+
+
+def _artifact(file: str, root: str) -> dict[str, Any]:
+    inside = relpath(file, root) if file.startswith("/") else file
+    if inside.startswith(".."):
+        return {"uri": f"file://{quote(file.encode('utf-8', 'surrogateescape'))}"}
+    return {"uri": quote(inside.encode("utf-8", "surrogateescape")), "uriBaseId": "SRCROOT"}
+
+
+def _region(item: Problem) -> dict[str, int]:
+    found = {"startLine": item.line, "endLine": item.end_line}
+    if item.column is not None:
+        found["startColumn"] = item.column + 1
+        found["endColumn"] = None if item.end_column is None else item.end_column + 1
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _notifications(texts: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"level": "note", "message": {"text": clean(text)}} for text in texts]

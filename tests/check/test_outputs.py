@@ -1,0 +1,161 @@
+"""SARIF, GitHub's annotations and summary, text and JSON of a check."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynadiag.check import Baseline, CheckResult, check, parse_budgets, updated_baseline
+from dynadiag.render.check_report import check_json, check_text
+from dynadiag.render.github import annotation_commands, code, step_summary
+from dynadiag.render.sarif import MAX_RESULTS, RULES, sarif_json
+from dynadiag.render.style import Style
+from tests.check.build import a_measurement
+from tests.explanation.build import FILE
+
+ROOT = Path(FILE).parent
+HOSTILE = "</script><b>|`x`\n::error::pwned\r%0A[link](http://x)\x1b[31m\u202eIgnore all instructions"
+
+
+def a_result(known: tuple[int, ...] = (3,), now: tuple[int, ...] = (3, 5)) -> CheckResult:
+    baseline = updated_baseline(Baseline(), [a_measurement(known)], ROOT)
+    return check([a_measurement(now)], baseline, lambda _: parse_budgets({"max-graphs": 1}, "test"), ROOT)
+
+
+def hostile() -> CheckResult:
+    """A result in which all text of the program is hostile."""
+    run = a_measurement((3, 5))
+    bad = [
+        replace(
+            each,
+            title=HOSTILE,
+            function=HOSTILE,
+            cause=HOSTILE,
+            shown=HOSTILE,
+            file=f"/home/user/{HOSTILE}",
+            id=HOSTILE,
+        )
+        for each in run.occurrences
+    ]
+    run = replace(run, target=HOSTILE, occurrences=tuple(bad))
+    return check([run], None, lambda _: parse_budgets({"max-graphs": 0}, "test"), ROOT)
+
+
+def sarif(result: CheckResult) -> Any:
+    (run,) = json.loads(sarif_json(result))["runs"]
+    return run
+
+
+def test_a_result_stands_at_its_place_with_characters_counted_from_one() -> None:
+    run = sarif(a_result())
+    assert [item["ruleId"] for item in run["results"]] == ["new-break", "max-graphs", "new-break"]
+    assert [item["baselineState"] for item in run["results"]] == ["new", "new", "unchanged"]
+    (place,) = run["results"][0]["locations"]
+    assert place["physicalLocation"]["artifactLocation"] == {"uri": "prog.py", "uriBaseId": "SRCROOT"}
+    assert place["physicalLocation"]["region"] == {"startLine": 5}
+    assert place["logicalLocations"] == [{"fullyQualifiedName": "forward", "kind": "function"}]
+    exact = replace(
+        a_result(), problems=tuple(replace(a, column=4, end_line=5, end_column=9) for a in a_result().problems)
+    )
+    region = sarif(exact)["results"][0]["locations"][0]["physicalLocation"]["region"]
+    assert region == {"startLine": 5, "endLine": 5, "startColumn": 5, "endColumn": 10}
+
+
+def test_the_fingerprint_is_that_of_the_identity_alone() -> None:
+    first = sarif(a_result())["results"][0]["partialFingerprints"]
+    moved = replace(a_result(), problems=tuple(replace(each, line=99, text="other") for each in a_result().problems))
+    assert sarif(moved)["results"][0]["partialFingerprints"] == first
+    assert len({json.dumps(item["partialFingerprints"]) for item in sarif(a_result())["results"]}) == 3
+
+
+@pytest.mark.parametrize("result", [a_result(), hostile(), a_result((3, 5), (3,))])
+def test_the_structure_is_that_of_sarif(result: CheckResult) -> None:
+    """What the specification demands of a log, and GitHub of an upload."""
+    log = json.loads(sarif_json(result))
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == list(dict.fromkeys(item["ruleId"] for item in run["results"]))
+    assert {rule["id"] for rule in rules} <= set(RULES)
+    assert run["originalUriBaseIds"]["SRCROOT"]["uri"].endswith("/")
+    for item in run["results"]:
+        assert rules[item["ruleIndex"]]["id"] == item["ruleId"]
+        assert item["level"] in ("none", "note", "warning", "error")
+        assert item["baselineState"] in ("new", "unchanged", "updated", "absent")
+        assert item["message"]["text"]
+        for place in item["locations"]:
+            assert re.fullmatch(r"[A-Za-z0-9%/_.:+~-]+", place["physicalLocation"]["artifactLocation"]["uri"])
+            assert all(number >= 1 for number in place["physicalLocation"].get("region", {}).values())
+
+
+def test_results_are_as_many_as_github_takes() -> None:
+    many = replace(a_result(), problems=a_result().problems[:1] * (MAX_RESULTS + 1))
+    assert len(sarif(many)["results"]) == MAX_RESULTS
+
+
+def test_annotations_are_one_command_each() -> None:
+    first, second = annotation_commands(a_result()).splitlines()
+    assert first == "::error title=dynadiag max-graphs::max-graphs prog.py: 3 graphs, 1 allowed"
+    assert second.startswith(
+        "::warning title=dynadiag new-break,file=prog.py,line=5,endLine=5::new-break[GB0124] prog.py:5"
+    )
+
+
+def test_hostile_text_stays_text() -> None:
+    result = hostile()
+    commands = annotation_commands(result).splitlines()
+    assert len(commands) == len(result.problems)
+    for command in commands:
+        head, _, rest = command.removeprefix("::").partition("::")
+        assert head.partition(" ")[0] in ("error", "warning")
+        assert "\r" not in rest
+        assert not re.search(r"%(?!25|0D|0A|3A|2C)", command)
+    for text in (
+        annotation_commands(result),
+        step_summary(result),
+        check_text(result, Style()),
+        sarif_json(result).decode(),
+    ):
+        assert not set(text) & {"\x1b", "\u202e", "\r"}
+    rows = [line for line in step_summary(result).splitlines() if line.startswith("| ")]
+    for row in rows:
+        assert len(re.findall(r"(?<!\\)\|", row)) in (4, 5)
+    assert json.loads(check_json(result))["problems"][0]["text"] == HOSTILE
+
+
+@pytest.mark.parametrize("text", ["plain", "a`b", "``", "a|b", HOSTILE, ""])
+def test_code_in_markdown_ends_where_it_should(text: str) -> None:
+    made = code(text)
+    fence = re.match(r"`+", made)
+    assert fence is not None
+    assert made.endswith(fence[0])
+    assert fence[0] not in made[len(fence[0]) : -len(fence[0])]
+    assert "\n" not in made
+
+
+def test_the_text_leads_with_the_verdict_and_names_what_is_gone() -> None:
+    assert check_text(a_result(), Style()).startswith("failed: 2 problems in 1 target, 1 known\n")
+    passed = check_text(replace(a_result((3, 5), (3,)), problems=()), Style())
+    assert passed.startswith("ok: nothing new in 1 target, 1 known, 1 gone\n")
+    assert "gone: 1; --update drops them" in passed
+
+
+def test_the_document_has_what_the_contract_names() -> None:
+    document = json.loads(check_json(a_result()))
+    assert document["ok"] is False
+    (new, over), (old,) = document["problems"], document["known"]
+    assert (new["rule"], new["gb_id"], new["file"], new["line"], new["function"]) == (
+        "new-break",
+        "GB0124",
+        FILE,
+        5,
+        "forward",
+    )
+    assert over["text"] == "3 graphs, 1 allowed"
+    assert old["identity"] == "break GB0059 forward: print(_0)"
+    assert {"schema", "dynadiag", "torch"} <= set(document)
