@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
-from dynadiag import __version__
+from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
 from dynadiag.explanation.formatting import list_counted
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.render.json_document import SourceLine, encode
 from dynadiag.render.paths import source_location
 from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style
@@ -38,20 +37,6 @@ class Culprit:
     graph: str | None = None
     lines: tuple[tuple[str, int], ...] = ()
     nodes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The culprit as the contract has it."""
-        file, line = self.lines[-1] if self.lines else (None, None)
-        return {
-            "class": self.group,
-            "name": self.name,
-            "compile_id": self.compile_id,
-            "graph": self.graph,
-            "file": file,
-            "line": line,
-            "lines": [{"file": f, "line": n} for f, n in self.lines],
-            **({"nodes": list(self.nodes)} if self.nodes else {}),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +80,27 @@ class Verdict:
         return verdict_text(self, str(Path.cwd()), style)
 
     def to_json(self) -> str:
-        """The contract's document as JSON text. It has fields beyond the contract."""
+        """The contract's document as JSON text."""
         return encode(self.document()).decode()
 
-    def document(self) -> dict[str, Any]:
-        """The contract's document as plain data."""
-        return {
-            "schema": SCHEMA,
-            "dynadiag": __version__,
-            "torch": self.torch or _installed_torch(),
-            "target": self.target,
-            "verdict": self.verdict,
-            "rung": self.rung,
-            "rungs": self.rungs,
-            "failure": _failure_document(self.failure),
-            "culprits": [culprit.to_json() for culprit in self.culprits],
-            "trials": self.trials,
-            "seconds": round(self.seconds, 2),
-            "notes": list(self.notes),
-            "side_finds": list(self.other_failures),
-            "confirmed": list(self.confirmed),
-            "printed": list(self.printed),
-            "reproduce": list(self.reproduce),
-        }
+    def document(self) -> BisectDocument:
+        """The contract's document."""
+        return BisectDocument(
+            torch=self.torch or _installed_torch(),
+            target=self.target,
+            verdict=self.verdict,
+            rung=self.rung,
+            rungs=self.rungs,
+            failure=FailureDocument.of(self.failure),
+            culprits=tuple(map(_culprit_document, self.culprits)),
+            trials=self.trials,
+            seconds=round(self.seconds, 2),
+            notes=self.notes,
+            side_finds=self.other_failures,
+            confirmed=self.confirmed,
+            printed=self.printed,
+            reproduce=self.reproduce,
+        )
 
 
 def _installed_torch() -> str | None:
@@ -128,16 +111,11 @@ def _installed_torch() -> str | None:
         return None
 
 
-def _failure_document(signature: Signature | None) -> dict[str, Any] | None:
-    if signature is None:
-        return None
-    return {
-        "kind": signature.kind,
-        "type": signature.type,
-        "message": signature.message,
-        "where": signature.where,
-        "program_line": signature.user,
-    }
+def _culprit_document(culprit: Culprit) -> CulpritDocument:
+    file, line = culprit.lines[-1] if culprit.lines else (None, None)
+    lines = tuple(SourceLine(*each) for each in culprit.lines)
+    place = (culprit.compile_id, culprit.graph, file, line)
+    return CulpritDocument(culprit.group, culprit.name, *place, lines, culprit.nodes)
 
 
 _OVERRIDE = 'TORCH_COMPILE_OVERRIDE_BACKENDS=">=0:{}"'

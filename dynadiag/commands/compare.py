@@ -21,8 +21,10 @@ from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.compare import AMP, DYNAMIC, MODES, Comparison, ComparisonOptions, Variant, compare, variants
-from dynadiag.compare.comparison_report import comparison_json, comparison_text
+from dynadiag.compare.comparison_report import comparison_text
+from dynadiag.compare.document import compare_document
 from dynadiag.errors import DynadiagError
+from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.supervise import Limits
 
@@ -100,18 +102,18 @@ def run(args: argparse.Namespace) -> int:
     names = (str(program.name), *args.also)
     chosen = variants(names, args.modes, args.backends, args.amp, args.dynamic, args.step)
     folder = _recordings_folder(args.output, program, chosen, force=args.force)
-    settings = ComparisonOptions(args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh, inputs=args.inputs)
+    options = ComparisonOptions(args.repeat, limits=Limits.default(args.timeout), fresh=args.fresh, inputs=args.inputs)
     try:
         with ProgressPrinter(sys.stderr) as progress:
-            found = compare(program, chosen, folder, settings, progress.on_trial)
+            comparison = compare(program, chosen, folder, options, progress.on_trial)
     except DynadiagError:
         _discard(folder)
         raise
-    _report(found, program, args)
+    _report(comparison, program, args)
     common.print_path(folder)
-    if found.interrupted:
+    if comparison.interrupted:
         return 130
-    return 0 if any(row.rounds for row in found.rows) else 1
+    return 0 if any(result.rounds for result in comparison.results) else 1
 
 
 def _parse_function(args: argparse.Namespace) -> Program:
@@ -153,10 +155,10 @@ def _discard(folder: Path) -> None:
         folder.rmdir()
 
 
-def _report(found: Comparison, program: Program, args: argparse.Namespace) -> None:
-    common.write_json(args.json, comparison_json(found, program.text))
+def _report(comparison: Comparison, program: Program, args: argparse.Namespace) -> None:
+    common.write_json(args.json, encode(compare_document(comparison, program.text)))
     if args.json != "-":
-        sys.stdout.write(comparison_text(found, program.text, common.style_for(sys.stdout)))
+        sys.stdout.write(comparison_text(comparison, program.text, common.style_for(sys.stdout)))
         sys.stdout.flush()
 
 

@@ -16,9 +16,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from dynadiag import __version__
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.errors import DynadiagError
@@ -26,20 +24,19 @@ from dynadiag.explanation.formatting import count, list_some
 from dynadiag.kernels import (
     CompiledStages,
     KernelCall,
-    KernelChange,
-    change_diff,
     compare_kernels,
     kernel_calls,
     make_stages,
 )
 from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.kernels.stages import check_stage, is_in_own_cache
-from dynadiag.kernels.timing import KernelTimes, Roofline, measure_times, saved_times
+from dynadiag.kernels.timing import Roofline, measure_times, saved_times
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import encode
 from dynadiag.render.kernel_changes import changes_text
 from dynadiag.render.kernels import kernel_text, listing_text, stage_text
+from dynadiag.render.kernels_document import changes_document, kernels_document
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
         scale = _scale(args, recording, calls)
         chosen = sorted(chosen, key=lambda call: _sort_key(call, scale), reverse=True)
         stages = _stages(args, recording, chosen[0]) if args.stage else None
-        common.write_json(args.json, encode(_document(recording, chosen, scale, stages, whole=args.name is not None)))
+        document = kernels_document(recording, chosen, scale, stages, whole=args.name is not None)
+        common.write_json(args.json, encode(document))
         if args.json != "-":
             sys.stdout.write(_text(args, recording, chosen, scale, stages))
     return 0
@@ -196,99 +194,12 @@ def _call_name(call: KernelCall) -> str:
     return f"'{call.compile_id} {stage}{call.name}{number}'"
 
 
-def _document(
-    recording: Recording, calls: Sequence[KernelCall], scale: Roofline, stages: CompiledStages | None, *, whole: bool
-) -> dict[str, Any]:
-    listed = [_entry(call, scale, whole=whole) for call in calls]
-    document: dict[str, Any] = {**_document_header(recording), "kernels": listed}
-    if scale.times is not None:
-        document["measured"] = _measured(scale.times)
-    if stages is not None:
-        document["target"] = stages.target
-        document["facts"] = stages.properties
-        document["notes"] = list(stages.notes)
-        document["stages"] = {
-            name: {"text": stage.text, "lines": [list(pair) for pair in stage.lines]}
-            for name, stage in stages.stages.items()
-        }
-    return document
-
-
-def _document_header(recording: Recording) -> dict[str, Any]:
-    return {"schema": 1, "dynadiag": __version__, "torch": recording.run.torch}
-
-
-def _measured(timing: KernelTimes) -> dict[str, Any]:
-    """Return where the times were measured, and the peaks of that device."""
-    peaks = timing.peaks
-    return {
-        "device": timing.device,
-        "torch": timing.torch,
-        "bytes_per_second": peaks.bytes_per_second,
-        "flops_per_second": {**peaks.product_flops, "vector": peaks.vector_flops},
-        "errors": [{"event": event, "error": why} for event, why in timing.errors.items()],
-    }
-
-
-def _entry(call: KernelCall, scale: Roofline, *, whole: bool) -> dict[str, Any]:
-    time, built = scale.time_of(call), call.artifact
-    entry: dict[str, Any] = {
-        "compile_id": call.compile_id,
-        "name": call.name,
-        "language": call.language,
-        "graph": call.stage,
-        "call": call.call_number,
-        "ops": list(call.ops),
-        "nodes": list(call.nodes),
-        "views": list(call.views),
-        "dynamo_nodes": list(call.dynamo_nodes),
-        "lines": [{"file": place.file, "line": place.line} for place in call.source_lines or call.view_lines],
-        "mapping": call.evidence,
-        "around": list(call.enclosing_nodes),
-        "grid": call.grid,
-        "bytes_read": call.cost.bytes_read,
-        "bytes_written": call.cost.bytes_written,
-        "flops": call.cost.flops,
-        "bound": scale.bound_of(call),
-        "seconds": time.seconds if time else None,
-        "device_kernels": list(time.device_kernels) if time else [],
-        "peak_share": scale.peak_share(call),
-        "registers": built.registers if built else None,
-        "spills": built.spills if built else None,
-        "shared_memory": built.shared if built else None,
-        "occupancy": built.occupancy if built else None,
-        "configuration": dict(built.configuration) if built else None,
-        "cache": call.cache,
-        "partition": call.partition,
-        "fallback": call.fallback,
-    }
-    if whole:
-        entry["wrapper_call"] = call.text
-        entry["source"] = call.definition.source if call.definition else None
-    return entry
-
-
 def _diff_recordings(args: argparse.Namespace) -> int:
     if args.name is None:
         raise DynadiagError("--diff needs two recordings: dynadiag kernels --diff BEFORE AFTER")
     with open_with_links(args.recording) as before, open_with_links(Path(args.name)) as after:
         changes = compare_kernels(kernel_calls(before), kernel_calls(after))
-        document = {**_document_header(after), "changes": [_change_entry(change) for change in changes]}
-        common.write_json(args.json, encode(document))
+        common.write_json(args.json, encode(changes_document(after, changes)))
         if args.json != "-":
             sys.stdout.write(changes_text(changes, common.style_for(sys.stdout)))
     return 0
-
-
-def _change_entry(change: KernelChange) -> dict[str, Any]:
-    different = change.kind != "same" and bool(change.before) and bool(change.after)
-    return {
-        "kind": change.kind,
-        "before": [
-            {"compile_id": call.compile_id, "name": call.name, "call": call.call_number} for call in change.before
-        ],
-        "after": [
-            {"compile_id": call.compile_id, "name": call.name, "call": call.call_number} for call in change.after
-        ],
-        "diff": change_diff(change) if different else None,
-    }

@@ -25,8 +25,9 @@ from dynadiag.commands.bisect import add_search_options, bisect_options, search_
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
-from dynadiag.minify.minify_result import MinifyResult, issue_text, result_json, result_text
+from dynadiag.minify.minify_result import MinifyResult, issue_text, minify_document, result_text
 from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
+from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
@@ -66,7 +67,9 @@ def run(args: argparse.Namespace) -> int:
             rows.finish(None, force=True)
             return _interrupted(interrupt, output, recording, progress, args)
     named = replace(result, repro=str(output.absolute())) if result.text else result
-    rows.add_verdict(result_json(named, program.text).decode(), {named.repro: result.text} if named.repro else None)
+    rows.add_verdict(
+        encode(minify_document(named, program.text)).decode(), {named.repro: result.text} if named.repro else None
+    )
     rows.finish(code, force=True)
     result = _written(result, output)
     if args.issue is not None and result.text:
@@ -108,7 +111,7 @@ def _interrupted(
 ) -> int:
     if isinstance(interrupt, Interrupted):
         result = _written(interrupt.result, output)
-        common.write_json(args.json, result_json(result, str(args.target)))
+        common.write_json(args.json, encode(minify_document(result, str(args.target))))
         if result.text:
             proved = "proved" if result.proved else "not proved"
             progress.message(
@@ -119,7 +122,7 @@ def _interrupted(
 
 
 def _report(result: MinifyResult, program: Program, args: argparse.Namespace) -> None:
-    common.write_json(args.json, result_json(result, program.text))
+    common.write_json(args.json, encode(minify_document(result, program.text)))
     if args.json != "-":
         sys.stdout.write(result_text(result, common.style_for(sys.stdout)))
         sys.stdout.flush()

@@ -17,7 +17,7 @@ from typing import Any
 from dynadiag.compare.compile_summary import read_summary
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_process import VariantFailedError, VariantProcess
-from dynadiag.compare.variant_result import Gpu, Peak, VariantResult
+from dynadiag.compare.variant_result import Gpu, Peak, RelativeSpeed, VariantResult, relative_speed
 from dynadiag.explanation.runtime_cost import WARM
 from dynadiag.trial.program import Program
 from dynadiag.trial.sandbox import Sandboxes, cache_variables, trial_environment
@@ -50,13 +50,29 @@ class ComparisonOptions:
 class Comparison:
     """The results in the order of the variants. ``interrupted``: not all rounds ran."""
 
-    rows: tuple[VariantResult, ...]
+    results: tuple[VariantResult, ...]
     interrupted: bool
 
-    def eager(self, variant: Variant) -> VariantResult | None:
-        """The uncompiled result that a variant is compared with: the one with the same autocast dtype."""
-        found = (row for row in self.rows if row.variant.is_eager and row.variant.amp == variant.amp)
-        return next(found, None)
+    @property
+    def torch(self) -> str | None:
+        """The version of torch. None if no variant made its first calls."""
+        return next((result.torch for result in self.results if result.torch), None)
+
+    @property
+    def device(self) -> str | None:
+        """The device that the calls ran on, if a variant made its first calls."""
+        return next((result.device for result in self.results if result.device), None)
+
+    @property
+    def threads(self) -> int | None:
+        """The number of torch's threads, if a variant made its first calls."""
+        return next((result.threads for result in self.results if result.threads), None)
+
+    def against_eager(self, result: VariantResult) -> RelativeSpeed | None:
+        """The speed relative to the uncompiled call with the same autocast dtype. None for that one itself."""
+        baselines = (each for each in self.results if each.variant.is_eager and each.variant.amp == result.variant.amp)
+        eager = next(baselines, None)
+        return None if eager is None or eager is result else relative_speed(result, eager)
 
 
 def compare(
@@ -64,49 +80,49 @@ def compare(
 ) -> Comparison:
     """Measure the variants of a target. Their recordings go to ``folder``.
 
-    Calls ``tell(number, label, status, seconds)`` after each step. On Ctrl-C it returns what was measured so far; a
+    Calls ``on_trial(number, label, status, seconds)`` after each step. On Ctrl-C it returns what was measured so far; a
     variant that made its first calls and has no round yet is measured once.
 
     Raises `TargetError` if the target provides no call.
     """
-    with MeasurementSession(program, folder, options, on_trial) as race:
+    with MeasurementSession(program, folder, options, on_trial) as session:
         try:
             for variant in chosen:
-                race.start(variant)
-            race.first()
+                session.start(variant)
+            session.first()
             for number in range(options.rounds):
-                race.round(number)
-            race.inputs()
-            race.count()
-            race.warm()
+                session.round(number)
+            session.inputs()
+            session.count()
+            session.warm()
         except KeyboardInterrupt:
-            race.interrupted = True
+            session.interrupted = True
             with suppress(KeyboardInterrupt):  # a second Ctrl-C: stop at once, keep what there is
-                race.finish()
-    rows = (_with_summary(race.rows.get(variant, VariantResult(variant, _NOT_RUN))) for variant in chosen)
-    return Comparison(tuple(_mark_unmeasured(row) for row in rows), race.interrupted)
+                session.finish()
+    results = (_with_summary(session.results.get(variant, VariantResult(variant, _NOT_RUN))) for variant in chosen)
+    return Comparison(tuple(_mark_unmeasured(result) for result in results), session.interrupted)
 
 
-def _with_summary(row: VariantResult) -> VariantResult:
+def _with_summary(result: VariantResult) -> VariantResult:
     """The result with the summary of its recording. Without one if the process ended before it recorded anything."""
-    if row.recording is None or not row.recording.exists():
-        return replace(row, recording=None)
-    return replace(row, compiled=read_summary(row.recording))
+    if result.recording is None or not result.recording.exists():
+        return replace(result, recording=None)
+    return replace(result, compiled=read_summary(result.recording))
 
 
-def _mark_unmeasured(row: VariantResult) -> VariantResult:
+def _mark_unmeasured(result: VariantResult) -> VariantResult:
     """Mark a variant that has no round as not measured."""
-    return replace(row, failure=_NOT_RUN) if row.failure is None and not row.rounds else row
+    return replace(result, failure=_NOT_RUN) if result.failure is None and not result.rounds else result
 
 
 class MeasurementSession:
     """The processes of the variants that have not failed, and the results so far."""
 
-    def __init__(self, program: Program, folder: Path, settings: ComparisonOptions, tell: OnTrial) -> None:
-        self.rows: dict[Variant, VariantResult] = {}
-        self._program, self._folder, self._settings, self._on_trial = program, folder, settings, tell
+    def __init__(self, program: Program, folder: Path, options: ComparisonOptions, on_trial: OnTrial) -> None:
+        self.results: dict[Variant, VariantResult] = {}
+        self._program, self._folder, self._options, self._on_trial = program, folder, options, on_trial
         self._running: dict[Variant, VariantProcess] = {}
-        self._sandboxes = Sandboxes(own_headers=settings.fresh)
+        self._sandboxes = Sandboxes(own_headers=options.fresh)
         self._reports = 0
         self.interrupted = False
 
@@ -116,32 +132,32 @@ class MeasurementSession:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for subject in self._running.values():
-            subject.kill() if self.interrupted or kind else subject.end()
+        for process in self._running.values():
+            process.kill() if self.interrupted or kind else process.end()
         self._sandboxes.remove()
 
     def start(self, variant: Variant) -> None:
         """Start the variant's process and load the function. A wrong name is found before anything is compiled."""
-        place = self._folder / f"{len(self.rows):02}-{_file_name(variant)}.dynadiag"
-        self.rows[variant] = VariantResult(variant, recording=place)
+        recording = self._folder / f"{len(self.results):02}-{_file_name(variant)}.dynadiag"
+        self.results[variant] = VariantResult(variant, recording=recording)
         program = replace(self._program, name=variant.name)
-        limits, variables = self._settings.limits, self._environment(variant)
-        self._running[variant] = VariantProcess(program, variant, place, limits, variables)
+        limits, variables = self._options.limits, self._environment(variant)
+        self._running[variant] = VariantProcess(program, variant, recording, limits, variables)
         self._request(variant, "load")
 
     def first(self) -> None:
         """Make the first calls, one variant after the other."""
         for variant in list(self._running):
-            answer = self._request(variant, "first")
-            if answer is not None:
-                first = tuple(answer["seconds"])
-                self.rows[variant] = replace(
-                    self.rows[variant],
+            reply = self._request(variant, "first")
+            if reply is not None:
+                first = tuple(reply["seconds"])
+                self.results[variant] = replace(
+                    self.results[variant],
                     first=first,
-                    first_peak=Peak(**answer["memory"]),
-                    torch=answer["torch"],
-                    threads=answer["threads"],
-                    device=answer["device"],
+                    first_peak=Peak(**reply["memory"]),
+                    torch=reply["torch"],
+                    threads=reply["threads"],
+                    device=reply["device"],
                 )
                 self._report(f"{variant.name}: {variant.label}", "first call", first[0])
 
@@ -151,42 +167,43 @@ class MeasurementSession:
         order = list(self._running)
         for variant in order if number % 2 == 0 else reversed(order):
             self._measure(variant)
-        self._report(f"round {number + 1} of {self._settings.rounds}", "measured", time.monotonic() - began)
+        self._report(f"round {number + 1} of {self._options.rounds}", "measured", time.monotonic() - began)
 
     def _measure(self, variant: Variant) -> None:
-        answer = self._request(variant, "round", seconds=self._settings.seconds)
-        if answer is not None:
-            row = self.rows[variant]
-            rounds = (*row.rounds, tuple(answer["times"]))
-            self.rows[variant] = replace(row, rounds=rounds, warm_peak=Peak(**answer["memory"]))
+        reply = self._request(variant, "round", seconds=self._options.seconds)
+        if reply is not None:
+            result = self.results[variant]
+            rounds = (*result.rounds, tuple(reply["times"]))
+            self.results[variant] = replace(result, rounds=rounds, warm_peak=Peak(**reply["memory"]))
 
     def finish(self) -> None:
         """Measure one round of each variant that made its first calls and has no round yet."""
-        ready = [variant for variant in self._running if self.rows[variant].first and not self.rows[variant].rounds]
+        ready = [
+            variant for variant in self._running if self.results[variant].first and not self.results[variant].rounds
+        ]
         for variant in ready:
             self._measure(variant)
 
     def inputs(self) -> None:
         """Call each variant with other arguments. This comes after the timing: new shapes may cause slower code."""
-        for variant in list(self._running) if self._settings.inputs else ():
-            answer = self._request(variant, "inputs", name=self._settings.inputs)
-            if answer is not None:
-                self.rows[variant] = replace(self.rows[variant], inputs=tuple(answer["seconds"]))
+        for variant in list(self._running) if self._options.inputs else ():
+            reply = self._request(variant, "inputs", name=self._options.inputs)
+            if reply is not None:
+                self.results[variant] = replace(self.results[variant], inputs=tuple(reply["seconds"]))
 
     def count(self) -> None:
         """Count what one call runs on a GPU."""
         for variant in list(self._running):
-            answer = self._request(variant, "count")
-            if answer is not None and "gpu" in answer:
-                self.rows[variant] = replace(self.rows[variant], gpu=Gpu(**answer["gpu"]))
+            reply = self._request(variant, "count")
+            if reply is not None and "gpu" in reply:
+                self.results[variant] = replace(self.results[variant], gpu=Gpu(**reply["gpu"]))
 
     def warm(self) -> None:
         """Profile warm calls, and add to each recording which compiled code they run."""
-        for variant in [one for one in self._running if not one.is_eager]:
-            subject = self._running[variant]
-            answer = self._request(variant, "warm", seconds=self._settings.seconds)
-            if answer is not None:
-                subject.add_event(WARM, answer["warm"])
+        for variant in [variant for variant in self._running if not variant.is_eager]:
+            reply = self._request(variant, "warm", seconds=self._options.seconds)
+            if reply is not None:
+                self._running[variant].add_event(WARM, reply["warm"])
 
     def _request(self, variant: Variant, what: str, **how: Any) -> dict[str, Any] | None:
         """The reply of a variant's process; None if the variant failed. The failure is then in its result."""
@@ -195,12 +212,12 @@ class MeasurementSession:
             return self._running[variant].request(what, **how)
         except VariantFailedError as failed:
             del self._running[variant]
-            self.rows[variant] = replace(self.rows[variant], failure=failed.signature)
+            self.results[variant] = replace(self.results[variant], failure=failed.signature)
             self._report(
                 f"{variant.name}: {variant.label}", f"failed: {failed.signature.type}", time.monotonic() - began
             )
             return None
-        except KeyboardInterrupt:  # `ask` killed the process
+        except KeyboardInterrupt:  # `request` killed the process
             del self._running[variant]
             raise
 
@@ -214,7 +231,7 @@ class MeasurementSession:
         environment = trial_environment(scratch, {})
         if variant.is_eager:
             environment["TORCHDYNAMO_DISABLE"] = "1"
-        if self._settings.fresh:
+        if self._options.fresh:
             environment |= cache_variables(Path(scratch))
         return environment
 

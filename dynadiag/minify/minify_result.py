@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from dynadiag import __version__
-from dynadiag.bisection.verdict import Culprit, Verdict, first_few
+from dynadiag.bisection.document import FailureDocument
+from dynadiag.bisection.verdict import Verdict, first_few
 from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.render.json_document import Document
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.signature import Signature
 
-__all__ = ["EXIT_CODES", "MinifyResult", "culprit_names", "issue_text", "result_json", "result_text"]
+__all__ = [
+    "EXIT_CODES",
+    "MinifyDocument",
+    "MinifyResult",
+    "culprit_names",
+    "issue_text",
+    "minify_document",
+    "result_text",
+]
 
 EXIT_CODES = {
     "passes": 3,
@@ -92,47 +102,64 @@ class MinifyResult:
         return 0 if self.proved else EXIT_CODES[self.verdict]
 
 
-def result_json(result: MinifyResult, target: str) -> bytes:
-    """The JSON document of ``dynadiag minify --json``."""
-    failure = result.failure
-    return encode(
-        {
-            "schema": SCHEMA,
-            "dynadiag": __version__,
-            "torch": result.torch,
-            "target": target,
-            "verdict": result.verdict,
-            "rung": result.rung,
-            "failure": _failure(failure) if failure else None,
-            "nodes_before": result.nodes_before,
-            "nodes_after": result.nodes_after,
-            "inputs_after": result.inputs_after,
-            "elements_after": result.elements_after,
-            "trials": result.trials,
-            "cached": result.cached,
-            "seconds": round(result.seconds, 2),
-            "minimal": result.minimal,
-            "proved": result.proved,
-            "repro": result.repro,
-            "proof": list(result.proof),
-            "bisected": [_culprit_json(culprit) for culprit in result.bisect_verdict.culprits]
-            if result.bisect_verdict
-            else [],
-            "missing": list(result.missing),
-            "notes": list(result.notes),
-            "side_finds": list(result.side_finds),
-        }
-    )
-
-
-def _failure(signature: Signature) -> dict[str, Any]:
-    names = ("kind", "type", "message", "where")
-    return {name: getattr(signature, name) for name in names}
-
-
-def _culprit_json(culprit: Culprit) -> dict[str, Any]:
+class ReproCulpritDocument(msgspec.Struct, frozen=True):
     """A culprit in the repro. The repro has one graph, so ``graph`` only says forward or backward."""
-    return {"class": culprit.group, "name": culprit.name, "graph": culprit.graph}
+
+    kind: str = msgspec.field(name="class")
+    name: str
+    graph: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinifyDocument(Document):
+    """The JSON document of ``dynadiag minify``. It has fields beyond the contract."""
+
+    target: str
+    verdict: str
+    rung: str | None
+    failure: FailureDocument | None
+    nodes_before: int | None
+    nodes_after: int | None
+    inputs_after: int | None
+    elements_after: int | None
+    trials: int
+    cached: int
+    seconds: float
+    minimal: bool
+    proved: bool
+    repro: str | None
+    proof: tuple[str, ...]
+    bisected: tuple[ReproCulpritDocument, ...]
+    missing: tuple[str, ...]
+    notes: tuple[str, ...]
+    side_finds: tuple[str, ...]
+
+
+def minify_document(result: MinifyResult, target: str) -> MinifyDocument:
+    """The document of a result. ``target`` is the program as the user named it."""
+    culprits = result.bisect_verdict.culprits if result.bisect_verdict else ()
+    return MinifyDocument(
+        torch=result.torch,
+        target=target,
+        verdict=result.verdict,
+        rung=result.rung,
+        failure=FailureDocument.of(result.failure),
+        nodes_before=result.nodes_before,
+        nodes_after=result.nodes_after,
+        inputs_after=result.inputs_after,
+        elements_after=result.elements_after,
+        trials=result.trials,
+        cached=result.cached,
+        seconds=round(result.seconds, 2),
+        minimal=result.minimal,
+        proved=result.proved,
+        repro=result.repro,
+        proof=result.proof,
+        bisected=tuple(ReproCulpritDocument(each.group, each.name, each.graph) for each in culprits),
+        missing=result.missing,
+        notes=result.notes,
+        side_finds=result.side_finds,
+    )
 
 
 def culprit_names(verdict: Verdict) -> str:

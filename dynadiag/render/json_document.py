@@ -24,11 +24,29 @@ from dynadiag.recording.records import Break, Frame, GuardFailure, Kernel, Recom
 if TYPE_CHECKING:
     from dynadiag.kernels import KernelCall
 
-__all__ = ["SCHEMA", "ExplainDocument", "FindingDocument", "document", "encode", "explanation_json"]
+__all__ = [
+    "SCHEMA",
+    "Document",
+    "ExplainDocument",
+    "FindingDocument",
+    "SourceLine",
+    "document",
+    "encode",
+    "explanation_json",
+]
 
 SCHEMA = 1
 _RECOMPILE_RULES = ("recompile", "recompile-limit")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What each command's document begins with."""
+
+    schema: int = SCHEMA
+    dynadiag: str = __version__
+    torch: str | None
 
 
 @dataclass(frozen=True, slots=True)

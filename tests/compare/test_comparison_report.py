@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynadiag.compare.comparison import Comparison
-from dynadiag.compare.comparison_report import comparison_json, comparison_text
+from dynadiag.compare.comparison_report import comparison_text
 from dynadiag.compare.compile_summary import CompileSummary
+from dynadiag.compare.document import compare_document
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import Gpu, Peak, VariantResult
 from dynadiag.explanation.formatting import short_duration
+from dynadiag.render.json_document import encode
 from dynadiag.render.style import Style
 from dynadiag.trial.signature import Signature
 
@@ -70,7 +72,9 @@ def test_what_is_within_the_noise_is_said_to_be() -> None:
     shown = text(measured("default", 5.0, 0.01, COMPILED))
     assert "within the noise" in shown
     assert "--repeat" in shown
-    document = json.loads(comparison_json(Comparison((EAGER, measured("default", 5.0, 0.01)), False), "t.py:make"))
+    document = json.loads(
+        encode(compare_document(Comparison((EAGER, measured("default", 5.0, 0.01)), False), "t.py:make"))
+    )
     assert document["rows"][1]["against_eager"] == {"ratio": 1.0, "noise": True, "pays_after": None}
 
 
@@ -80,7 +84,7 @@ def test_a_failure_is_told_in_its_first_line_and_whole_in_the_document() -> None
     shown = text(row)
     assert "default: SomeError: first line\\x1b[31m" in shown
     assert "second line" not in shown
-    document = json.loads(comparison_json(Comparison((EAGER, row), False), "t.py:make"))
+    document = json.loads(encode(compare_document(Comparison((EAGER, row), False), "t.py:make")))
     assert document["rows"][1]["failure"]["message"].endswith("second line")
     assert (document["schema"], document["torch"]) == (1, "2.13.0")
 

@@ -1,0 +1,61 @@
+"""The JSON document of a bisection, as types: the schema that `dynadiag schema bisect` prints is made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from dynadiag.render.json_document import Document, SourceLine
+from dynadiag.trial.signature import Signature
+
+__all__ = ["BisectDocument", "CulpritDocument", "FailureDocument"]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureDocument:
+    """A failure in a document: its signature, with the line of the program that was running."""
+
+    kind: str
+    type: str
+    message: str
+    where: str | None
+    program_line: str | None
+
+    @classmethod
+    def of(cls, failure: Signature | None) -> FailureDocument | None:
+        if failure is None:
+            return None
+        return cls(failure.kind, failure.type, failure.message, failure.where, failure.user)
+
+
+class CulpritDocument(msgspec.Struct, frozen=True):
+    """A culprit in a document. ``file`` and ``line`` are the last of ``lines``."""
+
+    kind: str = msgspec.field(name="class")
+    name: str
+    compile_id: str | None
+    graph: str | None
+    file: str | None
+    line: int | None
+    lines: tuple[SourceLine, ...]
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectDocument(Document):
+    """The JSON document of ``dynadiag bisect``. It has fields beyond the contract."""
+
+    target: str
+    verdict: str
+    rung: str | None
+    rungs: dict[str, str]
+    failure: FailureDocument | None
+    culprits: tuple[CulpritDocument, ...]
+    trials: int
+    seconds: float
+    notes: tuple[str, ...]
+    side_finds: tuple[str, ...]
+    confirmed: tuple[str, ...]
+    printed: tuple[str, ...]
+    reproduce: tuple[str, ...]

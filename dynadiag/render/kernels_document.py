@@ -1,0 +1,192 @@
+"""The JSON documents of `dynadiag kernels`: the list of a recording, and the changes between two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dynadiag.kernels import CompiledStages, KernelCall, KernelChange, change_diff
+from dynadiag.kernels.graph_parser import SourceLine
+from dynadiag.kernels.timing import KernelTimes, Roofline
+from dynadiag.recording.reader import Recording
+from dynadiag.render.json_document import Document
+
+__all__ = ["ChangesDocument", "KernelsDocument", "changes_document", "kernels_document"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEntry:
+    """One call of a kernel. Sizes are in bytes; ``seconds`` is of one call.
+
+    ``mapping`` says where the nodes are known from, as `KernelCall.evidence`. ``wrapper_call`` and ``source`` are null
+    in the list of a whole recording.
+    """
+
+    compile_id: str
+    name: str
+    language: str
+    graph: str | None
+    call: int
+    ops: tuple[str, ...]
+    nodes: tuple[str, ...]
+    views: tuple[str, ...]
+    dynamo_nodes: tuple[str, ...]
+    lines: tuple[SourceLine, ...]
+    mapping: str
+    around: tuple[str, ...]
+    grid: str | None
+    bytes_read: int | None
+    bytes_written: int | None
+    flops: int | None
+    bound: str | None
+    seconds: float | None
+    device_kernels: tuple[str, ...]
+    peak_share: float | None
+    registers: int | None
+    spills: int | None
+    shared_memory: int | None
+    occupancy: float | None
+    configuration: Mapping[str, str] | None
+    cache: str | None
+    partition: str | None
+    fallback: str | None
+    wrapper_call: str | None
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleError:
+    """Why the module of an event could not be measured."""
+
+    event: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Where the times were measured, and the peaks of that device."""
+
+    device: str
+    torch: str
+    bytes_per_second: float
+    flops_per_second: dict[str, float | None]
+    errors: tuple[ModuleError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageEntry:
+    """The text of a stage, and pairs (line of the text, line of the kernel's source)."""
+
+    text: str
+    lines: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelsDocument(Document):
+    """The calls, most expensive first. ``target``, ``facts``, ``notes`` and ``stages`` are those of ``--stage``."""
+
+    kernels: tuple[KernelEntry, ...]
+    measured: Measurement | None = None
+    target: str | None = None
+    facts: dict[str, str | int] | None = None
+    notes: tuple[str, ...] = ()
+    stages: dict[str, StageEntry] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReference:
+    """One call of a kernel, by its name in a recording."""
+
+    compile_id: str
+    name: str
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEntry:
+    """One change, as `KernelChange`. ``diff`` is a unified diff of the sources, null where one side has none."""
+
+    kind: str
+    before: tuple[KernelReference, ...]
+    after: tuple[KernelReference, ...]
+    diff: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesDocument(Document):
+    """The changes from the kernels of one recording to those of another."""
+
+    changes: tuple[ChangeEntry, ...]
+
+
+def kernels_document(
+    recording: Recording, calls: Sequence[KernelCall], scale: Roofline, stages: CompiledStages | None, *, whole: bool
+) -> KernelsDocument:
+    """The document of some calls. With ``whole`` it has their sources."""
+    return KernelsDocument(
+        torch=recording.run.torch,
+        kernels=tuple(_entry(call, scale, whole=whole) for call in calls),
+        measured=_measurement(scale.times) if scale.times is not None else None,
+        target=stages.target if stages else None,
+        facts=stages.properties if stages else None,
+        notes=stages.notes if stages else (),
+        stages={name: StageEntry(each.text, each.lines) for name, each in stages.stages.items()} if stages else None,
+    )
+
+
+def changes_document(after: Recording, changes: Iterable[KernelChange]) -> ChangesDocument:
+    """The document of a comparison of two recordings, the later of which is ``after``."""
+    return ChangesDocument(torch=after.run.torch, changes=tuple(map(_change_entry, changes)))
+
+
+def _measurement(times: KernelTimes) -> Measurement:
+    peaks = times.peaks
+    rates = {**peaks.product_flops, "vector": peaks.vector_flops}
+    errors = tuple(ModuleError(event, why) for event, why in times.errors.items())
+    return Measurement(times.device, times.torch, peaks.bytes_per_second, rates, errors)
+
+
+def _entry(call: KernelCall, scale: Roofline, *, whole: bool) -> KernelEntry:
+    time, artifact = scale.time_of(call), call.artifact
+    return KernelEntry(
+        compile_id=call.compile_id,
+        name=call.name,
+        language=call.language,
+        graph=call.stage,
+        call=call.call_number,
+        ops=call.ops,
+        nodes=call.nodes,
+        views=call.views,
+        dynamo_nodes=call.dynamo_nodes,
+        lines=call.source_lines or call.view_lines,
+        mapping=call.evidence,
+        around=call.enclosing_nodes,
+        grid=call.grid,
+        bytes_read=call.cost.bytes_read,
+        bytes_written=call.cost.bytes_written,
+        flops=call.cost.flops,
+        bound=scale.bound_of(call),
+        seconds=time.seconds if time else None,
+        device_kernels=time.device_kernels if time else (),
+        peak_share=scale.peak_share(call),
+        registers=artifact.registers if artifact else None,
+        spills=artifact.spills if artifact else None,
+        shared_memory=artifact.shared if artifact else None,
+        occupancy=artifact.occupancy if artifact else None,
+        configuration=artifact.configuration if artifact else None,
+        cache=call.cache,
+        partition=call.partition,
+        fallback=call.fallback,
+        wrapper_call=call.text if whole else None,
+        source=call.definition.source if whole and call.definition else None,
+    )
+
+
+def _change_entry(change: KernelChange) -> ChangeEntry:
+    different = change.kind != "same" and bool(change.before) and bool(change.after)
+    before, after = (tuple(map(_reference, calls)) for calls in (change.before, change.after))
+    return ChangeEntry(change.kind, before, after, change_diff(change) if different else None)
+
+
+def _reference(call: KernelCall) -> KernelReference:
+    return KernelReference(call.compile_id, call.name, call.call_number)
