@@ -2,7 +2,8 @@
 
 Each hook asks `TRIAL.is_on(kind, key, ...)` at the moment the compiler decides. Where the plan says off, the decision
 goes the conservative way: a lowering falls back to ATen, two kernels are not fused, a pattern or a pass is skipped, an
-operator is not decomposed, a kernel is written without vectors. No cache folder is touched.
+operator is not decomposed, a kernel is written without vectors, a value is stored before it is read. No cache folder is
+touched.
 """
 
 from __future__ import annotations
@@ -167,10 +168,21 @@ def _kernel(nodes: Iterable[Any]) -> bool:
 def _lower_node(inner: Callable[..., Any], lowering: Any, node: Node) -> Any:
     """Lower a node. If that fails, report it as the witness."""
     try:
-        return inner(lowering, node)
+        value = inner(lowering, node)
     except Exception:
         TRIAL.send(LoweringFailed(_key(node.name, here=_position()), node.name))
         raise
+    if TRIAL.observes("inline") and torch_private.is_inlined(value) and not _inlining_on(node, value):
+        torch_private.store(value)
+    return value
+
+
+def _inlining_on(node: Node, value: Any) -> bool:
+    """Whether a value is computed inside the kernels of its readers, or stored in between, as its dtype."""
+    here = _position()
+    name = "+".join([node.name, *(user.name for user in node.users if user.op == "call_function")])
+    describe = lambda: {"name": name, "target": str(value.get_dtype()), "lines": _user_lines([node]), **here}  # noqa: E731
+    return TRIAL.is_on("inline", _key(node.name, here=here), describe)
 
 
 def _compile_inner_graph(inner: Callable[..., Any], gm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -197,7 +197,7 @@ def build_culprits(group: str, points: Mapping[str, Decision], sets: Sequence[fr
     """The culprits for sets of decisions of one kind. Each set of fusions is one culprit; otherwise each decision is
     one.
     """
-    if group == "fusion":
+    if group in ("fusion", "inline"):
         return tuple(_fusion([points[k] for k in points if k in chosen]) for chosen in sets)
     keys = frozenset().union(*sets)
     return _culprits([points[k] for k in points if k in keys])
@@ -236,5 +236,5 @@ def kind_plural(group: str) -> str:
 
 
 def kind_name(group: str) -> str:
-    """The kind's name for users: a Dynamo graph is just a graph."""
-    return "graph" if group == "dynamo_graph" else group
+    """The kind's name for users: a Dynamo graph is a graph, and a value that its reader computes is fused with it."""
+    return {"dynamo_graph": "graph", "inline": "fusion"}.get(group, group)

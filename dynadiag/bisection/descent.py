@@ -27,7 +27,13 @@ from dynadiag.bisection.decisions import (
     union,
 )
 from dynadiag.bisection.ladder import labeled_rung
-from dynadiag.bisection.narrowing import FailingPart, find_direction, find_needed_graphs, find_suspects
+from dynadiag.bisection.narrowing import (
+    FailingPart,
+    find_direction,
+    find_inlined_value,
+    find_needed_graphs,
+    find_suspects,
+)
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Culprit
 from dynadiag.explanation.formatting import list_counted
@@ -69,7 +75,7 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
     if interrupted.confirmed:
         return replace(interrupted, notes=(*fakes.notes, *interrupted.notes))
     near = find_suspects(search, base, recorded)
-    result = _verify(*near) if near and near[1] else DescentResult()
+    result = _verify_or_find_link(*near) if near and near[1] else DescentResult()
     if result.confirmed:
         return replace(result, notes=(*fakes.notes, *result.notes))
     notes = list(fakes.notes)
@@ -208,7 +214,28 @@ def _search_kind(pool: DecisionPool, part: FailingPart, recorded: Outcome) -> De
     sets = find_by_bisection(pool, _search_failing_part(pool, part))
     if not sets:
         return DescentResult(notes=(f"no set of {kind_plural(pool.name)} explains the failure by itself",))
-    return _verify(pool, sets)
+    return _verify_or_find_link(pool, sets)
+
+
+def _verify_or_find_link(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult:
+    """Verify a verdict. Lowerings that only fail together may be one value that goes unstored from one to the next."""
+    chain = pool.name == "lowering" and len(sets) == 1 and len(sets[0]) > 1
+    link = find_inlined_value(pool, sets[0]) if chain else None
+    result = _verify(link[0], [link[1]]) if link is not None else DescentResult()
+    if link is None or not result.confirmed:
+        return _verify(pool, sets)
+    values, keys = link
+    names = [point.name for key, point in pool.points.items() if key in sets[0]]
+    together = f"the lowerings {', '.join(names)} fail only together: each computes the one before it in its own kernel"
+    return replace(result, notes=(together, *(_inlined(values.points[key]) for key in sorted(keys))))
+
+
+def _inlined(point: Decision) -> str:
+    """What happens to a value that is not stored before it is read."""
+    value, *readers = point.name.split("+")
+    where = " and ".join(readers) or "its readers"
+    never = f"it is never rounded to its type, {point.target}"
+    return f"the value of {value} is computed inside {where}, not stored: {never}"
 
 
 def _search_failing_part(pool: DecisionPool, part: FailingPart) -> list[frozenset[str]]:

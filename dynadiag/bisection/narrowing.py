@@ -18,7 +18,7 @@ from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan, Switch
 
-__all__ = ["Direction", "FailingPart", "find_direction", "find_needed_graphs", "find_suspects"]
+__all__ = ["Direction", "FailingPart", "find_direction", "find_inlined_value", "find_needed_graphs", "find_suspects"]
 
 _LATER_KINDS = ("kernel", "fusion")  # kinds later than the lowerings: if they explain the failure, they are the answer
 
@@ -88,6 +88,24 @@ def _minimize(pool: DecisionPool, keys: Sequence[str]) -> frozenset[str]:
     return find_minimal_set(
         keys, fails, pool.search.speculate(lambda on: pool.labeled_without(every - on), pool.labeled_without)
     )
+
+
+def find_inlined_value(lowerings: DecisionPool, keys: frozenset[str]) -> tuple[DecisionPool, frozenset[str]] | None:
+    """The values that must not be stored for the failure to show, for lowerings that only fail together.
+
+    Each lowering of a chain computes the one before it inside its own kernel. So with any of them off the chain is cut,
+    and all of them look guilty. Where the failure goes with all lowerings on and one value stored in between, as its
+    dtype, that link is the answer. ``None`` where storing values does not help.
+    """
+    search, base = lowerings.search, lowerings.base
+    plan = replace(base, record=("inline",), switches=(*base.switches, Switch("inline", keep=True, suffixes=())))
+    stored = search.run(plan, "every value stored before it is read")
+    points = {p.key: p for p in stored.points if p.group == "inline"}
+    links = [key for key in points if key in keys]
+    pool = DecisionPool(search, base, "inline", points)
+    if not stored.passed or not links or not pool.run_without(links).passed:
+        return None
+    return pool, _minimize(pool, links)
 
 
 _SPLIT_GRAPHS = ("forward", "backward", "inference")

@@ -39,10 +39,12 @@ __all__ = [
     "index_among_same_origins",
     "inner_graph_kind",
     "innermost_function",
+    "is_inlined",
     "operator_name",
     "origin_nodes",
     "pattern_name",
     "restore_graph",
+    "store",
     "traced_user_lines",
     "user_line",
     "wrap_call_user_compiler",
@@ -279,6 +281,18 @@ def wrap_run_node(hook: Callable[..., Any]) -> None:
     from torch._inductor.graph import GraphLowering
 
     GraphLowering.run_node = _hooked(GraphLowering.run_node, hook)
+
+
+def is_inlined(value: Any) -> bool:
+    """Whether a lowered value is an expression that its readers compute again, not a buffer."""
+    from torch._inductor import ir
+
+    return isinstance(value, ir.TensorBox) and isinstance(getattr(value.data, "data", None), ir.Pointwise)
+
+
+def store(value: Any) -> None:
+    """Write a lowered value to a buffer of its dtype, which its readers read."""
+    value.realize()
 
 
 def abbreviate_nested_kernels() -> None:

@@ -18,7 +18,9 @@ LOWER_RUNG = {
 }  # the rung at which a graph is compiled instead, when it is switched off
 _BITS = 64
 INTERMEDIATES = "intermediates"  # in `Plan.record`: report where compiled values first diverge from the graph's
-_IN_INDUCTOR = frozenset({"kernel", "fusion", "lowering", "graph", INTERMEDIATES})  # without effect before Inductor
+_IN_INDUCTOR = frozenset(
+    {"kernel", "fusion", "lowering", "inline", "graph", INTERMEDIATES}
+)  # without effect before Inductor
 
 
 def hash_bits(key: str) -> str:

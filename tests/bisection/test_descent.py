@@ -52,7 +52,7 @@ class Compiler:
 
     def run(self, plan: Plan) -> Outcome:
         self.plans.append(plan)
-        on = {p.key for p in self.points if self._on(plan, p)}
+        on = {p.key for p in self.points} - {p.key for p in self.points if not self._on(plan, p)}
         told = tuple(p for p in self.points if p.group in plan.record)
         if plan.rung != "inductor":
             return Outcome(self.below, 0.1)
@@ -115,6 +115,15 @@ def test_decisions_of_two_graphs_that_fail_only_together(tmp_path: Path) -> None
         ("lowering", "sin", "0/0", "forward"),
         ("lowering", "neg", "1/0", "backward"),
     }
+
+
+def test_lowerings_that_fail_only_together_are_one_value_that_is_not_stored(tmp_path: Path) -> None:
+    inlined = Decision("inline", "0/0/forward/neg", "neg+relu", "0/0", "forward", "torch.uint8")
+    chain = frozenset(f"0/0/forward/{name}" for name in ("exp", "neg", "relu"))
+    finding = _descend(tmp_path, Compiler([chain], points=[*_points(), inlined]))
+    assert _named(finding) == {("fusion", "neg+relu", "0/0", "forward")}
+    assert finding.notes[0].startswith("the lowerings exp, neg, relu fail only together")
+    assert finding.notes[1].endswith("inside relu, not stored: it is never rounded to its type, torch.uint8")
 
 
 def test_a_pass_before_the_split_is_found_with_every_graph_uncompiled(tmp_path: Path) -> None:
