@@ -13,12 +13,13 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, code_locations, generated_code, graphs, guards
+from dynadiag.capture import breaks, caches, code_locations, generated_code, graphs, guards
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
@@ -49,6 +50,8 @@ class Recorder(logging.Handler):
         self._sources: dict[str, list[str]] = {}  # lines of the user's files when they were first seen
         self._files: set[str] = set()  # files whose text is in the journal
         self._modules: dict[str, Mapping[str, Any]] = {}  # metadata of each generated module's event, by file
+        self._cache_lookups: set[str] = set()  # modules, and "pgo", whose lookups are in the journal
+        self._started = time.time()
         self._reopened = 0
         self._released = False
 
@@ -70,6 +73,17 @@ class Recorder(logging.Handler):
         self.journal()  # first, because a forked child drops its parent's modules when it begins a journal
         if isinstance(file := (metadata["inductor_output_code"] or {}).get("file_path"), str):
             self._modules[file] = metadata
+
+    def record_cache_lookups(self) -> None:
+        """Append what caches were asked for the modules that were generated since the last call."""
+        for module, metadata in list(self._modules.items()):
+            if module not in self._cache_lookups:
+                self._cache_lookups.add(module)
+                for found in caches.describe_cpp_lookups(module, self._started):
+                    self.append("cache", found, metadata)
+        if "pgo" not in self._cache_lookups and (asked := caches.describe_pgo_lookup()) is not None:
+            self._cache_lookups.add("pgo")
+            self.append("cache", asked, {})
 
     def record_kernels(self) -> None:
         """Append the Triton kernels of the generated modules so far. Never raises."""
@@ -120,6 +134,7 @@ class Recorder(logging.Handler):
                 if self._journal is None or self._pid != os.getpid():
                     self._files.clear()
                     self._modules.clear()
+                    self._cache_lookups.clear()
                     self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal
@@ -340,6 +355,15 @@ def _probe_output_code(recorder: Recorder, metadata: Mapping[str, Any], emitter:
         recorder.append("origins", {}, metadata, generated_code.scheduler_json(lowered))
 
 
+def _probe_aot_lookup(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    if (key := caches.aot_autograd_key_json(emitter)) is not None:
+        recorder.append("cache_key", {}, metadata, key)
+
+
+def _probe_metrics(recorder: Recorder, _metadata: Mapping[str, Any], _emitter: FrameType) -> None:
+    recorder.record_cache_lookups()
+
+
 _PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "dynamo_start": _probe_start,
     "dynamo_graph_break_reason": _probe_break,
@@ -348,4 +372,8 @@ _PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "dynamo_cpp_guards_str": _probe_guards,
     "recompile_reasons": _probe_recompile,
     "inductor_output_code": _probe_output_code,
+    "aotautograd_cache_hit": _probe_aot_lookup,
+    "aotautograd_cache_miss": _probe_aot_lookup,
+    "compilation_metrics": _probe_metrics,
+    "bwd_compilation_metrics": _probe_metrics,
 }

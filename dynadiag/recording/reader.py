@@ -16,17 +16,20 @@ from typing import Any, TypeVar
 import zstandard
 
 from dynadiag.errors import UnreadableInput
+from dynadiag.recording.cache_keys import merge_components, parse_components
 from dynadiag.recording.database import Database, check_type
 from dynadiag.recording.log import parse_metadata, payload_text
 from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.records import (
     Break,
+    CacheLookup,
     Compile,
     Event,
     Graph,
     GraphNode,
     Guard,
     Kernel,
+    KeyComponent,
     Link,
     Node,
     Recompile,
@@ -138,6 +141,30 @@ class Recording:
     def kernels(self, compile_id: str | None = None) -> tuple[Kernel, ...]:
         """Return generated and called kernels of one compile, or of all."""
         return self._of_compile(Kernel, compile_id)
+
+    def cache_lookups(self, compile_id: str | None = None) -> tuple[CacheLookup, ...]:
+        """Return what the caches were asked for one compile, or for all.
+
+        Recordings of schema versions before 4 have none.
+        """
+        if self._database.version < RECORD_TABLES[CacheLookup].since:
+            return ()
+        return self._of_compile(CacheLookup, compile_id)
+
+    def key_components(self, lookup: CacheLookup) -> tuple[KeyComponent, ...]:
+        """Return the components of a lookup's key, or none if they were not recorded.
+
+        An event of ours has only what AOTAutograd's key has of its own. The rest is in the key of the graph below.
+        """
+        if lookup.event is None:
+            return ()
+        found = parse_components(self.payload(lookup.event))
+        if not found or not self.event(lookup.event).kind.startswith("dynadiag_"):
+            return found
+        below = next(
+            (one for one in self.cache_lookups(lookup.compile_id) if one.cache == "fx_graph" and one.event), None
+        )
+        return found if below is None else merge_components(found, self.key_components(below))
 
     def links(self, module: int | None = None) -> tuple[Link, ...]:
         """Return the links between lines of one generated module, or of all.

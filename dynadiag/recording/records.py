@@ -244,6 +244,34 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheLookup:
+    """What one cache of compiled code was asked, and its answer.
+
+    ``seconds`` is what a miss or a bypass cost, or what a hit saved, as torch measured it. The components of the key
+    are read on request (`Recording.key_components`).
+    """
+
+    index: int
+    compile_id: str
+    graph: str | None  # "dynamo" | "forward" | "backward" | "inference", or the name of a kernel
+    cache: str  # "aot_autograd" | "fx_graph" | "autotune" | "triton" | "cpp" | "pgo" | "precompile" | "aotinductor"
+    outcome: str  # "hit" | "miss" | "bypass" | "disabled"
+    key: str | None
+    reason: str | None  # torch's reason for a bypass, or what is known of a miss
+    seconds: float | None
+    event: int | None  # the event whose payload has the components of the key
+
+
+@dataclass(frozen=True, slots=True)
+class KeyComponent:
+    """One component of a cache key: two keys are equal if the hashes of all their components are."""
+
+    name: str  # torch's own: "gm", "example_inputs[0]", "inductor_config[epilogue_fusion]"
+    hash: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A line of one document and the line of another that it comes from. Read in reverse: that it becomes.
 

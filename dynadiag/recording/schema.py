@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's tools show it
-VERSION = 3  # a reader refuses newer versions; 2 added links, 3 derived data
+VERSION = 4  # a reader refuses newer versions; 2 added links, 3 derived data, 4 cache lookups
 BLOCK_SIZE = 1 << 20  # bytes of log in one block; docs/notes/recording-compression.md has the figures
 
 
@@ -330,6 +330,24 @@ _TYPED_TABLES = (
             "event": "the event whose payload holds its source",
         },
         after=("CREATE INDEX kernel_compile ON kernel (compile_id)",),
+    ),
+    _record_table(
+        records.CacheLookup,
+        "cache_lookup",
+        "What one cache of compiled code was asked, and its answer.",
+        {
+            "id": "from 0, in the order in which their compiles ended",
+            "compile_id": _COMPILE_ID,
+            "graph": '"dynamo", "forward", "backward" or "inference", or the name of a kernel',
+            "cache": '"aot_autograd", "fx_graph", "autotune", "cpp", "pgo", "precompile", "triton" or "aotinductor"',
+            "outcome": '"hit", "miss", "bypass" or "disabled"',
+            "key": "the key that was looked up",
+            "reason": "torch's reason for a bypass, or what is known of a miss",
+            "seconds": "what a miss or a bypass cost, or what a hit saved",
+            "event": "the event whose payload has the components of the key",
+        },
+        after=("CREATE INDEX cache_lookup_compile ON cache_lookup (compile_id)",),
+        since=4,
     ),
     _record_table(
         records.Link,

@@ -39,11 +39,13 @@ _MAX_EMITTER_DISTANCE = 14  # frames between a logging handler and the emitting 
 _DYNAMO = "/torch/_dynamo/"  # the user's functions may have the same names; their locals are not read
 
 
-def emitter_locals(function: str, local: str, start: FrameType | None) -> dict[str, Any] | None:
+def emitter_locals(
+    function: str, local: str, start: FrameType | None, *, package: str = _DYNAMO
+) -> dict[str, Any] | None:
     """Return the locals of the nearest caller named ``function`` that has a local named ``local``, or None."""
     frame, distance = start, 0
     while frame is not None and distance < _MAX_EMITTER_DISTANCE:
-        if frame.f_code.co_name == function and _DYNAMO in frame.f_code.co_filename and local in frame.f_locals:
+        if frame.f_code.co_name == function and package in frame.f_code.co_filename and local in frame.f_locals:
             return dict(frame.f_locals)
         frame, distance = frame.f_back, distance + 1
     return None

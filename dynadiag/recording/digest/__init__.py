@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dynadiag.recording.digest import breaks, graphs, guards, recompiles
+from dynadiag.recording.digest.caches import CacheCollector
 from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
 from dynadiag.recording.digest.context import DigestContext, Record
 from dynadiag.recording.digest.runs import RunCollector
@@ -43,6 +44,7 @@ class Digest:
     def __init__(self) -> None:
         self._context = DigestContext()
         self._compiles = CompileCollector(self._context)
+        self._caches = CacheCollector(self._context)
         self._runs = RunCollector(self._context)
 
     def event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
@@ -61,6 +63,7 @@ class Digest:
             yield from _READERS[name](self._context, event, metadata, payload)
         self._runs.event(name, metadata, payload)
         yield from self._compiles.event(name, event, metadata)
+        yield from self._caches.event(name, event, metadata, payload)
 
     def _own_event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
         """Yield the records of one of our own events."""
@@ -89,4 +92,5 @@ class Digest:
     def finish(self) -> Iterator[Record]:
         """Yield the records that the end of the log completes: compiles, recompiles, the run."""
         yield from self._compiles.finish()
+        yield from self._caches.finish()
         yield self._runs.finish()

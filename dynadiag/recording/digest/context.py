@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import (
     Break,
+    CacheLookup,
     Compile,
     Frame,
     Graph,
@@ -25,7 +26,19 @@ from dynadiag.recording.records import (
 )
 
 Record: TypeAlias = (
-    Break | Compile | Graph | Guard | Kernel | GraphNode | Recompile | Run | SkippedFrame | SourceFile | Symbol | Trial
+    Break
+    | CacheLookup
+    | Compile
+    | Graph
+    | Guard
+    | Kernel
+    | GraphNode
+    | Recompile
+    | Run
+    | SkippedFrame
+    | SourceFile
+    | Symbol
+    | Trial
 )
 
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
