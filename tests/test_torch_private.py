@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from dynadiag.torch_private import caches as private_caches
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import loggers, profiler_marks, trial
 from dynadiag.trial.zygote import ZYGOTE_VARIABLES
@@ -373,3 +374,42 @@ def test_the_compiler_is_loaded_without_a_thread_or_a_gpu_in_use() -> None:
     alone = dict.fromkeys(ZYGOTE_VARIABLES, "1")
     done = subprocess.run([sys.executable, "-c", program], env=os.environ | alone, capture_output=True, text=True)
     assert done.stdout.split() == ["0", "False"], done.stderr
+
+
+def test_the_key_of_aot_autograds_cache_is_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own components have the hashes that torch prints with debug logging, and torch's graph stays as it is."""
+    from torch._functorch._aot_autograd import autograd_cache
+
+    printed: list[str] = []
+
+    def kept(pickler: Any, details: Any, _key: str) -> list[str]:
+        printed.extend(pickler.debug_lines(details))
+        return []
+
+    monkeypatch.setattr(autograd_cache, "_get_debug_lines_for_cache_key", kept)
+    with torch._inductor.utils.fresh_cache(), listening(private_caches.aot_autograd_key) as spy:
+        torch.compile(lambda x, w: x @ w, backend="inductor")(torch.ones(2, 3), torch.ones(3, 2))
+    (found,) = spy.found["aotautograd_cache_miss"]
+    names = [line.partition(": ")[0] for line in found]
+    assert [name.partition("] ")[2].partition("[")[0] for name in names].count("example_inputs") == 2
+    assert {"gm", "aot_config", "autograd_config"} <= {name.partition("] ")[2] for name in names}
+    assert set(names) <= {line.partition(": ")[0] for line in printed}
+
+
+def test_the_libraries_of_a_module_are_files_with_their_keys() -> None:
+    with torch._inductor.utils.fresh_cache(), listening() as spy:
+        torch.compile(lambda x: x.sin() + 1, backend="inductor")(torch.ones(7))
+        assert "inductor_output_code" in spy.names
+        modules = [module.__file__ for module in torch._inductor.codecache.PyCodeCache.modules]
+        found = [library for module in modules for library in private_caches.cpp_libraries(module)]
+        assert found
+        for name, key, file in found:
+            assert name.startswith("cpp_fused_")
+            assert file.exists()
+            assert key in file.name
+
+
+def test_a_profile_without_a_job_id_is_disabled() -> None:
+    with listening():
+        compiled(sizes)(torch.ones(3))
+        assert private_caches.pgo_lookup() == ("disabled", None)

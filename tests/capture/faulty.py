@@ -94,6 +94,11 @@ def lowered() -> list[str]:
     return [str(torch.compile(torch.mm, backend="inductor")(torch.ones(2, 2), torch.ones(2, 2)).tolist())]
 
 
+def cached() -> list[str]:
+    with torch._inductor.config.patch(force_disable_caches=False), torch._inductor.utils.fresh_cache():
+        return lowered()
+
+
 def refused() -> list[str]:
     try:
         torch.compile(broken, fullgraph=True, backend="eager")(torch.ones(2))
@@ -103,7 +108,7 @@ def refused() -> list[str]:
     return ["compiled"]
 
 
-PIECES: dict[str, Piece] = {piece.__name__: piece for piece in (recompiles, skipped, refused, lowered)}
+PIECES: dict[str, Piece] = {piece.__name__: piece for piece in (recompiles, skipped, refused, lowered, cached)}
 
 
 def bare(piece: Piece) -> list[str]:
