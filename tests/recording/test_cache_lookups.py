@@ -24,8 +24,8 @@ def cache(name: str, **data: Any) -> Item:
     return artifact(name), json.dumps(data)
 
 
-def metrics(*, forward: bool = True, **data: Any) -> Item:
-    return {("compilation_metrics" if forward else "bwd_compilation_metrics"): data, **ZERO}, ""
+def metrics(kind: str = "compilation_metrics", **data: Any) -> Item:
+    return {kind: data, **ZERO}, ""
 
 
 def lookups(*events: Item) -> list[CacheLookup]:
@@ -42,7 +42,7 @@ def test_a_miss_has_its_key_and_its_seconds_and_a_hit_what_it_saved() -> None:
         metrics(backend_compile_time_s=4.0, inductor_compile_time_s=2.6),
         CODE,
         cache("fx_graph_cache_hit", time_saved_ns=1_000_000_000, **KEY),
-        metrics(forward=False),
+        metrics("bwd_compilation_metrics"),
     )
     assert [(one.graph, one.cache, one.outcome, one.key, one.seconds) for one in found] == [
         ("dynamo", "aot_autograd", "miss", "akey", 4.0),
