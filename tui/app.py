@@ -59,7 +59,7 @@ class Browser(RecordingApp):
     CSS_PATH = "browser.tcss"
     TITLE = "dynadiag"
     COMMANDS = {_palette_providers}  # noqa: RUF012 - Textual declares it, as a class variable
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide")]  # noqa: RUF012 - as above
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-medium"), (150, "-wide")]  # noqa: RUF012 - as above
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(one.key, f"view('{one.name}')", f"{one.title}: {one.purpose}", show=False, id=f"view.{one.name}")

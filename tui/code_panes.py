@@ -13,7 +13,9 @@ from tui.documents import Document, DocumentRef, compile_documents, language_reg
 from tui.generated_modules import compile_modules
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
 from tui.line_links import LineKey, LineLinks, pane_links, source_links
+from tui.readable_graph import readable_graph
 from tui.session import Session
+from tui.source_findings import SourceNote, source_notes
 
 __all__ = ["PANES", "CodePaneModel", "read_diff", "read_document", "read_documents", "read_panes", "set_stages"]
 
@@ -32,13 +34,15 @@ class CodePaneModel:
     compile_id: str
     documents_of: dict[str, list[DocumentRef]]
     selected: dict[str, int]
-    documents: dict[str, Document] = field(default_factory=dict)  # by key
-    links: dict[str, LineLinks] = field(default_factory=dict)  # by key
+    documents: dict[str, Document] = field(default_factory=dict)  # by key, as they are shown
+    links: dict[str, LineLinks] = field(default_factory=dict)  # by key, of the lines that are shown
+    printed: dict[str, tuple[Document, LineLinks]] = field(default_factory=dict)  # graphs as torch printed them, by key
     colors: dict[LineKey, int] = field(default_factory=dict)
     linker: CompileLinker = field(default_factory=CompileLinker)
     line: int | None = None  # line of the compiled function in the first source file
     in_recording: bool = True  # False for a compile of a trial, which the recording of a search only names
     from_cache: bool = False  # graphs from the FX graph cache bear the lines of the program that filled it
+    notes: dict[str, Mapping[int, SourceNote]] = field(default_factory=dict)  # findings of a source file, by key
     modules: dict[str, GeneratedModule] = field(default_factory=dict)  # by key; empty for a very large compile
 
     def ref(self, pane: str) -> DocumentRef | None:
@@ -66,6 +70,13 @@ class CodePaneModel:
         for number, ref in enumerate(self.documents_of[other] if other else ()):
             if other and ref.key == wanted:
                 self.selected[other] = number
+
+    def text(self, pane: str) -> tuple[Document, LineLinks] | None:
+        """The document of a pane and its links; a graph as torch printed it. ``None`` if the pane has none."""
+        ref = self.ref(pane)
+        if ref is None or ref.key not in self.documents:
+            return None
+        return self.printed.get(ref.key) or (self.documents[ref.key], self.links.get(ref.key, LineLinks()))
 
     @property
     def is_complete(self) -> bool:
@@ -138,6 +149,9 @@ def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> 
         links = _graph_links(session, board, ref, document)
     else:
         links = LineLinks()
+    if ref.kind == "graph":
+        board.printed[ref.key] = document, links
+        board.documents[ref.key], links = readable_graph(document, links)
     board.links[ref.key] = links
     _assign_colors(board, sorted(links.lines))
 
@@ -157,8 +171,11 @@ def _link_source(session: Session, board: CodePaneModel, ref: DocumentRef) -> No
     """Link a source file. This comes last: a source line has links if any other document refers to it."""
     document = board.documents.get(ref.key) or read_document(session, ref)
     board.documents[ref.key] = document
-    mapped = {place for key, links in board.links.items() if key != ref.key for place in links.lines}
+    linked = {**board.links, **{key: links for key, (_, links) in board.printed.items()}}
+    mapped = {place for key, links in linked.items() if key != ref.key for place in links.lines}
     board.links[ref.key] = source_links(ref.title, len(document.lines), mapped)
+    if ref.key not in board.notes:
+        board.notes[ref.key] = source_notes(session.explanation(), ref.title)
 
 
 def _assign_colors(board: CodePaneModel, places: Iterable[LineKey]) -> None:
@@ -216,7 +233,7 @@ def read_diff(session: Session, board: CodePaneModel, pane: str) -> Document | N
     if before is None or after is None:
         return None
     ref = replace(after, kind="diff", key=f"diff:{before.key}:{after.key}", title=f"{before.title} → {after.title}")
-    old, new = read_document(session, before).lines, read_document(session, after).lines
+    old, new = (readable_graph(read_document(session, each), LineLinks())[0].lines for each in (before, after))
     if len(old) + len(new) > _MAX_DIFF_LINES:
         return Document(ref, [], ((0, "text"),), f"too long for a diff: {len(old):,} and {len(new):,} lines")
     lines = list(unified_diff(old, new, before.title, after.title, lineterm="", n=3))

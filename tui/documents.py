@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -58,6 +59,16 @@ class Document:
     lines: Sequence[str]
     regions: tuple[LanguageRegion, ...]
     note: str = ""  # why it is empty, if it is
+    margins: Sequence[str] = ()  # what stands at the right margin of each line
+    rows: Sequence[int] = ()  # where lines are left out: the line of the whole text that each stands for, from 0
+
+    def row_of(self, line: int) -> int:
+        """Return the line of the whole text that a line stands for. Both count from 0."""
+        return self.rows[line] if line < len(self.rows) else line
+
+    def line_of(self, row: int) -> int:
+        """Return the line that stands for a line of the whole text, or the next one that is shown."""
+        return min(bisect_left(self.rows, row), len(self.rows) - 1) if self.rows else row
 
 
 def split_lines(text: str) -> list[str]:

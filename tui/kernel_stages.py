@@ -69,7 +69,7 @@ def line_links(made: CompiledKernel, module: LineLinks) -> LineLinks:
     places: dict[int, frozenset[LineKey]] = dict(module.keys)
     for line in range(own.first_line, own.last_line + 1) if own else ():
         places[line - 1] = places.get(line - 1, frozenset()) | {(made.module, line)}
-    return invert_links(places, module.inferred, module.defined)
+    return invert_links(places, module.inferred, module.defined, module.context)
 
 
 def _document(made: CompiledKernel, stage: Stage) -> Document:

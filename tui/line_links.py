@@ -24,6 +24,7 @@ class LineLinks:
     keys: Mapping[int, frozenset[LineKey]] = field(default_factory=dict)
     lines: Mapping[LineKey, tuple[int, ...]] = field(default_factory=dict)
     inferred: frozenset[int] = frozenset()  # lines whose link is inferred, and not stated by torch
+    context: frozenset[int] = frozenset()  # lines of a kernel around its linked statements
     defined: Mapping[str, int] = field(default_factory=dict)  # the line of each node of a graph
 
     def keys_of(self, line: int) -> frozenset[LineKey]:
@@ -31,8 +32,9 @@ class LineLinks:
         return self.keys.get(line, frozenset())
 
     def lines_of(self, keys: Iterable[LineKey]) -> tuple[int, ...]:
-        """Return the lines that have any of these keys, sorted."""
-        return tuple(sorted({line for key in keys for line in self.lines.get(key, ())}))
+        """Return the lines that have any of these keys, sorted. Context is left out where there is anything else."""
+        found = {line for key in keys for line in self.lines.get(key, ())}
+        return tuple(sorted(found - self.context or found))
 
     def first_operator(self, keys: Iterable[LineKey], texts: Sequence[str]) -> int | None:
         """Return the first line with any of these keys that computes something. If none does, return the first line."""
@@ -44,13 +46,14 @@ def invert_links(
     keys: Mapping[int, frozenset[LineKey]],
     inferred: frozenset[int] = frozenset(),
     defined: Mapping[str, int] | None = None,
+    context: frozenset[int] = frozenset(),
 ) -> LineLinks:
     """Return the links of a document whose lines have these keys."""
     lines: dict[LineKey, list[int]] = {}
     for number, found in keys.items():
         for key in found:
             lines.setdefault(key, []).append(number)
-    return LineLinks(keys, {key: tuple(numbers) for key, numbers in lines.items()}, inferred, defined or {})
+    return LineLinks(keys, {key: tuple(numbers) for key, numbers in lines.items()}, inferred, context, defined or {})
 
 
 def pane_links(links: DocumentLinks) -> LineLinks:
@@ -58,7 +61,8 @@ def pane_links(links: DocumentLinks) -> LineLinks:
     sets = {found: frozenset((one.file, one.line) for one in found) for found in set(links.lines.values())}
     keys = {line - 1: sets[found] for line, found in links.lines.items()}
     nodes = {name: line - 1 for name, line in links.nodes.items()}
-    return invert_links(keys, frozenset(line - 1 for line in links.inferred), nodes)
+    inferred, context = (frozenset(line - 1 for line in lines) for lines in (links.inferred, links.context))
+    return invert_links(keys, inferred, nodes, context)
 
 
 def source_links(file: str, count: int, linked: Iterable[LineKey]) -> LineLinks:

@@ -10,15 +10,17 @@ from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.timing import PhaseShare, Timing
 from dynadiag.recording.records import GuardFailure, Recompile, Run
+from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.error_summary import first_sentence
 from tui.location import Location
 from tui.run_header import run_lines
 from tui.search_result import SearchResult
 from tui.search_summary import result_lines
+from tui.styled_report import RoleStyle, styled_report_lines
 from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
-__all__ = ["PARTS", "guard_change_fragments", "overview_lines"]
+__all__ = ["PARTS", "finding_detail", "guard_change_fragments", "overview_lines"]
 
 _MAX_LISTED = 8  # findings, and compiles, that the overview lists
 _LONGEST = 200  # characters of a cause
@@ -60,6 +62,14 @@ def overview_lines(
         if section:
             made += [*section, Line()]
     return made[:-1]
+
+
+def finding_detail(explanation: Explanation, target: Location, columns: int) -> list[Line]:
+    """Return the text of the finding that a line of the overview leads to; empty if it leads elsewhere."""
+    found = next((item for item in explanation.findings if item.severity != "note" and _target(item) == target), None)
+    if found is None:
+        return []
+    return styled_report_lines(finding_text(found, explanation, RoleStyle(columns), all_=False))
 
 
 def _headline(explanation: Explanation, kernels: int, trials: int, *, live: bool) -> Iterator[Line]:

@@ -28,12 +28,14 @@ class DocumentLinks:
     """The links of one document. Lines are counted from 1.
 
     `lines` has the source lines of each linked line, `inferred` the lines whose link is inferred, `nodes` the line of
-    each node of a graph.
+    each node of a graph. `context` has the lines of a kernel's body that are no statement of a node, where others
+    are: they have the lines of the whole kernel.
     """
 
     lines: Mapping[int, frozenset[SourceLine]] = field(default_factory=dict)
     inferred: frozenset[int] = frozenset()
     nodes: Mapping[str, int] = field(default_factory=dict)
+    context: frozenset[int] = frozenset()
 
 
 class CompileLinker:
@@ -90,7 +92,7 @@ class CompileLinker:
             if statement.comment is not None and named:
                 lines.update(dict.fromkeys(range(statement.comment.line, statement.line), named))
                 lines.setdefault(statement.line, named)
-        return DocumentLinks({**lines, **known.lines}, frozenset(inferred))
+        return DocumentLinks({**lines, **known.lines}, frozenset(inferred), context=known.context)
 
     def _graph(
         self, text: str, known: Mapping[str, SourceLine], *, is_dynamo: bool = False, trusts_comments: bool = True
@@ -171,4 +173,10 @@ def _call_links(generated: GeneratedModule) -> DocumentLinks:
         for statement in call.statements:
             if places := frozenset(source_lines_of(generated, statement.nodes)):
                 exact[statement.line] = exact.get(statement.line, frozenset()) | places
-    return DocumentLinks({**lines, **exact}, frozenset(inferred))
+    context = {
+        line
+        for call in generated.calls
+        if call.definition is not None and any(statement.line in exact for statement in call.statements)
+        for line in range(call.definition.first_line, call.definition.last_line + 1)
+    }
+    return DocumentLinks({**lines, **exact}, frozenset(inferred), context=frozenset(context - exact.keys()))

@@ -47,7 +47,7 @@ async def test_a_pane_with_nothing_in_it_takes_little_room(tmp_path: Path) -> No
     async with browsing(path, (200, 40)) as pilot:
         await press(pilot, "3")
         view = pilot.app.query_one(CodeView)
-        assert view.pane("kernel").size.width < 25 < 50 < view.pane("dynamo").size.width
+        assert view.pane("kernel").size.width < 25 < 40 < view.pane("dynamo").size.width
         text = screen(pilot)
         assert "no code was" in text
         assert "generated in this" in text

@@ -34,7 +34,7 @@ def test_what_fits_is_left_as_it_is() -> None:
 async def test_the_overview_is_laid_out_again_in_another_width(program: Path) -> None:
     async with browsing(program, (120, 40)) as pilot:
         before = screen(pilot)
-        assert "Failed to trace builtin operator  1 graph ended, met 1 time" in before
+        assert "break[GB0059]: Failed to trace builtin operator" in before, "beside the list"
         await pilot.resize_terminal(60, 40)
         await press(pilot)
         assert "met 1 time" in screen(pilot)

@@ -49,7 +49,32 @@ class CodeView(PanedView, StageActions):
             id="code.previous",
             tooltip="show the previous one",
         ),
+        Binding(
+            "r",
+            "printed",
+            "as printed",
+            show=False,
+            id="code.printed",
+            tooltip="show graphs as torch printed them, and back",
+        ),
         Binding("d", "diff", "diff", id="code.diff", tooltip="show the diff between this stage and the previous one"),
+        Binding(
+            "full_stop",
+            "finding(1)",
+            "finding",
+            key_display=".",
+            id="code.finding",
+            tooltip="go to the next finding in the source",
+        ),
+        Binding(
+            "comma",
+            "finding(-1)",
+            "previous finding",
+            show=False,
+            key_display=",",
+            id="code.finding-back",
+            tooltip="go to the previous finding in the source",
+        ),
         Binding("J", "compile(1)", "next compile", show=False, id="code.next-compile"),
         Binding("K", "compile(-1)", "previous compile", show=False, id="code.previous-compile"),
     ]
@@ -58,6 +83,7 @@ class CodeView(PanedView, StageActions):
         super().__init__()
         self._model: CodePaneModel | None = None
         self._pending_target: Location | None = None  # where to go once the documents are read
+        self._as_printed = False  # whether graphs are shown as torch printed them
         self._stage_message = ""  # shown instead of a kernel's stages: progress or an error
 
     def compose(self) -> ComposeResult:
@@ -128,9 +154,12 @@ class CodeView(PanedView, StageActions):
             pane.show_note(said or words if board else "nothing was compiled")
             return
         document, links = board.documents[ref.key], board.links.get(ref.key, LineLinks())
+        if self._as_printed:
+            document, links = board.text(name) or (document, links)
         if pane.document is not document:
             pane.show(document, links)
         pane.links = links
+        pane.notes = board.notes.get(ref.key, {})
         pane.set_colors(board.colors)
 
     def _title(self, name: str) -> str:
@@ -149,11 +178,12 @@ class CodeView(PanedView, StageActions):
         name = (board.find(place.document) if place.document else None) or self._current_pane
         pane = self.pane(name)
         line = place.line
-        if line is None and pane.cursor == 0:
+        if line is not None and pane.document is not None:
+            pane.move_to(pane.document.line_of(line - 1))
+        elif pane.cursor == 0:
             own = board.line if name == "source" and not board.selected[name] else None
-            line = min(pane.links.keys) + 1 if pane.links.keys else own
-        if line is not None:
-            pane.move_to(line - 1)
+            first = min(pane.links.keys) if pane.links.keys else (own - 1 if own else None)
+            pane.move_to(first) if first is not None else None
         self._current_pane = name
         self.lay_out()
         if self.browser.current is self:
@@ -166,13 +196,9 @@ class CodeView(PanedView, StageActions):
         board = self._model
         if board is None:
             return Location(self.NAME)
-        ref = board.ref(self._current_pane)
-        return Location(
-            self.NAME,
-            board.compile_id,
-            document=ref.key if ref else None,
-            line=self.pane(self._current_pane).cursor + 1,
-        )
+        ref, pane = board.ref(self._current_pane), self.pane(self._current_pane)
+        line = pane.document.row_of(pane.cursor) + 1 if pane.document else 1
+        return Location(self.NAME, board.compile_id, document=ref.key if ref else None, line=line)
 
     # Panes
 
@@ -199,6 +225,17 @@ class CodeView(PanedView, StageActions):
         pane = self.pane(name)
         if lines := pane.linked_lines(places):
             pane.move_to(lines[0])
+        self.highlight()
+
+    def action_printed(self) -> None:
+        """Show graphs as torch printed them, or as a person writes them."""
+        self._as_printed = not self._as_printed
+        for name in ("dynamo", "later"):
+            pane = self.pane(name)
+            row = pane.document.row_of(pane.cursor) if pane.document else 0
+            self._show_pane(name)
+            if pane.document is not None:
+                pane.move_to(pane.document.line_of(row))
         self.highlight()
 
     def action_diff(self) -> None:
@@ -255,6 +292,20 @@ class CodeView(PanedView, StageActions):
         for note in made.stages.notes:
             self.notify(one_line(note), markup=False)
 
+    def action_finding(self, way: int) -> None:
+        """Go to the next or previous line of the source that has a finding."""
+        pane = self.pane("source")
+        lines = sorted(pane.notes, reverse=way < 0)
+        if not lines:
+            self.notify("no finding is on a line of this file")
+            return
+        here = pane.cursor * way
+        pane.move_to(next((line for line in lines if line * way > here), lines[0]))
+        self._current_pane = "source"
+        self.lay_out()
+        pane.focus()
+        self.highlight()
+
     def action_compile(self, by: int) -> None:
         """Go to the next or previous compile."""
         ids = [item.compile_id for item in self.session.explanation().compiles]
@@ -279,7 +330,9 @@ class CodeView(PanedView, StageActions):
             pane.border_title = f"{self._title(name)}{said and f' · {said}'}"
         self._describe(here)
         board = self._model
-        self.browser.set_status(f"compile {one_line(board.compile_id)}" if board else "", user_lines_text(here, places))
+        note = here.notes.get(here.cursor)
+        text = note.text if note is not None else user_lines_text(here, places)
+        self.browser.set_status(f"compile {one_line(board.compile_id)}" if board else "", text)
 
     def _describe(self, pane: CodePane) -> None:
         """Show the graph node under the cursor below the panes."""
@@ -289,7 +342,8 @@ class CodeView(PanedView, StageActions):
             self.node_details.display = self.node_details.has_focus
             return
         self.node_details.display = True
-        found = node_on_line(document.lines, pane.links.defined, pane.cursor)
+        printed, links = (self._model.text(self._current_pane) if self._model else None) or (document, pane.links)
+        found = node_on_line(printed.lines, links.defined, document.row_of(pane.cursor))
         compile_id = self._model.compile_id if self._model else None
         self.node_details.show(node_lines(found, document.ref.key, compile_id))
 
@@ -309,6 +363,7 @@ class CodeView(PanedView, StageActions):
             pane = self.pane(name)
             found = pane.links.first_operator(places, pane.document.lines) if pane.document else None
             if found is not None and ref is not None and self._model is not None:
-                self.browser.go_to(Location(self.NAME, self._model.compile_id, document=ref.key, line=found + 1))
+                line = pane.document.row_of(found) + 1 if pane.document else found + 1
+                self.browser.go_to(Location(self.NAME, self._model.compile_id, document=ref.key, line=line))
                 return
         self.notify("no mapping: no line of the other panes is linked to this line", severity="warning")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.containers import Horizontal
 from textual.widget import Widget
 
 from tui.location import Location
@@ -31,12 +32,19 @@ class OverviewView(View):
 
     def compose(self) -> ComposeResult:
         first = [*run_lines(self.session.run, live=self.session.live), Line(), line(("reading ...", "dim"))]
-        yield StyledLines(first, id="overview-lines", wrap=True)
+        with Horizontal():
+            yield StyledLines(first, id="overview-lines", wrap=True)
+            yield StyledLines(id="overview-detail", classes="detail", wrap=True)
 
     @property
     def lines(self) -> StyledLines:
         """The text of the overview."""
-        return self.query_one(StyledLines)
+        return self.query_one("#overview-lines", StyledLines)
+
+    @property
+    def details(self) -> StyledLines:
+        """The selected finding: its source, cause and advice. A narrow terminal does not show it."""
+        return self.query_one("#overview-detail", StyledLines)
 
     def first_focus(self) -> Widget:
         return self.lines
@@ -58,6 +66,8 @@ class OverviewView(View):
         self.lines.show([*head, Line(), line((one_line(reason), "error"))])
 
     def _show(self, lines: list[Line]) -> None:
+        explanation = self.session.known_explanation
+        self.details.set_class(explanation is None or not explanation.findings, "hidden")
         self.lines.show(lines, keep=self._filled)
         if not self._filled:
             self._filled = True
@@ -67,6 +77,21 @@ class OverviewView(View):
         self.browser.update_counts()
         self.fetch("kernels", self.session.all_kernels, lambda _: None)  # so that the Kernels screen opens at once
 
+    def cursor_moved(self, lines: Lines) -> None:
+        if lines is self.lines:
+            self.debounce(self._describe)
+
+    def _describe(self) -> None:
+        """Show the finding under the cursor."""
+        target = self.lines.lines[self.lines.cursor].target if self.lines.count else None
+        explanation = self.session.known_explanation
+        if target is not None and explanation is not None and self.details.display:
+            from tui.overview import finding_detail
+
+            found = finding_detail(explanation, target, self.details.columns)
+            self.details.show(found)
+            self.details.border_title = "finding" if found else ""
+
     def location(self) -> Location:
         return Location(self.NAME, line=self.lines.cursor + 1)
 
@@ -74,7 +99,7 @@ class OverviewView(View):
         if place.line is not None:
             self.lines.move_to(place.line - 1)
 
-    def line_chosen(self, lines: Lines) -> None:
-        target = self.lines.lines[lines.cursor].target
+    def line_chosen(self, lines: Lines) -> None:  # noqa: ARG002 - the detail pane leads where its finding does
+        target = self.lines.lines[self.lines.cursor].target if self.lines.count else None
         if target is not None:
             self.browser.go_to(target)

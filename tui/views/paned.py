@@ -74,6 +74,7 @@ class PanedView(View):
             pane = self.pane(name)
             pane.set_class(name not in order[first : first + room], "hidden")
             pane.set_class(pane.document is None and room > 1, "empty")
+            pane.set_class(name == self._current_pane, "current")
 
     def action_zoom(self) -> None:
         """Show the current pane in full width, or all panes again."""

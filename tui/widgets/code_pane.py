@@ -16,6 +16,8 @@ from tui.colors import line_color, role_style, syntax_style, tint
 from tui.documents import Document
 from tui.highlighting import Highlighter
 from tui.line_links import LineKey, LineLinks
+from tui.source_findings import SourceNote
+from tui.styled_text import printable_code
 from tui.widgets.lines import Lines
 
 __all__ = ["CodePane", "is_kernel_line"]
@@ -41,6 +43,7 @@ class CodePane(Lines):
         self._highlighter = Highlighter((), ())
         self._highlighted: Mapping[int, LineKey] = {}
         self._note = ""
+        self.notes: Mapping[int, SourceNote] = {}  # findings on lines of the document
 
     @property
     def document(self) -> Document | None:
@@ -63,6 +66,7 @@ class CodePane(Lines):
     def show(self, document: Document, links: LineLinks = _EMPTY, line: int = 0) -> None:
         """Show a document with the cursor on a line (from 0)."""
         self._document, self.links, self._highlighted, self._note = document, links, {}, ""
+        self.notes = {}
         self._highlighter = Highlighter(document.lines, document.regions)
         self.set_reactive(Lines.cursor, max(0, min(line, len(document.lines) - 1)))
         self.resize_content(max((_width(text) for text in document.lines), default=0) + self._margin)
@@ -128,21 +132,43 @@ class CodePane(Lines):
 
     def draw_line(self, index: int) -> Strip:
         dark = self.dark
-        return Strip([Segment(text, syntax_style(kind, dark)) for text, kind in self._highlighter.line(index)])
+        strip = Strip([Segment(text, syntax_style(kind, dark)) for text, kind in self._highlighter.line(index)])
+        note = self.notes.get(index)
+        if note is not None:
+            after = [
+                Segment(f"   {note.sign} ", role_style(note.role, dark)),
+                Segment(note.text, role_style("dim", dark)),
+            ]
+            strip = Strip.join([strip, Strip(after)])
+        return strip.crop(self._saved_indent(index))
+
+    def _saved_indent(self, index: int) -> int:
+        """Return how much of a line's indentation is not drawn: half of it in generated code, which nests deeply."""
+        if self.document is None or self.document.ref.kind != "kernel":
+            return 0
+        text = self.text_of(index)
+        return (len(text) - len(text.lstrip(" "))) // 2
 
     def line_prefix(self, index: int) -> Strip:
         number = f"{index + 1:>{self._margin - 3}}"
         places = self.links.keys_of(index)
         lit = index in self._highlighted
         place = self._highlighted.get(index) or (_color_key(places) if places else None)
+        note = self.notes.get(index)
         guess = index in self.links.inferred
         mark = " " if place is None else ("▒" if guess else "█") if lit else "┆" if guess else "▌"
         return Strip(
             [
-                Segment(f"{number} ", role_style("gutter", self.dark)),
+                Segment(number, role_style("gutter", self.dark)),
+                Segment(note.sign if note else " ", role_style(note.role if note else "gutter", self.dark)),
                 Segment(f"{mark} ", Style(color=self._color_of(place))),
             ]
         )
+
+    def line_suffix(self, index: int) -> Strip | None:
+        margins = self.document.margins if self.document else ()
+        margin = margins[index] if index < len(margins) else ""
+        return Strip([Segment(f" {printable_code(margin)}", role_style("dim", self.dark))]) if margin else None
 
     def line_background(self, index: int) -> Style | None:
         place = self._highlighted.get(index)

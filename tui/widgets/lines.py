@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["FilterableLines", "Lines"]
 
 _SCROLL_COLUMNS = 8  # columns for one scroll step sideways
+_MIN_TEXT_COLUMNS = 30  # a line that would have fewer columns has no right margin
 
 
 class Lines(ScrollView, can_focus=True):
@@ -115,6 +116,10 @@ class Lines(ScrollView, can_focus=True):
         """Return what precedes a line and does not scroll sideways, or ``None``."""
         return None
 
+    def line_suffix(self, index: int) -> Strip | None:  # noqa: ARG002 - subclasses use it
+        """Return what stands at the right margin and does not scroll sideways, or ``None``."""
+        return None
+
     def line_background(self, index: int) -> Style | None:  # noqa: ARG002 - subclasses use it
         """Return a background for the line, or ``None``."""
         return None
@@ -168,15 +173,19 @@ class Lines(ScrollView, can_focus=True):
         return self._line(index, width)
 
     def _line(self, index: int, width: int) -> Strip:
-        before = self.line_prefix(index)
+        before, after = self.line_prefix(index), self.line_suffix(index)
         room = width - (before.cell_length if before else 0)
         left = int(self.scroll_x)
         found = self.get_component_rich_style("lines--match")
         whole = highlight_matches(self.draw_line(index), self.matcher, found)
+        if after is not None and room - after.cell_length >= min(_MIN_TEXT_COLUMNS, whole.cell_length + 1):
+            room -= after.cell_length
+        else:
+            after = None
         body = whole.crop_extend(left, left + max(room, 0), None)
         if whole.cell_length > left + room > left:
             body = Strip.join([body.crop(0, room - 1), Strip([Segment("…", role_style("dim", self.dark))])])
-        strip = Strip.join([before, body]) if before else body
+        strip = Strip.join([part for part in (before, body, after) if part is not None])
         return strip.apply_style(self._line_style(index)).crop_extend(0, width, None)
 
     def _line_style(self, index: int) -> Style:

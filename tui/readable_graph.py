@@ -1,0 +1,133 @@
+"""A printed graph as a person writes it: one line for each node, its shape apart, no comments.
+
+torch prints ``h: "f32[2, 32][32, 1]cpu" = torch.nn.functional.relu(l_x_);  l_x_ = None``. The pane shows
+``h = relu(x)`` with ``f32[2,32]`` at its right margin. Nothing is lost: strides and users are in the details of a node,
+and a key shows the text that torch printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tui.documents import Document
+from tui.line_links import LineLinks, invert_links
+
+__all__ = ["readable_graph"]
+
+_CLASS = re.compile(r"^ *class ([^\s(]+)\(torch\.nn\.Module\):")
+_FORWARD = re.compile(r"^ *def forward\(self(?:, )?(.*)$")
+_STATEMENT = re.compile(r"^ +([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
+_ARGUMENT = re.compile(r"([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")?(?:, |\):?|,$)")
+_FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
+_CLEARED = re.compile(r"(?:\w+ = )*None")  # a statement that only frees nodes
+_GRAPH_INPUT = re.compile(r"[lL]_(\w+)_")  # Dynamo's name of an input, such as l_self_modules_0_parameters_weight_
+_INPUT_WORD = re.compile(r"(?<![\w.\"'])l_\w+_(?!\w)")
+_ATTRIBUTES = re.compile(r"(?:^self)?_(?:modules|parameters|buffers)_")
+_OPERATOR = re.compile(
+    r"(?<![\w.\"'])torch\.(?:(?:nn\.functional|_C\._nn|_C\._special|ops\.aten)\.|ops\.(?=\w+\.\w)|(?=\w+\())"
+)
+_OVERLOAD = re.compile(r"^(\w+(?:\.\w+)?)\.(?:default|Tensor|Scalar|dim|int|self|correction|dim_IntList)\(")
+_TYPE = re.compile(r"^(\w+\[[^\]]*\])")
+_INDENT = 4  # columns by which torch indents a level
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadableLine:
+    row: int  # of the printed text, from 0
+    text: str
+    margin: str = ""
+
+
+def readable_graph(printed: Document, links: LineLinks) -> tuple[Document, LineLinks]:
+    """Return the readable form of a printed graph, and its links. Lines of the result have a row in `printed`.
+
+    A text in which no node is recognized is returned as it is.
+    """
+    lines = list(_lines(printed.lines))
+    if not any(line.margin for line in lines):
+        return printed, links
+    shown = {line.row: number for number, line in enumerate(lines)}
+    keys = {shown[row]: found for row, found in links.keys.items() if row in shown}
+    inferred = frozenset(shown[row] for row in links.inferred if row in shown)
+    defined = {name: shown[row] for name, row in links.defined.items() if row in shown}
+    document = replace(
+        printed,
+        lines=[line.text for line in lines],
+        margins=tuple(line.margin for line in lines),
+        rows=tuple(line.row for line in lines),
+    )
+    return document, invert_links(keys, inferred, defined)
+
+
+def _lines(printed: Sequence[str]) -> Iterator[_ReadableLine]:
+    signatures = dict(_signatures(printed))
+    names = _input_names(printed, signatures)
+    first = next((row for row in signatures), 0)
+    depth = _indent_of(printed[first]) // _INDENT + 1 if signatures else 2
+    for row, text in enumerate(printed):
+        indent = " " * max(0, _indent_of(text) - depth * _INDENT)
+        if row in signatures:
+            yield _ReadableLine(row, indent + _inputs(signatures[row], names))
+        elif (found := _CLASS.match(text)) and row:
+            yield _ReadableLine(row, f"{indent}subgraph {found[1]}:")
+        elif found := _STATEMENT.match(text):
+            if not _is_bookkeeping(found[1], found[3]):
+                yield _ReadableLine(row, f"{indent}{found[1]} = {_expression(found[3], names)}", _shape(found[2]))
+        elif text.lstrip().startswith("return"):
+            yield _ReadableLine(row, indent + _expression(text.strip(), names))
+
+
+def _indent_of(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _signatures(printed: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The row and the arguments of each graph. torch prints a long list of arguments on lines of their own."""
+    for row, text in enumerate(printed):
+        if found := _FORWARD.match(text):
+            end = row
+            while not printed[end].rstrip().endswith(":") and end + 1 < len(printed):
+                end += 1
+            yield row, found[1] + " ".join(printed[row + 1 : end + 1])
+
+
+def _input_names(printed: Sequence[str], signatures: Mapping[int, str]) -> dict[str, str]:
+    """The readable name of each input, such as ``blocks.0.norm1.weight``. No node has the same name."""
+    nodes = {found[1] for text in printed if (found := _STATEMENT.match(text))}
+    arguments = (found[1] for text in signatures.values() for found in _ARGUMENT.finditer(text))
+    short = {f"l{name[1:]}": _attribute(name) for name in arguments if _GRAPH_INPUT.fullmatch(name)}
+    taken = nodes | {name for name, count in Counter(short.values()).items() if count > 1}
+    return {name: f"input.{word}" if word in taken else word for name, word in short.items()}
+
+
+def _attribute(name: str) -> str:
+    """Dynamo's name of an input as the user's attribute."""
+    found = _GRAPH_INPUT.fullmatch(name)
+    return _ATTRIBUTES.sub(".", found[1]).strip(".").removeprefix("self.") if found else name
+
+
+def _inputs(signature: str, names: Mapping[str, str]) -> str:
+    """The inputs: those of the call before the parameters of modules."""
+    found = [names.get(f"l{name[1:]}", name) for name in (one[1] for one in _ARGUMENT.finditer(signature))]
+    own = [name for name in found if "." not in name.removeprefix("input.")]
+    return f"inputs: {', '.join(own + [name for name in found if name not in own]) or 'none'}"
+
+
+def _is_bookkeeping(name: str, value: str) -> bool:
+    """Whether a statement only names an input again, or frees nodes."""
+    return _CLEARED.fullmatch(value) is not None or value.partition(";")[0].lower() == name.lower()
+
+
+def _expression(text: str, names: Mapping[str, str]) -> str:
+    """An expression without the nodes that it frees, with the short names of operators and inputs."""
+    text = _INPUT_WORD.sub(lambda found: names.get(found[0], found[0]), _FREED.sub("", text))
+    return _OVERLOAD.sub(r"\1(", _OPERATOR.sub("", text))
+
+
+def _shape(annotation: str | None) -> str:
+    """The type and shape of ``f32[2, 32][32, 1]cpu``, without strides and device."""
+    found = _TYPE.match(annotation or "")
+    return found[1].replace(", ", ",") if found else (annotation or "")
