@@ -64,12 +64,13 @@ def overview_lines(
     return made[:-1]
 
 
-def finding_detail(explanation: Explanation, target: Location, columns: int) -> list[Line]:
-    """Return the text of the finding that a line of the overview leads to; empty if it leads elsewhere."""
-    found = next((item for item in explanation.findings if item.severity != "note" and _target(item) == target), None)
-    if found is None:
+def finding_detail(explanation: Explanation, target: Location | None, columns: int) -> list[Line]:
+    """Return the text of the finding that a line of the overview leads to; of the first if it leads elsewhere."""
+    found = [item for item in explanation.findings if item.severity != "note"]
+    chosen = next((item for item in found if _target(item) == target), found[0] if found else None)
+    if chosen is None:
         return []
-    return styled_report_lines(finding_text(found, explanation, RoleStyle(columns), all_=False))
+    return styled_report_lines(finding_text(chosen, explanation, RoleStyle(columns), all_=False))
 
 
 def _headline(explanation: Explanation, kernels: int, trials: int, *, live: bool) -> Iterator[Line]:

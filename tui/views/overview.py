@@ -68,12 +68,14 @@ class OverviewView(View):
     def _show(self, lines: list[Line]) -> None:
         explanation = self.session.known_explanation
         self.details.set_class(explanation is None or not explanation.findings, "hidden")
+        self.details.border_title = "finding"
         self.lines.show(lines, keep=self._filled)
         if not self._filled:
             self._filled = True
             first = next((index for index, item in enumerate(self.lines.lines) if item.target), 0)
             if first < self.app.size.height - _OTHER_ROWS:
                 self.lines.move_to(first)
+        self.debounce(self._describe)
         self.browser.update_counts()
         self.fetch("kernels", self.session.all_kernels, lambda _: None)  # so that the Kernels screen opens at once
 
@@ -85,12 +87,10 @@ class OverviewView(View):
         """Show the finding under the cursor."""
         target = self.lines.lines[self.lines.cursor].target if self.lines.count else None
         explanation = self.session.known_explanation
-        if target is not None and explanation is not None and self.details.display:
+        if explanation is not None and self.details.display:
             from tui.overview import finding_detail
 
-            found = finding_detail(explanation, target, self.details.columns)
-            self.details.show(found)
-            self.details.border_title = "finding" if found else ""
+            self.details.show(finding_detail(explanation, target, self.details.columns))
 
     def location(self) -> Location:
         return Location(self.NAME, line=self.lines.cursor + 1)
