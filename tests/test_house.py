@@ -36,6 +36,7 @@ def command(*words: str) -> str:
         command("export", "--help"),
         command("doctor"),
         "import dynadiag.commands.explain, dynadiag.commands.doctor, dynadiag.commands.import_",
+        "import dynadiag.testing.plugin",
         "import dynadiag.capture.launch, dynadiag.capture.run_metadata, dynadiag.recording.opening",
     ],
 )

@@ -78,13 +78,13 @@ def most_in_one_run(runs: Iterable[Measurement]) -> dict[str, int]:
 def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, relative: Iterable[str] = ()) -> Baseline:
     """The baseline after these runs.
 
-    Targets that did not run, or failed, keep what is known of them. ``relative`` are the targets whose compile seconds
-    are kept. Files are named from ``root`` on.
+    Targets that did not run, or failed, keep what is known of them; what a failed run has is added.
+    ``relative`` are the targets whose compile seconds are kept. Files are named from ``root`` on.
     """
     done = [run for run in runs if not run.failed]
     known = {each.identity: each for each in _without({run.target for run in done}, old.known)}
-    most, counted = most_in_one_run(done), {each.identity: each.count for each in old.known}
-    for identity, occurrences in _by_identity(done).items():
+    most, counted = most_in_one_run(runs), {each.identity: each.count for each in old.known}
+    for identity, occurrences in _by_identity(runs).items():
         kept = known.get(identity)
         entry = _known(occurrences, root)
         known[identity] = replace(

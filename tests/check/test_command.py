@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,24 @@ def test_a_program_gets_its_arguments_and_its_failure_is_a_problem(tmp_path: Pat
     assert "failed train.py: the program failed: exit code 3" in done.stdout
     assert done.stdout.startswith("value torch.Size([4])\n")
     assert done.stderr.endswith(".dynadiag\n")
+
+
+def test_the_action_runs_as_it_stands(tmp_path: Path) -> None:
+    """Its last step, with the environment that GitHub would give it."""
+    text = (Path(__file__).parents[2] / "action.yml").read_text()
+    script = text.rpartition("run: ")[2].strip()
+    recording(tmp_path / "one.dynadiag")
+    environment = {
+        **os.environ,
+        "PATH": f"{DYNADIAG.parent}:{os.environ['PATH']}",
+        "TARGETS": "one.dynadiag",
+        "OPTIONS": "--max-breaks 1 --max-recompiles 1",
+        "SARIF": "out.sarif",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+    }
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], env=environment, check=False)
+    assert done.returncode == 0
+    assert Path("out.sarif").exists()
+    assert Path("summary.md").read_text().startswith("## dynadiag check passes")
+    for name in ("TARGETS", "OPTIONS", "SARIF"):
+        assert f"{name}: ${{{{ inputs.{name.lower()} }}}}" in text

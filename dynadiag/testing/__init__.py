@@ -1,0 +1,1 @@
+"""The pytest plugin: records what torch compiles in each test. `plugin` is its entry point."""

@@ -1,0 +1,203 @@
+"""A session of pytest whose tests are recorded: budgets of the marker, the report of each failing test, the summary."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dynadiag.check import (
+    Baseline,
+    Budgets,
+    CheckResult,
+    Measurement,
+    check,
+    find_configuration,
+    parse_budgets,
+    read_baseline,
+    updated_baseline,
+)
+from dynadiag.errors import DynadiagError
+from dynadiag.explanation.formatting import count
+from dynadiag.render.check_report import check_text
+from dynadiag.render.style import Style
+from dynadiag.testing.item_recording import ItemRecording, measurement_of
+
+__all__ = ["RECORDING", "RecordedSession"]
+
+RECORDING = pytest.StashKey[ItemRecording]()
+_MEASURED = pytest.StashKey[Measurement]()
+_FIGURES = ("breaks", "recompiles", "graphs")
+_NOUNS = ("graph break", "recompile", "graph")
+_MARKER_BUDGETS = ("max_breaks", "max_recompiles", "max_graphs", "max_compile_seconds")
+
+
+class RecordedSession:
+    """The hooks of a recorded session. With xdist each worker has one, and the controller sums up."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._all = any(config.getoption(f"dynadiag{name}") for name in ("", "_baseline", "_update", "_recordings"))
+        folder = config.getoption("dynadiag_recordings")
+        self._keep = Path(folder).absolute() if folder else None
+        self._runs: list[Measurement] = []
+        self._faults: list[str] = []
+        self._result: CheckResult | None = None
+        self._message = ""
+        try:
+            self._configuration, self._root = find_configuration(config.rootpath)
+            self._baseline_path, self._baseline = self._find_baseline()
+        except DynadiagError as error:
+            raise pytest.UsageError(f"dynadiag: {error}") from error
+
+    def _find_baseline(self) -> tuple[Path, Baseline | None]:
+        """The file, and what it knows; None where there is none and none was named."""
+        named = self._config.getoption("dynadiag_baseline")
+        path = Path(named).absolute() if named else self._root / self._configuration.baseline
+        if path.exists() or (named and not self._config.getoption("dynadiag_update")):
+            return path, read_baseline(path)
+        return path, None
+
+    # One test
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
+        """Record from before the first fixture on."""
+        marked = item.get_closest_marker("dynadiag") is not None
+        if self._all or marked:
+            self._guarded(self._start, item, marked)
+        yield
+
+    def _start(self, item: pytest.Item, marked: bool) -> None:
+        torch = sys.modules.get("torch")
+        if marked and torch is not None:
+            torch.compiler.reset()  # what an earlier test has compiled would not be seen
+        recording = ItemRecording(item.nodeid, self._keep)
+        item.stash[RECORDING] = recording
+        recording.start()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Hold the test to its marker."""
+        outcome: Any = yield
+        self._guarded(self._finish, item, outcome.excinfo[1] if outcome.excinfo else None)
+        if outcome.excinfo is None:
+            over = list(_over_marker(item))
+            if over:
+                outcome.force_exception(pytest.fail.Exception("\n".join(over), pytrace=False))
+
+    def _finish(self, item: pytest.Item, failure: BaseException | None) -> None:
+        recording = item.stash.get(RECORDING, None)
+        if recording is None:
+            return
+        del item.stash[RECORDING]
+        try:
+            recording.stop(failure)
+            passed = failure is None or isinstance(failure, pytest.skip.Exception)
+            explanation = recording.finish(0 if passed else 1)
+        finally:
+            recording.remove()
+        if explanation is not None:
+            measured = measurement_of(explanation, item.nodeid.partition("[")[0])
+            item.stash[_MEASURED] = measured
+            item.user_properties.extend((f"dynadiag.{name}", getattr(measured, name)) for name in _FIGURES)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Put what was recorded into the report, with which it goes from a worker to the controller."""
+        outcome: Any = yield
+        if call.when == "teardown":
+            return
+        if call.when == "setup" and call.excinfo is not None:
+            self._guarded(self._finish, item, call.excinfo.value)
+        measured = item.stash.get(_MEASURED, None)
+        if measured is not None:
+            _add_to_report(outcome.get_result(), measured)
+
+    def _guarded(self, action: Any, *arguments: Any) -> None:
+        """A fault of ours never fails a test: it is told at the end."""
+        try:
+            action(*arguments)
+        except Exception as error:  # noqa: BLE001 - the test is the user's, and goes on
+            self._faults.append("".join(traceback.format_exception_only(error)).strip())
+
+    # The session
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect, in the controller or where there is only one process."""
+        plain = getattr(report, "dynadiag", None)
+        if plain is not None and not _is_worker(self._config):
+            self._runs.append(msgspec.convert(plain, Measurement))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Compare with the baseline and the budgets; what is new fails the session."""
+        if _is_worker(self._config) or not self._all:
+            return
+        runs = sorted(self._runs, key=lambda run: run.target)
+        if self._config.getoption("dynadiag_update"):
+            self._baseline = updated_baseline(self._baseline or Baseline(), runs, self._root)
+            self._baseline_path.write_bytes(self._baseline.to_json())
+            self._message = f"the baseline is in {os.path.relpath(self._baseline_path)}"
+        known = self._baseline or updated_baseline(Baseline(), runs, self._root)
+        result = check(runs, known, self._budgets, self._root)
+        failed = {f"failed {run.target}" for run in runs}  # pytest tells of those itself
+        self._result = replace(result, problems=tuple(one for one in result.problems if one.identity not in failed))
+        if not self._result.ok and session.exitstatus == 0:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _budgets(self, run: Measurement) -> Budgets:
+        return self._configuration.budgets(run.names, Budgets())
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Tell what the tests compiled, and what of it is new."""
+        for fault in dict.fromkeys(self._faults):
+            terminalreporter.write_line(f"dynadiag: a test was not recorded: {fault}")
+        if self._result is None:
+            return
+        terminalreporter.section("dynadiag")
+        totals = [sum(getattr(run, name) for run in self._runs) for name in _FIGURES]
+        told = ", ".join(count(total, noun) for total, noun in zip(totals, _NOUNS, strict=True))
+        terminalreporter.write_line(f"{count(len(self._runs), 'test')} compiled something: {told}")
+        terminalreporter.write(check_text(self._result, Style(width=terminalreporter._tw.fullwidth)))
+        if self._message:
+            terminalreporter.write_line(self._message)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _over_marker(item: pytest.Item) -> Iterator[str]:
+    """A sentence for each budget of the test's marker that it is over."""
+    marker = item.get_closest_marker("dynadiag")
+    if marker is None:
+        return
+    unknown = sorted(set(marker.kwargs) - set(_MARKER_BUDGETS))
+    if unknown or marker.args:
+        yield f"@pytest.mark.dynadiag takes {', '.join(_MARKER_BUDGETS)} by name, not {(*marker.args, *unknown)}"
+        return
+    try:
+        budgets = parse_budgets({name.replace("_", "-"): value for name, value in marker.kwargs.items()}, "marker")
+    except DynadiagError as error:
+        yield str(error)
+        return
+    measured = item.stash.get(_MEASURED, None)
+    if measured is not None:
+        everything = updated_baseline(Baseline(), [measured], item.config.rootpath)
+        result = check([measured], everything, lambda _: budgets, item.config.rootpath)
+        yield from (problem.text for problem in result.problems if problem.rule != "failed")
+
+
+def _add_to_report(report: pytest.TestReport, measured: Measurement) -> None:
+    report.dynadiag = msgspec.to_builtins(measured)  # type: ignore[attr-defined]  # a report takes any attribute
+    shown = "\n\n".join(dict.fromkeys(each.shown for each in measured.occurrences))
+    if report.failed and shown:
+        report.sections.append(("dynadiag", shown))
