@@ -41,12 +41,16 @@ class ProcessEnd:
 
 
 def launch(
-    command: Sequence[str], journal: Path, settings: Settings, variables: Mapping[str, str] | None = None
+    command: Sequence[str],
+    journal: Path,
+    settings: Settings,
+    variables: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
 ) -> ProcessEnd:
     """Run ``command`` with its main process recorded into ``journal``, and append how the program ended.
 
-    ``variables`` are added to its environment. Raises `DynadiagError` if the recorder is not installed in this
-    interpreter.
+    ``variables`` are added to its environment, ``notes`` to the recording. Raises `DynadiagError` if the recorder is
+    not installed in this interpreter.
     """
     _check_installed()
     journal = journal.absolute()
@@ -58,7 +62,7 @@ def launch(
         code = process.wait()
     seconds = time.time() - began
     others = tuple(sorted(_find_other_journals(journal), key=_rank_order))
-    _record_end(journal, settings, code, seconds, others)
+    _record_end(journal, settings, code, seconds, others, notes)
     return ProcessEnd(code, seconds, signals.interrupts > 0, others)
 
 
@@ -82,8 +86,10 @@ def _rank_order(path: Path) -> tuple[int, str]:
     return (int(rank[1]) if rank else sys.maxsize, path.name)
 
 
-def _record_end(journal: Path, settings: Settings, code: int, seconds: float, others: Sequence[Path]) -> None:
-    notes = []
+def _record_end(
+    journal: Path, settings: Settings, code: int, seconds: float, others: Sequence[Path], given: Sequence[str]
+) -> None:
+    notes = list(given)
     if not journal.exists():
         Journal.create(journal).append({"dynadiag_run": run_header(settings.target, os.getpid())})
         notes.append(_why_not_recorded())

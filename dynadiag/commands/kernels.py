@@ -47,7 +47,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--stage", metavar="S", help="print this stage of the kernel: asm, ttir, ttgir, llir, ptx, sass"
     )
     parser.add_argument(
-        "--target", metavar="T", help="compile a Triton kernel for this target: sm_90 (default), gfx942, ..."
+        "--target",
+        metavar="T",
+        help="compile a Triton kernel for this GPU or architecture: h100, sm_90 (default), gfx942, ...",
     )
     parser.add_argument(
         "--trust", action="store_true", help="run code from the recording, because you trust whoever made it"

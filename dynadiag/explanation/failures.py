@@ -46,6 +46,13 @@ _CONSTRAINT = re.compile(
 )
 
 
+_NO_TRITON_DRIVER = (
+    'Triton has no driver here that could run the kernel: none for a CPU (`cpu_backend = "triton"`), and no GPU. '
+    "`dynadiag explain --target h100` records what a GPU would get, and `dynadiag bisect --rungs triton` runs "
+    "the kernels in Triton's interpreter."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Failure:
     """What is known of one failed compile. ``lines`` are those that may be at fault where no single one is known."""
@@ -186,6 +193,8 @@ def _advice(stage: str, reason: str, why: str) -> tuple[Advice, ...]:
                 "consistent",
             ),
         )
+    if "0 active drivers" in why:
+        return (Advice(_NO_TRITON_DRIVER, "consistent"),)
     if "no autograd formula was registered" in why:
         return (Advice("Register one with `torch.library.register_autograd`.", "consistent"),)
     if stage.startswith("the backend `"):

@@ -291,8 +291,11 @@ def _is_template(definition: KernelDefinition, operations: list[Operation]) -> b
 
 
 def _device(module: ParsedModule, definition: KernelDefinition | None, recorded: str | None) -> str | None:
-    """The device of a call. A library call runs on the module's: a machine with a GPU also runs modules on its CPU."""
+    """The device of a call. A library call runs on the module's: a machine with a GPU also runs modules on its CPU.
+
+    Unknown for code that was generated for a GPU where there was none.
+    """
     language = definition.language if definition is not None else None
     if language == "cpp" or (language is None and not module.selects_gpu):
         return "cpu"
-    return recorded
+    return None if module.selects_gpu and recorded == "cpu" else recorded

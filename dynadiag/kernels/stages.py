@@ -10,6 +10,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import os
+import re
 import tempfile
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -22,6 +23,7 @@ from dynadiag.kernels.isolated_job import run_isolated
 from dynadiag.kernels.triton_artifacts import TritonArtifact, read_cubin, read_stages
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.store import save_derived
+from dynadiag.torch_private.gpu_specs import GPU_SPECS
 
 __all__ = ["STAGES", "CompiledStages", "Stage", "check_stage", "is_in_own_cache", "make_stages"]
 
@@ -30,6 +32,7 @@ STAGES = {
     "cpp": ("source", "asm"),
 }
 DEFAULT_TARGET = {"triton": "sm_90", "cpp": "native"}
+_GENERATED_FOR = re.compile(r"DeviceProperties\(type='cuda'[^)]*\bcc=(\d+)")
 _FORMAT = 1  # version of the saved data; raise it when its contents change
 
 
@@ -69,15 +72,15 @@ def check_stage(call: KernelCall, stage: str) -> None:
 def make_stages(recording: Recording, call: KernelCall, target: str | None = None, *, trusted: bool) -> CompiledStages:
     """Return every stage of a kernel for a target, as the recorded run built it or compiled now.
 
-    What is compiled is saved in the recording. The default target is the one that the run built for if that is known,
-    else `DEFAULT_TARGET`. Raises `DynadiagError` if the source is not `trusted`, a tool is missing, or the source does
-    not compile.
+    What is compiled is saved in the recording. The default target is the one that the run built or
+    generated for if that is known, else `DEFAULT_TARGET`. Raises `DynadiagError` if the source is not `trusted`, a tool
+    is missing, or the source does not compile.
     """
-    if call.artifact is not None and target in (None, call.artifact.target):
+    if call.artifact is not None and (target is None or _architecture(target) == call.artifact.target):
         return _stages_of_run(recording, call, call.artifact, trusted=trusted)
     if call.definition is None or not call.definition.source:
         raise DynadiagError(f"the source of {call.name} is not in the recording")
-    target = target or DEFAULT_TARGET[call.language]
+    target = target or _generated_for(call.definition.source) or DEFAULT_TARGET[call.language]
     if call.language == "cpp" and target != "native":
         raise DynadiagError(f"a C++ kernel is compiled for the machine it runs on: no target {target!r}, leave it out")
     job = {"language": call.language, "name": call.name, "source": call.definition.source, "target": target}
@@ -91,6 +94,17 @@ def make_stages(recording: Recording, call: KernelCall, target: str | None = Non
     if "error" in made:
         raise DynadiagError(f"{call.name} for {target}: {made['error']}")
     return _compiled_stages(target, made)
+
+
+def _architecture(target: str) -> str:
+    """The architecture of a GPU that is named (``h100``); an architecture as it is."""
+    return GPU_SPECS[target].architecture if target in GPU_SPECS else target
+
+
+def _generated_for(source: str) -> str | None:
+    """The architecture that Inductor generated a Triton kernel for; ``None`` where it had no GPU."""
+    found = _GENERATED_FOR.search(source)
+    return f"sm_{found[1]}" if found else None
 
 
 def _stages_of_run(recording: Recording, call: KernelCall, built: TritonArtifact, *, trusted: bool) -> CompiledStages:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["GPU_SPECS", "GpuSpec"]
+from dynadiag.errors import DynadiagError
+
+__all__ = ["GPU_SPECS", "GpuSpec", "gpu_spec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +18,33 @@ class GpuSpec:
     major: int
     minor: int
     multi_processor_count: int
-    regs_per_multiprocessor: int
     max_threads_per_multi_processor: int
-    max_threads_per_block: int
-    warp_size: int
+    regs_per_multiprocessor: int = 65536
+    max_threads_per_block: int = 1024
+    warp_size: int = 32
+
+    @property
+    def architecture(self) -> str:
+        """Its architecture, as Triton and CUDA name it: ``sm_90``."""
+        return f"sm_{self.major}{self.minor}"
 
 
-# Read on the device itself, as Inductor writes it into each kernel (`DeviceProperties`).
-GPU_SPECS: Mapping[str, GpuSpec] = {"h200": GpuSpec("NVIDIA H200", 9, 0, 132, 65536, 2048, 1024, 32)}
+# Threads and registers of a multiprocessor: the CUDA C++ Programming Guide, "Technical Specifications per Compute
+# Capability". The number of multiprocessors: see each. A device without such a source is left out.
+GPU_SPECS: Mapping[str, GpuSpec] = {
+    "a100": GpuSpec("NVIDIA A100-SXM4-80GB", 8, 0, 108, 2048),  # paper "NVIDIA A100 Tensor Core GPU Architecture"
+    "a10": GpuSpec("NVIDIA A10", 8, 6, 72, 1536),  # datasheet: 9,216 CUDA cores, of which a multiprocessor has 128
+    "l4": GpuSpec("NVIDIA L4", 8, 9, 58, 1536),  # datasheet: 7,424 CUDA cores, 128 each
+    "l40s": GpuSpec("NVIDIA L40S", 8, 9, 142, 1536),  # datasheet: 18,176 CUDA cores, 128 each
+    "rtx4090": GpuSpec("NVIDIA GeForce RTX 4090", 8, 9, 128, 1536),  # paper "NVIDIA Ada GPU Architecture"
+    "h100": GpuSpec("NVIDIA H100 80GB HBM3", 9, 0, 132, 2048),  # paper "NVIDIA H100 Tensor Core GPU Architecture"
+    "h200": GpuSpec("NVIDIA H200", 9, 0, 132, 2048),  # read on the device, as Inductor writes it into each kernel
+}
+
+
+def gpu_spec(name: str) -> GpuSpec:
+    """The properties of a GPU by its short name (``h100``). Raises `DynadiagError` for one that is not known."""
+    found = GPU_SPECS.get(name.lower())
+    if found is None:
+        raise DynadiagError(f"no GPU {name!r} is known to generate for: known are {', '.join(GPU_SPECS)}")
+    return found

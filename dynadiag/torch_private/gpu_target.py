@@ -33,7 +33,7 @@ from torch.utils import _triton
 from torch.utils._pytree import tree_leaves
 
 from dynadiag.errors import DynadiagError
-from dynadiag.torch_private.gpu_specs import GPU_SPECS, GpuSpec
+from dynadiag.torch_private.gpu_specs import GpuSpec, gpu_spec
 from dynadiag.torch_private.triton_driver import CodegenOnlyDriver
 
 __all__ = ["generate_for_gpu"]
@@ -46,11 +46,11 @@ def generate_for_gpu(name: str) -> None:
     """Make Inductor in this process generate code for the named GPU instead of the CPU.
 
     Code is only generated: compiled functions return what their graphs compute on the CPU. Compiler caches are off.
-    Raises `DynadiagError` for a name that is not in `GPU_SPECS`.
+    Raises `DynadiagError` for a name that is not in `GPU_SPECS`, and where this machine has a GPU.
     """
-    if name not in GPU_SPECS:
-        raise DynadiagError(f"no GPU {name!r} is known to generate for: known are {', '.join(GPU_SPECS)}")
-    device = GPU_SPECS[name]
+    device = gpu_spec(name)
+    if torch.cuda.is_available():
+        raise DynadiagError(f"this machine has a GPU: code for an absent one ({device.name}) is generated without it")
     triton.runtime.driver.set_active(CodegenOnlyDriver(device, "cuda:0"))
     config.fx_graph_cache = aot_config.enable_autograd_cache = False
     CacheBase.get_system()  # cached by torch; later a torch without CUDA would take the target for an AMD GPU

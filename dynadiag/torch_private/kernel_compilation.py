@@ -6,16 +6,16 @@ import dataclasses
 import shlex
 from typing import Any
 
-from dynadiag.torch_private.gpu_specs import GPU_SPECS
+from dynadiag.torch_private.gpu_specs import GpuSpec
 
 __all__ = ["cpp_compile_command", "prepare_compile_only", "triton_compile_arguments"]
 
-# Inductor's heuristics need these for kernels that were generated without a GPU.
-_GPU_PROPERTIES = dataclasses.asdict(GPU_SPECS["h200"])
 
+def prepare_compile_only(backend: str, arch: int | str, warp_size: int, device: GpuSpec) -> None:
+    """Make generated modules importable on a machine without their device, so that they can be compiled.
 
-def prepare_compile_only(backend: str, arch: int | str, warp_size: int) -> None:
-    """Make generated modules importable on a machine without their device, so that they can be compiled."""
+    ``device`` has what Inductor's heuristics need for kernels that were generated without a GPU.
+    """
     import torch
     from torch._inductor.runtime import hints, triton_helpers
 
@@ -25,7 +25,7 @@ def prepare_compile_only(backend: str, arch: int | str, warp_size: int) -> None:
     def properties(kind: type[Any], **given: Any) -> Any:
         """The properties that the module was generated with. If that was without a GPU, those of the target."""
         if given.get("type") in ("cpu", None):
-            known = {name: value for name, value in _GPU_PROPERTIES.items() if name in original._fields}
+            known = {name: value for name, value in dataclasses.asdict(device).items() if name in original._fields}
             given = {**given, **known, "type": backend, "index": 0, "cc": arch}
             if "warp_size" in original._fields:
                 given["warp_size"] = warp_size

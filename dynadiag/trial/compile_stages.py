@@ -25,6 +25,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.kernels.line_table import parse_stage
 from dynadiag.recording.records import TRITON_TEXT_STAGES
 from dynadiag.torch_private import kernel_compilation as torch_private
+from dynadiag.torch_private.gpu_specs import GPU_SPECS, GpuSpec
 
 __all__ = ["main"]
 
@@ -83,14 +84,14 @@ def _compile_cpp(source: str, folder: Path) -> dict[str, Any]:
 
 def _compile_triton(name: str, source: str, target: str, folder: Path) -> dict[str, Any]:
     """Every stage of a kernel. Raises `DynadiagError` where Triton has no such target, or is not installed."""
-    backend, arch, warp_size = _target(target)
+    backend, arch, warp_size, device = _target(target)
     try:
         import triton
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource
     except ImportError as error:
         raise DynadiagError(f"Triton is not installed here: pip install triton ({error})") from error
-    torch_private.prepare_compile_only(backend, arch, warp_size)
+    torch_private.prepare_compile_only(backend, arch, warp_size, device)
     tuner = _load_autotuner(name, source, folder)
     configs = tuner.configs
     given, options = torch_private.triton_compile_arguments(tuner, configs[0])
@@ -134,13 +135,22 @@ def _read_lines(stage: str, text: str, file: str = "kernel.py") -> dict[str, Any
     return {"text": shown, "lines": lines}
 
 
-def _target(target: str) -> tuple[str, int | str, int]:
-    """``sm_90`` -> ("cuda", 90, 32). A wavefront has 64 lanes on gfx9, 32 after it."""
+def _target(target: str) -> tuple[str, int | str, int, GpuSpec]:
+    """``h100`` or ``sm_90`` -> ("cuda", 90, 32), and the GPU: of an architecture the first that is known, else an H200.
+
+    A wavefront has 64 lanes on gfx9, 32 after it.
+    """
+    device = GPU_SPECS.get(target)
+    if device is not None:
+        target = device.architecture
+    else:
+        device = next((spec for spec in GPU_SPECS.values() if spec.architecture == target), GPU_SPECS["h200"])
     if found := _NVIDIA.match(target):
-        return "cuda", int(found[1]), 32
+        return "cuda", int(found[1]), 32, device
     if _AMD.match(target):
-        return "hip", target, 64 if target.startswith("gfx9") else 32
-    raise DynadiagError(f"no target {target!r}: Triton compiles for sm_80, sm_90, sm_100, ... and gfx942, ...")
+        return "hip", target, 64 if target.startswith("gfx9") else 32, device
+    gpus = ", ".join(GPU_SPECS)
+    raise DynadiagError(f"no target {target!r}: name a GPU ({gpus}) or an architecture (sm_80, sm_100, gfx942, ...)")
 
 
 def _load_autotuner(name: str, source: str, folder: Path) -> Any:

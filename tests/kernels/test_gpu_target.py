@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 import dynadiag
 from dynadiag.kernels import GeneratedModule, generated_modules
+from dynadiag.torch_private.gpu_specs import GPU_SPECS
+from dynadiag.trial.compile_stages import _target
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
+DYNADIAG = (sys.executable, "-P", "-m", "dynadiag")
 PROGRAM = """
-import dynadiag
 import torch
 from torch.nn import functional as F
-
-from dynadiag.torch_private.gpu_target import generate_for_gpu
-
-generate_for_gpu("h200")
 
 
 def reduced(x):
@@ -56,12 +55,11 @@ def check(function, *inputs):
 
 torch.manual_seed(0)
 half = {"dtype": torch.bfloat16, "requires_grad": True}
-with dynadiag.record("generated.dynadiag"):
-    check(reduced, torch.randn(1 << 20))
-    check(normed, torch.randn(8, 64, **half), torch.randn(64, **half))
-    check(spread, torch.randn(8, 4096))
-    check(linear, torch.randn(8, 32, requires_grad=True), torch.randn(16, 32), torch.randn(16))
-    check(noted, torch.randn(8))
+check(reduced, torch.randn(1 << 20))
+check(normed, torch.randn(8, 64, **half), torch.randn(64, **half))
+check(spread, torch.randn(8, 4096))
+check(linear, torch.randn(8, 32, requires_grad=True), torch.randn(16, 32), torch.randn(16))
+check(noted, torch.randn(8))
 assert not torch.cuda.is_available()
 """
 
@@ -72,9 +70,10 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> list[GeneratedModule]
     folder = tmp_path_factory.mktemp("target")
     (folder / "program.py").write_text(PROGRAM)
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
-    command = [sys.executable, "program.py"]
+    command = [*DYNADIAG, "explain", "--target", "h200", "-o", "generated.dynadiag", "program.py"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "generated for a GPU that is not here, NVIDIA H200" in " ".join(done.stdout.split())
     with dynadiag.open(folder / "generated.dynadiag") as recording:
         return list(generated_modules(recording))
 
@@ -120,7 +119,35 @@ def test_a_bias_stays_in_its_product(generated: list[GeneratedModule]) -> None:
 
 
 def test_another_device_is_refused() -> None:
-    program = "from dynadiag.torch_private.gpu_target import generate_for_gpu; generate_for_gpu('abacus')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "no GPU 'abacus' is known to generate for: known are h200" in done.stderr
+    command = [*DYNADIAG, "explain", "--target", "abacus", "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no GPU 'abacus' is known: known are a100, " in done.stderr
+
+
+def test_what_a_gpu_would_get_has_no_bound_of_this_machine(generated: list[GeneratedModule]) -> None:
+    assert {call.device for unit in generated for call in unit.calls} == {None}
+
+
+@pytest.mark.parametrize(("target", "architecture"), [("h100", 90), ("a100", 80), ("sm_90", 90), ("sm_100", 100)])
+def test_a_gpu_is_another_spelling_of_its_architecture(target: str, architecture: int) -> None:
+    backend, found, warp, spec = _target(target)
+    assert (backend, found, warp) == ("cuda", architecture, 32)
+    assert spec.architecture == ("sm_90" if target == "sm_100" else f"sm_{architecture}")  # the heuristics take an H200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", GPU_SPECS)
+def test_each_known_gpu_is_generated_for(tmp_path: Path, gpu: str) -> None:
+    program = "import torch\ntorch.compile(lambda x: (x * x).sum())(torch.randn(1 << 20))\n"
+    (tmp_path / "program.py").write_text(program)
+    command = [*DYNADIAG, "explain", "--target", gpu, "-o", "run.dynadiag", "program.py"]
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        sources = [one.source for unit in generated_modules(recording) for one in unit.parsed.definitions.values()]
+    spec = GPU_SPECS[gpu]
+    expected = f"multi_processor_count={spec.multi_processor_count}, cc={spec.major}{spec.minor}"
+    assert sources
+    assert all(expected in source for source in sources)
