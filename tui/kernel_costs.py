@@ -32,6 +32,9 @@ class KernelCost:
     seconds: float | None
     peak_share: float | None
     lines: tuple[str, ...]  # of the user's source, as ``file:line``
+    stage: str = ""  # "forward", "backward" or "inference"
+    flops: int | None = None
+    operators: tuple[str, ...] = ()
 
 
 def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], KernelCost]:
@@ -50,7 +53,16 @@ def _cost(calls: list[KernelCall], scale: Roofline) -> KernelCost:
     known = [number for number in moved if number is not None]
     places = dict.fromkeys(f"{place.file}:{place.line}" for call in calls for place in call.source_lines)
     whole = sum(known) if len(known) == len(moved) else None
-    return KernelCost(len(calls), whole, *_measured(calls, scale), tuple(places))
+    flops = [call.cost.flops for call in calls]
+    return KernelCost(
+        len(calls),
+        whole,
+        *_measured(calls, scale),
+        tuple(places),
+        calls[0].stage or "",
+        sum(number for number in flops if number is not None) if None not in flops else None,
+        tuple(dict.fromkeys(operator for call in calls for operator in call.ops)),
+    )
 
 
 def _measured(calls: Iterable[KernelCall], scale: Roofline) -> tuple[float | None, float | None]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import count, duration
+from dynadiag.explanation.guard_text import source_text
 from dynadiag.explanation.timing import PhaseShare, Timing
 from dynadiag.recording.records import GuardFailure, Recompile, Run
 from dynadiag.render.findings import finding_text
@@ -168,7 +169,7 @@ def guard_change_fragments(item: Recompile) -> list[Fragment]:
 def _change(reason: GuardFailure) -> list[Fragment]:
     if reason.was is None and reason.now is None:
         return [(one_line(reason.guard)[:200], "")]
-    source = f"{one_line(reason.source or reason.guard)}: "
+    source = f"{one_line(source_text(reason.source or reason.guard))}: "
     return [(source, ""), (one_line(reason.was or "?"), "remove"), (" → ", "dim"), (one_line(reason.now or "?"), "add")]
 
 

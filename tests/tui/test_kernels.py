@@ -37,7 +37,7 @@ async def test_what_moves_most_comes_first_and_the_unknown_last(program: Path, m
     async with browsing(program) as pilot:
         await press(pilot, "7")
         table = _view(pilot.app).table
-        moved = [row.cells[4] for row in table.rows]
+        moved = [row.cells[5] for row in table.rows]
         assert moved == sorted(moved, key=lambda text: int(text.replace(",", "").replace("-", "-1")), reverse=True)
         assert moved[0].startswith("1,000,")
         assert moved[-1] == "-"
@@ -56,16 +56,16 @@ async def test_of_many_kernels_the_costs_are_read_when_they_are_asked_for(
     async with browsing(program) as pilot:
         await press(pilot, "7")
         table = _view(pilot.app).table
-        assert {row.cells[4] for row in table.rows} == {"-"}
+        assert {row.cells[5] for row in table.rows} == {"-"}
         await press(pilot, "c")
-        assert table.rows[0].cells[4].startswith("1,000,")
+        assert table.rows[0].cells[5].startswith("1,000,")
 
 
 async def test_costs_are_those_of_the_generated_code(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "7")
         rows = {row.cells[-1]: row.cells for row in _view(pilot.app).table.rows}
-    assert rows["cpp_fused_relu_1"][3] == "1"
+    assert rows["cpp_fused_relu_1"][4] == "1"
 
 
 async def test_what_was_measured_is_shown_and_sorted_by(tmp_path: Path, program: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Sequence, Set
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from dynadiag.explanation.guard_text import is_global, source_text
 from dynadiag.recording.records import Guard, Span
 from dynadiag.render.paths import source_location
 from dynadiag.render.snippet import snippet
@@ -24,6 +26,17 @@ from tui.widgets.tree import Branch, Tree
 
 __all__ = ["GuardsView"]
 
+_TENSOR_PART = re.compile(r"\.(?:size|stride|storage_offset)\(\).*$")  # the guard is that of the tensor
+# Guards on what calls differ in: values, sizes, dtypes, lengths.
+_CHANGING = {
+    "TENSOR_MATCH",
+    "SHAPE_ENV",
+    "EQUALS_MATCH",
+    "CONSTANT_MATCH",
+    "SEQUENCE_LENGTH",
+    "LIST_LENGTH",
+    "BOOL_MATCH",
+}
 GuardRows = tuple[tuple[Guard, ...], list[Row], list[Branch]]
 
 
@@ -34,8 +47,8 @@ class GuardsView(ListingView):
     TITLE: ClassVar[str] = "Guards"
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
-        Column("kind", max_width=32),
-        Column("value", max_width=60),
+        Column("value", max_width=40),
+        Column("kind", max_width=24),
         Column("where", max_width=32, is_path=True),
         Column("condition", max_width=200),
     )
@@ -124,9 +137,16 @@ class GuardsView(ListingView):
         explanation = self.session.explanation()
         if self._compile is None:
             self._compile = explanation.compiles[0].compile_id if explanation.compiles else "-"
-        guards = self.session.guards(self._compile)
         cwd = explanation.run.cwd
-        return guards, [_row(item, cwd) for item in guards], guard_branches(guards, cwd)
+        failed = {
+            _TENSOR_PART.sub("", reason.source)
+            for item in explanation.recompiles
+            for reason in item.reasons
+            if reason.source and reason.against == self._compile
+        }
+        guards = sorted(self.session.guards(self._compile), key=lambda item: _rank(item, failed))
+        rows = [_row(item, cwd, failed=_failed(item, failed)) for item in guards]
+        return tuple(guards), rows, guard_branches(guards, cwd)
 
     def _show_guards(self, found: GuardRows) -> None:
         guards, rows, branches = found
@@ -184,7 +204,7 @@ class GuardsView(ListingView):
         )
         text = self.session.source(guard.file) if guard.file else None
         return [
-            line((one_line(guard.kind), "key"), f"  {one_line(guard.source)}"),
+            line((one_line(guard.kind), "key"), f"  {one_line(_value(guard))}"),
             line(one_line(guard.expression)),
             Line(),
             line(("    --> ", "gutter"), at),
@@ -198,6 +218,26 @@ class GuardsView(ListingView):
         return Location("code", guard.compile_id, document=f"source:{guard.file}", line=guard.line)
 
 
-def _row(item: Guard, cwd: str | None) -> Row:
+def _value(item: Guard) -> str:
+    """The value that a guard checks, as the program writes it."""
+    return source_text(item.source) if item.source else "-"
+
+
+def _failed(item: Guard, failed: Set[str]) -> bool:
+    """Whether a guard is on a value for which the code did not fit a later call."""
+    return item.kind in _CHANGING and item.source in failed
+
+
+def _rank(item: Guard, failed: Set[str]) -> int:
+    """What can change comes first: guards that failed, values of the call, their attributes, then all else."""
+    if _failed(item, failed):
+        return 0
+    if item.kind in _CHANGING and not is_global(item.source):
+        return 1
+    return 2 if item.source.startswith("L[") else 3
+
+
+def _row(item: Guard, cwd: str | None, *, failed: bool) -> Row:
     where = source_location(item.file, item.line, None, cwd) if item.file else "-"
-    return Row((one_line(item.kind), one_line(item.source), where, one_line(item.expression)), item.index)
+    cells = (one_line(_value(item)), one_line(item.kind), where, one_line(source_text(item.expression)))
+    return Row((f"↻ {cells[0]}", *cells[1:]) if failed else cells, item.index, "recompile" if failed else "")

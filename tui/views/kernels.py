@@ -29,6 +29,7 @@ _TIME_COLUMNS = (
     Column(_TIME, numeric=True),
     Column("of peak", numeric=True),
 )  # shown if `dynadiag kernels --measure` has measured
+_MAX_OPERATORS = 12  # operators of a kernel that its detail names
 _MAX_SOURCE_LINES = 400  # lines of a kernel in the detail; enter shows all of it
 
 
@@ -42,9 +43,11 @@ class KernelsView(ListingView):
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True),
         Column("compile"),
+        Column("pass"),
         Column("language"),
         Column("calls", numeric=True),
         Column("bytes", numeric=True),
+        Column("where", max_width=28, is_path=True),
         Column("name", max_width=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -71,10 +74,11 @@ class KernelsView(ListingView):
 
     def rows(self) -> Sequence[Row]:
         known, measured, kernels = self._costs, self._measured, self.session.all_kernels()
+        cwd = self.session.run.cwd
 
         def made(place: int) -> Row:
             item = kernels[place]
-            return _row(item, known.get((item.event, item.name)), measured=measured)
+            return _row(item, known.get((item.event, item.name)), cwd, measured=measured)
 
         return LazyRows(len(kernels), made)
 
@@ -154,11 +158,20 @@ def _insert_times(cells: Sequence[T], timed: Sequence[T]) -> tuple[T, ...]:
     return (*cells[:-1], *timed, cells[-1])
 
 
-def _row(item: Kernel, cost: KernelCost | None, *, measured: bool) -> Row:
+def _row(item: Kernel, cost: KernelCost | None, cwd: str | None, *, measured: bool) -> Row:
     moved = "-" if cost is None or cost.bytes_moved is None else f"{cost.bytes_moved:,}"
     calls = "-" if cost is None else str(cost.calls)
-    cells = (str(item.index), one_line(item.compile_id), item.language, calls, moved, one_line(item.name))
+    stage = (cost.stage if cost is not None else "") or "-"
+    where = _where(cost, cwd) if cost is not None and cost.lines else "-"
+    head = (str(item.index), one_line(item.compile_id), one_line(stage), item.language)
+    cells = (*head, calls, moved, where, one_line(item.name))
     return Row(_insert_times(cells, _times(cost)) if measured else cells, item.index)
+
+
+def _where(cost: KernelCost, cwd: str | None) -> str:
+    """The first of the user's lines, and how many more there are."""
+    first = cost.lines[0].removeprefix(f"{cwd}/")
+    return one_line(f"{first} +{len(cost.lines) - 1}" if len(cost.lines) > 1 else first)
 
 
 def _times(cost: KernelCost | None) -> tuple[str, str]:
@@ -171,7 +184,11 @@ def _cost_lines(cost: KernelCost) -> list[Line]:
     time, share = _times(cost)
     of = f", {share} of the device's peak" if cost.peak_share is not None else ""
     timed = [line((f"{time} µs", "strong"), (f" in {count(cost.calls, 'call')}{of}", "dim"))] if cost.seconds else []
-    return [*timed, *(line((at, "key")) for at in map(one_line, cost.lines))]
+    work = [f"{cost.bytes_moved:,} bytes moved"] if cost.bytes_moved is not None else []
+    work += [f"{cost.flops:,} floating-point operations"] if cost.flops else []
+    work += [f"computes {', '.join(map(one_line, cost.operators[:_MAX_OPERATORS]))}"] if cost.operators else []
+    about = [line((", ".join(work), "dim"))] if work else []
+    return [*timed, *about, *(line((at, "key")) for at in map(one_line, cost.lines))]
 
 
 def kernel_bounds(lines: Sequence[str], name: str) -> tuple[int, int]:
