@@ -12,8 +12,10 @@ from pathlib import Path
 __all__ = ["run"]
 
 
-def run(path: Path) -> int:
+def run(path: Path, place: str = "") -> int:
     """Browse a recording, or the recordings of a folder, until the user quits. Return the exit code.
+
+    ``place`` is a source line to open at, as ``FILE:LINE``.
 
     Raises `dynadiag.errors.DynadiagError` before it changes the terminal if no recording can be read.
     """
@@ -28,6 +30,6 @@ def run(path: Path) -> int:
 
         opened = open_folder(path)
         with opened.session as session:
-            return Browser(session, opened.paths, opened.rank).run() or 0
+            return Browser(session, opened.paths, opened.rank, place=place).run() or 0
     with Session.open(path) as session:
-        return Browser(session).run() or 0
+        return Browser(session, place=place).run() or 0

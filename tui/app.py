@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tui.location import FILE_VIEW, History, Location
+from tui.location import FILE_VIEW, History, Location, source_location_in
 from tui.recording_app import RecordingApp
 from tui.session import Session
 from tui.styled_text import one_line
@@ -80,8 +80,10 @@ class Browser(RecordingApp):
         Binding("escape", "escape", "clear the search and the filter", show=False, id="app.escape"),
     ]
 
-    def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0) -> None:
+    def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0, *, place: str = "") -> None:
+        """``place`` is the source line to open at, as ``FILE:LINE``."""
         super().__init__(session, paths, rank)
+        self._place = place
         self.history = History()
         self._screens = (RANKS, *SCREENS) if paths else SCREENS
         self._current_name = self._screens[0].name
@@ -142,6 +144,12 @@ class Browser(RecordingApp):
     def update_counts(self) -> None:
         """Show the counts in the tabs. A screen calls this as soon as the explanation has been read."""
         self._update_tabs()
+        if self._place and (explanation := self.session.known_explanation) is not None:
+            place, self._place = self._place, ""
+            if (target := source_location_in(explanation, place)) is not None:
+                self.go_to(target)
+            else:
+                self.notify(f"nothing of {one_line(place)} is in this recording", severity="warning", markup=False)
 
     async def action_view(self, name: str) -> None:
         """Show the screen of this name."""

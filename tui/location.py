@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["FILE_VIEW", "History", "Location"]
+if TYPE_CHECKING:
+    from dynadiag.explanation.explanation import Explanation
+
+__all__ = ["FILE_VIEW", "History", "Location", "source_location_in"]
 
 FILE_VIEW = "file"  # the view of a location that is a file on disk, named by its document
 
@@ -21,6 +25,20 @@ class Location:
     document: str | None = None  # the key of a document (`tui.documents.DocumentRef`)
     line: int | None = None  # a line of the document, from 1
     rank: int | None = None  # the number of the recording in the folder, from 0
+
+
+def source_location_in(explanation: Explanation, place: str) -> Location | None:
+    """Return the location of ``FILE:LINE`` in the code of a compile. FILE may be the end of a path.
+
+    ``None`` if no compiled function and no finding is in such a file.
+    """
+    name, _, line = place.rpartition(":")
+    compiles = [(item.file, item.compile_id) for item in explanation.compiles]
+    found = [(item.span.file, item.compile_ids[0] if item.compile_ids else None) for item in explanation.findings]
+    for file, compile_id in (*compiles, *found):
+        if file and line.isdecimal() and (file == name or file.endswith(f"/{name}")):
+            return Location("code", compile_id, document=f"source:{file}", line=int(line))
+    return None
 
 
 class History:

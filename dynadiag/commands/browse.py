@@ -1,8 +1,8 @@
 """Browse a recording in the terminal: what torch.compile did, from your lines to the generated code.
 
 RECORDING is a recording (*.dynadiag), also one that is still being written, or a folder with the recordings of a
-distributed run, one for each rank. Without it, the newest recording of the state folder opens. In the browser, ? shows
-every key and ctrl+p every action.
+distributed run, one for each rank. REC#train.py:41 opens it at that line. Without RECORDING, the newest recording of
+the state folder opens. In the browser, ? shows every key and ctrl+p every action.
 """
 
 from __future__ import annotations
@@ -27,12 +27,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    path = args.recording or _newest()
+    path, place = _split_place(args.recording) if args.recording else (_newest(), "")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise DynadiagError(f"browse needs a terminal; `dynadiag explain {path}` prints a report instead")
     from tui import run as browse
 
-    return browse(path)
+    return browse(path, place)
+
+
+def _split_place(recording: Path) -> tuple[Path, str]:
+    """Split ``REC#FILE:LINE``. A file that has such a name is a recording."""
+    name, mark, place = str(recording).rpartition("#")
+    return (Path(name), place) if mark and not recording.exists() else (recording, "")
 
 
 def _newest() -> Path:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
+from tui.session import Session
 from tui.views import SCREENS
 from tui.views.code import CodeView
 from tui.widgets.code_pane import CodePane
@@ -95,7 +96,7 @@ async def test_enter_in_code_jumps_to_the_counterpart(program: Path) -> None:
         assert isinstance(pane, CodePane)
         assert pane.id == "pane-dynamo"
         assert pane.text_of(pane.cursor) == "y = x.sin()"
-        await press(pilot, "r")
+        await press(pilot, "p")
         assert "= l_x_.sin()" in pane.text_of(pane.cursor), "the operator, not the comment above it"
 
 
@@ -209,3 +210,22 @@ async def test_text_of_a_recording_is_shown_as_text(tmp_path: Path) -> None:
         for number in range(1, 10):
             await press(pilot, str(number))
             assert not {"\x1b", "\x9b", "\u202e"} & set(screen(pilot))
+
+
+async def test_a_link_opens_a_source_line(program: Path) -> None:
+    with Session.open(program) as session:
+        app = Browser(session, place="prog.py:7")
+        async with app.run_test(size=(200, 60)) as pilot:
+            await settle(pilot)
+            pane = app.focused
+            assert isinstance(pane, CodePane)
+            assert pane.text_of(pane.cursor).strip() == "z = torch.relu(y)"
+
+
+async def test_a_link_to_a_file_that_was_not_compiled_says_so(program: Path) -> None:
+    with Session.open(program) as session:
+        app = Browser(session, place="other.py:7")
+        async with app.run_test(size=(200, 60), notifications=True) as pilot:
+            await settle(pilot)
+            assert app.current.NAME == "overview"
+            assert "nothing of other.py:7 is in this recording" in screen(pilot)

@@ -83,9 +83,9 @@ async def test_a_key_shows_what_torch_printed_at_the_same_node(program: Path) ->
         pane = view.pane("dynamo")
         pane.move_to(next(line for line in range(pane.count) if "relu" in pane.text_of(line)))
         readable = pane.text_of(pane.cursor)
-        await press(pilot, "r")
+        await press(pilot, "p")
         assert pane.text_of(pane.cursor).lstrip().startswith('z: "f32')
-        await press(pilot, "r")
+        await press(pilot, "p")
         assert pane.text_of(pane.cursor) == readable == "z = relu(y)"
 
 

@@ -50,7 +50,7 @@ class CodeView(PanedView, StageActions):
             tooltip="show the previous one",
         ),
         Binding(
-            "r",
+            "p",
             "printed",
             "as printed",
             show=False,
