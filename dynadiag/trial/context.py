@@ -34,6 +34,8 @@ class TrialContext:
         self.plan: Plan = AS_WRITTEN
         self.reporter: EventWriter | None = None
         self.at_first_call: Callable[[], None] | None = None  # forks the trials, and returns in each fork
+        # Makes each compiled call where a hook watches them: (compiled, original, args, kwargs) -> result.
+        self.call_observer: Callable[..., Any] | None = None
         self.at_first_graph: Callable[[], None] | None = None  # the same, at the first graph that reaches Inductor
         # Whether a call with fullgraph=True runs uncompiled. torch raises where no frame of such a call is compiled,
         # so the whole call has to be skipped.

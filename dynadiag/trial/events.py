@@ -22,6 +22,7 @@ __all__ = [
     "DecisionWithdrawn",
     "Event",
     "EventWriter",
+    "HookEvent",
     "KernelLaunched",
     "KernelRunning",
     "LoweringFailed",
@@ -47,6 +48,11 @@ class Event:
 
     def __init_subclass__(cls) -> None:
         Event._kinds[cls.__name__] = cls
+
+
+@dataclass(frozen=True, slots=True)
+class HookEvent(Event):
+    """An event of a search's own hook. The outcome of the trial has it as it came; its recording has not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,14 +44,15 @@ class Executor(ABC):
         """The outcome of one trial."""
         with self.start(plan) as running:
             result = supervise(running, limits)
-            return build_outcome(result, running.wait(), running.pid, plan, read_tail(running.output))
+            return build_outcome(result, running.wait(), running.pid, plan, read_tail(running.output, limits.output))
 
 
 @dataclass(frozen=True, slots=True)
 class FreshInterpreter(Executor):
     """A new Python that runs the program as `python FILE.py` would.
 
-    ``environment`` is added to the program's own, ``hooks`` are names of modules with an ``install()``.
+    ``environment`` is added to the program's own, ``hooks`` are names of modules with an ``install()``. ``cwd`` is the
+    program's folder, ``None`` for the current one.
     """
 
     program: Program
@@ -59,6 +60,7 @@ class FreshInterpreter(Executor):
     sandboxes: Sandboxes
     environment: Mapping[str, str] = field(default_factory=dict)
     fresh_caches: bool = False
+    cwd: Path | None = None
 
     @contextmanager
     def start(self, plan: Plan) -> Iterator[RunningProcess]:
@@ -68,6 +70,7 @@ class FreshInterpreter(Executor):
             popen = subprocess.Popen(
                 [sys.executable, "-c", process.BOOT, dump(request), str(events)],
                 env=trial_environment(sandbox.scratch, self.environment, fresh_caches=self.fresh_caches),
+                cwd=self.cwd,
                 pass_fds=[events],
                 stdin=subprocess.DEVNULL,
                 stdout=sandbox.output,

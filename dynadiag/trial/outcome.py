@@ -12,6 +12,7 @@ from dynadiag.trial.events import (
     BackendUsed,
     DecisionWithdrawn,
     Event,
+    HookEvent,
     KernelLaunched,
     KernelRunning,
     LoweringFailed,
@@ -59,7 +60,8 @@ class Outcome:
     nothing about the candidate. ``witness`` and ``lines`` are the nodes and user lines that the failure named.
     ``diverged`` are the keys of the nodes whose kernel first computed other values than the graph run uncompiled, or
     was running when the trial failed; ``diverged_in`` are the names of the nodes that they came from, for a graph that
-    is tried by itself. ``points`` are the decisions that were reported, ``tail`` is the end of its output.
+    is tried by itself. ``points`` are the decisions that were reported, ``tail`` is the end of its output,
+    ``hook_events`` what hooks of the search reported.
     """
 
     signature: Signature | None = None
@@ -75,6 +77,7 @@ class Outcome:
     facts: RunFacts = field(default_factory=RunFacts)
     notes: tuple[str, ...] = ()
     tail: str = ""
+    hook_events: tuple[HookEvent, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -138,6 +141,7 @@ def build_outcome(result: ProcessResult, code: int, pid: int, plan: Plan, printe
         facts=_facts(result),
         notes=_notes(result, end, plan),
         tail=printed,
+        hook_events=tuple(_all(result, HookEvent)),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["ContainerSnapshot", "bound_object", "expand_objects", "find_state"]
+__all__ = ["ContainerSnapshot", "bound_object", "expand_objects", "find_scalars", "find_state"]
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _TORCH_STATE_CLASSES = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
@@ -70,10 +70,23 @@ def find_state(
     Names are those by which the function reaches the tensor (``self.norm.running_mean``). The gradients of leaf tensors
     are among the tensors.
     """
-    roots = [(f"argument {i}", value) for i, value in enumerate(arguments)]
-    found = list(_walk_objects([*_referenced_values(function), *roots]))
-    tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
-    return tensors, [value for _, value in found if not isinstance(value, torch.Tensor)]
+    found = list(_walk_objects(_roots(function, arguments)))
+    tensors = [(name, value) for name, value in found if _is_tensor(value)]
+    return tensors, [value for _, value in found if not _is_tensor(value)]
+
+
+def find_scalars(function: Callable[..., Any], arguments: Iterable[Any]) -> dict[str, Any]:
+    """The numbers and texts in the containers and objects that a call can reach, by their names."""
+    held = [(name, value) for name, value in _walk_objects(_roots(function, arguments)) if not _is_tensor(value)]
+    return {name: value for pair in held for name, value in _children(*pair) if isinstance(value, _SCALARS)}
+
+
+def _roots(function: Callable[..., Any], arguments: Iterable[Any]) -> list[tuple[str, Any]]:
+    return [*_referenced_values(function), *((f"argument {i}", value) for i, value in enumerate(arguments))]
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def expand_objects(values: Iterable[Any]) -> list[Any]:

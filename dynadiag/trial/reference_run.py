@@ -55,9 +55,9 @@ class ReplayableCall:
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.name = _function_name(function)
-        named, holders = self._find_state()
+        named, self.containers = self._find_state()
         self.state, self._state_names = [t for _, t in named], [name for name, _ in named]
-        self._container_snapshots = [ContainerSnapshot(holder) for holder in holders]
+        self._container_snapshots = [ContainerSnapshot(holder) for holder in self.containers]
         self._saved_gradients = [(t, t.grad) for t in self.state if t.is_leaf]
         self._saved_arguments = copy_tensors((args, kwargs))  # the program's own call may write to its arguments
         self._saved_state = [t.detach().clone() for t in self.state]
@@ -75,6 +75,10 @@ class ReplayableCall:
             if not _is_unchanged(tensor, saved):
                 tensor.data.copy_(saved)
         _set_random_state(self._saved_random_state)
+
+    def named_state(self) -> dict[str, torch.Tensor]:
+        """The tensors that the function can reach now, by name, other than arguments."""
+        return dict(self._find_state()[0])
 
     def reachable_tensors(self) -> list[torch.Tensor]:
         """The tensors of `state`, then those that became reachable since."""

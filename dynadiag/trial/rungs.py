@@ -53,6 +53,8 @@ def at_planned_rung(compiled: Callable[..., Any], original: Callable[..., Any], 
     def call(*args: Any, **kwargs: Any) -> Any:
         if TRIAL.at_first_call is not None:
             TRIAL.before_compiled_call()
+        if TRIAL.call_observer is not None:
+            return TRIAL.call_observer(compiled, original, args, kwargs)
         if TRIAL.plan.rung == "uncompiled" or (
             fullgraph and TRIAL.skips_compile is not None and TRIAL.skips_compile(original)
         ):

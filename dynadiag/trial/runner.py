@@ -48,6 +48,8 @@ class Runner:
     environment: Mapping[str, str] = field(default_factory=dict)  # added to the program's own
     one_at_a_time: bool = False  # two trials at once could collide in the files that the program writes
     interpret: bool = True  # run the triton rung in Triton's interpreter; off where the program uses a GPU
+    cwd: Path | None = None  # where the program runs; None for the current folder
+    seed: int | None = None  # of a fork's random number generators; None gives each fork its own numbers
     _threads: int = 1
     _zygote: ForkServer | None = None
     _warming: ForkServer | None = None
@@ -130,7 +132,7 @@ class Runner:
 
     def _interpreter(self, environment: Mapping[str, str] | None = None) -> FreshInterpreter:
         more = {**self.environment, **(environment or {})}
-        return FreshInterpreter(self.program, self.hooks, self._sandboxes, more, self.fresh_caches)
+        return FreshInterpreter(self.program, self.hooks, self._sandboxes, more, self.fresh_caches, self.cwd)
 
     def _fork_of(self, server: ForkServer) -> ServerFork:
         """The zygote is told the program; the stopped program is one already."""
@@ -176,9 +178,9 @@ class Runner:
         return self._triton_runner
 
     @contextmanager
-    def for_program(self, program: Program) -> Iterator[Runner]:
-        """A runner for another program, with the same limits and the same zygote."""
-        other = Runner(program, self.hooks, self.limits, self.fresh_caches, self.environment)
+    def for_program(self, program: Program, cwd: Path | None = None) -> Iterator[Runner]:
+        """A runner for another program, in the folder ``cwd``, with the same limits and the same zygote."""
+        other = Runner(program, self.hooks, self.limits, self.fresh_caches, self.environment, cwd=cwd, seed=self.seed)
         other._zygote, other._threads = self._zygote, self._threads
         try:
             yield other
@@ -259,7 +261,8 @@ class Runner:
         return True
 
     def _program_request(self) -> ForkRequest:
-        return ForkRequest(program=self.program, cwd=str(Path.cwd()), threads=self._threads)
+        cwd = str(self.cwd or Path.cwd())
+        return ForkRequest(program=self.program, cwd=cwd, threads=self._threads, seed=self.seed)
 
     def _start_checkpoint(self) -> str | None:
         assert self._zygote is not None

@@ -24,10 +24,14 @@ _OUTPUT_LIMIT = 64 << 20  # bytes of a trial's output, beyond which the file is 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``seconds`` of wall clock, and bytes of resident memory of the process with everything that it started."""
+    """``seconds`` of wall clock, and bytes of resident memory of the process with everything that it started.
+
+    ``output`` is how many bytes of the end of what it prints are kept.
+    """
 
     seconds: float
     memory: int
+    output: int = 8000
 
     @classmethod
     def default(cls, seconds: float) -> Limits:

@@ -1,0 +1,125 @@
+"""Find changes that remove graph breaks and recompiles, and prove each one.
+
+The program is run and explained. For each root cause changes are tried in copies of your files, the smallest first. A
+change is proved where the break or recompile is gone and no new one is there, and the program's output, its results,
+gradients and changes of state are the same, with its own inputs and with others. Your files are not changed without
+--apply; -o writes a patch for `patch -p1` or `git apply`.
+
+TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
+program. Exit code: 0 every cause has a proved fix (a recompile that no proved change removes does not count), 1 some
+have none, 3 there is nothing to fix, 4 the program fails uncompiled, 2 usage error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.commands import common
+from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.target_options import add_target, parse_program
+from dynadiag.errors import DynadiagError
+from dynadiag.fix.edits import unified_diff
+from dynadiag.fix.fix_result import document_of, exit_code_of
+from dynadiag.fix.project import Project
+from dynadiag.fix.report import FixDocument, encode_document, report_text
+from dynadiag.fix.search import FailsUncompiled, FixResult, find_fixes
+from dynadiag.fix.trials import HOOKS, Trials
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.supervise import Limits
+
+_TIMEOUT = 600.0  # default limit of a trial in seconds
+_OUTPUT = 16 << 20  # bytes of a program's output that are compared
+_INTERRUPTED = 130
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    common.add_json(parser)
+    common.add_output(parser, "the patch to write")
+    parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
+    parser.add_argument("--apply", action="store_true", help="change your files")
+    parser.add_argument(
+        "--timeout",
+        type=common.positive_number("a number of seconds"),
+        default=_TIMEOUT,
+        metavar="S",
+        help="time limit of one trial in seconds",
+    )
+    add_target(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    program = parse_program(args)
+    common.check_json_path(args.json)
+    if args.output is not None:
+        common.check_writable(args.output, force=args.force)
+    project = Project.of(program)
+    recording = common.new_recording(args.recording, program.text, force=args.force)
+    log = TrialLog(recording, program.text, [program.target, *program.arguments], force=args.force)
+    began = time.monotonic()
+    with ProgressPrinter(sys.stderr) as progress, _runner(program, args) as runner:
+
+        def on_outcome(label: str, outcome: Outcome) -> None:
+            status = "ends with 0" if outcome.exit_code == 0 else f"ends with {outcome.exit_code}"
+            log.add(label, outcome, status, label)
+            progress.on_trial(log.count, label, status, outcome.seconds)
+
+        trials = Trials(project, runner, on_outcome)
+        note = None
+        try:
+            result = find_fixes(trials, progress.message)
+        except FailsUncompiled as failed:
+            result, note = FixResult((), (), {}, None), f"the program fails uncompiled: {failed}"
+        except KeyboardInterrupt:
+            log.finish(None, force=True)
+            progress.message(f"interrupted after {log.count} trials")
+            return _INTERRUPTED
+        except DynadiagError:
+            log.discard()
+            raise
+    document = document_of(result, project, trials.count, time.monotonic() - began)
+    code = 4 if note is not None else exit_code_of(result)
+    if code == 3:
+        note = "there is nothing to fix: torch met no graph break and compiled nothing again"
+    log.finish(code, force=True)
+    document = _write(result, project, document, args)
+    _report(document, note, args)
+    common.print_path(recording)
+    return code
+
+
+def _runner(program: Program, args: argparse.Namespace) -> Runner:
+    default = Limits.default(args.timeout)
+    return Runner(program, HOOKS, Limits(default.seconds, default.memory, _OUTPUT), seed=0)
+
+
+def _write(result: FixResult, project: Project, document: FixDocument, args: argparse.Namespace) -> FixDocument:
+    """Write the patch, and the files where that was asked for."""
+    import msgspec
+
+    if not result.edits:
+        return document
+    sources = {name: project.source(name) for name in result.changed}
+    if args.output is not None:
+        common.write_file(args.output, unified_diff(sources, result.changed).encode(), force=True)
+        document = msgspec.structs.replace(document, patch=str(args.output.absolute()))
+    if args.apply:
+        for name, text in result.changed.items():
+            if (project.root / name).read_bytes() != sources[name].encode():
+                raise DynadiagError(f"{project.root / name} was changed meanwhile: run fix again")
+            common.write_file(project.root / name, text.encode(), force=True)
+    return document
+
+
+def _report(document: FixDocument, note: str | None, args: argparse.Namespace) -> None:
+    common.write_json(args.json, encode_document(document))
+    if args.json != "-":
+        sys.stdout.write(report_text(document, common.style_for(sys.stdout), note))
+        sys.stdout.flush()

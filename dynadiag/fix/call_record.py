@@ -1,0 +1,304 @@
+"""What a compiled call did, as plain data: results, gradients, changed state, random numbers, what it printed.
+
+The unchanged program's records are written to a file, and a candidate's process compares its own with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from dynadiag.trial.reachable_state import find_scalars
+from dynadiag.trial.reference_run import ReplayableCall, RunResult
+
+__all__ = ["CallRecord", "Difference", "StateAfter", "compare", "random_state", "record_of", "scalars_of"]
+
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+_SPECIAL = (bool, int, float, str, bytes, complex, type(None))
+_UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """One run of one compiled call.
+
+    Dicts are keyed by names that a changed program has too: ``argument 2``, ``self.norm.running_mean``. ``error`` is
+    the type of an exception, and nothing else counts then. ``form`` is the structure of what the call returned.
+    """
+
+    call: int
+    inputs: str
+    error: str | None = None
+    form: str = ""
+    outputs: list[Any] = field(default_factory=list)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    gradients: dict[str, Any] | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+    shared: list[int] = field(default_factory=list)
+    random: str = ""
+    printed: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as a dict of tensors and plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference: the obligation that it breaks, and what is different."""
+
+    what: str
+    text: str
+    rounding: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateAfter:
+    """What a call left behind: the tensors, numbers and texts that it can reach, and the random number generators.
+
+    It is taken when the call returns: `run_call` restores all of it.
+    """
+
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+    random: str = ""
+
+    @classmethod
+    def of(cls, call: ReplayableCall) -> StateAfter:
+        """The state now."""
+        tensors = {name: value.detach().clone() for name, value in call.named_state().items() if ".grad" not in name}
+        return cls(tensors, scalars_of(call), random_state())
+
+
+def record_of(
+    call: ReplayableCall, index: int, inputs: str, ran: RunResult, after: StateAfter, printed: str = ""
+) -> CallRecord:
+    """The record of a run."""
+    if (error := ran.error) is not None:
+        name = "math domain error" if str(error) == "math domain error" else type(error).__name__
+        return CallRecord(index, inputs, error=name)
+    leaves = pytree.tree_leaves((call.args, call.kwargs))
+    positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    names = [f"argument {i}" for i in positions]
+    return CallRecord(
+        index,
+        inputs,
+        error=None if ran.backward_error is None else f"backward: {type(ran.backward_error).__name__}",
+        form=_ADDRESS.sub("", str(pytree.tree_structure(ran.result))),
+        outputs=[_plain(value) for value in ran.outputs],
+        arguments=dict(zip(names, (_plain(value) for value in ran.inputs), strict=False)),
+        gradients=_gradients(call, ran, names),
+        state=after.tensors,
+        scalars=after.scalars,
+        shared=_shared(ran),
+        random=after.random,
+        printed=printed,
+    )
+
+
+def scalars_of(call: ReplayableCall) -> dict[str, Any]:
+    """The numbers and texts that the call can reach now."""
+    found = find_scalars(call.function, pytree.tree_leaves((call.args, call.kwargs)))
+    kept = {name: value for name, value in found.items() if isinstance(value, _SPECIAL)}
+    return {name: value for name, value in kept.items() if "._" not in name and not name.startswith("_")}
+
+
+def _plain(value: Any) -> Any:
+    """A tensor as it is, without its autograd graph; a number or a text; the type of anything else."""
+    if isinstance(value, torch.Tensor):
+        made = value.detach()
+        return made.requires_grad_(value.requires_grad) if _may_require_grad(made) else made
+    return value if isinstance(value, _SPECIAL) else f"<{type(value).__qualname__}>"
+
+
+def _may_require_grad(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _gradients(call: ReplayableCall, ran: RunResult, names: list[str]) -> dict[str, Any] | None:
+    if ran.gradients is None:
+        return None
+    leaves = [name for name, value in zip(names, ran.inputs, strict=False) if value.requires_grad]
+    leaves += [call.state_name(i) for i, tensor in enumerate(call.state) if tensor.requires_grad]
+    return {name: value for name, value in zip(leaves, ran.gradients, strict=False) if value is not None}
+
+
+def _shared(ran: RunResult) -> list[int]:
+    """For each output the first input or earlier output that shares its memory, -1 for none."""
+    tensors = [*ran.inputs, *ran.outputs]
+    memory: dict[int, int] = {}
+    shared = []
+    for position, value in enumerate(tensors):
+        known = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
+        key = value.untyped_storage().data_ptr() if known else -1 - position
+        shared.append(memory.setdefault(key, position) if key in memory else -1)
+        memory.setdefault(key, position)
+    # Inputs are counted from the outputs, because a candidate may take more tensors than the program does.
+    return [where if where < 0 else where - len(ran.inputs) for where in shared[len(ran.inputs) :]]
+
+
+def random_state() -> str:
+    """A digest of the random number generators of torch, Python and NumPy."""
+    digest = hashlib.blake2b(torch.get_rng_state().numpy().tobytes(), digest_size=12)
+    if torch.cuda.is_initialized():
+        for state in torch.cuda.get_rng_state_all():
+            digest.update(state.numpy().tobytes())
+    digest.update(repr(random.getstate()).encode())
+    if "numpy" in sys.modules:
+        digest.update(repr(sys.modules["numpy"].random.get_state()).encode())
+    return digest.hexdigest()
+
+
+def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...] = ()) -> Iterator[Difference]:
+    """How a candidate's record differs from the unchanged program's.
+
+    Where the unchanged program raises, the candidate has to raise too, and nothing more is compared; torch has types of
+    its own for an exception while it compiles. Arithmetic without a result, on numbers, may have one on tensors.
+    """
+    if expected.error or actual.error:
+        if not (expected.error and actual.error) and expected.error not in _UNDEFINED:
+            yield Difference("error", _errors(expected.error, actual.error))
+        return
+    if expected.form != actual.form or len(expected.outputs) != len(actual.outputs):
+        yield Difference("results", f"it returns {actual.form[:80]} instead of {expected.form[:80]}")
+        return
+    for position, (one, other) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
+        yield from _value("results", f"output {position}", one, other)
+    if expected.shared != actual.shared:
+        yield Difference("results", "other outputs share memory with one another or with the arguments")
+    yield from _same_names("mutations", expected.arguments, actual.arguments, " afterwards")
+    yield from _same_names("mutations", expected.state, actual.state, " afterwards")
+    yield from _scalars(expected, actual, as_tensors)
+    if all(_is_finite(value) for value in expected.outputs):  # of NaN and infinity no gradient makes sense
+        yield from _compared_gradients(expected.gradients, actual.gradients)
+    if expected.random != actual.random:
+        yield Difference("random", "it draws other random numbers, or another count of them")
+    if expected.printed != actual.printed:
+        yield Difference("printed", f"it prints {actual.printed[:80]!r} instead of {expected.printed[:80]!r}")
+
+
+def _errors(expected: str | None, actual: str | None) -> str:
+    if expected is None:
+        return f"it raises {actual}, and the unchanged program does not"
+    return f"the unchanged program raises {expected}, and it {f'raises {actual}' if actual else 'does not'}"
+
+
+def _same_names(what: str, expected: Mapping[str, Any], actual: Mapping[str, Any], when: str) -> Iterator[Difference]:
+    for name in expected.keys() & actual.keys():
+        yield from _value(what, name + when, expected[name], actual[name])
+
+
+def _scalars(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...]) -> Iterator[Difference]:
+    """Numbers and texts in objects. One that the candidate keeps in a tensor has to be named by the rewrite."""
+    for name, value in expected.scalars.items():
+        kept = name.rpartition(".")[2] in as_tensors and name in actual.state
+        now = actual.state[name].item() if kept else actual.scalars.get(name, _MISSING)
+        if now is _MISSING:
+            found = "a tensor" if name in actual.state else "not there"
+            yield Difference("mutations", f"{name} is {found} instead of {value!r:.60}")
+        elif not _same_number(value, now):
+            yield Difference("mutations", f"{name} is {now!r:.60} instead of {value!r:.60}")
+    for name in actual.scalars.keys() - expected.scalars.keys():
+        yield Difference("mutations", f"{name} is new")
+
+
+_MISSING = object()
+
+
+def _same_number(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=1e-6)
+    return type(one) is type(other) and one == other
+
+
+def _compared_gradients(expected: Any, actual: Any) -> Iterator[Difference]:
+    """A gradient that is missing counts as zeros."""
+    if (expected is None) != (actual is None):
+        yield Difference("gradients", "it can be differentiated" if expected is None else "it has no gradients")
+        return
+    for name in (expected or {}).keys() | (actual or {}).keys():
+        one, other = (expected or {}).get(name), (actual or {}).get(name)
+        like = one if one is not None else other
+        one, other = (torch.zeros_like(like) if value is None else value for value in (one, other))
+        yield from _value("gradients", f"the gradient of {name}", one, other)
+
+
+def _value(what: str, name: str, expected: Any, actual: Any) -> Iterator[Difference]:
+    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
+        if isinstance(expected, torch.Tensor) or isinstance(actual, torch.Tensor):
+            yield Difference(what, f"{name} is {_kind(actual)} instead of {_kind(expected)}")
+        elif not _same_number(expected, actual):
+            yield Difference(what, f"{name} is {actual!r:.60} instead of {expected!r:.60}")
+        return
+    if text := _metadata(expected, actual):
+        yield Difference(what, f"{name}: {text}")
+    elif not _equal(expected, actual):
+        close = _close(expected, actual)
+        yield Difference(what, f"{name}: {_worst(expected, actual)}", rounding=close)
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, torch.Tensor) or bool(_dense(value).isfinite().all())
+
+
+def _kind(value: Any) -> str:
+    return "a tensor" if isinstance(value, torch.Tensor) else f"a Python {type(value).__name__}"
+
+
+def _metadata(expected: torch.Tensor, actual: torch.Tensor) -> str | None:
+    for name in ("dtype", "shape", "device", "requires_grad", "layout"):
+        one, other = getattr(expected, name), getattr(actual, name)
+        if one != other:
+            return f"{name} {other} instead of {one}"
+    if expected.layout is torch.strided and expected.numel() > 1 and _strides(expected) != _strides(actual):
+        return f"strides {actual.stride()} instead of {expected.stride()}"
+    return None
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    """The strides of dimensions larger than 1: the others have no effect."""
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def _equal(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    one, other = _dense(expected), _dense(actual)
+    if torch.equal(one, other):
+        return True
+    return _may_require_grad(one) and bool(torch.isclose(one, other, 0.0, 0.0, equal_nan=True).all())
+
+
+def _close(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    """Whether two tensors differ by rounding alone: by a few units in the last place of their largest values."""
+    one, other = _dense(expected), _dense(actual)
+    if not _may_require_grad(one):
+        return False
+    tolerance = _TOLERANCE.get(one.dtype, 0.0)
+    finite = one[one.isfinite()]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    return bool(torch.isclose(other, one, tolerance, tolerance * scale / 4, equal_nan=True).all())
+
+
+def _worst(expected: torch.Tensor, actual: torch.Tensor) -> str:
+    one, other = (_dense(value).to(torch.float64) for value in (expected, actual))
+    apart = ~torch.isclose(one, other, 0.0, 0.0, equal_nan=True)
+    new_nan = int((other.isnan() & ~one.isnan()).sum())
+    if new_nan:
+        return f"NaN in {new_nan} of {one.numel()} elements"
+    error = float((one - other).abs()[apart].nan_to_num(float("inf")).max()) if bool(apart.any()) else 0.0
+    return f"{int(apart.sum())} of {one.numel()} elements differ, by up to {error:.3g}"

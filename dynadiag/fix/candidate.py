@@ -1,0 +1,71 @@
+"""A candidate: one change of the user's files that may remove one cause, and what its proof has to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dynadiag.fix.edits import Edit, SourceFile
+from dynadiag.fix.problems import Problem
+from dynadiag.fix.project import Project
+
+__all__ = ["Candidate", "Condition", "Rewrite", "Sources"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A data-dependent condition in the unchanged program: the characters ``start`` to ``end`` of a file."""
+
+    file: str
+    start: int
+    end: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.file}:{self.start}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One change.
+
+    ``title`` says what it does, ``why`` what makes it right. ``kind`` is "source", "config" or "argument".
+    ``both_sides`` are conditions of which the proof has to see both sides, ``as_tensors`` attributes that become
+    tensors.
+    """
+
+    title: str
+    kind: str
+    edits: tuple[Edit, ...]
+    why: str
+    both_sides: tuple[Condition, ...] = ()
+    as_tensors: tuple[str, ...] = ()
+
+
+class Sources:
+    """The user's files as syntax trees, each parsed once."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._files: dict[str, SourceFile | None] = {}
+
+    def file(self, name: str | None) -> SourceFile | None:
+        """The file, ``None`` where it is not the user's or cannot be parsed."""
+        if not name:
+            return None
+        if name not in self._files:
+            try:
+                self._files[name] = SourceFile(name, self._project.source(name))
+            except cst.ParserSyntaxError:
+                self._files[name] = None
+        return self._files[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One rewrite of the catalogue: ``candidates`` yields its changes for a problem, the smallest first."""
+
+    name: str
+    candidates: Callable[[Problem, Sources], Iterable[Candidate]]

@@ -1,0 +1,208 @@
+"""A source file that is edited in place: positions of its syntax tree, replaced ranges of its text, the unified diff.
+
+Edits are ranges of the original text, not changed trees, so that the rest of a file keeps its form to the letter and
+edits of several fixes can be joined.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+
+from dynadiag.recording.records import Span
+
+__all__ = ["Edit", "EditConflict", "SourceFile", "apply_edits", "unified_diff"]
+
+N = TypeVar("N", bound=cst.CSTNode)
+FUNCTIONS = (cst.FunctionDef, cst.Lambda)
+
+
+class EditConflict(Exception):  # noqa: N818 - a conflict of two fixes, not an error of the program
+    """Two edits change the same text in different ways."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """The text that replaces characters ``start`` to ``end`` of a file. ``file`` is relative to the project."""
+
+    file: str
+    start: int
+    end: int
+    text: str
+
+
+def apply_edits(sources: Mapping[str, str], edits: Iterable[Edit]) -> dict[str, str]:
+    """The changed files with their new texts. Equal edits count once. Raises `EditConflict` where edits overlap.
+
+    >>> apply_edits({"a.py": "x = 1"}, [Edit("a.py", 4, 5, "2")])
+    {'a.py': 'x = 2'}
+    """
+    changed = {}
+    for file in sorted({edit.file for edit in edits}):
+        text, end, parts = sources[file], 0, []
+        for edit in sorted({edit for edit in edits if edit.file == file}):
+            if edit.start < end:
+                raise EditConflict(f"{file}: two fixes change the same lines")
+            parts += [text[end : edit.start], edit.text]
+            end = edit.end
+        changed[file] = "".join([*parts, text[end:]])
+    return changed
+
+
+def unified_diff(sources: Mapping[str, str], changed: Mapping[str, str]) -> str:
+    """The change as `patch -p1` and `git apply` read it."""
+    return "".join(_file_diff(file, sources[file], changed[file]) for file in sorted(changed))
+
+
+def _file_diff(file: str, old: str, new: str) -> str:
+    lines = difflib.unified_diff(_lines(old), _lines(new), f"a/{file}", f"b/{file}", n=3)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines that end at a newline only: `str.splitlines` also ends them at a form feed."""
+    parts = text.split("\n")
+    return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+class SourceFile:
+    """A file of the user's: its text and its syntax tree with positions. Raises `libcst.ParserSyntaxError`."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = name, text
+        self._wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+        self.module = self._wrapper.module
+        self._ranges: Mapping[cst.CSTNode, CodeRange] = self._wrapper.resolve(PositionProvider)
+        self._parents: Mapping[cst.CSTNode, cst.CSTNode] = self._wrapper.resolve(ParentNodeProvider)
+
+    @functools.cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        for line in _lines(self.text):
+            starts.append(starts[-1] + len(line))
+        return starts
+
+    def offset(self, line: int, column: int) -> int:
+        """The position in the text of a 1-based line and a 0-based column."""
+        return self._line_starts[line - 1] + column
+
+    def range(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Where a node stands in the text, with its parentheses."""
+        start, end = self._inner_range(node)
+        for _ in node.lpar if isinstance(node, cst.BaseExpression) else ():
+            start, end = self.text.rindex("(", 0, start), self.text.index(")", end) + 1
+        return start, end
+
+    def _inner_range(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Where a node stands without its parentheses, as Python counts positions."""
+        found = self._ranges[node]
+        return self.offset(found.start.line, found.start.column), self.offset(found.end.line, found.end.column)
+
+    def line(self, node: cst.CSTNode) -> int:
+        """The 1-based line on which a node begins."""
+        return self._ranges[node].start.line
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The text of a node as the user wrote it."""
+        start, end = self.range(node)
+        return self.text[start:end]
+
+    def replace(self, node: cst.CSTNode, text: str) -> Edit:
+        """The edit that puts ``text`` in the place of a node."""
+        return Edit(self.name, *self.range(node), text)
+
+    def insert_line(self, line: int, text: str) -> Edit:
+        """The edit that puts lines in front of a 1-based line."""
+        start = self._line_starts[min(line, len(self._line_starts)) - 1]
+        return Edit(self.name, start, start, text)
+
+    def delete_lines(self, node: cst.CSTNode) -> Edit:
+        """The edit that removes the whole lines of a statement."""
+        found = self._ranges[node]
+        end = self._line_starts[min(found.end.line, len(self._line_starts) - 1)]
+        return Edit(self.name, self._line_starts[found.start.line - 1], end, "")
+
+    def replace_lines(self, first: cst.CSTNode, last: cst.CSTNode, text: str) -> Edit:
+        """The edit that puts ``text`` in the place of the whole lines of two statements and all between them."""
+        end = self._line_starts[min(self._ranges[last].end.line, len(self._line_starts) - 1)]
+        return Edit(self.name, self._line_starts[self.line(first) - 1], end, text)
+
+    def indent(self, node: cst.CSTNode) -> str:
+        """The white space in front of the line on which a node begins."""
+        start = self._line_starts[self.line(node) - 1]
+        line = self.text[start : self.text.find("\n", start) % (len(self.text) + 1)]
+        return line[: len(line) - len(line.lstrip())]
+
+    @property
+    def indent_unit(self) -> str:
+        """One step of indentation, as most of the file has it."""
+        return self.module.default_indent
+
+    @property
+    def newline(self) -> str:
+        """The line end of the file."""
+        return self.module.default_newline
+
+    def nodes(self, kind: type[N], inside: cst.CSTNode | None = None) -> Iterator[N]:
+        """All nodes of a kind, in the order of the text."""
+        found = [node for node in self._ranges if isinstance(node, kind)]
+        bounds = self.range(inside) if inside is not None else (0, len(self.text))
+        kept = [(self.range(node), node) for node in found]
+        inner = [pair for pair in kept if bounds[0] <= pair[0][0] and pair[0][1] <= bounds[1]]
+        yield from (node for _, node in sorted(inner, key=lambda pair: (pair[0][0], -pair[0][1])))
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The node that holds a node."""
+        return self._parents.get(node)
+
+    def enclosing(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> cst.CSTNode | None:
+        """The innermost node of these kinds around a node."""
+        found = self.parent(node)
+        while found is not None and not isinstance(found, kinds):
+            found = self.parent(found)
+        return found
+
+    def statement(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The statement that a node is in: a simple statement's line, or a compound statement."""
+        here: cst.CSTNode = node
+        while not isinstance(here, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+            above = self.parent(here)
+            if above is None:
+                return here
+            here = above
+        return here
+
+    def at(self, span: Span, kind: type[N]) -> N | None:
+        """The node of a kind at a span: exactly there, else the outermost inside it, else the innermost around it."""
+        if span.line is None:
+            return None
+        if span.column is None or span.end_line is None or span.end_column is None:
+            return next((n for n in self.nodes(kind) if self.line(n) == span.line), None)
+        wanted = self.offset(span.line, span.column), self.offset(span.end_line, span.end_column)
+        nodes = [(self._inner_range(node), node) for node in self.nodes(kind)]
+        exact = [node for place, node in nodes if place == wanted]
+        inside = [node for place, node in nodes if wanted[0] <= place[0] and place[1] <= wanted[1]]
+        around = [(place, node) for place, node in nodes if place[0] <= wanted[0] and wanted[1] <= place[1]]
+        if exact or inside:
+            return (exact or inside)[0]
+        return min(around, key=lambda pair: pair[0][1] - pair[0][0])[1] if around else None
+
+    def after_imports(self) -> int:
+        """The line in front of which a line of configuration goes: behind the last import at the top of the file."""
+        last = 0
+        for statement in self.module.body:
+            if _is_import(statement):
+                last = self._ranges[statement].end.line
+        return last + 1
+
+
+def _is_import(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and any(
+        isinstance(part, (cst.Import, cst.ImportFrom)) for part in statement.body
+    )

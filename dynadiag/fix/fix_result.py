@@ -1,0 +1,73 @@
+"""From the result of a search to its document and exit code."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from dynadiag.fix.edits import apply_edits, unified_diff
+from dynadiag.fix.problems import Problem
+from dynadiag.fix.project import Project
+from dynadiag.fix.proof import Evidence
+from dynadiag.fix.report import EvidenceDocument, FixDocument, FixEntry, ProblemPlace, Rejected
+from dynadiag.fix.search import Fix, FixResult
+
+__all__ = ["document_of", "exit_code_of"]
+
+_NOT_THEIRS = "the cause lies outside of the program's folder, where nothing is changed"
+_NO_REWRITE = "no rewrite fits this place"
+
+
+def exit_code_of(result: FixResult) -> int:
+    """0 where every cause has a proved fix, 1 where some have none, 3 where there is no cause.
+
+    A recompile that no proved change removes does not count, unless nothing at all was proved.
+    """
+    if not result.fixes:
+        return 3
+    left = [fix for fix in result.fixes if fix.candidate is None]
+    none_proved = len(left) == len(result.fixes)
+    return int(none_proved or any(fix.problem.kind == "break" for fix in left))
+
+
+def document_of(result: FixResult, project: Project, trials: int, seconds: float) -> FixDocument:
+    """The document of a result. ``patch`` is named once it is written."""
+    return FixDocument(
+        torch=result.torch,
+        target=project.program.text,
+        fixes=tuple(_entry(fix, project) for fix in result.fixes),
+        patch=None,
+        evidence=_evidence(result.evidence),
+        trials=trials,
+        seconds=round(seconds, 3),
+    )
+
+
+def _entry(fix: Fix, project: Project) -> FixEntry:
+    rejected = tuple(Rejected(candidate.title, why) for candidate, why in fix.rejected)
+    if fix.candidate is None:
+        verdict, title = ("rejected", "every change that was tried is wrong here") if rejected else ("none", _none(fix))
+        return FixEntry(_place(fix.problem, project), verdict, title, None, "", fix.problem.title, None, rejected)
+    sources = {edit.file: project.source(edit.file) for edit in fix.candidate.edits}
+    return FixEntry(
+        problem=_place(fix.problem, project),
+        verdict="proved",
+        title=fix.candidate.title,
+        kind=fix.candidate.kind,
+        diff=unified_diff(sources, apply_edits(sources, fix.candidate.edits)),
+        why=fix.candidate.why,
+        evidence=_evidence(fix.evidence),
+        rejected=rejected,
+    )
+
+
+def _none(fix: Fix) -> str:
+    return _NOT_THEIRS if fix.problem.file is None else _NO_REWRITE
+
+
+def _place(problem: Problem, project: Project) -> ProblemPlace:
+    file = problem.span.file if problem.file is None else str(project.root / problem.file)
+    return ProblemPlace(problem.kind, problem.gb_id, problem.compile_id, file, problem.span.line)
+
+
+def _evidence(evidence: Evidence | None) -> EvidenceDocument | None:
+    return None if evidence is None else EvidenceDocument(**asdict(evidence))

@@ -1,0 +1,89 @@
+"""What a trial of a fix is asked to watch, and what it reports. Imports no torch: the search reads it too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from dynadiag.trial.events import HookEvent
+
+__all__ = ["SIDE_BUILTIN", "CallDiffers", "CallsCompared", "Observation", "SideTaken", "VariantRun", "WarmCall"]
+
+SIDE_BUILTIN = "__dynadiag_side__"  # the builtin that an instrumented condition asks
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The task of one trial (`Plan.task`, as JSON).
+
+    ``journal`` is where the trial records what torch does. ``stderr`` is the file that gets its standard error, which
+    otherwise goes where its standard output goes. ``records`` is the file with the results of the compiled calls: it is
+    written where ``uncompiled`` is true (the unchanged program), and compared with otherwise. ``seed`` is for a program
+    that seeds nothing. ``time_calls`` measures a warm call at the end. ``sides`` are branches of which both sides are
+    wanted. ``as_tensors`` are attributes that the candidate turns from numbers into tensors.
+    """
+
+    journal: str | None = None
+    stderr: str | None = None
+    records: str | None = None
+    uncompiled: bool = False
+    time_calls: bool = False
+    seed: int = 0
+    seconds: float = 10.0  # for other inputs
+    sides: tuple[str, ...] = ()
+    as_tensors: tuple[str, ...] = ()
+
+    def to_task(self) -> str:
+        """The observation as the text of a plan's task."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_task(cls, task: str) -> Observation:
+        """The observation in a plan's task."""
+        return msgspec.json.decode(task, type=cls)
+
+
+@dataclass(frozen=True, slots=True)
+class CallDiffers(HookEvent):
+    """A compiled call of the candidate differs from the unchanged program's. ``what`` names the obligation."""
+
+    call: int
+    inputs: str
+    what: str  # "output" | "results" | "gradients" | "mutations" | "random" | "printed" | "error"
+    text: str
+    rounding: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallsCompared(HookEvent):
+    """All recorded calls were compared: how many, with how many inputs; whether any could be differentiated."""
+
+    calls: int
+    inputs: int
+    gradients: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SideTaken(HookEvent):
+    """A branch of the unchanged program went to this side, with the program's own inputs or with others."""
+
+    key: str
+    side: bool
+    inputs: str
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRun(HookEvent):
+    """The unchanged program ran with these inputs."""
+
+    call: int
+    inputs: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WarmCall(HookEvent):
+    """The shortest time of one warm call, in seconds."""
+
+    seconds: float

@@ -1,0 +1,63 @@
+"""What a program printed, in the form that is compared: a moved line or a folder's name is no difference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["comparable", "difference", "mask_unstable"]
+
+# A warning is printed with the line that gave it, and with that line's text: both move with an edit.
+_WARNING = re.compile(r"^(?:\S.*?):\d+: (\w*Warning: .*)\n(?:  \S.*\n?)?", re.M)
+# What torch says about its own work: a break that is gone takes its warning with it.
+_TORCH_WARNING = re.compile(r"^\S*[/\\]torch[/\\]\S+\.py:\d+: \w*Warning: (?:.*\n)*?(?:  \S.*\n)", re.M)
+_TORCH_LOG = re.compile(r"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ .*[/\\]?torch[/\\]\S+\.py:\d+\].*\n", re.M)
+_FRAME = re.compile(r'^(  File ".*?", line )\d+', re.M)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+UNSTABLE = "\x00"  # a line, or the numbers of it, that differ from run to run of the unchanged program
+
+
+def comparable(text: str, folders: Iterable[str] = ()) -> str:
+    """The text without what an edit may move (line numbers of warnings and tracebacks), without what torch says about
+    its own work, and without these folders.
+    """
+    for folder in folders:
+        text = text.replace(folder, "")
+    own = _TORCH_LOG.sub("", _TORCH_WARNING.sub("", text))
+    return _FRAME.sub(r"\1", _WARNING.sub(r"\1\n", own))
+
+
+def mask_unstable(one: str, other: str) -> str:
+    """The first of two runs of the unchanged program, with what differs in the second marked.
+
+    >>> mask_unstable("loss 1\\n2 s\\n", "loss 1\\n3 s\\n")
+    'loss 1\\n\\x00 s\\n'
+    """
+    first, second = one.split("\n"), other.split("\n")
+    if len(first) != len(second):
+        return UNSTABLE
+    return "\n".join(a if a == b else _masked(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _masked(one: str, other: str) -> str:
+    numbers = _NUMBER.sub(UNSTABLE, one)
+    return numbers if numbers == _NUMBER.sub(UNSTABLE, other) else UNSTABLE
+
+
+def difference(expected: str, actual: str) -> str | None:
+    """The first line that differs, in words; ``None`` where the texts agree. ``expected`` may be masked."""
+    if expected == UNSTABLE:
+        return None
+    first, second = expected.split("\n"), actual.split("\n")
+    for a, b in zip(first, second, strict=False):
+        if a != b and not (UNSTABLE in a and a in (UNSTABLE, _NUMBER.sub(UNSTABLE, b))):
+            return _words(a, b, first, second)
+    if len(first) != len(second):
+        return f"{len(second) - 1} lines instead of {len(first) - 1}"
+    return None
+
+
+def _words(expected: str, actual: str, first: list[str], second: list[str]) -> str:
+    if sorted(first) == sorted(second):
+        return f"the same lines in another order: {actual[:80]!r} comes before {expected[:80]!r}"
+    return f"it prints {actual[:80]!r} where the unchanged program prints {expected[:80]!r}"

@@ -1,0 +1,141 @@
+"""What a fix is for: each root cause of a graph break, and each value that makes torch compile again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.identity import identity
+from dynadiag.fix.project import Project
+from dynadiag.recording.code_origin import user_frame
+from dynadiag.recording.records import Break, Frame, Recompile, Span
+
+__all__ = ["Problem", "RunSummary", "problems_of", "summarize"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One cause of breaks or of recompiles.
+
+    ``file`` is the user's file relative to the project, ``None`` where the cause is in a library. ``span`` is the place
+    of a break, and the function of a recompile. ``source``, ``guard``, ``was`` and ``now`` are those of the guard that
+    failed. ``stack`` leads to the call of the compiled function; a file in it is relative to the project, and empty
+    where it is not the user's. ``identity`` is the same in every run.
+    """
+
+    kind: str  # "break" | "recompile"
+    identity: str
+    file: str | None
+    span: Span
+    function: str
+    compile_id: str
+    title: str
+    gb_id: str | None = None
+    hints: tuple[str, ...] = ()
+    reason: str = ""
+    explanation: str = ""
+    source: str | None = None
+    guard: str = ""
+    was: tuple[str, ...] = ()
+    now: str | None = None
+    also: tuple[str, ...] = ()  # the other sources that changed at the same recompile
+    stack: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What of a recorded run is compared: how often each cause shows, and how much is compiled.
+
+    ``places`` has where each cause shows, in words. ``largest`` is the largest of Dynamo's graphs, in operators.
+    """
+
+    causes: Counter[str]
+    places: dict[str, str]
+    breaks: int
+    recompiles: int
+    graphs: int
+    largest: int
+
+    @classmethod
+    def empty(cls) -> RunSummary:
+        """The summary of a run that did not import torch."""
+        return cls(Counter(), {}, 0, 0, 0, 0)
+
+
+def problems_of(explanation: Explanation, project: Project) -> tuple[Problem, ...]:
+    """The causes in a run of the unchanged program, each once, in the order torch met them."""
+    found = [_break_problem(item, explanation, project) for item in explanation.roots]
+    found += [problem for item in explanation.recompiles for problem in _recompile_problems(item, explanation, project)]
+    first: dict[tuple[object, ...], Problem] = {}
+    for problem in found:
+        line = problem.span.line if problem.kind == "break" else None
+        first.setdefault((problem.identity, line), problem)
+    return tuple(first.values())
+
+
+def summarize(explanation: Explanation, project: Project) -> RunSummary:
+    """What of a run of the program, changed or not, is compared."""
+    breaks = [_break_problem(item, explanation, project) for item in explanation.roots]
+    again = [problem for item in explanation.recompiles for problem in _recompile_problems(item, explanation, project)]
+    dynamo = [graph.ops for graph in explanation.graphs if graph.stage == "dynamo"]
+    return RunSummary(
+        causes=Counter(problem.identity for problem in [*breaks, *again]),
+        places={problem.identity: _place(problem) for problem in [*again, *breaks]},
+        breaks=explanation.break_count,
+        recompiles=explanation.recompile_count,
+        graphs=explanation.graph_count,
+        largest=max(dynamo, default=0),
+    )
+
+
+def _place(problem: Problem) -> str:
+    where = f"line {problem.span.line}" if problem.file is None else f"{problem.file}:{problem.span.line}"
+    return f"{where}: {problem.title}"
+
+
+def _break_problem(item: Break, explanation: Explanation, project: Project) -> Problem:
+    span, file = item.span, project.relative(item.span.file)
+    if file is None and (frame := user_frame(item)) is not None:
+        file, span = project.relative(frame.file), Span(frame.file, frame.line)
+    return Problem(
+        kind="break",
+        identity=identity("break", item.gb_id, item.function, (item.span,), explanation.sources),
+        file=file,
+        span=span,
+        function=item.function,
+        compile_id=item.compile_id,
+        title=item.gb_type or item.reason,
+        gb_id=item.gb_id,
+        hints=item.hints,
+        reason=item.reason,
+        explanation=item.explanation,
+    )
+
+
+def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[Problem]:
+    found_at = next((each.user_stack for each in explanation.compiles if each.compile_id == item.compile_id), ())
+    stack = tuple(replace(frame, file=project.relative(frame.file) or "") for frame in found_at)
+    span, found = Span(item.file, item.line), []
+    own = changes(without_consequences(nearest_entry_failures(item.reasons)))
+    for change in own:
+        what = f"{change.source or change.guard} of {item.function} changes"
+        found.append(
+            Problem(
+                kind="recompile",
+                identity=f"recompile {item.function}: {change.reading.kind} {change.source or change.guard}",
+                file=project.relative(item.file),
+                span=span,
+                function=item.function,
+                compile_id=item.compile_id,
+                title=what,
+                source=change.source,
+                guard=change.guard,
+                was=change.was,
+                now=change.now,
+                also=tuple(other.source for other in own if other.source and other is not change),
+                stack=stack,
+            )
+        )
+    return found

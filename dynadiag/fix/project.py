@@ -1,0 +1,122 @@
+"""The user's files: which folder they are in, and copies of it in which a candidate is tried."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dynadiag.errors import DynadiagError
+from dynadiag.trial.program import Program
+
+__all__ = ["Project"]
+
+_SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+_MAX_COPIED_BYTES = 64 << 20  # of one copy; larger data is linked, and a program only reads it
+_MAX_COPIED_FILE = 4 << 20
+_MAX_ENTRIES = 20_000  # the folder may be a home folder
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The folder that the program's own modules are imported from, and where the program is started.
+
+    ``sources`` has the texts of the files that were asked for, by their path relative to ``root``.
+    """
+
+    program: Program
+    root: Path
+    cwd: Path
+    sources: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, program: Program) -> Project:
+        """The project of a program: the folder of its file, else the current folder."""
+        by_file = program.target.endswith(".py") and not program.module
+        return cls(program, Path(program.target).parent if by_file else Path.cwd(), Path.cwd())
+
+    def relative(self, file: str | None) -> str | None:
+        """The path of one of the project's Python files relative to its root; ``None`` for any other file."""
+        if file is None or not file.endswith(".py"):
+            return None
+        try:
+            path = Path(file).relative_to(self.root)
+        except ValueError:
+            return None
+        hidden = any(part in _SKIPPED or part.startswith(".") for part in path.parts)
+        return None if hidden or not (self.root / path).is_file() else path.as_posix()
+
+    def source(self, name: str) -> str:
+        """The text of a file. Raises `DynadiagError` where it cannot be read."""
+        if name not in self.sources:
+            try:
+                self.sources[name] = (self.root / name).read_bytes().decode("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise DynadiagError(f"{self.root / name}: cannot read it as UTF-8 ({error})") from error
+        return self.sources[name]
+
+    def copy_to(self, folder: Path, changed: Mapping[str, str]) -> Project:
+        """A copy of the project in ``folder``, with these files changed."""
+        root = folder / (self.root.name or "root")
+        _copy_tree(self.root, root, _Budget())
+        for name, text in changed.items():
+            (root / name).unlink(missing_ok=True)  # it may be a link
+            (root / name).write_bytes(text.encode("utf-8"))
+        return replace(self, program=self._moved(root), root=root, cwd=self._moved_folder(root), sources={})
+
+    def original(self, file: str | None, copy: Path) -> str | None:
+        """The user's file that a file of the copy ``copy`` is a copy of; any other file itself."""
+        return None if file is None else file.replace(str(copy), str(self.root), 1)
+
+    def _moved(self, root: Path) -> Program:
+        if not self.program.target.endswith(".py") or self.program.module:
+            return self.program
+        return replace(self.program, target=str(root / Path(self.program.target).name))
+
+    def _moved_folder(self, root: Path) -> Path:
+        try:
+            moved = root / self.cwd.relative_to(self.root)
+        except ValueError:
+            return self.cwd
+        return moved if moved.is_dir() else root
+
+
+@dataclass(slots=True)
+class _Budget:
+    entries: int = _MAX_ENTRIES
+    bytes: int = _MAX_COPIED_BYTES
+
+    def takes(self, size: int) -> bool:
+        self.entries -= 1
+        if size > _MAX_COPIED_FILE or size > self.bytes or self.entries < 0:
+            return False
+        self.bytes -= size
+        return True
+
+
+def _copy_tree(source: Path, target: Path, budget: _Budget) -> None:
+    """Copy a folder. What is too large, or no ordinary file, is linked."""
+    target.mkdir(parents=True)
+    for entry in _entries(source):
+        place = target / entry.name
+        if entry.is_dir(follow_symlinks=False) and not _is_environment(entry) and budget.entries > 0:
+            _copy_tree(Path(entry.path), place, budget)
+        elif entry.is_file(follow_symlinks=True) and budget.takes(entry.stat().st_size):
+            shutil.copyfile(entry.path, place)
+        else:
+            place.symlink_to(entry.path)
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: (entry.is_dir(), entry.name))
+    except OSError:  # it cannot be read, so the program does not read it either
+        return
+    yield from (entry for entry in found if entry.name not in _SKIPPED and not entry.name.startswith("."))
+
+
+def _is_environment(entry: os.DirEntry[str]) -> bool:
+    return Path(entry.path, "pyvenv.cfg").exists()

@@ -1,0 +1,125 @@
+"""The result of `fix`: the JSON of the contract as typed records, and the report."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dynadiag import __version__
+from dynadiag.render.clean import clean
+from dynadiag.render.json_document import SCHEMA, encode
+from dynadiag.render.style import Style
+
+__all__ = ["EvidenceDocument", "FixDocument", "FixEntry", "ProblemPlace", "Rejected", "encode_document", "report_text"]
+
+
+class ProblemPlace(msgspec.Struct, frozen=True):
+    """What a fix is for. ``file`` is absolute."""
+
+    kind: str  # "break" | "recompile"
+    gb_id: str | None
+    compile_id: str
+    file: str | None
+    line: int | None
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A change that was tried, or considered, and why it is none."""
+
+    title: str
+    why: str
+
+
+class EvidenceDocument(msgspec.Struct, frozen=True):
+    """What the proof saw, each pair before and after."""
+
+    breaks: tuple[int, int]
+    recompiles: tuple[int, int]
+    graphs: tuple[int, int]
+    output: str
+    results: str
+    gradients: str | None
+    mutations: str
+    seconds: tuple[float | None, float | None]
+    inputs: int
+
+
+class FixEntry(msgspec.Struct, frozen=True):
+    """One cause, and the change for it."""
+
+    problem: ProblemPlace = msgspec.field(name="for")
+    verdict: str  # "proved" | "rejected" | "none"
+    title: str
+    kind: str | None  # "source" | "config" | "argument"
+    diff: str
+    why: str
+    evidence: EvidenceDocument | None
+    rejected: tuple[Rejected, ...]
+
+
+class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The document of `dynadiag fix`."""
+
+    schema: int = SCHEMA
+    dynadiag: str = __version__
+    torch: str | None
+    target: str
+    fixes: tuple[FixEntry, ...]
+    patch: str | None
+    evidence: EvidenceDocument | None  # of all proved fixes together
+    trials: int
+    seconds: float
+
+
+def encode_document(document: FixDocument) -> bytes:
+    """The document as JSON, indented."""
+    return encode(msgspec.to_builtins(document))
+
+
+def report_text(document: FixDocument, style: Style, note: str | None = None) -> str:
+    """The report: what is proved first, then what is not, with why."""
+    order = sorted(document.fixes, key=lambda entry: ("proved", "rejected", "none").index(entry.verdict))
+    parts = [_headline(document, note), *(_entry(entry, style) for entry in order)]
+    if document.evidence is not None:
+        parts.append(_together(document))
+    return clean("\n".join(parts))
+
+
+def _headline(document: FixDocument, note: str | None) -> str:
+    if note is not None:
+        return f"{note}\n"
+    proved = sum(entry.verdict == "proved" for entry in document.fixes)
+    total = len(document.fixes)
+    what = "cause has" if total == 1 else "causes have"
+    return f"{proved} of {total} {what} a proved fix ({document.trials} trials, {document.seconds:.0f} s)\n"
+
+
+def _entry(entry: FixEntry, style: Style) -> str:
+    problem = entry.problem
+    id_ = f"[{problem.gb_id}] " if problem.gb_id else ""
+    place = f"{problem.file}:{problem.line}" if problem.file else "in a library"
+    lines = [style.paint(f"{problem.kind} {id_}at {place}", problem.kind), f"  {entry.verdict}: {entry.title}"]
+    if entry.why:
+        lines.append(f"  why: {entry.why}")
+    if entry.evidence is not None:
+        lines += [f"  {text}" for text in _evidence(entry.evidence)]
+    lines += [f"  not: {one.title}: {one.why}" for one in entry.rejected]
+    if entry.diff:
+        lines += ["", entry.diff.rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _evidence(evidence: EvidenceDocument) -> list[str]:
+    pairs = [("breaks", evidence.breaks), ("recompiles", evidence.recompiles), ("graphs", evidence.graphs)]
+    counts = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in pairs)
+    gradients = f", gradients {evidence.gradients}" if evidence.gradients else ""
+    compared = f"output {evidence.output}, results {evidence.results}{gradients}, mutations {evidence.mutations}"
+    lines = [counts, f"{compared} ({evidence.inputs} calls compared)"]
+    before, after = evidence.seconds
+    if before is not None and after is not None:
+        lines.append(f"a warm call {before * 1e3:.3f} -> {after * 1e3:.3f} ms")
+    return lines
+
+
+def _together(document: FixDocument) -> str:
+    assert document.evidence is not None
+    return "\n".join(["all proved fixes together:", *(f"  {text}" for text in _evidence(document.evidence)), ""])

@@ -1,0 +1,30 @@
+"""The catalogue: one module for each rewrite. Candidates of the first are tried first."""
+
+from __future__ import annotations
+
+from dynadiag.fix.candidate import Rewrite
+from dynadiag.fix.rewrites import (
+    branches,
+    config_lines,
+    copies,
+    dynamic_sizes,
+    number_arguments,
+    number_attributes,
+    numbers,
+    numpy_calls,
+    printing,
+)
+
+__all__ = ["CATALOGUE"]
+
+CATALOGUE = (
+    Rewrite("printing", printing.candidates),
+    Rewrite("copies", copies.candidates),
+    Rewrite("numbers", numbers.candidates),
+    Rewrite("numpy_calls", numpy_calls.candidates),
+    Rewrite("branches", branches.candidates),
+    Rewrite("config_lines", config_lines.candidates),
+    Rewrite("dynamic_sizes", dynamic_sizes.candidates),
+    Rewrite("number_arguments", number_arguments.candidates),
+    Rewrite("number_attributes", number_attributes.candidates),
+)

@@ -1,0 +1,56 @@
+"""A line that sets torch's configuration, where torch's own hint for the break names it.
+
+Right because the value goes into the graph as a symbol: nothing of what the function computes changes. Where it decides
+a branch the break only moves, and the proof sees that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dynadiag.fix.candidate import Candidate, Sources
+from dynadiag.fix.edits import Edit, SourceFile
+from dynadiag.fix.problems import Problem
+
+__all__ = ["candidates", "config_line", "logging_line"]
+
+_SETTING = re.compile(r"torch\._dynamo\.config\.(\w+) ?= ?True")
+
+
+def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+    """The settings that the hints of a break name."""
+    file = sources.file(problem.file)
+    if file is None or problem.kind != "break":
+        return
+    for name in dict.fromkeys(found[1] for hint in problem.hints for found in _SETTING.finditer(hint)):
+        line = f"torch._dynamo.config.{name} = True"
+        yield Candidate(
+            f"set `{line}`",
+            "config",
+            (config_line(file, line),),
+            "the value becomes a symbol of the graph, and what is computed stays the same",
+        )
+
+
+def logging_line(file: SourceFile, function: str) -> Candidate:
+    """The candidate that lets torch call a printing function after the graph."""
+    line = f"torch._dynamo.config.reorderable_logging_functions.add({function})"
+    return Candidate(
+        f"let torch call `{function}` after the graph",
+        "config",
+        (config_line(file, line),),
+        "the call is made with the same text, in the same order among its like, when the graph has run",
+    )
+
+
+def config_line(file: SourceFile, line: str) -> Edit:
+    """The edit that puts a line of configuration behind the imports at the top of a file."""
+    end = file.newline
+    needs_import = not _imports_torch(file)
+    text = (f"import torch{end}" if needs_import else "") + f"{end}{line}{end}"
+    return file.insert_line(file.after_imports(), text)
+
+
+def _imports_torch(file: SourceFile) -> bool:
+    return re.search(r"^import torch\b(?! as)", file.text, re.M) is not None

@@ -1,0 +1,71 @@
+"""A tensor read as a Python number (`.item()`, `float()`, `int()`, `math` functions): kept as a tensor.
+
+Right where the number only enters arithmetic: a tensor without dimensions takes part in it as a number does. It is
+detached, since a number has no gradient, and cloned where the tensor may change later, since a number does not. Where
+the number decides a branch, is returned or kept, the proof sees the difference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dynadiag.fix.candidate import Candidate, Sources
+from dynadiag.fix.edits import SourceFile
+from dynadiag.fix.problems import Problem
+
+__all__ = ["candidates"]
+
+_CONVERSIONS = ("float", "int")
+_MATH = re.compile(r"^(?:sqrt|exp|log|log2|log10|log1p|expm1|a?sin|a?cos|a?tan|tanh|sinh|cosh|erf|floor|ceil|fabs)$")
+_RENAMED = {"fabs": "abs"}
+
+
+def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+    """The tensor in place of the number."""
+    file = sources.file(problem.file)
+    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
+    if file is None or call is None or (found := _read(call)) is None:
+        return
+    kept = _kept(file, found)
+    outer, function = _math(file, call)
+    text = f"torch.{function}({kept})" if function else kept
+    yield Candidate(
+        f"keep `{file.code(found)}` a tensor instead of reading it as a number",
+        "source",
+        (file.replace(outer, text),),
+        "a tensor without dimensions enters arithmetic as a number does; detached, it has no gradient either",
+    )
+
+
+def _read(call: cst.Call) -> cst.BaseExpression | None:
+    """The tensor that a call reads as a number."""
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and not call.args:
+        return call.func.value
+    if len(call.args) != 1 or not isinstance(call.func, (cst.Name, cst.Attribute)):
+        return None
+    name = call.func.value if isinstance(call.func, cst.Name) else None
+    value = call.args[0].value
+    if name in _CONVERSIONS:
+        return _read(value) or value if isinstance(value, cst.Call) else value
+    return None
+
+
+def _kept(file: SourceFile, value: cst.BaseExpression) -> str:
+    text = file.code(value)
+    if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript)):  # memory that the program may change later
+        return f"{text}.detach().clone()"
+    return f"{text}.detach()" if isinstance(value, cst.Call) or value.lpar else f"({text}).detach()"
+
+
+def _math(file: SourceFile, call: cst.Call) -> tuple[cst.Call, str | None]:
+    """The call of a `math` function around a number, and its name in torch; the call itself where there is none."""
+    argument = file.parent(call)
+    outer = file.parent(argument) if isinstance(argument, cst.Arg) else None
+    if isinstance(outer, cst.Call) and len(outer.args) == 1 and isinstance(outer.func, cst.Attribute):
+        module, name = file.code(outer.func.value), outer.func.attr.value
+        if module == "math" and _MATH.match(name):
+            return outer, _RENAMED.get(name, name)
+    return call, None

@@ -1,0 +1,125 @@
+"""`print`, `logging` and `warnings` in a compiled function: called after the graph, or printed from within it.
+
+Right where the text and its place among all other output stay the same. `reorderable_logging_functions` makes the call
+after the graph has run; `torch._higher_order_ops.print` is an operator of the graph and keeps its place among others
+with effects. What else is printed meanwhile decides, and the proof compares both streams.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+from libcst import matchers as m
+
+from dynadiag.fix.candidate import Candidate, Sources
+from dynadiag.fix.edits import SourceFile
+from dynadiag.fix.problems import Problem
+from dynadiag.fix.rewrites.config_lines import logging_line
+
+__all__ = ["candidates"]
+
+_LOGGING = re.compile(r"^(?:print|warnings\.warn)$")
+_LOGGER_METHOD = re.compile(r"^[\w.]+\.(debug|info|warning|error|critical|exception|log)$")
+
+
+def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+    """Both ways for a call at the break that prints."""
+    file = sources.file(problem.file)
+    call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
+    if file is None or call is None:
+        return
+    function = file.code(call.func)
+    if _LOGGING.match(function) or _is_warn(file, function):
+        yield logging_line(file, function)
+    if found := _LOGGER_METHOD.match(function):
+        yield from _logger(file, function, found[1], problem)
+    if function == "print" and (text := _graph_print(file, call)) is not None:
+        yield Candidate(
+            "print from within the graph with `torch._higher_order_ops.print`",
+            "source",
+            (file.replace(call, text),),
+            "the operator prints the same text at its place in the graph, in order with other effects",
+        )
+
+
+def _is_warn(file: SourceFile, function: str) -> bool:
+    return function == "warn" and re.search(r"^from warnings import .*\bwarn\b", file.text, re.M) is not None
+
+
+def _logger(file: SourceFile, function: str, method: str, problem: Problem) -> Iterator[Candidate]:
+    if (
+        "logg" not in f"{problem.title} {problem.explanation}".lower()
+        or re.search(r"^import logging\b", file.text, re.M) is None
+    ):
+        return
+    yield logging_line(file, f"logging.Logger.{method}")
+    if "." in function and re.match(r"^[A-Za-z_]\w*\.\w+$", function):
+        yield logging_line(file, function)
+
+
+def _graph_print(file: SourceFile, call: cst.Call) -> str | None:
+    """The call as an operator of the graph; ``None`` where its text cannot be a format string."""
+    if any(argument.keyword is not None or argument.star for argument in call.args):
+        return None
+    pieces, values = [], []
+    for argument in call.args:
+        made = _format(file, argument.value)
+        if made is None:
+            return None
+        pieces.append(made[0])
+        values += made[1]
+    quote = _quote(file, call)
+    text = " ".join(pieces).replace("\\", "\\\\").replace("\n", "\\n").replace(quote, f"\\{quote}")
+    return f"torch._higher_order_ops.print({', '.join([f'{quote}{text}{quote}', *values])})"
+
+
+def _quote(file: SourceFile, call: cst.Call) -> str:
+    found = re.search(r"""["']""", file.code(call))
+    return found[0] if found else '"'
+
+
+def _format(file: SourceFile, value: cst.BaseExpression) -> tuple[str, list[str]] | None:
+    """A part of a format string and the values for it."""
+    if isinstance(value, cst.SimpleString) and isinstance(text := value.evaluated_value, str):
+        return text.replace("{", "{{").replace("}", "}}"), []
+    if isinstance(value, cst.FormattedString):
+        return _formatted(file, value)
+    if m.matches(value, m.ConcatenatedString()):
+        return None
+    return "{}", [file.code(value)]
+
+
+def _formatted(file: SourceFile, value: cst.FormattedString) -> tuple[str, list[str]] | None:
+    pieces, values = [], []
+    if "r" in value.start.lower():
+        return None
+    for part in value.parts:
+        if isinstance(part, cst.FormattedStringText):
+            pieces.append(_evaluated(part.value))
+        elif isinstance(part, cst.FormattedStringExpression):
+            if part.equal is not None or (spec := _spec(part)) is None:
+                return None
+            pieces.append(f"{{{spec}}}")
+            values.append(file.code(part.expression))
+    return "".join(pieces), values
+
+
+def _evaluated(text: str) -> str:
+    """The characters of a piece of an f-string; doubled braces stay, as a format string has them too."""
+    if "\\" not in text:
+        return text
+    literal = text.replace('"', '\\"') if '\\"' not in text else text
+    return str(json.loads(f'"{literal}"')) if re.fullmatch(r'(?:[^\\]|\\[nt"\\])*', literal) else text
+
+
+def _spec(part: cst.FormattedStringExpression) -> str | None:
+    """Conversion and format of a value, as `str.format` has them."""
+    text = f"!{part.conversion}" if part.conversion else ""
+    if part.format_spec is None:
+        return text
+    if any(not isinstance(piece, cst.FormattedStringText) for piece in part.format_spec):
+        return None
+    return text + ":" + "".join(piece.value for piece in part.format_spec if isinstance(piece, cst.FormattedStringText))

@@ -1,0 +1,218 @@
+"""The search for fixes: candidates for each cause, each tried until one is proved, then all proved ones together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dynadiag.fix.candidate import Candidate, Sources
+from dynadiag.fix.edits import Edit, EditConflict, apply_edits
+from dynadiag.fix.printed import UNSTABLE, mask_unstable
+from dynadiag.fix.problems import Problem
+from dynadiag.fix.project import Project
+from dynadiag.fix.proof import COMPARISONS, RECORDED, TIMED, Baseline, Evidence, Proof, evidence_of, first_objection
+from dynadiag.fix.rewrites import CATALOGUE
+from dynadiag.fix.trials import RecordedRun, Trials
+
+__all__ = ["FailsUncompiled", "Fix", "FixResult", "find_fixes"]
+
+_OTHER_INPUTS_SECONDS = 5.0  # for the runs with other inputs
+Message = Callable[[str], None]
+
+
+class FailsUncompiled(Exception):  # noqa: N818 - an outcome of the search
+    """The program fails without torch.compile: there is nothing to compare a change with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One cause, with the candidate that is proved for it, if any, and those that are not, with why."""
+
+    problem: Problem
+    candidate: Candidate | None
+    evidence: Evidence | None
+    rejected: tuple[tuple[Candidate, str], ...]
+    left: frozenset[str] = frozenset()  # identities of the causes that the program has with it
+
+
+@dataclass(frozen=True, slots=True)
+class FixResult:
+    """All causes of a program. ``edits`` are those of all proved fixes, tried together, ``changed`` the new texts."""
+
+    fixes: tuple[Fix, ...]
+    edits: tuple[Edit, ...]
+    changed: dict[str, str]
+    evidence: Evidence | None
+    torch: str | None = None
+
+
+def find_fixes(trials: Trials, message: Message) -> FixResult:
+    """Find and prove fixes for every cause in a program. Raises `FailsUncompiled`."""
+    search = _Search(trials, message)
+    return search.run()
+
+
+@dataclass(slots=True)
+class _Search:
+    trials: Trials
+    message: Message
+    _sources: Sources = field(init=False)
+    _tried: dict[tuple[Edit, ...], Proof] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._sources = Sources(self.trials.project)
+
+    @property
+    def _project(self) -> Project:
+        return self.trials.project
+
+    def run(self) -> FixResult:
+        self.trials.runner.warm_up()
+        first = self.trials.recorded("as written", fresh=True)
+        torch = first.explanation.run.torch if first.explanation else None
+        if not first.problems:
+            return FixResult((), (), {}, None, torch)
+        self.trials.runner.start_forks(first.outcome.facts.threads or 1, checkpoint=False)
+        candidates = {problem: self._candidates(problem) for problem in first.problems}
+        baseline = self._baseline(first, candidates)
+        fixes = list[Fix]()
+        for problem in sorted(first.problems, key=lambda each: each.kind):  # breaks first: recompiles may go with them
+            fixes.append(_gone_with(problem, fixes) or self._fix(problem, candidates[problem], baseline))
+        return self._together(fixes, baseline, torch)
+
+    def _candidates(self, problem: Problem) -> tuple[Candidate, ...]:
+        found = (each for rewrite in CATALOGUE for each in rewrite.candidates(problem, self._sources))
+        return tuple(found)
+
+    def _baseline(self, first: RecordedRun, candidates: dict[Problem, tuple[Candidate, ...]]) -> Baseline:
+        """The unchanged program, as a fork, and uncompiled. Raises `FailsUncompiled` where that fails."""
+        recorded = self.trials.recorded("as written, for comparison")
+        every = [condition for found in candidates.values() for each in found for condition in each.both_sides]
+        reference = self.trials.reference(every, _OTHER_INPUTS_SECONDS)
+        code = recorded.outcome.exit_code
+        if reference.outcome.exit_code != 0 and code != 0:
+            raise FailsUncompiled(reference.outcome.tail)
+        printed = mask_unstable(recorded.printed, first.printed)
+        if code != 0:  # it fails compiled alone, so a change has to make it as it is uncompiled
+            plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
+            code, printed = plain.outcome.exit_code, plain.printed
+        return Baseline(recorded, reference, printed, UNSTABLE not in printed, code)
+
+    def _fix(self, problem: Problem, candidates: Sequence[Candidate], baseline: Baseline) -> Fix:
+        rejected: list[tuple[Candidate, str]] = []
+        for candidate in candidates:
+            proof, why = self._prove((problem,), candidate, baseline)
+            if why is None:
+                assert proof is not None
+                left = frozenset(proof.recorded.summary.causes)
+                return Fix(problem, candidate, evidence_of(proof), tuple(rejected), left)
+            rejected.append((candidate, why))
+        return Fix(problem, None, None, tuple(rejected))
+
+    def _prove(
+        self, problems: tuple[Problem, ...], candidate: Candidate, baseline: Baseline
+    ) -> tuple[Proof | None, str | None]:
+        """The proof of a candidate, and why it is rejected; ``None`` where it is proved."""
+        known = self._tried.get(tuple(sorted(candidate.edits)))
+        label = candidate.title
+        try:
+            recorded = known.recorded if known else self.trials.recorded(label, candidate.edits)
+        except EditConflict as conflict:
+            return None, str(conflict)
+        proof = Proof(problems, candidate, baseline, recorded)
+        if (why := first_objection(proof, RECORDED)) is not None:
+            self._remember(proof, why)
+            return proof, why
+        if first_objection(proof, TIMED) is not None:
+            baseline, recorded = self._timed_again(proof, label)
+            proof = Proof(problems, candidate, baseline, recorded)
+            if (why := first_objection(proof, TIMED)) is not None:
+                self._remember(proof, why)
+                return proof, why
+        compared = known.compared if known else None
+        if compared is None:
+            compared = self.trials.compared(f"{label}, with other inputs", candidate, baseline.reference, "eager")
+        proof = Proof(problems, candidate, baseline, recorded, compared)
+        why = first_objection(proof, COMPARISONS)
+        self._remember(proof, why)
+        return proof, why
+
+    def _timed_again(self, proof: Proof, label: str) -> tuple[Baseline, RecordedRun]:
+        """Both programs, each with the shorter time of a warm call of two runs: the machine may have been busy."""
+        before = proof.baseline.recorded
+        first = self.trials.recorded("as written, timed again")
+        second = self.trials.recorded(f"{label}, timed again", proof.candidate.edits)
+        return replace(proof.baseline, recorded=_shorter(before, first)), _shorter(proof.recorded, second)
+
+    def _remember(self, proof: Proof, why: str | None) -> None:
+        self._tried[tuple(sorted(proof.candidate.edits))] = proof
+        self.message(f"{proof.candidate.title}: {'proved' if why is None else f'rejected, {why}'}")
+
+    def _together(self, fixes: Sequence[Fix], baseline: Baseline, torch: str | None) -> FixResult:
+        """All proved fixes as one program. A fix that does not go with those before it is taken back."""
+        kept = [fix for fix in fixes if fix.candidate is not None]
+        evidence = kept[0].evidence if kept else None
+        if len({tuple(sorted(fix.candidate.edits)) for fix in kept if fix.candidate}) > 1:
+            kept, evidence, lost = self._joined(kept, baseline)
+            fixes = [lost.get(fix.problem, fix) for fix in fixes]
+        edits = tuple(sorted({edit for fix in kept if fix.candidate for edit in fix.candidate.edits}))
+        if edits:
+            why = self._ends_as_in_a_fresh_interpreter(edits, baseline)
+            if why is not None:
+                fixes = [_taken_back(fix, why) if fix.candidate else fix for fix in fixes]
+                return FixResult(tuple(fixes), (), {}, None, torch)
+        sources = {edit.file: self._project.source(edit.file) for edit in edits}
+        return FixResult(tuple(fixes), edits, apply_edits(sources, edits), evidence, torch)
+
+    def _joined(
+        self, proved: Sequence[Fix], baseline: Baseline
+    ) -> tuple[list[Fix], Evidence | None, dict[Problem, Fix]]:
+        """The fixes that are proved together, and those that are not, with why."""
+        proof, why = self._prove_all(proved, baseline)
+        if why is None and proof is not None:
+            return list(proved), evidence_of(proof), {}
+        kept: list[Fix] = []
+        lost: dict[Problem, Fix] = {}
+        evidence = None
+        for fix in proved:
+            proof, why = self._prove_all([*kept, fix], baseline)
+            if why is None and proof is not None:
+                kept, evidence = [*kept, fix], evidence_of(proof)
+            else:
+                lost[fix.problem] = _taken_back(fix, f"not together with the fixes above: {why}")
+        return kept, evidence, lost
+
+    def _prove_all(self, fixes: Sequence[Fix], baseline: Baseline) -> tuple[Proof | None, str | None]:
+        parts = [fix.candidate for fix in fixes if fix.candidate is not None]
+        candidate = Candidate(
+            f"{len(parts)} fixes together",
+            "source",
+            tuple(sorted({edit for part in parts for edit in part.edits})),
+            "",
+            tuple(condition for part in parts for condition in part.both_sides),
+            tuple(name for part in parts for name in part.as_tensors),
+        )
+        return self._prove(tuple(fix.problem for fix in fixes), candidate, baseline)
+
+    def _ends_as_in_a_fresh_interpreter(self, edits: tuple[Edit, ...], baseline: Baseline) -> str | None:
+        """Why the patched program does not hold in a fresh interpreter, as the user will run it."""
+        final = self.trials.recorded("the patched program, in a fresh interpreter", edits, fresh=True)
+        proof = Proof((), Candidate("", "source", edits, ""), baseline, final)
+        return first_objection(proof, RECORDED)
+
+
+def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
+    times = [run.warm for run in (one, other) if run.warm is not None]
+    return replace(one, warm=min(times, default=None))
+
+
+def _gone_with(problem: Problem, fixes: Sequence[Fix]) -> Fix | None:
+    """The fix of another cause that this one goes with."""
+    found = (fix for fix in fixes if fix.candidate is not None and problem.identity not in fix.left)
+    fix = next(found, None) if problem.kind == "recompile" else None
+    return replace(fix, problem=problem, rejected=()) if fix is not None else None
+
+
+def _taken_back(fix: Fix, why: str) -> Fix:
+    assert fix.candidate is not None
+    return Fix(fix.problem, None, None, (*fix.rejected, (fix.candidate, why)))

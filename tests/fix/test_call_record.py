@@ -1,0 +1,154 @@
+"""Records of calls: what counts as a difference, and what as rounding."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dynadiag.fix.call_record import CallRecord, StateAfter, compare, record_of
+from dynadiag.fix.variants import OWN, variant, variant_names
+from dynadiag.trial.reference_run import ReplayableCall, run_call
+
+
+class Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(2.0))
+        self.register_buffer("total", torch.zeros(()))
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        self.calls += 1
+        self.total.add_(x.detach().sum())
+        return x * self.scale * n
+
+
+def recorded(module: torch.nn.Module, x: torch.Tensor, n: int = 3, name: str = OWN) -> CallRecord:
+    torch.manual_seed(0)
+    call = ReplayableCall(module.forward, (x, n), {})
+    function, arguments = variant(name, call, call.copies(), module.forward)
+    after = StateAfter()
+
+    def observed(*args: object, **kwargs: object) -> object:
+        nonlocal after
+        result = function(*args, **kwargs)
+        after = StateAfter.of(call)
+        return result
+
+    return record_of(call, 0, name, run_call(call, observed, arguments), after)
+
+
+def what(expected: CallRecord, actual: CallRecord) -> list[str]:
+    return sorted({found.what for found in compare(expected, actual) if not found.rounding})
+
+
+X = torch.linspace(-1, 1, 6).reshape(2, 3)
+
+
+def test_two_runs_of_one_call_are_the_same() -> None:
+    assert what(recorded(Counter(), X), recorded(Counter(), X)) == []
+
+
+class NoGradient(Counter):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return super().forward(x, n).detach() + 0 * self.scale
+
+
+class OtherState(Counter):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        self.total.mul_(0.5)
+        self.total.add_(1)
+        return super().forward(x, n)
+
+
+class NoCount(Counter):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        result = super().forward(x, n)
+        self.calls -= 1
+        return result
+
+
+class OtherStrides(Counter):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return super().forward(x, n).t().contiguous().t()
+
+
+class OtherType(Counter):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return super().forward(x, n).double()
+
+
+class InPlace(Counter):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        result = super().forward(x, n)
+        x.data.add_(1)
+        return result
+
+
+class Noisy(Counter):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        torch.rand(1)
+        return super().forward(x, n)
+
+
+DIFFERENT = {
+    NoGradient: ["gradients"],
+    OtherState: ["mutations"],
+    NoCount: ["mutations"],
+    OtherStrides: ["results"],
+    OtherType: ["results"],
+    InPlace: ["gradients", "mutations"],
+    Noisy: ["random"],
+}
+
+
+@pytest.mark.parametrize("changed", DIFFERENT, ids=lambda changed: changed.__name__)
+def test_each_kind_of_difference_is_seen(changed: type[Counter]) -> None:
+    assert what(recorded(Counter(), X), recorded(changed(), X)) == DIFFERENT[changed]
+
+
+def test_rounding_is_told_and_is_no_difference() -> None:
+    expected, actual = recorded(Counter(), X), recorded(Counter(), X)
+    actual.outputs = [value.detach() * (1 + 1e-7) for value in actual.outputs]
+    actual.outputs[0].requires_grad_()
+    (found,) = compare(expected, actual)
+    assert (found.what, found.rounding) == ("results", True)
+
+
+def test_a_candidate_has_to_raise_where_the_program_does() -> None:
+    fine = recorded(Counter(), X)
+    raises = CallRecord(0, OWN, error="RuntimeError")
+    assert what(raises, fine) == ["error"] == what(fine, raises)
+    assert what(raises, CallRecord(0, OWN, error="TorchRuntimeError")) == []
+
+
+def test_other_inputs_are_the_same_in_every_process_and_leave_the_state_alone() -> None:
+    module = Counter()
+    names = variant_names(ReplayableCall(module.forward, (X, 3), {}))
+    assert {
+        "zeros",
+        "nan",
+        "equal",
+        "requires grad",
+        "size 2 to 3",
+        "argument 1 0",
+        "state zeros",
+        "other mode",
+    } <= set(names)
+    for name in names:
+        assert what(recorded(module, X, name=name), recorded(Counter(), X, name=name)) == [], name
+    assert (module.calls, module.training, module.scale.item()) == (0, True, 2.0)
+
+
+def test_variants_change_what_they_name() -> None:
+    call = ReplayableCall(Counter().forward, (X, 3), {})
+
+    def made(name: str) -> tuple[torch.Tensor, int]:
+        _, (args, _kwargs) = variant(name, call, call.copies(), call.function)
+        return args
+
+    assert made("size 2 to 3")[0].shape == (3, 3)
+    assert made("nan")[0].isnan().sum() == 1
+    assert made("argument 1 +1")[1] == 4
+    assert made("requires grad")[0].requires_grad
+    assert torch.equal(made("scaled 0.5")[0], X * 0.5)

@@ -1,0 +1,66 @@
+"""`dynadiag fix` from outside: a program with breaks, its patch applied, and what a wrong change is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynadiag.__main__ import main
+
+PROGRAM = '''"""A step with a print and a branch."""
+import torch
+
+
+def step(a, b, k):
+    s = (a - b).square().sum()
+    print("rows", a.shape[0])
+    if s > 0:
+        e = k * torch.exp(-s.sqrt())
+    else:
+        e = s * k
+    return e
+
+
+def main():
+    torch.manual_seed(0)
+    compiled = torch.compile(step, backend="eager")
+    k = torch.tensor(1.5, requires_grad=True)
+    a, b = torch.randn(3, 2, requires_grad=True), torch.randn(3, 2)
+    for other in (b, a.detach()):
+        compiled(a, other, k).backward()
+        print(f"{a.grad.sum().item():.5f} {k.grad.item():.5f}")
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def fix(program: str, folder: Path, *options: str) -> tuple[int, dict[str, Any], Path]:
+    (folder / "program.py").write_text(program)
+    document, patch = folder / "fix.json", folder / "fix.patch"
+    files = ["--json", str(document), "-o", str(patch), "--recording", str(folder / "fix.dynadiag")]
+    code = main(["fix", *files, *options, str(folder / "program.py")])
+    return code, json.loads(document.read_text()), patch
+
+
+def test_a_proved_patch_removes_the_breaks_and_changes_nothing_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, document, patch = fix(PROGRAM, tmp_path)
+    assert (code, [one["verdict"] for one in document["fixes"]]) == (0, ["proved", "proved"])
+    assert (tmp_path / "program.py").read_text() == PROGRAM
+    assert document["evidence"]["breaks"] == [2, 0]
+    assert document["evidence"]["results"] == document["evidence"]["gradients"] == "same"
+    assert not any(path.name.startswith("dynadiag-") for path in tmp_path.iterdir())
+    before = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, check=True)
+    subprocess.run(["patch", "-p1", "-s", "-i", str(patch)], cwd=tmp_path, check=True)
+    after = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, check=True)
+    assert before.stdout == after.stdout
+    assert "torch.where" in (tmp_path / "program.py").read_text()
+    assert "2 of 2 causes have a proved fix" in capfd.readouterr().out

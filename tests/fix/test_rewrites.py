@@ -1,0 +1,147 @@
+"""The catalogue: what each rewrite makes of a piece of source, and which places it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fix.build import HEAD, candidates, changed, problem_at, recompile_of
+
+
+def one(text: str, marked: str, tmp_path: Path, **fields: object) -> list[str]:
+    """The lines that each candidate for a break adds."""
+    made = changed(text, candidates(text, problem_at(text, marked, **fields), tmp_path))
+    return ["\n".join(line.strip() for line in each.splitlines() if line not in text.splitlines()) for each in made]
+
+
+PRINTS = {
+    'print(f"{x.shape[0]:>4} of {n!r} {{}}")': 'torch._higher_order_ops.print("{:>4} of {!r} {{}}", x.shape[0], n)',
+    "print('a\"b', n)": "torch._higher_order_ops.print('a\"b {}', n)",
+    'print("50% {done}")': 'torch._higher_order_ops.print("50% {{done}}")',
+    'print(f"line\\n{n}")': 'torch._higher_order_ops.print("line\\n{}", n)',
+}
+
+
+@pytest.mark.parametrize("call", PRINTS)
+def test_a_print_becomes_reorderable_or_an_operator(call: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, n):\n    {call}\n    return x\n"
+    assert one(text, call, tmp_path) == [
+        "torch._dynamo.config.reorderable_logging_functions.add(print)",
+        PRINTS[call],
+    ]
+
+
+@pytest.mark.parametrize("call", ['print(n, sep="")', "print(*n)", 'print(f"{n:{x}}")', 'print(f"{n=}")'])
+def test_a_print_that_is_no_format_string_stays(call: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, n):\n    {call}\n    return x\n"
+    assert len(one(text, call, tmp_path)) == 1
+
+
+def test_a_setting_comes_from_torchs_hint_alone(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    return x[x > 0]\n"
+    hint = "Enable it with `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
+    line = "torch._dynamo.config.capture_dynamic_output_shape_ops = True"
+    assert one(text, "x[x > 0]", tmp_path, hints=(hint,)) == [line]
+    assert one(text, "x[x > 0]", tmp_path) == []
+
+
+def test_a_number_that_may_change_later_is_cloned(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(self, x):\n    return x * self.gain.item() + x.mean().item() * math.sqrt(float(x.sum()))\n"
+    assert "x * self.gain.detach().clone() +" in one(text, "self.gain.item()", tmp_path)[0]
+    assert "x.mean().detach() *" in one(text, "x.mean().item()", tmp_path)[0]
+    assert "torch.sqrt(x.sum().detach())" in one(text, "float(x.sum())", tmp_path)[0]
+
+
+def test_a_deep_copy_is_a_clone(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    return copy.deepcopy(x + 1)\n"
+    assert one(text, "copy.deepcopy(x + 1)", tmp_path) == ["return (x + 1).detach().clone()", "return (x + 1).clone()"]
+
+
+def test_digitize_counts_in_float64_and_its_array_becomes_a_tensor(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    n = np.digitize(x.numpy(), [0.1, 0.2])\n    return x / torch.from_numpy(n)\n"
+    made = one(text, "np.digitize(x.numpy(), [0.1, 0.2])", tmp_path)
+    edges = "torch.as_tensor([0.1, 0.2], dtype=torch.float64)"
+    assert made == [f"n = torch.bucketize(x.double(), {edges}, right=True)\nreturn x / n"]
+
+
+SIDES = {
+    # source of the branch: its replacement
+    "if c(x) > 0:\n        x = x * 2": "x = torch.where(c(x) > 0, x * 2, x)",
+    "if c(x) > 0:\n        y = x\n    else:\n        y = -x": "y = torch.where(c(x) > 0, x, -x)",
+    "y = x if c(x) > 0 else -x": "y = torch.where(c(x) > 0, x, -x)",
+    "if not (c(x) > 0).item():\n        x = x + 1": "x = torch.where(torch.logical_not((c(x) > 0)), x + 1, x)",
+}
+
+
+@pytest.mark.parametrize("branch", SIDES)
+def test_a_branch_becomes_where(branch: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, y=0):\n    {branch}\n    return x, y\n"
+    assert one(text, "c(x) > 0", tmp_path) == [SIDES[branch]]
+
+
+def test_an_early_return_takes_what_follows_as_its_other_side(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    if x.sum() > 0:\n        return x, 1\n    y = x - 1\n    return y * 2, 1\n"
+    assert one(text, "x.sum() > 0", tmp_path) == ["return torch.where(x.sum() > 0, x, y * 2), 1"]
+
+
+def test_operands_are_harmless_where_a_side_is_not_taken(tmp_path: Path) -> None:
+    body = "if s > 0:\n        d = s.sqrt()\n        e = k / d\n    else:\n        e = s * k"
+    text = f"{HEAD}def f(s, k):\n    {body}\n    return e\n"
+    assert one(text, "s > 0", tmp_path) == [
+        "condition = s > 0\n"
+        "safe_s = torch.where(condition, s, 1.0)\n"
+        "d = safe_s.sqrt()\n"
+        "e = torch.where(condition, k / d, s * k)"
+    ]
+
+
+LEFT_ALONE = {
+    "a method in place": "if x.sum() > 0:\n        y = x.add_(1)",
+    "an attribute": "if x.sum() > 0:\n        self.y = x",
+    "a call alone": "if x.sum() > 0:\n        log(x)",
+    "a name of one side only": "if x.sum() > 0:\n        z = x\n    y = z",
+    "a raise": "if x.sum() > 0:\n        raise ValueError",
+    "a return on one side": "if x.sum() > 0:\n        return x\n    else:\n        y = x",
+    "a chained condition": "if 0 < x.sum() < 1:\n        y = x",
+    "a loop": "while x.sum() > 0:\n        y = x",
+}
+
+
+@pytest.mark.parametrize("branch", LEFT_ALONE.values(), ids=LEFT_ALONE)
+def test_a_branch_that_does_more_than_compute_stays(branch: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(self, x, y=0):\n    {branch}\n    return y\n"
+    assert one(text, "x.sum()", tmp_path) == []
+
+
+MODULE = "class A(nn.Module):\n    def forward(self, x, n):\n        return x * n\n\n\n"
+LOOP = f"{HEAD}{MODULE}def main(f, x):\n    for n in range(3):\n        y = f(x, n)\n"
+
+
+def recompiled(text: str, source: str, values: tuple[str, str], tmp_path: Path) -> list[str]:
+    function, call = text[: text.index("def forward")].count("\n") + 1, text[: text.index("y = f(")].count("\n") + 1
+    problem = recompile_of(text, "A.forward", source, function, call, values, tmp_path)
+    made = changed(text, candidates(text, problem, tmp_path))
+    return ["\n".join(line.strip() for line in each.splitlines() if line not in text.splitlines()) for each in made]
+
+
+def test_a_size_is_marked_where_the_function_is_called(tmp_path: Path) -> None:
+    assert recompiled(LOOP, "L['x'].size()[1]", ("3", "4"), tmp_path) == [
+        "torch._dynamo.mark_dynamic(x, 1)",
+        "torch._dynamo.maybe_mark_dynamic(x, 1)",
+    ]
+
+
+def test_a_number_is_given_as_a_tensor(tmp_path: Path) -> None:
+    assert recompiled(LOOP, "L['n']", ("0", "1"), tmp_path) == ["y = f(x, torch.tensor(n))"]
+    assert recompiled(LOOP, "L['n']", ("0.5", "1.5"), tmp_path)[0] == "y = f(x, torch.tensor(n, dtype=torch.float64))"
+    assert recompiled(LOOP, "L['n']", ("'a'", "'b'"), tmp_path) == []
+
+
+def test_a_counter_becomes_a_buffer_that_is_not_written_in_place(tmp_path: Path) -> None:
+    text = LOOP.replace(
+        "    def forward", "    def __init__(self):\n        self.calls = 0\n\n    def forward"
+    ).replace("return x * n", "self.calls += 1\n        return x * self.calls")
+    assert recompiled(text, "L['self'].calls", ("0", "1"), tmp_path) == [
+        'self.register_buffer("calls", torch.tensor(0), persistent=False)\nself.calls = self.calls + 1'
+    ]
