@@ -27,6 +27,7 @@ COMMANDS = {
     "minify": "write a small program with the same failure, and prove it",
     "check": "hold programs, recordings or logs to a baseline and to budgets",
     "fix": "find changes that remove graph breaks and recompiles, and prove each one",
+    "diff": "find where two runs differ first: breaks, guards, graphs, kernels, caches",
     "compare": "time eager against compile modes: does compiling pay?",
     "kernels": "list generated kernels, or print one",
     "graph": "draw the graphs, as DOT or SVG",

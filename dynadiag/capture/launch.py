@@ -46,18 +46,19 @@ def launch(
     settings: Settings,
     variables: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
+    output: int | None = None,
 ) -> ProcessEnd:
     """Run ``command`` with its main process recorded into ``journal``, and append how the program ended.
 
-    ``variables`` are added to its environment, ``notes`` to the recording. Raises `DynadiagError` if the recorder is
-    not installed in this interpreter.
+    ``variables`` are added to its environment, ``notes`` to the recording. ``output`` is the descriptor of its output.
+    Raises `DynadiagError` if the recorder is not installed in this interpreter.
     """
     _check_installed()
     journal = journal.absolute()
     settings = replace(settings, journal=str(journal), parent=os.getpid())
     environment = {**os.environ, **(variables or {}), **settings.environment(str(journal.parent))}
     began = time.time()
-    process = subprocess.Popen(command, env=environment)
+    process = subprocess.Popen(command, env=environment, stdout=output)
     with _SignalForwarder(process) as signals:
         code = process.wait()
     seconds = time.time() - began

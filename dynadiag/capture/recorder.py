@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, caches, code_locations, generated_code, graphs, guards
+from dynadiag.capture import breaks, caches, changed_options, code_locations, generated_code, graphs, guards
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
@@ -331,6 +331,7 @@ def _append_break(
 def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     if found := torch_private.emitter_locals(*torch_private.GRAPH_EMITTER, emitter):
         recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
+        recorder.append("options", changed_options.describe_options(found["self"].compiler_fn), metadata)
 
 
 def _probe_guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:

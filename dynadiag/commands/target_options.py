@@ -106,8 +106,17 @@ def parse_program(args: argparse.Namespace) -> Program:
         raise TargetError(f"{args.target[:200]}: no such program ({error.__class__.__name__})") from error
 
 
-def run_recorded(program: Program, recording: Path, args: argparse.Namespace) -> ProcessEnd:
+def run_recorded(
+    program: Program,
+    recording: Path,
+    args: argparse.Namespace,
+    *,
+    caches: Path | None = None,
+    output: int | None = None,
+) -> ProcessEnd:
     """Run a program and record it into ``recording``.
+
+    With ``caches`` its compiler caches are in that folder. ``output`` is the descriptor that it prints to.
 
     Raises `TargetError`, and leaves no recording, if a function must be imported and cannot be.
     """
@@ -121,8 +130,9 @@ def run_recorded(program: Program, recording: Path, args: argparse.Namespace) ->
     notes = [f"the code is generated for a GPU that is not here, {gpu}; the program ran on the CPU"] if gpu else []
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         refusal = Path(folder, "refusal")
-        caches = cache_variables(Path(folder)) if args.fresh else {}
-        ended = launch(_python_command(program, args.target, refusal, args.gpu), recording, settings, caches, notes)
+        variables = cache_variables(caches or Path(folder)) if caches or args.fresh else {}
+        command = _python_command(program, args.target, refusal, args.gpu)
+        ended = launch(command, recording, settings, variables, notes, output)
         if refusal.exists():
             recording.unlink(missing_ok=True)
             raise TargetError(refusal.read_text())

@@ -201,6 +201,34 @@ def call_before_compiled_calls(hook: Callable[[], None]) -> None:
     setattr(eval_frame, STANCE_HOOK, counted)
 
 
+_CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
+
+
+def changed_options() -> dict[str, dict[str, Any]]:
+    """Return the options of torch's loaded configuration modules that differ from their defaults, by module."""
+    modules = {name: sys.modules[name] for name in _CONFIG_MODULES if name in sys.modules}
+    return {name: changed for name, module in modules.items() if (changed := module._get_dict(skip_default=True))}
+
+
+def unwrapped_backend(backend: Any) -> Any:
+    """Return a backend without torch's wrappers: `_TorchCompileInductorWrapper`, or what the program gave."""
+    from torch._dynamo.eval_frame import innermost_backend
+
+    found = innermost_backend(backend)
+    return getattr(found, "compiler_fn", found)
+
+
+def inductor_options(backend: Any) -> dict[str, Any]:
+    """Return the Inductor options of a ``torch.compile`` call, with its mode expanded."""
+    return dict(getattr(unwrapped_backend(backend), "config", None) or {})
+
+
+def backend_label(backend: Any) -> str:
+    """Return the name of a backend for a reader."""
+    found = unwrapped_backend(backend)
+    return str(getattr(found, "compiler_name", None) or getattr(found, "__name__", None) or type(found).__name__)
+
+
 def interned_names() -> dict[str, int]:
     """Return torch's interned file names with their numbers. torch logs each name only once per process."""
     structured = sys.modules.get("torch._logging.structured")  # None: not loaded, so no name has a number

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from dynadiag.torch_private.capture import inductor_options, unwrapped_backend
 from dynadiag.torch_private.trial import backend_name, wrap_call_user_compiler
 
 __all__ = [
@@ -70,24 +71,11 @@ def lowering_tables() -> Iterator[tuple[str, dict[Any, Any]]]:
             yield f"{module}.{name}", table
 
 
-def unwrapped_backend(backend: Any) -> Any:
-    """Return a backend without torch's wrappers: `_TorchCompileInductorWrapper`, or what the program gave."""
-    from torch._dynamo.eval_frame import innermost_backend
-
-    found = innermost_backend(backend)
-    return getattr(found, "compiler_fn", found)
-
-
 def backend_name_or_function(backend: Any) -> str | Callable[..., Any]:
     """Return the name of a backend that torch itself registers, else the function that the program gave."""
     name, found = backend_name(backend), unwrapped_backend(backend)
     home = getattr(found, "__module__", None) or ""
     return name if not name.startswith("<") and home.startswith("torch.") else found
-
-
-def inductor_options(backend: Any) -> dict[str, Any]:
-    """Return the Inductor options of a ``torch.compile`` call, with its mode expanded."""
-    return dict(getattr(unwrapped_backend(backend), "config", None) or {})
 
 
 def backward_nodes(outputs: Any) -> list[Any]:

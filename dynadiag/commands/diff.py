@@ -1,0 +1,98 @@
+"""Find where two runs differ first, stage by stage: breaks, recompiles, guards, graphs, kernels, caches.
+
+A and B are programs (FILE.py, FILE.py:NAME, pkg.mod:NAME), which are run and recorded, recordings (*.dynadiag) or
+TORCH_TRACE logs. A program takes no arguments here: record it first (`dynadiag record -o a.dynadiag FILE.py ARGS`).
+Two programs share one empty folder of compiler caches, and what they print goes to stderr.
+
+Compiles are matched by code and content. Names, numbers, addresses, moved lines, hashes and times are no difference.
+The first stage that differs leads. What was given to the runs (versions, options of torch, environment variables,
+source) is told as its cause, later stages as what follows.
+
+The exit code is 0 if the runs are the same (nothing is printed), 1 if they differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from dynadiag.commands import common
+from dynadiag.commands.target_options import add_recorder_options, parse_program, run_recorded
+from dynadiag.diff.comparison import compare_recordings
+from dynadiag.errors import DynadiagError
+from dynadiag.kernels.link_digest import fold_with_links, import_with_links, open_with_links
+from dynadiag.recording.journal import SUFFIX
+from dynadiag.recording.opening import list_recordings
+from dynadiag.recording.reader import Recording
+from dynadiag.render.diff import comparison_json, comparison_text
+
+DIFFERENT = 1
+_STDERR = 2  # the descriptor
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    common.add_json(parser)
+    parser.add_argument("--all", action="store_true", help="show every difference in full")
+    add_recorder_options(parser)
+    parser.set_defaults(module=False, arguments=[])
+    parser.add_argument("targets", nargs=2, metavar=("A", "B"), help="a program, a recording or a log")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    common.check_json_path(args.json)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-")))
+        before, after = [stack.enter_context(_opened(target, args, folder)) for target in args.targets]
+        found = compare_recordings(before, after)
+        common.write_json(args.json, comparison_json(found, after))
+        if args.json != "-":
+            sys.stdout.write(comparison_text(found, before, after, common.style_for(sys.stdout), all_=args.all))
+    return 0 if found.same else DIFFERENT
+
+
+def _opened(target: str, args: argparse.Namespace, folder: Path) -> Recording:
+    """Open a recording or a log, or record a program and open its recording."""
+    path = Path(target)
+    if path.suffix != ".py" and path.is_dir():
+        return _open_folder(path, folder)
+    if path.suffix == SUFFIX or (path.suffix != ".py" and path.is_file()):
+        return _open_file(path, folder)
+    args.target = target
+    program = parse_program(args)
+    recording = common.new_recording(None, program.text, force=False)
+    recording = recording.with_stem(f"{recording.stem}-{args.targets.index(target)}")
+    sys.stdout.flush()
+    run_recorded(program, recording, args, caches=folder / "caches", output=_STDERR)
+    fold_with_links(recording)
+    common.print_path(recording)
+    return open_with_links(recording)
+
+
+def _open_file(path: Path, folder: Path) -> Recording:
+    """Open a recording, or a log through a recording of its own."""
+    if path.suffix == SUFFIX:
+        return open_with_links(path)
+    try:
+        return open_with_links(path)
+    except DynadiagError:
+        return _imported(path, folder)
+
+
+def _open_folder(path: Path, folder: Path) -> Recording:
+    found: Sequence[Path] = list_recordings(path) if any(path.glob(f"*{SUFFIX}")) else ()
+    if len(found) > 1:
+        raise DynadiagError(f"{path}: it has {len(found)} recordings; name one of them, such as {found[0]}")
+    return open_with_links(found[0]) if found else _imported(path, folder)
+
+
+def _imported(log: Path, folder: Path) -> Recording:
+    made = import_with_links(log, folder / f"{len(list(folder.iterdir()))}{SUFFIX}").recordings
+    if len(made) > 1:
+        raise DynadiagError(f"{log}: it has the logs of {len(made)} ranks; name one of them")
+    return open_with_links(made[0])

@@ -1,0 +1,188 @@
+"""What two runs were given: versions, device, environment variables, options of torch, and the program's source."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dynadiag.diff.canonical_graph import without_addresses
+from dynadiag.diff.compile_matching import CompilePair
+from dynadiag.diff.difference import ENVIRONMENT, Difference
+from dynadiag.diff.guard_changes import thread_count
+from dynadiag.explanation.formatting import brief
+from dynadiag.recording.reader import Recording
+
+__all__ = ["environment_differences", "source_differences"]
+
+_METRICS = {
+    "dynamo_config": "torch._dynamo.config",
+    "functorch_config": "torch._functorch.config",
+    "inductor_config": "torch._inductor.config",
+}
+# Options that change where files lie, what is logged and how many processes compile, not what is compiled.
+_IDLE_OPTION = re.compile(
+    r"^(TYPE_CHECKING|_save_config_ignore|_cache_config.*|.*compile_threads|worker_.*|quiesce_.*|trace\..*|verbose.*|log_.*"
+    r"|.*_dir|.*_path|.*cutlass.*|debug_.*_dir.*|cprofile|report_.*|repro_.*|.*\.repro_.*|save_args)$"
+)
+_IDLE_VARIABLE = re.compile(
+    r"^(.*_(DIR|HOME|PATH|FOLDER)|TORCH_LOGS.*|TORCH_TRACE|TORCH_DTRACE|TORCH_SHOW.*|TORCHINDUCTOR_(COMPILE_THREADS|WORKER.*))$"
+)
+_FACTS = (("torch", "torch"), ("triton", "Triton"), ("python", "Python"), ("device", "device"))
+_NOT_JSON = "Value is not JSON serializable"  # torch writes it for a function or an object
+_MAX_VALUE = 60  # characters of a value in a sentence
+_NOBODY = (None, None)
+
+_Options = dict[tuple[str, str], Any]
+
+
+def environment_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> list[Difference]:
+    """Return what the runs were given that differs, without the source."""
+    facts = [_changed(label, getattr(before.run, name), getattr(after.run, name)) for name, label in _FACTS]
+    found = [fact for fact in facts if fact is not None]
+    found += _variable_differences(_variables(before), _variables(after))
+    threads = [thread_count(side.guards()) for side in (before, after)]
+    if (fact := _changed("threads", *threads)) is not None:
+        found.append(fact)
+    return [*found, *_option_differences(before, after, pairs)]
+
+
+def _changed(label: str, old: object, new: object) -> Difference | None:
+    """A fact that both runs know and that differs."""
+    if old is None or new is None or old == new:
+        return None
+    return Difference(ENVIRONMENT, _NOBODY, None, None, f"{label} was {_short(old)} and is {_short(new)}")
+
+
+def _short(value: object) -> str:
+    return brief(value if isinstance(value, str) else repr(value), _MAX_VALUE)
+
+
+def _variables(recording: Recording) -> Mapping[str, str] | None:
+    """The environment variables that were recorded, or None for a log made without our recorder."""
+    for event in recording.events("dynadiag_run"):
+        values = recording.metadata(event.index).get("dynadiag_run", {}).get("environment")
+        if isinstance(values, dict):
+            return {str(name): str(value) for name, value in values.items() if not _IDLE_VARIABLE.match(str(name))}
+    return None
+
+
+def _variable_differences(old: Mapping[str, str] | None, new: Mapping[str, str] | None) -> Iterator[Difference]:
+    for name in sorted({*old, *new} if old is not None and new is not None else ()):
+        values = [f"is {_short(side[name])}" if name in side else "is not set" for side in (old or {}, new or {})]
+        if values[0] != values[1]:
+            text = f"the environment variable {name} {values[0].replace('is', 'was', 1)} and {values[1]}"
+            yield Difference(ENVIRONMENT, _NOBODY, None, None, text)
+
+
+def _option_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> list[Difference]:
+    """The options of torch that differ between a compile and its partner, each told once."""
+    sides = _Settings(before), _Settings(after)
+    defaults_differ = before.run.torch != after.run.torch
+    found: dict[str, Difference] = {}
+    for pair in pairs:
+        if pair.before is None or pair.after is None:
+            continue
+        ids = pair.before.compile_id, pair.after.compile_id
+        old, new = (side.options(id_) for side, id_ in zip(sides, ids, strict=True))
+        known = {*sides[0].changed(ids[0]), *sides[1].changed(ids[1])} if defaults_differ else {*old, *new}
+        for name in sorted(known & old.keys() & new.keys()):
+            if _comparable(old[name]) != _comparable(new[name]) and not _IDLE_OPTION.match(name[1]):
+                text = f"{'.'.join(name)} was {_short(old[name])} and is {_short(new[name])}"
+                place = _line_naming(after, name[1])
+                found.setdefault(text, Difference(ENVIRONMENT, ids, *place, text))
+    return list(found.values())
+
+
+def _comparable(value: Any) -> Any:
+    """A value without addresses, folders and the line of a function."""
+    return re.sub(r":\d+\)$", ")", without_addresses(value)) if isinstance(value, str) else value
+
+
+class _Settings:
+    """torch's options at each compile: all of them as torch logs them, and those that differ from their defaults.
+
+    The recorder adds the latter with each graph of Dynamo's. Only they have what ``torch.compile`` was given.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._logged: dict[str, _Options] = {}
+        self._changed: dict[str, _Options] = {}
+        parsed: dict[str, _Options] = {}
+        for event in recording.events("compilation_metrics"):
+            metrics = recording.metadata(event.index).get("compilation_metrics")
+            texts = {key: metrics.get(key) for key in _METRICS} if isinstance(metrics, dict) else {}
+            key = repr(texts)
+            if key not in parsed:
+                parsed[key] = _logged_options(texts)
+            self._logged[event.compile_id] = parsed[key]
+        for event in recording.events("dynadiag_options"):
+            modules = recording.metadata(event.index).get("dynadiag_options")
+            found = self._changed.setdefault(event.compile_id, {})
+            for module, values in modules.items() if isinstance(modules, dict) else ():
+                found.update({(module, name): value for name, value in values.items() if isinstance(values, dict)})
+
+    def changed(self, compile_id: str) -> _Options:
+        """Return the options that differ from their defaults."""
+        return self._changed.get(compile_id, {})
+
+    def options(self, compile_id: str) -> _Options:
+        """Return all options that are known."""
+        return {**self._logged.get(compile_id, {}), **self.changed(compile_id)}
+
+
+def _logged_options(texts: Mapping[str, Any]) -> _Options:
+    found: _Options = {}
+    for key, text in texts.items():
+        try:
+            values = json.loads(text) if isinstance(text, str) else {}
+        except ValueError:
+            continue
+        found.update({(_METRICS[key], name): value for name, value in values.items() if value != _NOT_JSON})
+    return found
+
+
+def _line_naming(recording: Recording, option: str) -> tuple[str | None, int | None]:
+    """The first line of the recorded source that names an option."""
+    word = re.compile(rf"\b{re.escape(option.rpartition('.')[2])}\b")
+    for file, text in _sources(recording).items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if word.search(line):
+                return file, number
+    return None, None
+
+
+def _sources(recording: Recording) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for event in recording.events("dynadiag_source"):
+        file = recording.metadata(event.index).get("dynadiag_source", {}).get("file")
+        if isinstance(file, str):
+            found[file] = recording.payload(event.index)
+    return found
+
+
+def source_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> list[Difference]:
+    """Return the changed source files of compiles that are in both runs, each with a diff."""
+    old, new = _sources(before), _sources(after)
+    files = {
+        pair.after.file: pair.before.file for pair in pairs if pair.before and pair.after and pair.after.file in new
+    }
+    return [
+        found
+        for now, was in files.items()
+        if now is not None and was in old and (found := _source_difference(was or "", old[was or ""], now, new[now]))
+    ]
+
+
+def _source_difference(was: str, old: str, now: str, new: str) -> Difference | None:
+    lines = old.splitlines(), new.splitlines()
+    blocks = difflib.SequenceMatcher(None, *lines, autojunk=False).get_opcodes()
+    changed = [block for block in blocks if block[0] != "equal"]
+    if not changed:
+        return None
+    diff = difflib.unified_diff(*lines, was, now, lineterm="", n=1)
+    first, count = changed[0][3], sum(max(block[2] - block[1], block[4] - block[3]) for block in changed)
+    text = f"the source differs in {count} line{'s' if count > 1 else ''}"
+    return Difference(ENVIRONMENT, _NOBODY, now, min(first + 1, max(len(lines[1]), 1)), text, details=tuple(diff))

@@ -1,0 +1,153 @@
+"""The difference of the guards of two compiles: which conditions are new, gone or changed.
+
+Guards are compared without order, addresses and ids of objects. Names that one side gives to the same thing as the
+other (arguments, globals, attributes, classes) are no difference, keys and values are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dynadiag.diff.canonical_graph import without_addresses
+from dynadiag.recording.records import Guard
+
+__all__ = ["GuardDifference", "guard_differences", "is_on_traced_code", "thread_count"]
+
+_OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*, )\d+\)")
+# torch numbers the globals that it installs: `__builtins_dict___1`, `__resume_at_30_2`, `__compiled_fn_4_<uuid>`.
+_INSTALLED = re.compile(r"\b(__\w+?)_\d+(?:_[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12})?(?=\W)")
+_NAME = re.compile(
+    r"(?<=\b[LG]\[')\w+(?='\])"  # an argument or global
+    r"|(?<=_modules\[')\w+(?='\])|(?<=_parameters\[')\w+(?='\])|(?<=_buffers\[')\w+(?='\])"
+    r"|(?<=[\])\w]\.)[A-Za-z_]\w*"  # an attribute
+    r"|(?<=<class ')[\w.<>]+(?='>)"
+)
+_THREADS = "num_threads"
+_STATE = "GLOBAL_STATE"
+# What torch checks of the code and the tensors that it traced. It follows from the operators in the graph.
+_OF_TRACED_CODE = frozenset(
+    {
+        "ID_MATCH", "TYPE_MATCH", "TENSOR_MATCH", "DIMENSION_DYNAMIC_MARKING_GUARD", "NO_TENSOR_ALIASING",
+        "OBJECT_ALIASING", "DICT_CONTAINS", "NO_HASATTR", "WEAKREF_ALIVE", "GLOBAL_WEAKREF",
+    }
+)  # fmt: skip
+_SUBMODULE = re.compile(r"_modules\['\w+'\]")
+
+
+@dataclass(frozen=True, slots=True)
+class GuardDifference:
+    """A guard that one side lacks, or the guards of both sides on one source where they differ."""
+
+    before: Guard | None
+    after: Guard | None
+
+
+def guard_differences(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[GuardDifference, ...]:
+    """Return the differences between the guards of two compiles, in the order of the second."""
+    olds, news = _without_equal(before, after)
+    olds, news = _without_renamed(olds, news)
+    by_source: dict[tuple[str, str], list[Guard]] = defaultdict(list)
+    for guard in olds:
+        by_source[guard.kind, guard.source].append(guard)
+    found: list[GuardDifference] = []
+    for guard in news:
+        same = by_source[guard.kind, guard.source]
+        found.append(GuardDifference(same.pop(0) if same else None, guard))
+    return (*found, *(GuardDifference(guard, None) for guards in by_source.values() for guard in guards))
+
+
+def is_on_traced_code(difference: GuardDifference, before: Sequence[Guard], after: Sequence[Guard]) -> bool:
+    """Whether a guard is only there because other code was traced: a function, a module or a tensor that one side uses.
+
+    Such a guard follows from a graph that differs. A guard on a value that decides what is traced does not.
+    """
+    guard = difference.after or difference.before
+    if guard is None or (difference.before and difference.after):
+        return False
+    others = before if difference.after else after
+    modules = [found.end() for found in _SUBMODULE.finditer(guard.source)]
+    used = any(other.source.startswith(guard.source[: modules[-1]]) for other in others) if modules else True
+    return guard.kind in _OF_TRACED_CODE or not used
+
+
+def thread_count(guards: Iterable[Guard]) -> int | None:
+    """The number of threads that torch had when it compiled."""
+    for guard in guards:
+        if guard.kind == _STATE and isinstance(value := _global_state(guard.expression).get(_THREADS), int):
+            return value
+    return None
+
+
+def _canonical(guard: Guard) -> tuple[str, str, str]:
+    source = _INSTALLED.sub(r"\1", guard.source)
+    if guard.kind == _STATE:
+        state = {name: value for name, value in _global_state(guard.expression).items() if name != _THREADS}
+        return guard.kind, source, json.dumps(state, sort_keys=True)
+    return guard.kind, source, without_addresses(_OBJECT_ID.sub(r"\1)", _INSTALLED.sub(r"\1", guard.expression)))
+
+
+def _global_state(expression: str) -> dict[str, Any]:
+    """The state that torch prints as JSON after ``___check_global_state() against``."""
+    try:
+        state = json.loads(expression[expression.index("{") :])
+    except ValueError:
+        return {"expression": expression}
+    return state if isinstance(state, dict) else {}
+
+
+def _without_equal(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[list[Guard], list[Guard]]:
+    """The guards that the other side does not have."""
+    keys = [[_canonical(guard) for guard in side] for side in (before, after)]
+    return _surplus(before, keys[0], Counter(keys[1])), _surplus(after, keys[1], Counter(keys[0]))
+
+
+def _surplus(
+    guards: Sequence[Guard], keys: Sequence[tuple[str, str, str]], others: Counter[tuple[str, str, str]]
+) -> list[Guard]:
+    found = []
+    for guard, key in zip(guards, keys, strict=True):
+        if others[key]:
+            others[key] -= 1
+        else:
+            found.append(guard)
+    return found
+
+
+def _without_renamed(olds: list[Guard], news: list[Guard]) -> tuple[list[Guard], list[Guard]]:
+    """The guards that are not the same under one renaming of names. The renaming is found from the guards in order."""
+    forward: dict[str, str] = {}
+    backward: dict[str, str] = {}
+    waiting: dict[str, list[tuple[Guard, list[str]]]] = defaultdict(list)
+    for guard in news:
+        skeleton, names = _skeleton(guard)
+        waiting[skeleton].append((guard, names))
+    left = []
+    for guard in olds:
+        skeleton, names = _skeleton(guard)
+        found = next((item for item in waiting[skeleton] if _renames(names, item[1], forward, backward)), None)
+        if found is None:
+            left.append(guard)
+            continue
+        forward.update(zip(names, found[1], strict=True))
+        backward.update(zip(found[1], names, strict=True))
+        waiting[skeleton].remove(found)
+    kept = {id(guard) for items in waiting.values() for guard, _ in items}
+    return left, [guard for guard in news if id(guard) in kept]
+
+
+def _skeleton(guard: Guard) -> tuple[str, list[str]]:
+    """A guard with its names left out, and the names."""
+    text = "\n".join(_canonical(guard))
+    return _NAME.sub("?", text), _NAME.findall(text)
+
+
+def _renames(olds: list[str], news: list[str], forward: dict[str, str], backward: dict[str, str]) -> bool:
+    """Whether a renaming so far, one name for one, can also take these names to those."""
+    return all(
+        forward.get(old, new) == new and backward.get(new, old) == old for old, new in zip(olds, news, strict=True)
+    )

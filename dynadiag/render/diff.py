@@ -1,0 +1,157 @@
+"""The differences of two runs as text and JSON: the first one leads, then its cause, then what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dynadiag import __version__
+from dynadiag.diff.difference import COMPILED_STAGES, ENVIRONMENT, Comparison, Difference, NodeDifference
+from dynadiag.explanation.formatting import count
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Span
+from dynadiag.render.clean import clean, clean_line
+from dynadiag.render.json_document import encode
+from dynadiag.render.paths import fit_path, source_location
+from dynadiag.render.snippet import snippet
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import truncate_end, width, wrap, wrap_indented
+
+__all__ = ["ComparisonDocument", "comparison_json", "comparison_text"]
+
+_SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
+_ROLES = {"+": "good", "-": "error", "~": "break", ">": "dim", "@": "gutter"}
+_MAX_NODES = 20  # rows of a graph, and lines of a source diff, without --all
+_MAX_CAUSES = 6
+_MAX_PLACE = 48  # columns of a place in a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonDocument:
+    """The JSON document of `dynadiag diff`. `torch` is that of the second run."""
+
+    schema: int
+    dynadiag: str
+    torch: str | None
+    same: bool
+    first: int | None
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
+def comparison_json(found: Comparison, after: Recording) -> bytes:
+    """Return the JSON document of a comparison."""
+    document = ComparisonDocument(
+        1, __version__, after.run.torch, found.same, found.first, found.differences, found.notes
+    )
+    return encode(msgspec.to_builtins(document))
+
+
+def comparison_text(found: Comparison, before: Recording, after: Recording, style: Style, *, all_: bool = False) -> str:
+    """Return the text of a comparison. Two runs that are the same have none, unless something could not be compared."""
+    lines = [*_notes(found, style), *_body(found, before, after, style, all_=all_)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _place(item: Difference, cwd: str | None) -> str:
+    """The line of a difference after its stage, short enough for a sentence."""
+    return f", {fit_path(source_location(item.file, item.line, None, cwd), _MAX_PLACE)}" if item.file else ""
+
+
+def _listed(text: str, style: Style) -> Iterator[str]:
+    """An item of a list, its further lines indented."""
+    first, *rest = wrap(f"- {text}", style.columns - 4)
+    yield from (f"  {first}", *(f"    {line}" for line in rest))
+
+
+def _notes(found: Comparison, style: Style) -> Iterator[str]:
+    for note in found.notes:
+        yield from wrap_indented("note: ", note, style.columns)
+
+
+def _body(found: Comparison, before: Recording, after: Recording, style: Style, *, all_: bool) -> Iterator[str]:
+    if found.first is None:
+        return
+    first = found.differences[found.first]
+    cwd = after.run.cwd
+    lead, *rest = wrap(f"first difference: {first.stage}{_place(first, cwd)}: {first.text}", style.columns)
+    yield style.paint(lead, "strong")
+    yield from rest
+    yield from _detail(first, before, after, style, all_=all_)
+    others = [item for item in found.differences if item is not first]
+    given = [item for item in others if item.stage == ENVIRONMENT]
+    yield from _causes(given, cwd, style, all_=all_, alone=first.stage == ENVIRONMENT)
+    yield from _consequences([item for item in others if item.stage != ENVIRONMENT], before, after, style, all_=all_)
+
+
+def _detail(item: Difference, before: Recording, after: Recording, style: Style, *, all_: bool) -> Iterator[str]:
+    """The source line, then the nodes side by side or the lines of the text."""
+    if item.file and item.line:
+        yield from snippet(after.source(item.file), Span(item.file, item.line), style)
+    if item.nodes:
+        yield from _side_by_side(item, before, after, style, len(item.nodes) if all_ else _MAX_NODES)
+    else:
+        yield from _detail_lines(item.details, style, len(item.details) if all_ else _MAX_NODES)
+
+
+def _detail_lines(lines: Sequence[str], style: Style, most: int) -> Iterator[str]:
+    for line in lines[:most]:
+        text = truncate_end(f"    {clean(line).rstrip()}", style.columns)
+        yield style.paint(text.rstrip(), _ROLES.get(line[:1], ""))
+    if len(lines) > most:
+        yield f"    ({count(len(lines) - most, 'more line')}: --all)"
+
+
+def _side_by_side(item: Difference, before: Recording, after: Recording, style: Style, most: int) -> Iterator[str]:
+    room = (style.columns - 7) // 2
+    titles = [
+        fit_path(f"{source_location(run.run.target, None, None, run.run.cwd)} {id_ or ''}".strip(), room)
+        for run, id_ in zip((before, after), item.compile_ids, strict=True)
+    ]
+    yield style.paint(f"    {_cell(titles[0], room)} | {titles[1]}", "dim")
+    for node in item.nodes[:most]:
+        yield _row(node, room, style)
+    if len(item.nodes) > most:
+        yield f"    ({count(len(item.nodes) - most, 'more node')}: --all)"
+
+
+def _row(node: NodeDifference, room: int, style: Style) -> str:
+    sign = _SIGNS[node.kind]
+    cells = _cell(node.before or "", room), truncate_end(clean_line(node.after or ""), room)
+    return style.paint(f"  {sign} {cells[0]} | {cells[1]}".rstrip(), _ROLES[sign])
+
+
+def _cell(text: str, room: int) -> str:
+    cut = truncate_end(clean_line(text), room)
+    return cut + " " * (room - width(cut))
+
+
+def _causes(given: Sequence[Difference], cwd: str | None, style: Style, *, all_: bool, alone: bool) -> Iterator[str]:
+    """What the runs were given that differs. torch's options and the source come with their lines."""
+    if not given:
+        return
+    yield style.paint("also given differently:" if alone else "given differently:", "help")
+    most = len(given) if all_ else _MAX_CAUSES
+    for item in given[:most]:
+        yield from _listed(f"{item.text}{_place(item, cwd)}", style)
+        yield from _detail_lines(item.details[2:], style, len(item.details) if all_ else _MAX_NODES // 2)
+    if len(given) > most:
+        yield f"    ({len(given) - most} more: --all)"
+
+
+def _consequences(
+    others: Sequence[Difference], before: Recording, after: Recording, style: Style, *, all_: bool
+) -> Iterator[str]:
+    """The later stages: a line for each, in full with --all."""
+    if not others:
+        return
+    yield style.paint("follows:", "help")
+    for stage in COMPILED_STAGES:
+        here = [item for item in others if item.stage == stage]
+        for item in here if all_ else here[:1]:
+            more = f" (and {len(here) - 1} more: --all)" if len(here) > 1 and not all_ else ""
+            yield from _listed(f"{stage}{_place(item, after.run.cwd)}: {item.text}{more}", style)
+            if all_:
+                yield from _detail(item, before, after, style, all_=True)

@@ -1,0 +1,157 @@
+"""Two runs are the same, or the first stage at which they differ leads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynadiag.__main__ import main
+from tests.diff.programs import BASE, recorded
+
+Compare = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("diff")
+
+
+@pytest.fixture(scope="module")
+def base(folder: Path) -> Path:
+    return recorded(folder, "base", BASE)
+
+
+@pytest.fixture
+def compare(folder: Path, base: Path, request: pytest.FixtureRequest) -> Compare:
+    """Record another program and compare the base with it."""
+
+    def run(program: str) -> dict[str, Any]:
+        other = recorded(folder, f"{request.node.name[:40].replace('[', '-').replace(']', '')}", program)
+        document = folder / "out.json"
+        code = main(["diff", "--json", str(document), str(base), str(other)])
+        found: dict[str, Any] = json.loads(document.read_text())
+        assert code == (not found["same"])
+        return found
+
+    return run
+
+
+def _first(found: dict[str, Any]) -> dict[str, Any]:
+    first: dict[str, Any] = found["differences"][found["first"]]
+    return first
+
+
+def _edited(old: str, new: str) -> str:
+    assert old in BASE
+    return BASE.replace(old, new)
+
+
+def _line(program: str, text: str) -> int:
+    return next(number for number, line in enumerate(program.splitlines(), 1) if text in line)
+
+
+def test_the_same_program_is_the_same_and_nothing_is_said(compare: Compare, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compare(BASE)
+    assert (found["same"], found["first"], found["differences"], found["notes"]) == (True, None, [], [])
+    assert capsys.readouterr().out == ""
+
+
+def test_other_names_lines_and_comments_are_no_difference(compare: Compare) -> None:
+    program = BASE.replace("Block", "Stage").replace("first", "projection").replace("h =", "hidden =  ")
+    program = program.replace("return h", "# the residual\n        return hidden").replace("SETTINGS", "OPTIONS")
+    program = program.replace("(self, x)", "(self, given)").replace("(x)", "(given)").replace("+ x", "+ given")
+    assert compare("# a comment\n" + program)["same"]
+
+
+def test_a_print_is_a_break_at_its_line(compare: Compare, capsys: pytest.CaptureFixture[str]) -> None:
+    program = _edited("        return h", '        print("mean", h.mean())\n        return h')
+    found = compare(program)
+    assert (_first(found)["stage"], _first(found)["line"]) == ("break", _line(program, "print("))
+    lines = capsys.readouterr().out.splitlines()
+    assert "mean" in lines.pop(0), "what the program prints"
+    assert lines[0].startswith("first difference: break, ")
+    assert {item["stage"] for item in found["differences"]} >= {"environment", "break", "dynamo", "aot"}
+
+
+def test_a_value_that_is_read_is_a_guard_at_its_line(compare: Compare) -> None:
+    program = _edited("        return h", '        if SETTINGS["trace"]:\n            h = h.clone()\n        return h')
+    first = _first(compare(program))
+    assert (first["stage"], first["line"]) == ("guard", _line(program, '["trace"]'))
+    assert "SETTINGS" in first["text"]
+
+
+def test_another_operator_leads_before_the_guards_on_its_function(compare: Compare) -> None:
+    program = _edited("torch.relu(", "torch.tanh(")
+    first = _first(compare(program))
+    assert (first["stage"], first["line"]) == ("dynamo", _line(program, "torch.tanh"))
+    operators = [node for node in first["nodes"] if node["kind"] == "changed" and "relu" in node["before"]]
+    assert ["tanh" in node["after"] for node in operators] == [True]
+
+
+def test_an_option_of_torch_is_the_cause_of_another_graph(compare: Compare) -> None:
+    found = compare(_edited('backend="aot_eager"', 'backend="aot_eager_decomp_partition"'))
+    assert _first(found)["stage"] == "aot"
+    told = [item["text"] for item in found["differences"] if item["stage"] == "environment"]
+    assert any("torch.compile.backend" in text and "decomp" in text for text in told)
+
+
+def test_an_option_without_effect_is_all_that_differs(compare: Compare) -> None:
+    program = "import torch._inductor.config\n" + BASE.replace(
+        "\nblock =", "\nwith torch._inductor.config.patch(max_fusion_size=3):\n  block ="
+    )
+    program = program.replace("\nblock(torch", "\n  block(torch")
+    found = compare(program)
+    assert [item["stage"] for item in found["differences"]] == ["environment"]
+    assert "max_fusion_size" in _first(found)["text"]
+    assert _first(found)["line"] == _line(program, "max_fusion_size")
+
+
+def test_a_second_shape_is_a_recompile_with_the_two_values(compare: Compare) -> None:
+    program = BASE + "block(torch.ones(3, 4))\n"
+    found = compare(program)
+    assert _first(found)["stage"] == "recompile"
+    assert "was 2, then 3" in _first(found)["text"]
+
+
+def test_a_compile_that_fails_in_one_run(compare: Compare) -> None:
+    program = BASE.replace('backend="aot_eager"', "backend=refuse").replace(
+        "\nclass", "\ndef refuse(gm, inputs):\n    raise ValueError('no')\n\n\nclass", 1
+    )
+    program = program.replace("\nblock(torch", "\ntry:\n  block(torch").rstrip() + "\nexcept Exception:\n  pass\n"
+    found = compare(program)
+    assert any("fails to compile now" in item["text"] and "no" in item["text"] for item in found["differences"])
+
+
+def test_two_programs_that_have_nothing_in_common(compare: Compare, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compare("import torch\ntorch.compile(lambda a: a.cumsum(0).sort(), backend='eager')(torch.ones(3))\n")
+    assert not found["same"]
+    assert capsys.readouterr().out.startswith("note: these are two different programs")
+
+
+def test_a_log_is_compared_with_its_recording(base: Path, tmp_path: Path) -> None:
+    log = tmp_path / "base.log"
+    assert main(["export", "-o", str(log), str(base)]) == 0
+    assert main(["diff", str(base), str(log)]) == 0
+
+
+@pytest.mark.parametrize("which", ["missing.dynadiag", "missing.py", "no_such_target"])
+def test_what_cannot_be_read_is_one_line(
+    which: str, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", str(base), str(tmp_path / which)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert which in said[0]
+
+
+def test_a_run_that_was_cut_short_is_said_to_be(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "whole.log"
+    assert main(["export", "-o", str(log), str(base)]) == 0
+    cut = tmp_path / "cut.dynadiag"
+    cut.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-2]))
+    assert main(["diff", str(base), str(cut)]) == 0
+    assert "second run was cut short" in capsys.readouterr().out
