@@ -16,7 +16,7 @@ from typing import Any
 
 from dynadiag.capture import settings as settings_
 from dynadiag.capture.recorder import Recorder
-from dynadiag.capture.run_metadata import run_footer, run_header
+from dynadiag.capture.run_metadata import job_place, run_footer, run_header
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.torch_private import capture as torch_private
@@ -78,14 +78,16 @@ def _create_journal(folder: Path, settings: settings_.Settings) -> Journal:
 def _candidate_paths(folder: Path, settings: settings_.Settings) -> Iterator[Path]:
     """The file names for this process's recording, of which the first free one is taken.
 
-    A rank has its number. A restarted rank, or a worker that inherits the rank's environment, also has its process id.
+    A rank has its number, and how often the job was restarted. A worker that inherits the rank's environment has its
+    process id instead.
     """
     if settings.journal is not None and settings.parent == os.getppid():
         yield Path(settings.journal)
     lead = Path(settings.journal).stem if settings.journal else socket.gethostname()
-    rank, pid = os.environ.get("RANK", ""), os.getpid()
-    if rank.isascii() and rank.isdigit():
-        yield folder / f"{lead}-rank{rank}{SUFFIX}"
+    place, pid = job_place(os.environ), os.getpid()
+    if place.get("rank") is not None:
+        again = f"-restart{place['restart']}" if place.get("restart") else ""
+        yield folder / f"{lead}-rank{place['rank']}{again}{SUFFIX}"
     yield folder / f"{lead}-{pid}{SUFFIX}"
     for number in range(1, _MAX_NAMES):
         yield folder / f"{lead}-{pid}-{number}{SUFFIX}"
@@ -104,10 +106,11 @@ def _end_recording(recorder: Recorder, started: float) -> None:
     try:
         if recorder.has_journal:
             recorder.record_kernels()
+            recorder.record_flight_recorder()
             recorder.record_exception(
                 getattr(sys, "last_value", None)
             )  # what the interpreter ends with, if an exception
-            recorder.note("end", run_footer(started))
+            recorder.note("end", run_footer(started, source=recorder.keeps_source))
         recorder.stop()
     except Exception as error:  # noqa: BLE001 - the interpreter would print a traceback of ours at the program's end
         recorder.give_up(error)

@@ -19,13 +19,22 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dynadiag.capture import breaks, caches, changed_options, code_locations, generated_code, graphs, guards
+from dynadiag.capture import (
+    breaks,
+    caches,
+    changed_options,
+    code_locations,
+    collectives,
+    generated_code,
+    graphs,
+    guards,
+)
 from dynadiag.capture.redact import Redactor
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import Journal
 from dynadiag.stderr import say
 from dynadiag.torch_private import capture as torch_private
-from dynadiag.torch_private import exception_frames, loggers
+from dynadiag.torch_private import exception_frames, loggers, process_groups
 
 _MAX_REOPENS = 3  # times that a journal is reopened; a full disk stays full
 _MAX_SOURCE_BYTES = 2_000_000  # bytes of one source file that are recorded
@@ -52,6 +61,7 @@ class Recorder(logging.Handler):
         self._modules: dict[str, Mapping[str, Any]] = {}  # metadata of each generated module's event, by file
         self._cache_lookups: set[str] = set()  # modules, and "pgo", whose lookups are in the journal
         self._started = time.time()
+        self._collectives = collectives.CollectiveLimit()
         self._reopened = 0
         self._released = False
 
@@ -60,6 +70,7 @@ class Recorder(logging.Handler):
         self._released = False
         loggers.listen(self)
         loggers.listen_for_skips(self._on_skipped_frame)
+        process_groups.observe(self._on_collective)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._cuda_graph_handler)
 
     def stop(self) -> None:
@@ -122,6 +133,11 @@ class Recorder(logging.Handler):
             self.give_up(error)
 
     @property
+    def keeps_source(self) -> bool:
+        """Whether text of the program may be recorded."""
+        return self._redactor is None
+
+    @property
     def has_journal(self) -> bool:
         """Whether this process has a journal."""
         return self._pid == os.getpid()
@@ -135,6 +151,7 @@ class Recorder(logging.Handler):
                     self._files.clear()
                     self._modules.clear()
                     self._cache_lookups.clear()
+                    self._collectives = collectives.CollectiveLimit()
                     self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal
@@ -184,6 +201,7 @@ class Recorder(logging.Handler):
         self._released = True
         loggers.release(self)
         loggers.stop_listening_for_skips(self._on_skipped_frame)
+        process_groups.stop_observing(self._on_collective)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 
     def _on_skipped_frame(self, code: CodeType, reason: str) -> None:
@@ -194,6 +212,28 @@ class Recorder(logging.Handler):
                 self.record_source(code.co_filename, {})
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self.give_up(error)
+
+    def _on_collective(self, method: str, group: Any, frame: FrameType) -> None:
+        """Append a collective before it begins, or a new process group. Never raises."""
+        try:
+            if method == process_groups.CREATED:
+                data = collectives.describe_group(group, frame)
+                context = {} if data["ranks"] or data["rank"] is None else {"rank": data["rank"]}
+                self.append("group", data, context)
+            elif self._collectives.admit(time.time()):
+                data = collectives.describe_collective(method, group, frame, self._collectives.count)
+                self.append("collective", data, {})
+                self.record_source(data["file"], {})
+        except Exception as error:  # noqa: BLE001 - as in `handle`
+            self.give_up(error)
+
+    def record_flight_recorder(self) -> None:
+        """Append the collectives that torch's Flight Recorder has. Never raises."""
+        try:
+            if self.has_journal and (text := process_groups.flight_recorder()) is not None:
+                self.append("flight_recorder", {}, {}, text)
+        except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
+            self._note_missed("flight_recorder", error, {})
 
     def append(self, kind: str, data: Any, context: Mapping[str, Any], payload: str | None = None) -> None:
         """Append an event of ours, ``dynadiag_<kind>``, with the context of torch's event."""

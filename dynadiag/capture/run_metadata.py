@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["run_footer", "run_header"]
+__all__ = ["job_place", "run_footer", "run_header"]
 
 _RELEVANT_PREFIXES = (
     "TORCH_",
@@ -24,6 +24,7 @@ _RELEVANT_PREFIXES = (
     "CUDA_VISIBLE",
 )
 _MAX_VALUE = 500  # characters of a variable that are recorded: a setting, or a list of paths
+_MAX_FRAMES = 8  # of a stack
 
 
 def run_header(target: str | None, launcher: int | None = None) -> dict[str, Any]:
@@ -38,7 +39,8 @@ def run_header(target: str | None, launcher: int | None = None) -> dict[str, Any
         "cwd": _working_directory(),
         "torch": getattr(torch, "__version__", None),
         "python": sys.version.split()[0],
-        "rank": _rank(),
+        "rank": job_place(os.environ).get("rank"),
+        "job": job_place(os.environ),
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "parent": os.getppid(),
@@ -55,9 +57,29 @@ def _working_directory() -> str | None:
         return None
 
 
-def _rank() -> int | None:
-    rank = os.environ.get("RANK", "")
-    return int(rank) if rank.isascii() and rank.isdigit() else None
+# What a launcher calls a process's place in its job: torchrun's and torch.distributed's names, then SLURM's.
+_JOB_VARIABLES = {
+    "rank": ("RANK", "SLURM_PROCID"),
+    "local_rank": ("LOCAL_RANK", "SLURM_LOCALID"),
+    "world_size": ("WORLD_SIZE", "SLURM_NTASKS"),
+    "node": ("GROUP_RANK", "SLURM_NODEID"),
+    "restart": ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"),
+}
+
+
+def job_place(environment: Mapping[str, str]) -> dict[str, int | str]:
+    """Return the place of the process in a distributed job: rank, world size, restarts. Empty outside of one.
+
+    A process that `torchrun` starts under SLURM has both kinds of variables, and torchrun's count.
+    """
+    index = 0 if "RANK" in environment else 1
+    if index and not (environment.get("SLURM_STEP_ID", "").isdigit() and environment.get("SLURM_NTASKS") != "1"):
+        return {}  # a shell or a launcher inside a SLURM job has its variables too, but is no task of a step
+    texts = {name: environment.get(variables[index], "") for name, variables in _JOB_VARIABLES.items()}
+    found: dict[str, int | str] = {name: int(text) for name, text in texts.items() if text.isascii() and text.isdigit()}
+    if name := environment.get("TORCHELASTIC_RUN_ID") or environment.get("SLURM_JOB_ID"):
+        found["job"] = name
+    return found
 
 
 def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -67,14 +89,39 @@ def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def run_footer(started: float) -> dict[str, Any]:
-    """Return the metadata that is known when the interpreter ends."""
+def run_footer(started: float, *, source: bool = True) -> dict[str, Any]:
+    """Return the metadata that is known when the interpreter ends. ``source``: whether text of the program may be."""
+    message = _exception_message() if source else None
     return {
         "seconds": time.time() - started,
         "device": _device(),
         "uncaught": _uncaught_exception(),
         "peak_memory": _peak_memory(),
+        "message": message,
+        "stack": _exception_frames(),
+        "ended": time.time(),
     }
+
+
+def _exception_message() -> str | None:
+    value = getattr(sys, "last_value", None)
+    try:
+        return None if value is None else str(value)[:_MAX_VALUE]
+    except Exception:  # noqa: BLE001 - the text is made by the user's code
+        return None
+
+
+def _exception_frames() -> list[dict[str, Any]]:
+    """The user's frames that the exception which ended the program has passed, outermost first."""
+    from dynadiag.capture.code_locations import frame_data, is_stdlib_or_torch
+
+    found, link = [], getattr(sys, "last_traceback", None)
+    while link is not None:
+        code = link.tb_frame.f_code
+        if not is_stdlib_or_torch(code.co_filename):
+            found.append(frame_data(code.co_filename, link.tb_lineno, code.co_name))
+        link = link.tb_next
+    return found[-_MAX_FRAMES:]
 
 
 def _device() -> str | None:

@@ -1,0 +1,94 @@
+"""The collectives that a program issues from Python, each as an event before it begins.
+
+So the journal of a rank that hangs or is killed ends with the collective that it was in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from dynadiag.capture.code_locations import user_callers
+from dynadiag.torch_private import process_groups
+
+__all__ = ["CollectiveLimit", "describe_collective", "describe_group"]
+
+_MAX_EVENTS = 20_000  # collectives that are recorded one by one: 5 MB
+_INTERVAL = 1.0  # seconds between two of the later ones, so that a job of weeks still says where it is
+_MAX_FRAMES = 6  # of the user's stack
+_MAX_TENSORS = 64  # sizes of one coalesced collective
+_DECORATORS = "/typing_extensions.py"  # its wrapper of deprecated functions stands between torch's own frames
+# The local variable of torch's function that has what this rank contributes, the same in shape on each rank.
+_TENSORS = ("tensor", "input", "input_tensor", "input_tensors", "input_tensor_list", "inputs", "tensors", "output")
+_PEERS = ("group_dst", "group_src", "group_root")
+
+
+class CollectiveLimit:
+    """Which collectives are recorded: the first ones all, later ones at most one a second."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last = 0.0
+
+    def admit(self, now: float) -> bool:
+        """Count one more, and return whether to record it."""
+        self.count += 1
+        if self.count > _MAX_EVENTS and now - self._last < _INTERVAL:
+            return False
+        self._last = now
+        return True
+
+
+def describe_group(group: Any, frame: FrameType) -> dict[str, Any]:
+    """Return the data of a new process group: its name, size, this process's rank in it, and its global ranks."""
+    known = process_groups.caller_locals(frame)
+    ranks = known.get("global_ranks_in_group")
+    timeout = known.get("timeout")
+    return {
+        "name": _name(group, known),
+        "size": known.get("group_size"),
+        "rank": known.get("group_rank"),
+        "ranks": list(ranks) if ranks else None,
+        "backend": str(known.get("backend")),
+        "timeout": timeout.total_seconds() if hasattr(timeout, "total_seconds") else None,
+    }
+
+
+def _name(group: Any, known: dict[str, Any]) -> str:
+    return str(known.get("group_name") or group.group_name)
+
+
+def describe_collective(method: str, group: Any, frame: FrameType, number: int) -> dict[str, Any]:
+    """Return the data of one collective: operation, group, sizes and dtypes, and the user's line."""
+    known = process_groups.caller_locals(frame)
+    tensors = list(_tensors(known))
+    stack = [each for each in user_callers(frame) if not each["file"].endswith(_DECORATORS)][-_MAX_FRAMES:]
+    data: dict[str, Any] = {
+        "op": method,
+        "group": str(group.group_name),
+        "number": number,
+        "sizes": [[_size(size) for size in each.shape] for each in tensors],
+        "dtypes": [str(each.dtype).removeprefix("torch.") for each in tensors],
+        "peer": next((known[name] for name in _PEERS if isinstance(known.get(name), int)), None),
+        "async": bool(known.get("async_op", False)),
+        "at": time.time(),
+        **(stack[-1] if stack else {"file": None, "line": None, "function": None}),
+        "callers": stack[:-1],
+    }
+    stance = process_groups.stance()
+    return data if stance is None else {**data, "stance": stance}
+
+
+def _tensors(known: dict[str, Any]) -> Iterator[Any]:
+    """The tensors that this rank contributes."""
+    value = next((known[name] for name in _TENSORS if known.get(name) is not None), None)
+    for each in list(value)[:_MAX_TENSORS] if isinstance(value, list | tuple) else [value]:
+        if hasattr(each, "shape") and hasattr(each, "dtype"):
+            yield each
+
+
+def _size(size: Any) -> int | str:
+    """A size; of a symbolic one its text, because to ask for its value adds a guard."""
+    return size if type(size) is int else str(size)
