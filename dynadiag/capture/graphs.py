@@ -61,7 +61,7 @@ def target_name(target: Any) -> str:
     """Return a name that a closed list can resolve: ``aten.relu.default``, ``torch.relu``, ``add``."""
     if isinstance(target, str):
         return target
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return f"torch.ops.{target}"
     module = getattr(target, "__module__", None)
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__

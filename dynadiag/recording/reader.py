@@ -23,6 +23,7 @@ from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.records import (
     Break,
     CacheLookup,
+    Collective,
     Compile,
     Event,
     Graph,
@@ -165,6 +166,12 @@ class Recording:
             (one for one in self.cache_lookups(lookup.compile_id) if one.cache == "fx_graph" and one.event), None
         )
         return found if below is None else merge_components(found, self.key_components(below))
+
+    def collectives(self) -> tuple[Collective, ...]:
+        """Return the collectives that the program issued from Python. Recordings of versions before 4 have none."""
+        if self._database.version < RECORD_TABLES[Collective].since:
+            return ()
+        return self._records(Collective, "ORDER BY id")
 
     def links(self, module: int | None = None) -> tuple[Link, ...]:
         """Return the links between lines of one generated module, or of all.

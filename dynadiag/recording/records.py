@@ -272,6 +272,29 @@ class KeyComponent:
 
 
 @dataclass(frozen=True, slots=True)
+class Collective:
+    """A collective that the program issued from Python, as it was before it began. Those of compiled code are not here.
+
+    ``compiles`` is how many compiles of this process began before it, which gives the order of both.
+    """
+
+    index: int
+    op: str  # as torch.distributed names it: "all_reduce", "all_gather_into_tensor", "barrier", "send"
+    group: str  # torch's name of the process group
+    number: int  # from 1: which collective of the process it is; after many, not each one is recorded
+    sizes: str  # what this rank contributes: "(4, 2) (3,)"
+    dtypes: str  # "float32 float32"
+    peer: int | None  # the other rank of a send or recv, the root of a broadcast
+    is_async: bool
+    at: float | None  # seconds since the epoch, by this host's clock
+    file: str | None
+    line: int | None
+    function: str | None
+    stance: str | None  # of torch.compiler.set_stance, if not the default
+    compiles: int
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A line of one document and the line of another that it comes from. Read in reverse: that it becomes.
 

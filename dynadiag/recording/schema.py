@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's tools show it
-VERSION = 4  # a reader refuses newer versions; 2 added links, 3 derived data, 4 cache lookups
+VERSION = 4  # a reader refuses newer versions; 2 added links, 3 derived data, 4 cache lookups and collectives
 BLOCK_SIZE = 1 << 20  # bytes of log in one block; docs/notes/recording-compression.md has the figures
 
 
@@ -347,6 +347,27 @@ _TYPED_TABLES = (
             "event": "the event whose payload has the components of the key",
         },
         after=("CREATE INDEX cache_lookup_compile ON cache_lookup (compile_id)",),
+        since=4,
+    ),
+    _record_table(
+        records.Collective,
+        "collective",
+        "A collective that the program issued from Python.",
+        {
+            "id": "from 0, in the order in which they began",
+            "op": "as torch.distributed names it, such as all_reduce",
+            "group": "torch's name of the process group",
+            "number": "which collective of the process it is, from 1",
+            "sizes": "of the tensors that this rank contributes",
+            "dtypes": "of these tensors",
+            "peer": "the other rank of a send or recv, the root of a broadcast",
+            "is_async": "1 where the caller goes on before it is done",
+            "at": "when it began, seconds since the epoch by this host's clock",
+            **_SOURCE_LINE,
+            "function": "the function that the line is in",
+            "stance": "of torch.compiler.set_stance, where it is not the default",
+            "compiles": "how many compiles of this process began before",
+        },
         since=4,
     ),
     _record_table(

@@ -13,6 +13,7 @@ from typing import Any
 
 from dynadiag.recording.digest import breaks, graphs, guards, recompiles
 from dynadiag.recording.digest.caches import CacheCollector
+from dynadiag.recording.digest.collectives import read_collective
 from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
 from dynadiag.recording.digest.context import DigestContext, Record
 from dynadiag.recording.digest.runs import RunCollector
@@ -75,6 +76,8 @@ class Digest:
             yield from self._context.source(data, event.index)
         elif kind == "trial":
             yield from self._context.trial(data)
+        elif kind == "collective":
+            yield read_collective(self._context, data, self._compiles.begun)
         elif kind == "skipped":
             frame = read_skipped_frame(data)
             if not self._compiles.was_traced(frame):

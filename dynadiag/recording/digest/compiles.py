@@ -69,6 +69,7 @@ class CompileCollector:
     def __init__(self, context: DigestContext) -> None:
         self._context = context
         self._open: dict[str, _OpenCompile] = {}
+        self.begun = 0  # compiles of frames so far
 
     def event(self, name: str, event: Event, metadata: dict[str, Any]) -> Iterator[Record]:
         """Add what one event says about its compile."""
@@ -89,7 +90,10 @@ class CompileCollector:
         return iter(())
 
     def _compile(self, compile_id: str) -> _OpenCompile:
-        return self._open.setdefault(compile_id, _OpenCompile(compile_id))
+        if compile_id not in self._open:
+            self._open[compile_id] = _OpenCompile(compile_id)
+            self.begun += "/" in compile_id
+        return self._open[compile_id]
 
     def was_traced(self, frame: SkippedFrame) -> bool:
         """Whether a compile already covers this frame: Dynamo skipped it while tracing."""

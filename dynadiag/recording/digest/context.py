@@ -11,6 +11,7 @@ from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import (
     Break,
     CacheLookup,
+    Collective,
     Compile,
     Frame,
     Graph,
@@ -28,6 +29,7 @@ from dynadiag.recording.records import (
 Record: TypeAlias = (
     Break
     | CacheLookup
+    | Collective
     | Compile
     | Graph
     | Guard

@@ -1,0 +1,13 @@
+"""The recordings of one distributed job together: its processes, what its ranks have in common, and where they diverge.
+
+Pure functions of recordings; torch is never imported. `open_job` reads a job, `find_divergence` compares its ranks.
+"""
+
+from __future__ import annotations
+
+from dynadiag.job.comparison import alike, find_divergence
+from dynadiag.job.divergence import Divergence
+from dynadiag.job.processes import Job, Process, open_job
+from dynadiag.job.ranks import rank_list
+
+__all__ = ["Divergence", "Job", "Process", "alike", "find_divergence", "open_job", "rank_list"]

@@ -1,0 +1,75 @@
+"""Compare the ranks of a job: which are alike, and where those that are not diverge first.
+
+The largest group of alike ranks is compared with each other group. What ranks do is told before what their caches
+answered, that before a rank that died, and that before details in which shards may differ by design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynadiag.job.differences import Difference, Side, first_difference
+from dynadiag.job.divergence import Divergence
+from dynadiag.job.ended import ended_by_itself, find_dead_ranks
+from dynadiag.job.outliers import find_outlier
+from dynadiag.job.processes import Job, Process
+from dynadiag.job.telling import tell
+
+__all__ = ["alike", "find_divergence"]
+
+
+def alike(ranks: Sequence[Process]) -> tuple[tuple[Process, ...], ...]:
+    """Return the ranks in groups of those that are alike, the largest first, of equal ones that with the lowest rank.
+
+    Whole numbers, sizes and guards of compiled code may differ in a group: each rank has a shard of its own.
+    """
+    keys: dict[int, tuple[object, ...]] = {}  # by the steps, which ranks share
+    found: dict[tuple[object, ...], list[Process]] = {}
+    for each in ranks:
+        if each.trace is not None:
+            steps = each.trace.steps
+            if id(steps) not in keys:
+                keys[id(steps)] = tuple(step.key for step in steps)
+            found.setdefault(keys[id(steps)], []).append(each)
+    return tuple(sorted(map(tuple, found.values()), key=lambda group: (-len(group), group[0].rank or 0)))
+
+
+def find_divergence(job: Job) -> Divergence | None:
+    """Return how the ranks of a job diverge first, or None if they do not. An earlier restart goes first."""
+    for restart in job.restarts:
+        ranks = [each for each in job.ranks if each.restart == restart]
+        found = _of_restart(job, ranks, restart) if ranks else None
+        if found is not None:
+            return found
+    return None
+
+
+def _of_restart(job: Job, ranks: Sequence[Process], restart: int) -> Divergence | None:
+    groups = alike(ranks)
+    programs, caches = [], []
+    for group in groups[1:]:
+        program, cache = first_difference(_side(groups[0]), _side(group))
+        programs += [(group, program)] if program else []
+        caches += [(group, cache)] if cache else []
+    for found in (programs, caches):
+        if found:
+            return _earliest(groups, found, restart)
+    return find_dead_ranks(job, ranks, restart) or find_outlier(groups[0], restart)
+
+
+def _side(group: Sequence[Process]) -> Side:
+    """A group as its first rank, which ended by itself if any of them did."""
+    trace = group[0].trace
+    whole = any(ended_by_itself(each) for each in group)
+    return Side(() if trace is None else trace.steps, group[0].rank or 0, whole)
+
+
+def _earliest(
+    groups: Sequence[Sequence[Process]], found: Sequence[tuple[Sequence[Process], Difference]], restart: int
+) -> Divergence:
+    """The difference that comes first in the order of the largest group, with all ranks that have the same one."""
+    first = min((difference for _, difference in found), key=lambda each: each.position)
+    differing = [each for group, difference in found if difference.site == first.site for each in group]
+    known = {id(each) for each in differing}
+    rest = [each for group in groups for each in group if id(each) not in known]
+    return tell(first, (rest, differing), restart)

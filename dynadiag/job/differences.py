@@ -1,0 +1,267 @@
+"""Where the steps of two ranks differ first.
+
+The steps are aligned by what they are (a compile of a function, a collective on a group), so that one step more on one
+rank does not make all later ones differ. Steps that correspond are then compared by content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from dynadiag.diff import CanonicalGraph, CanonicalNode, first_change
+from dynadiag.job.ranks import follows_rank
+from dynadiag.job.trace import CollectiveStep, CompileStep, GraphContent, Step
+from dynadiag.recording.records import Break
+
+__all__ = ["Difference", "Side", "first_difference"]
+
+_MAX_ALIGNED = 4_000_000  # pairs of steps that are aligned; of longer sequences only what they have in common at first
+_USUAL_TYPE = "f32"  # torch's default dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two ranks: its steps, its rank, and whether it ended by itself, so that it lacks no later steps."""
+
+    steps: tuple[Step, ...]
+    rank: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first difference of two ranks, ``kind`` as in the contract.
+
+    ``position`` is that in the steps of the first one. ``first`` and ``second`` are their steps; None where a rank has
+    none. ``unusual`` is the side that did something more, 0 or 1. What differs is a break (``brk``), or nodes of the
+    ``graph``-th graph: ``node`` on the unusual side, ``other_node`` on the other.
+    """
+
+    kind: str
+    position: int
+    first: Step | None
+    second: Step | None
+    unusual: int
+    brk: Break | None = None
+    graph: int = 0
+    node: CanonicalNode | None = None
+    other_node: CanonicalNode | None = None
+
+    @property
+    def step(self) -> Step | None:
+        """The step of the unusual side."""
+        return (self.first, self.second)[self.unusual]
+
+    @property
+    def site(self) -> tuple[object, ...]:
+        """What two ranks share that differ from a third in the same way."""
+        own = self.step or self.first or self.second
+        node = self.node or self.other_node
+        return self.kind, self.position, own.label if own else None, node.call if node else None
+
+
+def first_difference(first: Side, second: Side) -> tuple[Difference | None, Difference | None]:
+    """Return the first difference in what the ranks do, and the first in what their caches answered."""
+    cache = None
+    for found in _differences(first, second):
+        if found.kind != "cache":
+            return found, cache
+        cache = cache or found
+    return None, cache
+
+
+def _differences(first: Side, second: Side) -> Iterator[Difference]:
+    for kind, start, end, other, last in _aligned(first.steps, second.steps):
+        if kind == "equal":
+            for offset in range(end - start):
+                yield from _pair(first, second, start + offset, other + offset)
+        else:
+            yield from _unmatched(first, second, (start, end), (other, last))
+
+
+def _aligned(first: Sequence[Step], second: Sequence[Step]) -> Iterator[tuple[str, int, int, int, int]]:
+    """The steps that correspond, and those between them without a partner, as `difflib` gives them."""
+    same = 0
+    while same < min(len(first), len(second)) and first[same].label == second[same].label:
+        same += 1
+    yield "equal", 0, same, 0, same
+    if (len(first) - same) * (len(second) - same) > _MAX_ALIGNED:
+        yield "replace", same, len(first), same, len(second)
+        return
+    labels = [step.label for step in first[same:]], [step.label for step in second[same:]]
+    for kind, start, end, other, last in SequenceMatcher(None, *labels, autojunk=False).get_opcodes():
+        yield kind, start + same, end + same, other + same, last + same
+
+
+def _pair(first: Side, second: Side, position: int, other: int) -> Iterator[Difference]:
+    one, two = first.steps[position], second.steps[other]
+    if isinstance(one, CompileStep) and isinstance(two, CompileStep):
+        if one.key != two.key or one.details != two.details:
+            yield from _compiles(one, two, position, (first.rank, second.rank))
+    elif (
+        isinstance(one, CollectiveStep)
+        and isinstance(two, CollectiveStep)
+        and (one.key != two.key or _swapped(first, second, one, two))
+    ):
+        yield Difference("collective", position, one, two, _earlier(one, two))
+
+
+def _swapped(first: Side, second: Side, one: CollectiveStep, two: CollectiveStep) -> bool:
+    """Whether two ranks come to the same lines in another order. Lines alone differ often, by design."""
+    here, there = _line(one), _line(two)
+    return here != there and here in _lines(second.steps) and there in _lines(first.steps)
+
+
+def _line(step: CollectiveStep) -> tuple[str | None, int | None]:
+    return step.collective.file, step.collective.line
+
+
+def _lines(steps: Sequence[Step]) -> set[tuple[str | None, int | None]]:
+    return {_line(step) for step in steps if isinstance(step, CollectiveStep)}
+
+
+def _earlier(one: CollectiveStep, two: CollectiveStep) -> int:
+    """Of two collectives the one on an earlier line of the same function: the other rank went past that line."""
+    same = (one.collective.file, one.collective.function) == (two.collective.file, two.collective.function)
+    return 0 if same and (one.collective.line or 0) < (two.collective.line or 0) else 1
+
+
+def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[int, int]) -> Iterator[Difference]:
+    """The differences in steps that only one of the ranks has."""
+    sides = (first, second)
+    spans = (here, there)
+    own = [sides[side].steps[slice(*spans[side])] for side in (0, 1)]
+    ended = [spans[side][0] == len(sides[side].steps) and not sides[side].whole for side in (0, 1)]
+    for side in (0, 1):
+        steps: list[Step | None] = [None, None]
+        for step in own[side]:
+            steps[side] = step
+            if isinstance(step, CompileStep) and not ended[1 - side]:
+                if step.recompile is not None:
+                    yield Difference("recompile", here[0], steps[0], steps[1], side)
+                elif not _compiles_it(sides[1 - side].steps, step):
+                    yield Difference("skip", here[0], steps[0], steps[1], 1 - side)
+    issued = [next((step for step in own[side] if isinstance(step, CollectiveStep)), None) for side in (0, 1)]
+    one, two = issued
+    if one is not None and two is not None:
+        yield Difference("collective", here[0], one, two, _earlier(one, two))
+    elif one is not None and not ended[1]:
+        yield Difference("collective", here[0], one, None, 0)
+    elif two is not None and not ended[0]:
+        yield Difference("collective", here[0], None, two, 1)
+
+
+def _compiles_it(steps: Sequence[Step], step: CompileStep) -> bool:
+    """Whether a rank compiles this function at all: some do so earlier than others, to warm up."""
+    return any(each.label == step.label for each in steps)
+
+
+def _compiles(one: CompileStep, two: CompileStep, position: int, ranks: tuple[int, int]) -> Iterator[Difference]:
+    """The differences of two compiles of one function: what it is, breaks, graphs, then caches."""
+    if (one.recompile is None) != (two.recompile is None):
+        yield Difference("recompile", position, one, two, int(one.recompile is None))
+    yield from _breaks(one, two, position)
+    if (one.compile.outcome == "skipped") != (two.compile.outcome == "skipped"):
+        yield Difference("skip", position, one, two, int(two.compile.outcome == "skipped"))
+    for index, (here, there) in enumerate(zip(one.graphs, two.graphs, strict=False)):
+        yield from _graphs(one, two, position, index, (here, there), ranks)
+    if len(one.graphs) != len(two.graphs):
+        yield Difference("graph", position, one, two, int(len(one.graphs) < len(two.graphs)))
+    if one.compile.cache != two.compile.cache and one.compile.cache and two.compile.cache:
+        yield Difference("cache", position, one, two, int(one.compile.cache == "hit"))
+
+
+def _breaks(one: CompileStep, two: CompileStep, position: int) -> Iterator[Difference]:
+    known = [{_break_site(each) for each in step.breaks} for step in (one, two)]
+    for side, step in enumerate((one, two)):
+        for each in step.breaks:
+            if _break_site(each) not in known[1 - side]:
+                yield Difference("break", position, one, two, side, brk=each)
+                return
+
+
+def _break_site(item: Break) -> tuple[object, ...]:
+    return item.gb_type, item.span.file, item.span.line
+
+
+def _graphs(
+    one: CompileStep,
+    two: CompileStep,
+    position: int,
+    index: int,
+    pair: tuple[GraphContent, GraphContent],
+    ranks: tuple[int, int],
+) -> Iterator[Difference]:
+    here, there = pair
+    if here.shape == there.shape:
+        if here.types == there.types and (nodes := _number_nodes(here, there, ranks)) is not None:
+            yield Difference("graph", position, one, two, 1, None, index, nodes[1], nodes[0])
+        return
+    if (collectives := _collective_nodes(here, there)) is not None:
+        yield _of_nodes("collective", position, (one, two), index, collectives)
+    elif (change := first_change(here.masked, there.masked)) is not None:
+        yield _of_nodes("graph", position, (one, two), index, (change.before, change.after))
+
+
+def _of_nodes(
+    kind: str,
+    position: int,
+    steps: tuple[CompileStep, CompileStep],
+    index: int,
+    nodes: tuple[CanonicalNode | None, CanonicalNode | None],
+) -> Difference:
+    side = _unusual(*nodes)
+    return Difference(kind, position, *steps, side, None, index, nodes[side], nodes[1 - side])
+
+
+def _number_nodes(
+    here: GraphContent, there: GraphContent, ranks: tuple[int, int]
+) -> tuple[CanonicalNode, CanonicalNode] | None:
+    """The first two nodes with a whole number that differs and is no shard's own."""
+    for one, two in zip(here.graph.nodes, there.graph.nodes, strict=True):
+        if one.call != two.call:
+            numbers = zip(*(GraphContent(_one(node)).numbers for node in (one, two)), strict=True)
+            if any(left != right and not follows_rank({ranks[0]: left, ranks[1]: right}) for left, right in numbers):
+                return one, two
+    return None
+
+
+def _one(node: CanonicalNode) -> CanonicalGraph:
+    return CanonicalGraph((node,))
+
+
+def _collective_nodes(
+    here: GraphContent, there: GraphContent
+) -> tuple[CanonicalNode | None, CanonicalNode | None] | None:
+    """The first collectives of two graphs that differ in operation, arguments or type; or the one that is more."""
+    first, second = here.collectives, there.collectives
+    labels = [(node.call, node.type) for node in first], [(node.call, node.type) for node in second]
+    if len(first) == len(second):
+        differing = (place for place, label in enumerate(labels[0]) if label != labels[1][place])
+        return next(((first[place], second[place]) for place in differing), None)
+    for kind, start, end, other, last in SequenceMatcher(None, labels[0], labels[1], autojunk=False).get_opcodes():
+        if kind != "equal":
+            return first[start] if start < end else None, second[other] if other < last else None
+    return None
+
+
+def _unusual(one: CanonicalNode | None, two: CanonicalNode | None) -> int:
+    """Which of two nodes is the unusual one: that which the other graph lacks, that which switches something on, that
+    of another dtype than torch's own; else the second."""
+    if one is None or two is None:
+        return int(one is None)
+    for unusual in (_switched_on, _other_dtype):
+        counts = unusual(one), unusual(two)
+        if counts[0] != counts[1]:
+            return int(counts[1] > counts[0])
+    return 1
+
+
+def _switched_on(node: CanonicalNode) -> int:
+    return node.call.count("True")
+
+
+def _other_dtype(node: CanonicalNode) -> int:
+    return int(bool(node.type) and not node.type.startswith(_USUAL_TYPE))

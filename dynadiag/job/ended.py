@@ -1,0 +1,153 @@
+"""How the ranks of a job ended: which died, raised, or waited until a timeout, and the line that each was at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dynadiag.explanation.formatting import brief, count, list_some
+from dynadiag.job.divergence import Divergence
+from dynadiag.job.processes import Job, Process
+from dynadiag.job.ranks import rank_list
+from dynadiag.recording.records import Frame
+
+__all__ = ["describe_end", "describe_ends", "ended_by_itself", "find_dead_ranks", "last_place", "place_text"]
+
+# What gloo and NCCL say of a rank that they wait for, or that is gone.
+_TIMED_OUT = re.compile(r"timed out|timeout", re.IGNORECASE)
+_PEER_IS_GONE = re.compile(
+    r"connection (?:closed|reset|refused)|closed by peer|read error|write error|broken pipe|socket"
+    r"|remote (?:worker|process)|NCCL (?:communicator|error)|ncclRemoteError|watchdog",
+    re.IGNORECASE,
+)
+# Modules that Inductor wrote, and torch's own names of functions without a file.
+_GENERATED = re.compile(r"(?<!\.py)$|/c[a-z2-7]{40,}\.py$|/torchinductor_")
+_MESSAGE = 140  # characters of an exception's message
+_LISTED = 8  # ranks whose end is told one by one
+
+
+def ended_by_itself(item: Process) -> bool:
+    """Whether a process came to its end without an exception, so that it lacks nothing that others have."""
+    return item.complete and item.uncaught is None and item.exit_code in (None, 0)
+
+
+def last_place(item: Process) -> Frame | None:
+    """Where a process was last: at the line of the exception that ended it, else in its last collective."""
+    written = [frame for frame in item.stack if not _GENERATED.search(frame.file)]
+    if written:
+        return written[-1]
+    last = item.trace.last if item.trace else None
+    return None if last is None or last.file is None else Frame(last.file, last.line, last.function or "?")
+
+
+def place_text(frame: Frame | None) -> str:
+    """``train.py:31``; empty where it is not known."""
+    return "" if frame is None else f"{frame.file.rpartition('/')[2]}:{frame.line}"
+
+
+def describe_end(item: Process) -> str | None:
+    """How a rank ended, if not well, in a sentence without its rank."""
+    at = f" at {place}" if (place := place_text(last_place(item))) else ""
+    if item.uncaught is not None:
+        said = f": {brief(item.message, _MESSAGE)}" if item.message else ""
+        return f"ended with {item.uncaught.removeprefix('builtins.')}{at}{said}"
+    if item.exit_code is not None and item.exit_code != 0:
+        ended = f"was ended by signal {-item.exit_code}" if item.exit_code < 0 else f"ended with {item.exit_code}"
+        return f"{ended}, last seen{at}" if at else ended
+    if item.complete:
+        return None
+    last = item.trace.last if item.trace else None
+    where = f" in {last.op}{at}" if last is not None and not item.stack else at
+    return (
+        f"was killed or crashed: its recording is cut short, last seen{where}"
+        if where
+        else ("was killed or crashed: its recording is cut short")
+    )
+
+
+def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Divergence | None:
+    """Return the ranks that died, never came or kept the others waiting, or None if all ended alike."""
+    raised = [each for each in ranks if each.uncaught is not None and not _waited(each)]
+    waited = [each for each in ranks if each.uncaught is not None and _waited(each)]
+    cut = [each for each in ranks if not each.complete and each.uncaught is None]
+    missing = job.missing(restart)
+    if raised and len(raised) < len(ranks):
+        first = min(raised, key=lambda each: each.ended or 0.0)
+        alike = [each for each in raised if (each.uncaught, each.stack) == (first.uncaught, first.stack)]
+        return _dead("died", alike, ranks, restart)
+    if raised:
+        return None
+    if cut and len(cut) < len(ranks):
+        return _dead("died", cut, ranks, restart)
+    if missing and waited:
+        return _never_came(missing, ranks, restart)
+    behind = _behind(ranks) if waited or cut else []
+    return _dead("timeout", behind, ranks, restart) if behind else None
+
+
+def _waited(item: Process) -> bool:
+    """Whether the exception that ended a rank says that another one did not come or is gone."""
+    message = item.message or ""
+    return bool(_TIMED_OUT.search(message) or _PEER_IS_GONE.search(message))
+
+
+def _behind(ranks: Sequence[Process]) -> list[Process]:
+    """The ranks that had come least far, if not all had come equally far."""
+    steps = [len(each.trace.steps) if each.trace else 0 for each in ranks]
+    return [each for each, number in zip(ranks, steps, strict=True) if number == min(steps) < max(steps)]
+
+
+def _dead(kind: str, dead: Sequence[Process], ranks: Sequence[Process], restart: int) -> Divergence:
+    known = {id(each) for each in dead}
+    others = [each for each in ranks if id(each) not in known]
+    place = last_place(dead[0])
+    numbers = tuple(each.rank or 0 for each in dead)
+    how = describe_end(dead[0]) or "was last seen here"
+    text = f"{rank_list(numbers)} {how}" if kind == "died" else _timeout_text(numbers, dead[0], others)
+    return Divergence(
+        kind=kind,
+        ranks=numbers,
+        others=tuple(each.rank or 0 for each in others),
+        restart=restart,
+        compile_id=None,
+        file=place.file if place else None,
+        line=place.line if place else None,
+        function=place.function if place else "?",
+        text=text,
+        consequences=tuple(describe_ends(others)),
+    )
+
+
+def _timeout_text(numbers: Sequence[int], item: Process, others: Sequence[Process]) -> str:
+    at = place_text(last_place(item)) or "an unknown line"
+    where = list_some(sorted({place_text(last_place(each)) for each in others} - {""}))
+    return f"{rank_list(numbers)} came only to {at} while {rank_list(each.rank or 0 for each in others)} waited" + (
+        f" at {where}" if where else ""
+    )
+
+
+def _never_came(missing: Sequence[int], ranks: Sequence[Process], restart: int) -> Divergence:
+    text = f"{rank_list(missing)} never came: no recording, and the others waited for a peer"
+    return Divergence(
+        "died",
+        tuple(missing),
+        tuple(each.rank or 0 for each in ranks),
+        restart,
+        None,
+        None,
+        None,
+        "?",
+        text,
+        consequences=tuple(describe_ends(ranks)),
+    )
+
+
+def describe_ends(ranks: Sequence[Process]) -> list[str]:
+    """How ranks ended that did not end well, a sentence for each way."""
+    groups: dict[str, list[int]] = {}
+    for each in ranks:
+        if (said := describe_end(each)) is not None:
+            groups.setdefault(said, []).append(each.rank or 0)
+    told = [f"{rank_list(numbers)} {said}" for said, numbers in groups.items()]
+    more = len(told) - _LISTED
+    return told[:_LISTED] + ([f"{count(more, 'more rank')} ended in other ways"] if more > 0 else [])

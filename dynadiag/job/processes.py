@@ -1,0 +1,196 @@
+"""The processes of a job, each with its recording: which rank it is, on which host, after which restart, how it ended.
+
+A process is a rank if its launcher numbered it or if it is in a process group. Others are the launcher itself, and
+workers that inherit a rank's environment (of a DataLoader).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dynadiag.errors import DynadiagError
+from dynadiag.job.trace import RankTrace, TraceReader
+from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Frame
+
+__all__ = ["Job", "Process", "open_job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of a job and what it did.
+
+    ``problem`` says why its recording cannot be read. ``uncaught`` is the exception that it ended with, ``stack`` the
+    user's frames that this passed, outermost first. ``complete`` says whether the recorder saw its end.
+    """
+
+    path: Path
+    role: str  # "rank" | "launcher" | "worker" | "process"
+    rank: int | None = None
+    host: str | None = None
+    restart: int = 0
+    world_size: int | None = None
+    pid: int | None = None
+    parent: int | None = None
+    exit_code: int | None = None
+    complete: bool = False
+    uncaught: str | None = None
+    message: str | None = None
+    stack: tuple[Frame, ...] = ()
+    started: float | None = None
+    ended: float | None = None
+    trace: RankTrace | None = None
+    problem: str | None = None
+
+    @property
+    def name(self) -> str:
+        """How a report calls the process."""
+        if self.role == "rank":
+            return f"rank {self.rank}" + (f" (restart {self.restart})" if self.restart else "")
+        return f"process {self.pid}" if self.pid is not None else self.path.stem
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All processes of a job: its ranks by restart and rank, then the others."""
+
+    processes: tuple[Process, ...]
+
+    @property
+    def ranks(self) -> tuple[Process, ...]:
+        """The ranks whose recordings could be read."""
+        return tuple(each for each in self.processes if each.role == "rank" and each.trace is not None)
+
+    @property
+    def unreadable(self) -> tuple[Process, ...]:
+        return tuple(each for each in self.processes if each.problem is not None)
+
+    @property
+    def restarts(self) -> tuple[int, ...]:
+        """The numbers of restarts that some rank has a recording of, in order."""
+        return tuple(sorted({each.restart for each in self.ranks}))
+
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks the job has, as its launcher said."""
+        said = [each.world_size for each in self.ranks if each.world_size is not None]
+        return max(said, default=None)
+
+    def missing(self, restart: int = 0) -> tuple[int, ...]:
+        """The ranks that have no recording."""
+        here = {each.rank for each in self.processes if each.role == "rank" and each.restart == restart}
+        return tuple(rank for rank in range(self.world_size or 0) if rank not in here)
+
+
+def open_job(paths: Iterable[Path]) -> Job:
+    """Read the recordings of a job, and fold the journals of ended processes.
+
+    A recording that cannot be read is kept as a problem.
+    """
+    reader = TraceReader()
+    found = [_read(path, reader) for path in paths]
+    return Job(tuple(sorted(_with_roles(found), key=_order)))
+
+
+def _order(item: Process) -> tuple[bool, int, int, str]:
+    return item.role != "rank", item.restart, item.rank if item.rank is not None else -1, item.path.name
+
+
+def _read(path: Path, reader: TraceReader) -> Process:
+    try:
+        with open_with_links(path) as recording:
+            return _process(path, recording, reader)
+    except DynadiagError as error:
+        return Process(path, "process", problem=str(error))
+
+
+def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
+    run, head, end = recording.run, _data(recording, "dynadiag_run"), _data(recording, "dynadiag_end")
+    place: dict[str, Any] = found if isinstance(found := head.get("job"), dict) else {}
+    trace = reader.read(recording)
+    return Process(
+        path=path,
+        role="rank" if run.rank is not None else "process",
+        rank=run.rank,
+        host=_text(head.get("host")),
+        restart=_integer(place.get("restart")) or 0,
+        world_size=trace.world_size or _integer(place.get("world_size")),
+        pid=run.pid,
+        parent=_integer(head.get("parent")),
+        exit_code=run.exit_code,
+        complete=run.complete,
+        uncaught=_text(end.get("uncaught")),
+        message=_text(end.get("message")),
+        stack=tuple(_frames(end.get("stack"))),
+        started=run.started,
+        ended=end.get("ended") if isinstance(end.get("ended"), float) else None,
+        trace=trace,
+    )
+
+
+def _data(recording: Recording, kind: str) -> dict[str, Any]:
+    """The data of the first event of a kind of ours."""
+    for event in recording.events(kind, limit=1):
+        found = recording.metadata(event.index).get(kind)
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _frames(frames: Any) -> Iterable[Frame]:
+    for each in frames if isinstance(frames, list) else ():
+        if isinstance(each, dict):
+            yield Frame(str(each.get("file")), _integer(each.get("line")), str(each.get("function")))
+
+
+def _integer(value: Any) -> int | None:
+    return value if type(value) is int else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _with_roles(found: Sequence[Process]) -> list[Process]:
+    """The processes with their roles. One that a rank started has the rank's environment, but is a worker.
+
+    A recording that cannot be read is a rank's if its name says so.
+    """
+    by_pid: dict[tuple[str | None, int | None], Process] = {
+        (each.host, each.pid): each for each in found if each.pid is not None
+    }
+    parents = {(each.host, each.parent) for each in found if each.role == "rank"}
+    made = []
+    for each in found:
+        above = by_pid.get((each.host, each.parent))
+        if each.problem is not None:
+            made.append(_named(each))
+        elif each.role == "rank" and above is not None and above.rank == each.rank:
+            made.append(replace(each, role="worker"))
+        elif each.role == "process" and (each.host, each.pid) in parents:
+            made.append(replace(each, role="launcher"))
+        else:
+            made.append(each)
+    return _numbered(made)
+
+
+def _named(item: Process) -> Process:
+    lead, mark, number = item.path.stem.rpartition("-rank")
+    return replace(item, role="rank", rank=int(number)) if lead and mark and number.isdecimal() else item
+
+
+def _numbered(found: Sequence[Process]) -> list[Process]:
+    """Two recordings of one rank and restart are two generations: the later one counts as a restart more."""
+    seen: Counter[tuple[int | None, int]] = Counter()
+    made = []
+    for each in sorted(found, key=lambda item: item.started or 0.0):
+        if each.role == "rank":
+            while seen[each.rank, each.restart]:
+                each = replace(each, restart=each.restart + 1)
+            seen[each.rank, each.restart] += 1
+        made.append(each)
+    return made

@@ -1,0 +1,48 @@
+"""Ranks in words, and numbers that belong to a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["follows_rank", "rank_list"]
+
+
+def rank_list(ranks: Iterable[int]) -> str:
+    """Ranks as ranges.
+
+    >>> rank_list([3]), rank_list([0, 1, 2, 6])
+    ('rank 3', 'ranks 0-2, 6')
+    """
+    spans: list[list[int]] = []
+    for number in sorted(set(ranks)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    said = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    return f"rank{'s' if len(spans) > 1 or (spans and spans[0][0] != spans[0][1]) else ''} {said}"
+
+
+def follows_rank(values: Mapping[int, int]) -> bool:
+    """Whether a whole number is a shard's: in proportion to the rank, or to the rank and 1, or in even steps.
+
+    Of two ranks any two numbers are in even steps, so these must be in proportion.
+
+    >>> follows_rank({0: 0, 1: 16}), follows_rank({0: 16, 1: 32}), follows_rank({0: 7, 1: 12})
+    (True, True, False)
+    """
+    pairs = sorted(values.items())
+    for offset in (0, 1):
+        if _proportional([(rank + offset, value) for rank, value in pairs]):
+            return True
+    return len(pairs) > 2 and _even(pairs)
+
+
+def _proportional(pairs: Sequence[tuple[int, int]]) -> bool:
+    (first, value) = pairs[-1]
+    return first > 0 and all(value * rank == other * first for rank, other in pairs)
+
+
+def _even(pairs: Sequence[tuple[int, int]]) -> bool:
+    (rank, value), (last, end) = pairs[0], pairs[-1]
+    return all((other - value) * (last - rank) == (end - value) * (each - rank) for each, other in pairs)

@@ -1,0 +1,344 @@
+"""A divergence in words: what one rank did and the others did not, at which line of the user's, why, and what helps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dynadiag.diff import CanonicalNode
+from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
+from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.formatting import brief, duration
+from dynadiag.explanation.guard_text import described
+from dynadiag.explanation.guards import complete
+from dynadiag.job.causes import ValueDifference, find_value_difference
+from dynadiag.job.differences import Difference
+from dynadiag.job.divergence import Divergence
+from dynadiag.job.ended import describe_ends
+from dynadiag.job.processes import Process
+from dynadiag.job.ranks import rank_list
+from dynadiag.job.trace import CollectiveStep, CompileStep
+from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, user_frame
+from dynadiag.recording.records import Compile, Frame, Recompile
+
+__all__ = ["tell"]
+
+_TYPE = re.compile(r"(?<=\])\[.*$")  # strides and device after dtype and sizes
+_NODE = 100  # characters of a node of a graph
+
+Place = tuple[str | None, int | None, str]  # file, line, function
+Sides = tuple[Sequence[Process], Sequence[Process]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is specific to a kind: text, place, cause, advice, and sentences on what follows."""
+
+    text: str
+    place: Place
+    cause: str | None = None
+    advice: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+
+
+def tell(found: Difference, sides: Sides, restart: int) -> Divergence:
+    """Return the divergence of two sets of ranks. The sides are those of the difference, with all their ranks."""
+    doing, others = sides[found.unusual], sides[1 - found.unusual]
+    told = _TELLERS[found.kind](found, doing, others)
+    fewer, more = (others, doing) if len(others) < len(doing) else (doing, others)
+    step = found.step if isinstance(found.step, CompileStep) else _other_step(found)
+    file, line, function = told.place
+    return Divergence(
+        kind=found.kind,
+        ranks=_numbers(fewer),
+        others=_numbers(more),
+        restart=restart,
+        compile_id=step.compile.compile_id if isinstance(step, CompileStep) else None,
+        file=file,
+        line=line,
+        function=function,
+        text=told.text,
+        cause=told.cause,
+        consequences=(*told.follows, *describe_ends([*doing, *others])),
+        advice=tuple(Advice(text, "unchecked") for text in told.advice),
+    )
+
+
+def _other_step(found: Difference) -> object:
+    return (found.first, found.second)[1 - found.unusual]
+
+
+def _numbers(ranks: Sequence[Process]) -> tuple[int, ...]:
+    return tuple(sorted(each.rank or 0 for each in ranks))
+
+
+def _names(ranks: Sequence[Process]) -> str:
+    return rank_list(_numbers(ranks))
+
+
+def _does_not(ranks: Sequence[Process]) -> str:
+    return f"{_names(ranks)} {'does' if len(ranks) == 1 else 'do'} not"
+
+
+def _verb(ranks: Sequence[Process], verb: str) -> str:
+    """``rank 1 breaks``, ``ranks 1-3 break``."""
+    singular = f"{verb}es" if verb.endswith(("ss", "sh")) else f"{verb}s"
+    return f"{_names(ranks)} {singular if len(ranks) == 1 else verb}"
+
+
+def _compile_place(item: Compile) -> Place:
+    """The function that was compiled; where it is torch's, the user's line that calls it."""
+    if not _is_users(item.file) and (own := [each for each in item.user_stack if _is_users(each.file)]):
+        return own[-1].file, own[-1].line, own[-1].function
+    return item.file, item.line, item.function
+
+
+def _is_users(file: str | None) -> bool:
+    return file is not None and not is_torch_file(file) and not is_stdlib_file(file)
+
+
+def _recompile(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+    step = found.step
+    assert isinstance(step, CompileStep)
+    assert step.recompile is not None
+    own = changes(without_consequences(nearest_entry_failures([complete(each) for each in step.recompile.reasons])))
+    why = described(own[0]) if own else "no reason was recorded"
+    again = [each for each in (doing[0].trace.compiles if doing[0].trace else ()) if each.recompile is not None]
+    same = [each for each in again if each.label == step.label]
+    text = (
+        f"{_verb(doing, 'compile')} {step.compile.function} again (compile {step.compile.compile_id}), "
+        f"{_does_not(others)}: {why}"
+    )
+    spent = sum(each.compile.seconds.total or 0.0 for each in same)
+    follows = (
+        f"{_names(doing[:1])} compiles it again {len(same)} times in all, {duration(spent)} in which the others wait",
+    )
+    return _Told(
+        text,
+        _recompile_place(step.recompile, step.compile),
+        why,
+        (
+            "Give each rank the same sizes (pad to a length that all ranks agree on), or compile for all sizes at once:"
+            " `torch._dynamo.mark_dynamic` on the tensor, or `dynamic=True`.",
+            "`torch._dynamo.config.enable_compiler_collectives = True` makes ranks agree on which sizes are dynamic.",
+        )
+        if own and own[0].reading.kind in ("size", "stride", "shape")
+        else ("Make the value the same on each rank, or keep it in a tensor.",),
+        follows if len(same) > 1 else (),
+    )
+
+
+def _recompile_place(item: Recompile, compile_: Compile) -> Place:
+    """The user's line of the guard that failed, else that of the function."""
+    reason = next((each for each in item.reasons if _is_users(each.file)), None)
+    return (reason.file, reason.line, item.function) if reason is not None else _compile_place(compile_)
+
+
+def _break(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+    item = found.brk
+    assert item is not None
+    frame = None if _is_users(item.span.file) else user_frame(item)
+    place = (frame.file, frame.line, frame.function) if frame else (item.span.file, item.span.line, item.function)
+    id_ = f"{item.gb_id}, " if item.gb_id else ""
+    follows = _other_collectives(found, doing, others)
+    return _Told(
+        f"{_verb(doing, 'break')} the graph of {item.function} ({id_}{item.gb_type or item.reason}), "
+        f"{_does_not(others)}",
+        place,
+        _value_cause(found, doing, others, place) or item.reason or None,
+        (
+            "Run the same code on each rank inside what is compiled: move what only some ranks do out of it, "
+            "before or after the call.",
+        ),
+        follows,
+    )
+
+
+def _other_collectives(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> tuple[str, ...]:
+    """That the collectives of the graphs differ too, where they do: most often that is what stops the job."""
+    numbers = [
+        sum(len(graph.collectives) for graph in step.graphs) if isinstance(step, CompileStep) else 0
+        for step in (found.step, _other_step(found))
+    ]
+    if numbers[0] == numbers[1]:
+        return ()
+    return (
+        f"the first graph of {_names(doing)} then has {numbers[0]} of the collectives, "
+        f"that of {_names(others)} has {numbers[1]}",
+    )
+
+
+def _node_difference(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+    step = found.step
+    assert isinstance(step, CompileStep)
+    function, node, other = step.compile.function, found.node, found.other_node
+    place = _node_place(found, doing, others)
+    where = f" (line {place[1]})" if place[1] is not None else ""
+    if node is None and other is None:
+        count = [len(each.graphs) if isinstance(each, CompileStep) else 0 for each in (step, _other_step(found))]
+        text = f"{_names(doing)} makes {count[0]} graphs of {function}, {_names(others)} {count[1]}"
+    elif node is not None and other is None:
+        text = (
+            f"the graph of {function} on {_names(doing)} has `{_short(node)}`{where}, that of {_names(others)} has not"
+        )
+    elif node is None and other is not None:
+        text = (
+            f"the graph of {function} on {_names(others)} has `{_short(other)}`{where}, that of {_names(doing)} has not"
+        )
+    else:
+        assert node is not None
+        assert other is not None
+        text = f"the graph of {function} has `{_short(node)}` on {_names(doing)}, `{_short(other)}` on {_names(others)}"
+    if found.kind == "collective":
+        advice = "Issue the same collectives in the same order on each rank: a rank that has nothing gives zeros."
+    else:
+        advice = "Make what the code branches on the same on each rank, or give it to the graph as a tensor."
+    return _Told(text, place, _value_cause(found, doing, others, place), (advice,))
+
+
+def _value_cause(found: Difference, doing: Sequence[Process], others: Sequence[Process], place: Place) -> str | None:
+    """The guarded value that differs between the ranks, where one does."""
+    value = _value_difference(found, place[1])
+    if value is None:
+        return None
+    at = f" (line {value.line})" if value.line is not None and value.line != place[1] else ""
+    return f"`{value.source}` is {value.first} on {_names(doing)}, {value.second} on {_names(others)}{at}"
+
+
+def _value_difference(found: Difference, line: int | None) -> ValueDifference | None:
+    step, other = found.step, _other_step(found)
+    if isinstance(step, CompileStep) and isinstance(other, CompileStep):
+        return find_value_difference(step, other, line)
+    return None
+
+
+def _short(node: CanonicalNode) -> str:
+    """A node on one line; of a collective what it is called by and what it is about: ``all_reduce of f32[24]``."""
+    if "_c10d_functional" in node.target:
+        return brief(f"{node.target.rpartition('.')[2]} of {_TYPE.sub('', node.type)}", _NODE)
+    return brief(f"{node.call}: {node.type}" if node.type else node.call, _NODE)
+
+
+def _node_place(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> Place:
+    """The user's line of the node that differs: of the unusual one if there is one."""
+    sides = ((found.step, doing, found.node), (_other_step(found), others, found.other_node))
+    for step, ranks, node in sides:
+        if isinstance(step, CompileStep) and node is not None:
+            frame = _line_of(ranks[0], step.compile.compile_id, found.graph, node)
+            if frame is not None:
+                return frame.file, frame.line, step.compile.function
+    step = found.step if isinstance(found.step, CompileStep) else _other_step(found)
+    assert isinstance(step, CompileStep)
+    value = _value_difference(found, None)
+    if value is not None and _is_users(value.file):
+        return value.file, value.line, step.compile.function
+    return _compile_place(step.compile)
+
+
+def _line_of(item: Process, compile_id: str, graph: int, node: CanonicalNode) -> Frame | None:
+    """The user's line of a node, as the recording has it; of a collective in torch's code the line that calls it."""
+    with open_with_links(item.path) as recording:
+        graphs = [each for each in recording.graphs(compile_id) if each.stage == "dynamo"]
+        nodes = recording.nodes(graphs[graph].index) if graph < len(graphs) else ()
+    spans = [each.span for each in nodes if each.name == node.name and _is_users(each.span.file)]
+    if spans and spans[0].file is not None:
+        return Frame(spans[0].file, spans[0].line, "")
+    at = node.source_line
+    return Frame(at.file, at.line, "") if at is not None and _is_users(at.file) else None
+
+
+def _collective(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+    if isinstance(found.step, CompileStep):
+        return _node_difference(found, doing, others)
+    one, two = found.step, _other_step(found)
+    here = one.collective if isinstance(one, CollectiveStep) else None
+    there = two.collective if isinstance(two, CollectiveStep) else None
+    assert here is not None or there is not None
+    told = [
+        f"{each.op} of {each.sizes or 'nothing'} {each.dtypes} at line {each.line}".replace("  ", " ") if each else None
+        for each in (here, there)
+    ]
+    if here is None:
+        text = f"{_verb(others, 'issue')} {told[1]}, {_does_not(doing)}"
+    elif there is None:
+        text = f"{_verb(doing, 'issue')} {told[0]}, {_does_not(others)}"
+    else:
+        text = f"{_verb(doing, 'issue')} {told[0]} where {_verb(others, 'issue')} {told[1]}"
+    at = here or there
+    assert at is not None
+    advice = "Issue the same collectives in the same order on each rank: a rank that has nothing gives zeros."
+    return _Told(text, (at.file, at.line, at.function or "?"), None, (advice,))
+
+
+def _skip(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+    step = _other_step(found)
+    assert isinstance(step, CompileStep)
+    skipped = found.step
+    if isinstance(skipped, CompileStep):
+        why = skipped.compile.reason or "Dynamo left it to Python"
+    else:
+        why = _why_not_compiled(doing[0], step.compile)
+    collectives = sum(len(graph.collectives) for graph in step.graphs)
+    issued = [each for each in (doing[0].trace.steps if doing[0].trace else ()) if isinstance(each, CollectiveStep)]
+    inside = [each for each in issued if each.collective.function == step.compile.function.rpartition(".")[2]]
+    follows = (
+        f"the compiled graph of {_names(others)} has {collectives} collectives, which Inductor may bucket; "
+        f"{_names(doing)} issues its own one by one",
+    )
+    return _Told(
+        f"{_verb(others, 'compile')} {step.compile.function}, {_names(doing)} "
+        f"{'runs' if len(doing) == 1 else 'run'} it uncompiled or not at all: {why}",
+        _compile_place(step.compile),
+        why,
+        ("Compile it on each rank or on none: compiled code may issue other collectives, and rounds otherwise.",),
+        follows if collectives and inside else (),
+    )
+
+
+def _why_not_compiled(item: Process, compiled: Compile) -> str:
+    """What is known of why a rank compiled nothing."""
+    trace = item.trace
+    if trace is not None:
+        if trace.stances:
+            return f"torch.compiler.set_stance({', '.join(map(repr, sorted(trace.stances)))}) is set there"
+        if trace.disabled:
+            return "the environment disables torch.compile there"
+        for frame in trace.skipped:
+            if (frame.file, frame.line) == (compiled.file, compiled.line):
+                return frame.reason
+        if not trace.compiles:
+            return "no call of a compiled function was recorded there"
+    return "no call of it through torch.compile was recorded there"
+
+
+def _cache(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+    step, other = found.step, _other_step(found)
+    assert isinstance(step, CompileStep)
+    assert isinstance(other, CompileStep)
+    spent, saved = step.compile.seconds.total, other.compile.seconds.total
+    text = (
+        f"the FX graph cache answers {step.compile.function} with a {step.compile.cache} on {_names(doing)}, "
+        f"with a {other.compile.cache} on {_names(others)}"
+    )
+    times = f": {duration(spent)} there, {duration(saved)} here" if spent is not None and saved is not None else ""
+    return _Told(
+        text + times,
+        _compile_place(step.compile),
+        None,
+        (
+            "Give all ranks one cache folder (TORCHINDUCTOR_CACHE_DIR on a shared disk), or fill each host's first, "
+            "for instance with `torch.compiler.save_cache_artifacts` and `load_cache_artifacts`.",
+        ),
+    )
+
+
+_TELLERS: dict[str, Callable[[Difference, Sequence[Process], Sequence[Process]], _Told]] = {
+    "recompile": _recompile,
+    "break": _break,
+    "graph": _node_difference,
+    "collective": _collective,
+    "skip": _skip,
+    "cache": _cache,
+}

@@ -1,0 +1,288 @@
+"""What a rank did, in its own order: compiles and collectives, in a form in which ranks can be compared.
+
+Ranks that are alike share their steps, so a job of a thousand ranks needs the memory of its few different ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+from dynadiag.diff import CanonicalGraph, CanonicalNode, canonical_graph
+from dynadiag.recording.code_origin import original_name
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Break, Collective, Compile, Graph, Guard, Recompile, SkippedFrame
+
+__all__ = ["CollectiveStep", "CompileStep", "GraphContent", "GuardedValue", "RankTrace", "Step", "TraceReader"]
+
+_FUNCTIONAL = "_c10d_functional"  # the namespace of collectives in graphs
+_NOT_COLLECTIVES = ("wait_tensor", "_wrap_tensor_autograd")
+_POINT_TO_POINT = ("send", "recv")
+_QUOTED = re.compile(r"'([^'\n]*)'")
+_INTEGER = re.compile(r"(?<![\w.%$'#])-?\d+(?![\w.'])")
+_ID = re.compile(r"\b\d{7,}\b|\b0x[0-9a-f]+\b")  # ids of objects and types, which each process has its own of
+T = TypeVar("T", Break, Graph, Guard)
+_DISABLING = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
+
+
+@dataclass(frozen=True)
+class GraphContent:
+    """One of Dynamo's graphs, with process groups numbered in the order in which the process made them.
+
+    ``shape`` is the same for ranks that compute the same on shards of their own: it is without the whole numbers in
+    calls, which are ``numbers``, and without ``types``. Types of what collectives make are in it.
+    """
+
+    graph: CanonicalGraph
+
+    @cached_property
+    def shape(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        return tuple(
+            (_INTEGER.sub("#", node.call), node.type if _is_collective(node) else _kind_of(node.type), node.inputs)
+            for node in self.graph.nodes
+        )
+
+    @cached_property
+    def masked(self) -> CanonicalGraph:
+        """The graph as `shape` has it, to find the first node that differs."""
+        pairs = zip(self.graph.nodes, self.shape, strict=True)
+        return CanonicalGraph(tuple(replace(node, call=call, type=kind) for node, (call, kind, _) in pairs))
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(int(text) for node in self.graph.nodes for text in _INTEGER.findall(node.call))
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        return tuple(node.type for node in self.graph.nodes)
+
+    @cached_property
+    def collectives(self) -> tuple[CanonicalNode, ...]:
+        """The nodes that are collectives, in order."""
+        return tuple(node for node in self.graph.nodes if _is_collective(node))
+
+
+def _is_collective(node: CanonicalNode) -> bool:
+    return _FUNCTIONAL in node.target and not node.target.rpartition(".")[2].startswith(_NOT_COLLECTIVES)
+
+
+def _kind_of(type_: str) -> str:
+    """A tensor type without its sizes and strides: its dtype and its number of dimensions."""
+    dtype, bracket, rest = type_.partition("[")
+    sizes = rest.partition("]")[0]
+    return f"{dtype}[{sizes.count(',') + bool(sizes.strip())}]" if bracket else type_
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedValue:
+    """A guard without ids of objects, and the user's line that it is for."""
+
+    source: str
+    expression: str
+    file: str | None
+    line: int | None
+
+
+@dataclass(frozen=True)
+class CompileStep:
+    """One compile, with what is compared of it."""
+
+    compile: Compile
+    recompile: Recompile | None
+    breaks: tuple[Break, ...]
+    graphs: tuple[GraphContent, ...]
+    guards: tuple[GuardedValue, ...]
+
+    @property
+    def label(self) -> tuple[object, ...]:
+        """What it is a compile of."""
+        return "compile", self.compile.file, self.compile.line, original_name(self.compile.function)
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What alike compiles share."""
+        return (
+            *self.label,
+            self.compile.outcome,
+            self.compile.cache,
+            self.recompile is not None,
+            tuple((each.gb_type, each.span.file, each.span.line) for each in self.breaks),
+            tuple(graph.shape for graph in self.graphs),
+        )
+
+    @cached_property
+    def details(self) -> tuple[object, ...]:
+        """What may differ between shards."""
+        return tuple((graph.numbers, graph.types) for graph in self.graphs), self.guards
+
+
+@dataclass(frozen=True)
+class CollectiveStep:
+    """One collective that the program issued itself. Its group is numbered as in graphs."""
+
+    collective: Collective
+    group: str
+
+    @property
+    def label(self) -> tuple[object, ...]:
+        """What operation it is, on which group."""
+        return "collective", self.collective.op, self.group
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What alike collectives share."""
+        item = self.collective
+        return (*self.label, item.sizes, item.dtypes, item.peer)
+
+    @property
+    def details(self) -> tuple[object, ...]:
+        """Nothing: all of a collective must be alike."""
+        return ()
+
+
+Step = CompileStep | CollectiveStep
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """The steps of one rank, without sends and receives: ranks have different ones by design.
+
+    ``times`` is when each collective among the steps began, in seconds since the epoch by the host's clock. ``last`` is
+    the last collective of all, ``seconds`` what all compiles took together.
+    """
+
+    steps: tuple[Step, ...]
+    times: array[float]
+    last: Collective | None
+    stances: frozenset[str]
+    skipped: tuple[SkippedFrame, ...]
+    disabled: bool
+    world_size: int | None
+    seconds: float
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What alike ranks share."""
+        return tuple((step.key, step.details) for step in self.steps)
+
+    @property
+    def compiles(self) -> tuple[CompileStep, ...]:
+        """The compiles among the steps."""
+        return tuple(step for step in self.steps if isinstance(step, CompileStep))
+
+
+class TraceReader:
+    """Reads the traces of the ranks of one job. What ranks have in common is parsed once and kept once."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[tuple[bytes, tuple[str, ...]], GraphContent] = {}
+        self._steps: dict[str, tuple[Step, ...]] = {}
+
+    def read(self, recording: Recording) -> RankTrace:
+        """Return what one process did."""
+        groups, world_size = _groups(recording)
+        compiles = tuple(self._compile_steps(recording, groups))
+        issued = recording.collectives()
+        own = [each for each in issued if each.op not in _POINT_TO_POINT]
+        return RankTrace(
+            steps=self._shared(tuple(_in_order(compiles, own, groups))),
+            times=array("d", [each.at or 0.0 for each in own]),
+            last=issued[-1] if issued else None,
+            stances=frozenset(each.stance for each in issued if each.stance is not None),
+            skipped=recording.skipped(),
+            disabled=_is_disabled(recording),
+            world_size=world_size,
+            seconds=sum(step.compile.seconds.total or 0.0 for step in compiles),
+        )
+
+    def _shared(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """The steps of an earlier rank if these are the same."""
+        digest = hashlib.sha256(repr([(step.key, step.details) for step in steps]).encode("utf-8", "replace"))
+        return self._steps.setdefault(digest.hexdigest(), steps)
+
+    def _compile_steps(self, recording: Recording, groups: tuple[str, ...]) -> Iterator[CompileStep]:
+        again = {each.compile_id: each for each in recording.recompiles()}
+        breaks, guards = _by_compile(recording.breaks()), _by_compile(recording.guards())
+        graphs = _by_compile(recording.graphs_at("dynamo"))
+        for compile_ in recording.compiles():
+            id_ = compile_.compile_id
+            yield CompileStep(
+                compile=compile_,
+                recompile=again.get(id_),
+                breaks=tuple(breaks.get(id_, ())),
+                graphs=tuple(self._graph(recording.payload(each.event), groups) for each in graphs.get(id_, ())),
+                guards=tuple(_guarded_value(each) for each in guards.get(id_, ())),
+            )
+
+    def _graph(self, text: str, groups: tuple[str, ...]) -> GraphContent:
+        key = hashlib.sha256(text.encode("utf-8", "replace")).digest(), groups
+        if key not in self._graphs:
+            self._graphs[key] = GraphContent(_with_numbered_groups(canonical_graph(text), groups))
+        return self._graphs[key]
+
+
+def _guarded_value(item: Guard) -> GuardedValue:
+    return GuardedValue(item.source, _ID.sub("@", item.expression), item.file, item.line)
+
+
+def _by_compile(records: Iterable[T]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for each in records:
+        found.setdefault(each.compile_id, []).append(each)
+    return found
+
+
+def _groups(recording: Recording) -> tuple[tuple[str, ...], int | None]:
+    """The names of the process groups in the order in which they were made, and the size of the first, the world."""
+    names: dict[str, None] = {}
+    world_size = None
+    for event in recording.events("dynadiag_group"):
+        data = recording.metadata(event.index).get("dynadiag_group")
+        if isinstance(data, dict):
+            size = data.get("size")
+            if not names and isinstance(size, int):
+                world_size = size
+            names[str(data.get("name"))] = None
+    return tuple(names), world_size
+
+
+def _number_of(group: str, groups: Sequence[str]) -> str:
+    return f"#{groups.index(group)}" if group in groups else group
+
+
+def _with_numbered_groups(graph: CanonicalGraph, groups: Sequence[str]) -> CanonicalGraph:
+    """The graph with the names of process groups as their numbers: two ranks are in different groups of one kind."""
+
+    def numbered(node: CanonicalNode) -> CanonicalNode:
+        if _FUNCTIONAL not in node.target:
+            return node
+        return replace(node, call=_QUOTED.sub(lambda found: f"'{_number_of(found[1], groups)}'", node.call))
+
+    return CanonicalGraph(tuple(map(numbered, graph.nodes)))
+
+
+def _in_order(
+    compiles: Sequence[CompileStep], collectives: Sequence[Collective], groups: Sequence[str]
+) -> Iterator[Step]:
+    """Compiles and collectives in the order in which they began."""
+    done = 0
+    for each in collectives:
+        yield from compiles[done : each.compiles]
+        done = max(done, each.compiles)
+        yield CollectiveStep(each, _number_of(each.group, groups))
+    yield from compiles[done:]
+
+
+def _is_disabled(recording: Recording) -> bool:
+    """Whether the environment of the process disabled torch.compile."""
+    variables: Mapping[str, object] = {}
+    for event in recording.events("dynadiag_run", limit=1):
+        data = recording.metadata(event.index).get("dynadiag_run")
+        found = data.get("environment") if isinstance(data, dict) else None
+        variables = found if isinstance(found, dict) else {}
+    return any(variables.get(name) == "1" for name in _DISABLING)
