@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
@@ -52,7 +53,7 @@ def describe_group(group: Any, frame: FrameType) -> dict[str, Any]:
         "rank": known.get("group_rank"),
         "ranks": list(ranks) if ranks else None,
         "backend": str(known.get("backend")),
-        "timeout": timeout.total_seconds() if hasattr(timeout, "total_seconds") else None,
+        "timeout": timeout.total_seconds() if isinstance(timeout, timedelta) else None,
     }
 
 

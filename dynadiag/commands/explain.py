@@ -17,17 +17,18 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.commands import common
+from dynadiag.commands.job_report import JobReader
 from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
 from dynadiag.commands.target_recordings import existing_recordings
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.registry import Registry
 from dynadiag.kernels.link_digest import fold_with_links, open_with_links
+from dynadiag.render.job import job_text
 from dynadiag.render.json_document import document, encode
-from dynadiag.render.report import Report, explanation_text, report
+from dynadiag.render.report import explanation_text, report
 
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 
@@ -60,7 +61,7 @@ def _run_program(args: argparse.Namespace) -> int:
     recording = common.new_recording(args.output, program.text, force=args.force)
     ended = run_recorded(program, recording, args)
     fold_with_links(recording)
-    _report((recording, *ended.other_journals), args)
+    _report((recording, *ended.other_journals), args, recording)
     common.print_path(recording)
     return exit_code(ended)
 
@@ -75,24 +76,30 @@ def _explain_id(args: argparse.Namespace) -> int:
     return 0
 
 
-def _report(paths: Sequence[Path], args: argparse.Namespace) -> None:
-    """Report the recordings, one after the other."""
-    explanations = [_explanation(path) for path in paths]
-    common.write_json(args.json, _json(explanations))
+def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None = None) -> None:
+    """Report one recording, or those of several processes as one job. ``main`` is the program's own."""
+    if len(paths) == 1:
+        _report_one(paths[0], args)
+        return
+    reader = JobReader(paths, main)
+    told = reader.report()
+    if args.json is not None:
+        common.write_json(args.json, encode(reader.document(told)))
     if args.json != "-":
-        for path, explanation in zip(paths, explanations, strict=True):
-            shown = str(path) if path.is_absolute() else os.path.relpath(path)
-            style = common.style_for(sys.stdout)
-            text = explanation_text(explanation, style, all_=args.all, recording=shown, calls=explanation.calls)
-            sys.stdout.write(text if path is paths[0] else f"\n{text}")
+        sys.stdout.write(job_text(told, common.style_for(sys.stdout), all_=args.all, recording=_shown(paths[0].parent)))
         sys.stdout.flush()
 
 
-def _explanation(path: Path) -> Report:
+def _report_one(path: Path, args: argparse.Namespace) -> None:
     with open_with_links(path) as recording:
-        return report(recording)
+        explanation = report(recording)
+    common.write_json(args.json, encode(document(explanation, explanation.calls)))
+    if args.json != "-":
+        style = common.style_for(sys.stdout)
+        text = explanation_text(explanation, style, all_=args.all, recording=_shown(path), calls=explanation.calls)
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
-def _json(explanations: Sequence[Report]) -> bytes:
-    main, *others = [document(explanation, explanation.calls) for explanation in explanations]
-    return encode(replace(main, ranks=tuple(others)) if others else main)
+def _shown(path: Path) -> str:
+    return str(path) if path.is_absolute() else os.path.relpath(path)

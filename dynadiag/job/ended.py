@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dynadiag.explanation.formatting import brief, count, list_some
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Job, Process
 from dynadiag.job.ranks import rank_list
@@ -22,6 +22,7 @@ _PEER_IS_GONE = re.compile(
 )
 # Modules that Inductor wrote, and torch's own names of functions without a file.
 _GENERATED = re.compile(r"(?<!\.py)$|/c[a-z2-7]{40,}\.py$|/torchinductor_")
+_CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 _MESSAGE = 140  # characters of an exception's message
 _LISTED = 8  # ranks whose end is told one by one
 
@@ -49,7 +50,7 @@ def describe_end(item: Process) -> str | None:
     """How a rank ended, if not well, in a sentence without its rank."""
     at = f" at {place}" if (place := place_text(last_place(item))) else ""
     if item.uncaught is not None:
-        said = f": {brief(item.message, _MESSAGE)}" if item.message else ""
+        said = f": {_said(item.message)}" if item.message else ""
         return f"ended with {item.uncaught.removeprefix('builtins.')}{at}{said}"
     if item.exit_code is not None and item.exit_code != 0:
         ended = f"was ended by signal {-item.exit_code}" if item.exit_code < 0 else f"ended with {item.exit_code}"
@@ -63,6 +64,12 @@ def describe_end(item: Process) -> str | None:
         if where
         else ("was killed or crashed: its recording is cut short")
     )
+
+
+def _said(message: str) -> str:
+    """The beginning of a message, without the place in C++ that it comes from."""
+    text = " ".join(_CPP_PLACE.sub("", message).split())
+    return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"
 
 
 def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Divergence | None:

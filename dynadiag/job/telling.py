@@ -20,7 +20,7 @@ from dynadiag.job.processes import Process
 from dynadiag.job.ranks import rank_list
 from dynadiag.job.trace import CollectiveStep, CompileStep
 from dynadiag.kernels.link_digest import open_with_links
-from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, user_frame
+from dynadiag.recording.code_origin import is_user_file, user_frame
 from dynadiag.recording.records import Compile, Frame, Recompile
 
 __all__ = ["tell"]
@@ -96,7 +96,7 @@ def _compile_place(item: Compile) -> Place:
 
 
 def _is_users(file: str | None) -> bool:
-    return file is not None and not is_torch_file(file) and not is_stdlib_file(file)
+    return file is not None and is_user_file(file)
 
 
 def _recompile(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:

@@ -163,6 +163,7 @@ class RankTrace:
     skipped: tuple[SkippedFrame, ...]
     disabled: bool
     world_size: int | None
+    backend: str | None
     seconds: float
 
     @cached_property
@@ -185,7 +186,7 @@ class TraceReader:
 
     def read(self, recording: Recording) -> RankTrace:
         """Return what one process did."""
-        groups, world_size = _groups(recording)
+        groups, world_size, backend = _groups(recording)
         compiles = tuple(self._compile_steps(recording, groups))
         issued = recording.collectives()
         own = [each for each in issued if each.op not in _POINT_TO_POINT]
@@ -197,6 +198,7 @@ class TraceReader:
             skipped=recording.skipped(),
             disabled=_is_disabled(recording),
             world_size=world_size,
+            backend=backend,
             seconds=sum(step.compile.seconds.total or 0.0 for step in compiles),
         )
 
@@ -237,18 +239,16 @@ def _by_compile(records: Iterable[T]) -> dict[str, list[T]]:
     return found
 
 
-def _groups(recording: Recording) -> tuple[tuple[str, ...], int | None]:
-    """The names of the process groups in the order in which they were made, and the size of the first, the world."""
-    names: dict[str, None] = {}
-    world_size = None
+def _groups(recording: Recording) -> tuple[tuple[str, ...], int | None, str | None]:
+    """The names of the process groups in the order in which they were made, and size and backend of the first."""
+    made: dict[str, dict[str, object]] = {}
     for event in recording.events("dynadiag_group"):
         data = recording.metadata(event.index).get("dynadiag_group")
         if isinstance(data, dict):
-            size = data.get("size")
-            if not names and isinstance(size, int):
-                world_size = size
-            names[str(data.get("name"))] = None
-    return tuple(names), world_size
+            made.setdefault(str(data.get("name")), data)
+    world = next(iter(made.values()), {})
+    size, backend = world.get("size"), world.get("backend")
+    return tuple(made), size if isinstance(size, int) else None, backend if isinstance(backend, str) else None
 
 
 def _number_of(group: str, groups: Sequence[str]) -> str:

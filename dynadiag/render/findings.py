@@ -26,12 +26,18 @@ _TITLE = 60  # columns of a title in a list
 _LISTED = re.compile(r'# File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,9}), in [^,\n]{1,200}, code: ')
 _WORDS = {  # rule -> what a paragraph begins with, one in a count
     "failed-compile": ("error", "failed compile"),
+    "divergence": ("divergence", "divergence"),
     "break": ("break", "graph break"),
     "recompile": ("recompile", "recompile"),
     "recompile-limit": ("gave up", "function that torch gave up"),
     "uncompiled": ("uncompiled", "skipped function"),
 }
-_ROLES = {"failed-compile": "error", "recompile-limit": "error", "recompile": "recompile"}  # others are breaks
+_ROLES = {
+    "failed-compile": "error",
+    "divergence": "error",
+    "recompile-limit": "error",
+    "recompile": "recompile",
+}  # others are breaks
 _ASIDES = {  # rule -> what a list of its notes begins with
     "break": "graph breaks at no cost, nothing to do",
     "recompile": "recompiles that follow from another",
@@ -89,7 +95,7 @@ def _head(item: Finding, style: Style) -> list[str]:
 
 def _source(item: Finding, explanation: Explanation, style: Style) -> list[str]:
     """The line itself; of a whole function that was compiled again its name says enough."""
-    if item.rule not in ("break", "failed-compile"):
+    if item.rule not in ("break", "failed-compile", "divergence"):
         return []
     return snippet(explanation.sources.get(item.span.file or ""), item.span, style)
 
@@ -113,7 +119,7 @@ def _facts(item: Finding, explanation: Explanation, style: Style, all_: bool) ->
 
 def _tells_cause(item: Finding) -> bool:
     """Whether the cause says more than the facts, which of a guard have the old and the new value."""
-    return item.rule in ("break", "failed-compile")
+    return item.rule in ("break", "failed-compile", "divergence")
 
 
 def _listing(text: str, cwd: str | None) -> str:

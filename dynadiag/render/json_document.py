@@ -18,6 +18,7 @@ from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Finding
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs
+from dynadiag.job.divergence import Divergence
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, original_name, user_frame
 from dynadiag.recording.records import Break, Frame, GuardFailure, Kernel, Recompile, Seconds
 
@@ -29,6 +30,7 @@ __all__ = [
     "Document",
     "ExplainDocument",
     "FindingDocument",
+    "ProcessDocument",
     "SourceLine",
     "document",
     "encode",
@@ -196,8 +198,32 @@ class FindingDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessDocument:
+    """One process of a job. `ended` says how it ended, if not well; `alike` numbers the sets of alike processes."""
+
+    role: str
+    rank: int | None
+    host: str | None
+    restart: int
+    pid: int | None
+    recording: str
+    problem: str | None
+    complete: bool
+    exit_code: int | None
+    ended: str | None
+    compile_seconds: float | None
+    waited_seconds: float | None
+    imposed_wait_seconds: float | None
+    alike: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainDocument:
-    """What `dynadiag explain --json` writes. `ranks` are the documents of the program's other processes."""
+    """What `dynadiag explain --json` writes.
+
+    Of several processes, `ranks` are the documents of the ranks or, without ranks, of the other processes; `findings`
+    are those of all, and `divergence` the first in which ranks are not alike.
+    """
 
     schema: int
     dynadiag: str
@@ -219,6 +245,9 @@ class ExplainDocument:
     cuda_graphs: tuple[CudaGraph, ...]
     warm: WarmCalls | None
     ranks: tuple[ExplainDocument, ...] | msgspec.UnsetType = msgspec.UNSET
+    divergence: Divergence | msgspec.UnsetType | None = msgspec.UNSET
+    processes: tuple[ProcessDocument, ...] | msgspec.UnsetType = msgspec.UNSET
+    rank: int | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def explanation_json(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> bytes:

@@ -1,0 +1,74 @@
+"""Read the recordings of several processes and make one report of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dynadiag.errors import UnreadableInput
+from dynadiag.job import Job, Process, alike, find_divergence, open_job
+from dynadiag.job.waits import Wait, measure_waits
+from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.render.job import JobPart, JobReport, job_document, rank_document
+from dynadiag.render.json_document import ExplainDocument, document
+from dynadiag.render.report import Report, report
+
+__all__ = ["JobReader"]
+
+_MAX_EXPLAINED = 32  # ranks that are each explained for the JSON; of more, alike ones have the document of the first
+
+
+class JobReader:
+    """The recordings of several processes. ``main`` is the one that leads the JSON; without it the first rank."""
+
+    def __init__(self, paths: Sequence[Path], main: Path | None = None) -> None:
+        """Read the recordings. Raises `UnreadableInput` if none of them can be read."""
+        self.job = open_job(paths)
+        self._main = main
+        self._reports: dict[Path, Report] = {}
+        if not self._told():
+            raise UnreadableInput(self.job.processes[0].problem or f"{paths[0]}: nothing was recorded")
+
+    def _told(self) -> list[Process]:
+        """The processes that are told of: all but a launcher that compiled nothing itself."""
+        read = [each for each in self.job.processes if each.trace is not None]
+        return [each for each in read if each.role == "rank" or (each.trace and each.trace.steps)] or read
+
+    def report(self) -> JobReport:
+        """Return what is told of the job."""
+        parts = [JobPart(group, self._explain(group[0])) for group in self._groups()]
+        return JobReport(self.job, find_divergence(self.job), tuple(parts), _waits(self.job))
+
+    def _groups(self) -> list[tuple[Process, ...]]:
+        """The sets of alike processes: ranks by restart, then the others."""
+        told = self._told()
+        found: list[tuple[Process, ...]] = []
+        for restart in self.job.restarts:
+            found += alike([each for each in told if each.role == "rank" and each.restart == restart])
+        return found + list(alike([each for each in told if each.role != "rank"]))
+
+    def document(self, told: JobReport) -> ExplainDocument:
+        """Return the document of the job."""
+        ranks = self.job.ranks or tuple(each for each in self._told() if each.path != self._main)
+        first = {each.path: part.processes[0] for part in told.parts for each in part.processes}
+        documents = [
+            rank_document(self._explain(each if len(ranks) <= _MAX_EXPLAINED else first.get(each.path, each)), each)
+            for each in ranks
+        ]
+        main = self._explain_path(self._main) if self._main is not None else None
+        return job_document(told, documents, documents[0] if main is None else document(main, main.calls))
+
+    def _explain(self, item: Process) -> Report:
+        return self._explain_path(item.path)
+
+    def _explain_path(self, path: Path) -> Report:
+        if path not in self._reports:
+            with open_with_links(path) as recording:
+                self._reports[path] = report(recording)
+        return self._reports[path]
+
+
+def _waits(job: Job) -> dict[int, Wait]:
+    """The waits of the ranks of the latest restart."""
+    latest = max(job.restarts, default=0)
+    return measure_waits([each for each in job.ranks if each.restart == latest])
