@@ -25,7 +25,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.recording.opening import journal_header
 
-__all__ = ["ProcessEnd", "launch"]
+__all__ = ["ProcessEnd", "launch", "launch_job"]
 
 _MAX_INTERRUPTS = 2  # times that Ctrl-C is left to the program; the next one kills it
 
@@ -57,14 +57,32 @@ def launch(
     journal = journal.absolute()
     settings = replace(settings, journal=str(journal), parent=os.getpid())
     environment = {**os.environ, **(variables or {}), **settings.environment(str(journal.parent))}
+    ended = _run(command, environment, output)
+    others = tuple(sorted(_find_other_journals(journal), key=_rank_order))
+    _record_end(journal, settings, ended.exit_code, ended.seconds, others, notes)
+    return replace(ended, other_journals=others)
+
+
+def launch_job(command: Sequence[str], folder: Path, settings: Settings) -> ProcessEnd:
+    """Run any command; each process of it that compiles or joins a process group records itself in ``folder``.
+
+    Raises `DynadiagError` if the command cannot be started.
+    """
+    _check_installed()
+    before = set(folder.glob(f"*{SUFFIX}"))
+    try:
+        ended = _run(command, {**os.environ, **settings.environment(str(folder.absolute()))})
+    except OSError as error:
+        raise DynadiagError(f"cannot run {command[0][:200]}: {error.strerror}") from error
+    return replace(ended, other_journals=tuple(sorted(set(folder.glob(f"*{SUFFIX}")) - before, key=_rank_order)))
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], output: int | None = None) -> ProcessEnd:
     began = time.time()
     process = subprocess.Popen(command, env=environment, stdout=output)
     with _SignalForwarder(process) as signals:
         code = process.wait()
-    seconds = time.time() - began
-    others = tuple(sorted(_find_other_journals(journal), key=_rank_order))
-    _record_end(journal, settings, code, seconds, others, notes)
-    return ProcessEnd(code, seconds, signals.interrupts > 0, others)
+    return ProcessEnd(code, time.time() - began, signals.interrupts > 0, ())
 
 
 def _check_installed() -> None:

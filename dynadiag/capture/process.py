@@ -16,14 +16,12 @@ from typing import Any
 
 from dynadiag.capture import settings as settings_
 from dynadiag.capture.recorder import Recorder
-from dynadiag.capture.run_metadata import job_place, run_footer, run_header
+from dynadiag.capture.run_metadata import recording_stems, run_footer, run_header
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.torch_private import capture as torch_private
 
 __all__ = ["StoppedAfterCalls", "record_this_process", "stop_after"]
-
-_MAX_NAMES = 1000  # names that are tried for one recording; restarted ranks need more than one
 
 
 @functools.cache  # once a process, however often torch's entry points are called
@@ -76,21 +74,11 @@ def _create_journal(folder: Path, settings: settings_.Settings) -> Journal:
 
 
 def _candidate_paths(folder: Path, settings: settings_.Settings) -> Iterator[Path]:
-    """The file names for this process's recording, of which the first free one is taken.
-
-    A rank has its number, and how often the job was restarted. A worker that inherits the rank's environment has its
-    process id instead.
-    """
+    """The paths for this process's recording, of which the first free one is taken."""
     if settings.journal is not None and settings.parent == os.getppid():
         yield Path(settings.journal)
     lead = Path(settings.journal).stem if settings.journal else socket.gethostname()
-    place, pid = job_place(os.environ), os.getpid()
-    if place.get("rank") is not None:
-        again = f"-restart{place['restart']}" if place.get("restart") else ""
-        yield folder / f"{lead}-rank{place['rank']}{again}{SUFFIX}"
-    yield folder / f"{lead}-{pid}{SUFFIX}"
-    for number in range(1, _MAX_NAMES):
-        yield folder / f"{lead}-{pid}-{number}{SUFFIX}"
+    yield from (folder / f"{stem}{SUFFIX}" for stem in recording_stems(lead, os.environ))
 
 
 def _end_with_multiprocessing_worker(recorder: Callable[[], Recorder], began: float) -> None:

@@ -6,11 +6,11 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["job_place", "run_footer", "run_header"]
+__all__ = ["job_place", "recording_stems", "run_footer", "run_header"]
 
 _RELEVANT_PREFIXES = (
     "TORCH_",
@@ -25,6 +25,7 @@ _RELEVANT_PREFIXES = (
 )
 _MAX_VALUE = 500  # characters of a variable that are recorded: a setting, or a list of paths
 _MAX_FRAMES = 8  # of a stack
+_MAX_NAMES = 1000  # names that are tried for one recording
 
 
 def run_header(target: str | None, launcher: int | None = None) -> dict[str, Any]:
@@ -80,6 +81,21 @@ def job_place(environment: Mapping[str, str]) -> dict[str, int | str]:
     if name := environment.get("TORCHELASTIC_RUN_ID") or environment.get("SLURM_JOB_ID"):
         found["job"] = name
     return found
+
+
+def recording_stems(lead: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names for the recording of this process, of which the first free one is taken.
+
+    A rank has its number, and how often the job was restarted. A worker that inherits the rank's environment has its
+    process id instead. A job that restarts often needs more than one name.
+    """
+    place, pid = job_place(environment), os.getpid()
+    if place.get("rank") is not None:
+        again = f"-restart{place['restart']}" if place.get("restart") else ""
+        yield f"{lead}-rank{place['rank']}{again}"
+    yield f"{lead}-{pid}"
+    for number in range(1, _MAX_NAMES):
+        yield f"{lead}-{pid}-{number}"
 
 
 def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -49,13 +49,14 @@ class JobReader:
 
     def document(self, told: JobReport) -> ExplainDocument:
         """Return the document of the job."""
-        ranks = self.job.ranks or tuple(each for each in self._told() if each.path != self._main)
+        lead = self._main if self.job.ranks else self._main or self._told()[0].path
+        ranks = self.job.ranks or tuple(each for each in self._told() if each.path != lead)
         first = {each.path: part.processes[0] for part in told.parts for each in part.processes}
         documents = [
             rank_document(self._explain(each if len(ranks) <= _MAX_EXPLAINED else first.get(each.path, each)), each)
             for each in ranks
         ]
-        main = self._explain_path(self._main) if self._main is not None else None
+        main = None if lead is None else self._explain_path(lead)
         return job_document(told, documents, documents[0] if main is None else document(main, main.calls))
 
     def _explain(self, item: Process) -> Report:

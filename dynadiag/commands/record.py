@@ -4,31 +4,98 @@ TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME). Options c
 to the program. `dynadiag explain RECORDING` and `dynadiag browse RECORDING` show what was recorded; the path of the
 recording is the last line on stderr.
 
+With `-o FOLDER/` any command can be run, such as `dynadiag record -o FOLDER/ -- torchrun --nproc-per-node 8 train.py`:
+each rank, and each other process that compiles, leaves a recording in FOLDER. The same comes of
+`torchrun --nproc-per-node 8 --no-python dynadiag record -o FOLDER/ train.py`, which also has each rank's exit code, and
+of `DYNADIAG_RECORD=FOLDER` in the environment of a job that something else starts. `dynadiag explain FOLDER` makes one
+report of all.
+
 The exit code is the program's own, 128 + N if signal N ended it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import socket
+import sys
+from pathlib import Path
 
+from dynadiag.capture.launch import launch_job
+from dynadiag.capture.run_metadata import recording_stems
 from dynadiag.commands import common
-from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
-from dynadiag.kernels.link_digest import fold_with_links
+from dynadiag.commands.target_options import (
+    add_recorder_options,
+    add_target,
+    exit_code,
+    parse_program,
+    recorder_settings,
+    run_recorded,
+)
+from dynadiag.errors import DynadiagError
+from dynadiag.kernels.link_digest import fold_with_links, open_with_links
+from dynadiag.recording.journal import SUFFIX
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_output(parser, "the recording to write")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="the recording to write; or FOLDER/, for a recording of each process"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file, or add to a folder")
     add_recorder_options(parser)
     add_target(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    folder = _folder(args.output)
+    if folder is not None and args.dashes:
+        return _record_command(folder, args)
     program = parse_program(args)
-    recording = common.new_recording(args.output, program.text, force=args.force)
+    if folder is not None:
+        recording = _free_path(_made(folder))
+    else:
+        output = None if args.output is None else Path(args.output)
+        recording = common.new_recording(output, program.text, force=args.force)
     ended = run_recorded(program, recording, args)
     for path in (recording, *ended.other_journals):
         fold_with_links(path)
     common.print_path(recording)
+    return exit_code(ended)
+
+
+def _folder(output: str | None) -> Path | None:
+    """The output if it is a folder: one that exists, or a name that ends in a slash."""
+    return Path(output) if output and (output.endswith(os.sep) or Path(output).is_dir()) else None
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DynadiagError(f"cannot make the folder {folder}: {error.strerror}") from error
+    return folder
+
+
+def _free_path(folder: Path) -> Path:
+    """A new path for the recording of this process, by its rank if it is one."""
+    stems = recording_stems(socket.gethostname(), os.environ)
+    return next(path for stem in stems if not (path := folder / f"{stem}{SUFFIX}").exists())
+
+
+def _record_command(folder: Path, args: argparse.Namespace) -> int:
+    """Run any command, with a recording in the folder for each of its processes that compiles."""
+    if not args.target:
+        raise DynadiagError("record: name a command after --, such as torchrun --nproc-per-node 2 train.py")
+    if args.stop_after is not None or args.fresh:
+        raise DynadiagError("record: --stop-after and --fresh are for one program, not for a command after --")
+    if any(_made(folder).glob(f"*{SUFFIX}")) and not args.force:
+        raise DynadiagError(f"{folder} has recordings already: name another folder, or --force to add to them")
+    ended = launch_job([args.target, *args.arguments], folder, recorder_settings(args))
+    for path in ended.other_journals:
+        open_with_links(path).close()  # which folds it, unless its process did
+    if not ended.other_journals:
+        print("dynadiag: no process compiled anything or joined a process group", file=sys.stderr)  # noqa: T201
+    common.print_path(folder)
     return exit_code(ended)

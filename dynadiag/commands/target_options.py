@@ -16,7 +16,14 @@ from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.sandbox import cache_variables
 from dynadiag.trial.typed_json import dump
 
-__all__ = ["add_recorder_options", "add_target", "exit_code", "parse_program", "run_recorded"]
+__all__ = [
+    "add_recorder_options",
+    "add_target",
+    "exit_code",
+    "parse_program",
+    "recorder_settings",
+    "run_recorded",
+]
 
 _INTERRUPTED = 130
 _SIGNAL = 128  # what a shell adds to the number of the signal that ended a program
@@ -33,13 +40,14 @@ class _TargetAction(argparse.Action):
         words = list(values) if isinstance(values, list) else [str(values)]
         if option is None and words[:1] == ["--"]:
             del words[0]  # it ends dynadiag's own options
+            namespace.dashes = True
         if words:
             namespace.module, namespace.target, namespace.arguments = option is not None, words[0], words[1:]
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
     """Add TARGET and the program's arguments."""
-    parser.set_defaults(module=False, target=None, arguments=[])
+    parser.set_defaults(module=False, target=None, arguments=[], dashes=False)
     parser.usage = "%(prog)s [OPTIONS] TARGET [ARGS...]"
     parser.add_argument(
         "-m",
@@ -120,12 +128,7 @@ def run_recorded(
 
     Raises `TargetError`, and leaves no recording, if a function must be imported and cannot be.
     """
-    settings = Settings(
-        target=program.text,
-        source=not args.no_source,
-        stop_after=args.stop_after,
-        limit=int(args.limit * 1e9),
-    )
+    settings = recorder_settings(args, program.text)
     gpu = gpu_spec(args.gpu).name if args.gpu else ""
     notes = [f"the code is generated for a GPU that is not here, {gpu}; the program ran on the CPU"] if gpu else []
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
@@ -137,6 +140,11 @@ def run_recorded(
             recording.unlink(missing_ok=True)
             raise TargetError(refusal.read_text())
     return ended
+
+
+def recorder_settings(args: argparse.Namespace, target: str | None = None) -> Settings:
+    """Return the settings of the recorder that the options ask for."""
+    return Settings(target=target, source=not args.no_source, stop_after=args.stop_after, limit=int(args.limit * 1e9))
 
 
 def exit_code(ended: ProcessEnd) -> int:

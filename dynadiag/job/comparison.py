@@ -21,17 +21,31 @@ __all__ = ["alike", "find_divergence"]
 def alike(ranks: Sequence[Process]) -> tuple[tuple[Process, ...], ...]:
     """Return the ranks in groups of those that are alike, the largest first, of equal ones that with the lowest rank.
 
-    Whole numbers, sizes and guards of compiled code may differ in a group: each rank has a shard of its own.
+    Numbers, sizes and guards of compiled code may differ in a group as far as each rank has a shard of its own.
     """
-    keys: dict[int, tuple[object, ...]] = {}  # by the steps, which ranks share
-    found: dict[tuple[object, ...], list[Process]] = {}
+    groups: list[list[Process]] = []
+    known: dict[int, int] = {}  # from the steps, which ranks share, to the group
     for each in ranks:
-        if each.trace is not None:
-            steps = each.trace.steps
-            if id(steps) not in keys:
-                keys[id(steps)] = tuple(step.key for step in steps)
-            found.setdefault(keys[id(steps)], []).append(each)
-    return tuple(sorted(map(tuple, found.values()), key=lambda group: (-len(group), group[0].rank or 0)))
+        if each.trace is None:
+            continue
+        steps = id(each.trace.steps)
+        if steps not in known:
+            known[steps] = _group_of(each, groups)
+        groups[known[steps]].append(each)
+    return tuple(sorted(map(tuple, groups), key=lambda group: (-len(group), group[0].rank or 0)))
+
+
+def _group_of(item: Process, groups: list[list[Process]]) -> int:
+    """The number of the group whose first process is like this one; a new group if there is none."""
+    for index, group in enumerate(groups):
+        if _keys(group[0]) == _keys(item) and first_difference(_side(group), _side([item])) == (None, None):
+            return index
+    groups.append([])
+    return len(groups) - 1
+
+
+def _keys(item: Process) -> list[tuple[object, ...]]:
+    return [] if item.trace is None else [step.key for step in item.trace.steps]
 
 
 def find_divergence(job: Job) -> Divergence | None:
@@ -61,7 +75,8 @@ def _side(group: Sequence[Process]) -> Side:
     """A group as its first rank, which ended by itself if any of them did."""
     trace = group[0].trace
     whole = any(ended_by_itself(each) for each in group)
-    return Side(() if trace is None else trace.steps, group[0].rank or 0, whole)
+    world = 0 if trace is None else trace.world_size or 0
+    return Side(() if trace is None else trace.steps, group[0].rank or 0, world, whole)
 
 
 def _earliest(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from dynadiag.diff import CanonicalGraph, CanonicalNode, first_change
-from dynadiag.job.ranks import follows_rank
+from dynadiag.job.ranks import are_multiples, follows_rank
 from dynadiag.job.trace import CollectiveStep, CompileStep, GraphContent, Step
 from dynadiag.recording.records import Break
 
@@ -23,10 +23,14 @@ _USUAL_TYPE = "f32"  # torch's default dtype
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two ranks: its steps, its rank, and whether it ended by itself, so that it lacks no later steps."""
+    """One of two ranks: its steps, its rank and how many there are, and whether it ended by itself.
+
+    A rank that did not end by itself may lack later steps.
+    """
 
     steps: tuple[Step, ...]
     rank: int
+    world: int
     whole: bool
 
 
@@ -99,7 +103,7 @@ def _pair(first: Side, second: Side, position: int, other: int) -> Iterator[Diff
     one, two = first.steps[position], second.steps[other]
     if isinstance(one, CompileStep) and isinstance(two, CompileStep):
         if one.key != two.key or one.details != two.details:
-            yield from _compiles(one, two, position, (first.rank, second.rank))
+            yield from _compiles(one, two, position, (first, second))
     elif (
         isinstance(one, CollectiveStep)
         and isinstance(two, CollectiveStep)
@@ -158,7 +162,7 @@ def _compiles_it(steps: Sequence[Step], step: CompileStep) -> bool:
     return any(each.label == step.label for each in steps)
 
 
-def _compiles(one: CompileStep, two: CompileStep, position: int, ranks: tuple[int, int]) -> Iterator[Difference]:
+def _compiles(one: CompileStep, two: CompileStep, position: int, sides: tuple[Side, Side]) -> Iterator[Difference]:
     """The differences of two compiles of one function: what it is, breaks, graphs, then caches."""
     if (one.recompile is None) != (two.recompile is None):
         yield Difference("recompile", position, one, two, int(one.recompile is None))
@@ -166,7 +170,7 @@ def _compiles(one: CompileStep, two: CompileStep, position: int, ranks: tuple[in
     if (one.compile.outcome == "skipped") != (two.compile.outcome == "skipped"):
         yield Difference("skip", position, one, two, int(two.compile.outcome == "skipped"))
     for index, (here, there) in enumerate(zip(one.graphs, two.graphs, strict=False)):
-        yield from _graphs(one, two, position, index, (here, there), ranks)
+        yield from _graphs(one, two, position, index, (here, there), sides)
     if len(one.graphs) != len(two.graphs):
         yield Difference("graph", position, one, two, int(len(one.graphs) < len(two.graphs)))
     if one.compile.cache != two.compile.cache and one.compile.cache and two.compile.cache:
@@ -192,11 +196,11 @@ def _graphs(
     position: int,
     index: int,
     pair: tuple[GraphContent, GraphContent],
-    ranks: tuple[int, int],
+    sides: tuple[Side, Side],
 ) -> Iterator[Difference]:
     here, there = pair
     if here.shape == there.shape:
-        if here.types == there.types and (nodes := _number_nodes(here, there, ranks)) is not None:
+        if here.types == there.types and (nodes := _number_nodes(here, there, sides)) is not None:
             yield Difference("graph", position, one, two, 1, None, index, nodes[1], nodes[0])
         return
     if (collectives := _collective_nodes(here, there)) is not None:
@@ -217,15 +221,22 @@ def _of_nodes(
 
 
 def _number_nodes(
-    here: GraphContent, there: GraphContent, ranks: tuple[int, int]
+    here: GraphContent, there: GraphContent, sides: tuple[Side, Side]
 ) -> tuple[CanonicalNode, CanonicalNode] | None:
     """The first two nodes with a whole number that differs and is no shard's own."""
     for one, two in zip(here.graph.nodes, there.graph.nodes, strict=True):
         if one.call != two.call:
             numbers = zip(*(GraphContent(_one(node)).numbers for node in (one, two)), strict=True)
-            if any(left != right and not follows_rank({ranks[0]: left, ranks[1]: right}) for left, right in numbers):
+            if any(left != right and not _of_shards(left, right, sides) for left, right in numbers):
                 return one, two
     return None
+
+
+def _of_shards(left: int, right: int, sides: tuple[Side, Side]) -> bool:
+    """Whether two numbers are those of two shards: where ranks form several groups, of any two."""
+    first, second = sides
+    of_groups = max(first.world, second.world) > 2 and are_multiples(left, right, max(first.world, second.world))
+    return of_groups or follows_rank({first.rank: left, second.rank: right})
 
 
 def _one(node: CanonicalNode) -> CanonicalGraph:

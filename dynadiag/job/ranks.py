@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
 
-__all__ = ["follows_rank", "rank_list"]
+__all__ = ["are_multiples", "follows_rank", "rank_list"]
 
 
 def rank_list(ranks: Iterable[int]) -> str:
@@ -36,6 +37,16 @@ def follows_rank(values: Mapping[int, int]) -> bool:
         if _proportional([(rank + offset, value) for rank, value in pairs]):
             return True
     return len(pairs) > 2 and _even(pairs)
+
+
+def are_multiples(one: int, two: int, most: int) -> bool:
+    """Whether two numbers are multiples of a third one, and at most so many times that.
+
+    >>> are_multiples(32, 16, 4), are_multiples(7, 12, 4)
+    (True, False)
+    """
+    step = gcd(one, two)
+    return step > 0 and max(abs(one), abs(two)) <= step * most
 
 
 def _proportional(pairs: Sequence[tuple[int, int]]) -> bool:

@@ -141,8 +141,8 @@ class CollectiveStep:
 
     @property
     def details(self) -> tuple[object, ...]:
-        """Nothing: all of a collective must be alike."""
-        return ()
+        """The line, which differs where ranks come to a collective in branches of their own."""
+        return self.collective.file, self.collective.line
 
 
 Step = CompileStep | CollectiveStep

@@ -1,0 +1,96 @@
+"""Collectives that a program issues from Python are recorded before they begin, and nothing of torch's is disturbed."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import dynadiag
+from dynadiag.capture.collectives import CollectiveLimit
+from dynadiag.capture.run_metadata import job_place, recording_stems
+from dynadiag.recording.reader import Recording
+
+pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recording, str]]:
+    """A recording of a job of one rank, and the traceback of a collective that failed in it."""
+    path = tmp_path_factory.mktemp("collectives") / "run.dynadiag"
+    said = ""
+    with dynadiag.record(path):
+        dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+        x = torch.ones(2, 3)
+        dist.all_reduce(x)
+        dist.all_gather([torch.empty(2, 3)], x)
+        dist.broadcast(x, src=0)
+        work = dist.all_reduce(x, async_op=True)
+        assert work is not None
+        work.wait()
+        try:
+            dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BAND)
+        except (RuntimeError, ValueError):
+            said = traceback.format_exc()
+        torch.compiler.set_stance("force_eager")
+        dist.barrier()
+        torch.compiler.set_stance("default")
+        dist.destroy_process_group()
+    with dynadiag.open(path) as recording:
+        yield recording, said
+
+
+def test_each_collective_has_its_sizes_and_its_line(recorded: tuple[Recording, str]) -> None:
+    found = recorded[0].collectives()
+    assert [(each.op, each.sizes, each.is_async) for each in found] == [
+        ("all_reduce", "(2, 3)", False),
+        ("all_gather", "(2, 3)", False),
+        ("broadcast", "(2, 3)", False),
+        ("all_reduce", "(2, 3)", True),
+        ("all_reduce", "(2,)", False),
+        ("barrier", "", False),
+    ]
+    lines = Path(__file__).read_text().splitlines()
+    assert all(each.file == __file__ and each.op in lines[(each.line or 0) - 1] for each in found)
+    assert [each.stance for each in found] == [None] * 5 + ["force_eager"]
+    assert {each.dtypes for each in found} == {"float32", ""}
+
+
+def test_the_process_group_is_recorded(recorded: tuple[Recording, str]) -> None:
+    recording = recorded[0]
+    (event,) = recording.events("dynadiag_group")
+    data = recording.metadata(event.index)["dynadiag_group"]
+    assert (data["size"], data["rank"], data["backend"]) == (1, 0, "gloo")
+    assert recording.run.rank == 0
+
+
+def test_no_frame_of_ours_is_in_a_traceback(recorded: tuple[Recording, str]) -> None:
+    assert "all_reduce" in recorded[1]
+    assert "dynadiag/" not in recorded[1].replace(str(Path(__file__).parents[1]), "")
+
+
+def test_torch_has_its_methods_back() -> None:
+    assert not [name for name, value in vars(dist.ProcessGroup).items() if type(value).__module__.startswith("dynadiag")]
+
+
+def test_of_very_many_collectives_some_are_left_out() -> None:
+    limit = CollectiveLimit()
+    admitted = sum(limit.admit(100.0) for _ in range(30_000))
+    assert admitted == 20_000
+    assert limit.admit(101.5)
+    assert not limit.admit(102.0)
+    assert limit.count == 30_002
+
+
+def test_the_place_in_a_job() -> None:
+    torchrun = {"RANK": "3", "WORLD_SIZE": "8", "TORCHELASTIC_RESTART_COUNT": "1", "SLURM_PROCID": "0"}
+    assert job_place(torchrun) == {"rank": 3, "world_size": 8, "restart": 1}
+    srun = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77", "SLURM_NODEID": "1"}
+    assert job_place(srun) == {"rank": 2, "world_size": 4, "node": 1, "job": "77"}
+    assert job_place({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) == {}
+    assert job_place({"RANK": "one"}) == {}
+    assert next(recording_stems("host", torchrun)) == "host-rank3-restart1"

@@ -1,0 +1,215 @@
+"""Where the ranks of a job diverge first: the kind, the rank, the line and why; and none where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dynadiag.job import Divergence, find_divergence, open_job
+from tests.job import build
+from tests.job.build import REDUCE, Events, collective, compiled, graph, guards, rank, stopped
+
+ONE = graph(("l_x_ * 2", "f32[4][1]cpu", 6))
+TYPE = "f32[4][1]cpu"
+
+
+def divergence(folder: Path) -> Divergence | None:
+    return find_divergence(open_job(sorted(folder.glob("*.dynadiag"))))
+
+
+def of_two(folder: Path, first: Sequence[Events], second: Sequence[Events]) -> Divergence | None:
+    rank(folder, 0, *first)
+    rank(folder, 1, *second)
+    return divergence(folder)
+
+
+def found(folder: Path, first: Sequence[Events], second: Sequence[Events]) -> Divergence:
+    made = of_two(folder, first, second)
+    assert made is not None
+    return made
+
+
+def test_ranks_that_do_the_same_do_not_diverge(tmp_path: Path) -> None:
+    steps = [compiled(breaks=True), collective(), compiled("0/1", again=("4", "5")), collective(line=21)]
+    assert of_two(tmp_path, steps, steps) is None
+
+
+def test_a_recompile_on_one_rank_only(tmp_path: Path) -> None:
+    both = [compiled(), collective()]
+    made = found(tmp_path, [*both, collective()], [*both, compiled("0/1", again=("4", "5")), collective()])
+    assert (made.kind, made.ranks, made.compile_id, made.line) == ("recompile", (1,), "0/1", 6)
+    assert "x.size()[0] was 4, now 5" in made.text
+    assert [advice.checked for advice in made.advice] == ["unchecked"] * len(made.advice)
+
+
+def test_a_break_on_one_rank_is_told_with_the_value_that_differs(tmp_path: Path) -> None:
+    debug = guards(("L['self'].debug", "L['self'].debug == True"))
+    quiet = guards(("L['self'].debug", "L['self'].debug == False"))
+    made = found(tmp_path, [compiled(guards=debug, breaks=True)], [compiled(guards=quiet)])
+    assert (made.kind, made.ranks, made.line) == ("break", (0,), 8)
+    assert made.cause == "`self.debug` is True on rank 0, False on rank 1 (line 6)"
+
+
+def test_another_graph_is_told_by_its_first_node(tmp_path: Path) -> None:
+    more = graph(("l_x_ * 2", TYPE, 6), ("n0.sin()", TYPE, 7))
+    made = found(tmp_path, [compiled(graph=more)], [compiled(graph=ONE)])
+    assert (made.kind, made.ranks, made.line) == ("graph", (0,), 7)
+
+
+def test_a_graph_in_another_dtype_is_the_unusual_one(tmp_path: Path) -> None:
+    half = graph(("l_x_ * 2", "bf16[4][1]cpu", 6))
+    made = found(tmp_path, [compiled(graph=half)], [compiled(graph=ONE)])
+    assert (made.kind, made.ranks, made.line) == ("graph", (0,), 6)
+
+
+def test_one_collective_more_in_a_graph(tmp_path: Path) -> None:
+    reduce = (REDUCE.format("l_x_", "0"), TYPE, 6)
+    error = (REDUCE.format("n0", "0"), "f32[][]cpu", 9)
+    made = found(tmp_path, [compiled(graph=graph(reduce))], [compiled(graph=graph(reduce, error))])
+    assert (made.kind, made.ranks, made.line) == ("collective", (1,), 9)
+    assert "`all_reduce of f32[]`" in made.text
+
+
+def test_collectives_of_a_graph_in_another_order(tmp_path: Path) -> None:
+    one, two = (REDUCE.format("l_x_", "0"), TYPE, 6), (REDUCE.format("l_x_", "0"), "f32[5][1]cpu", 7)
+    made = found(tmp_path, [compiled(graph=graph(one, two))], [compiled(graph=graph(two, one))])
+    assert made.kind == "collective"
+    assert made.text == "the graph of f has `all_reduce of f32[5]` on rank 1, `all_reduce of f32[4]` on rank 0"
+
+
+def test_the_groups_of_two_ranks_have_other_names(tmp_path: Path) -> None:
+    steps = [
+        [*build.group(0, 1, name), *compiled(graph=graph((REDUCE.format("l_x_", name), TYPE, 6)))] for name in "12"
+    ]
+    assert of_two(tmp_path, [steps[0]], [steps[1]]) is None
+
+
+def test_one_collective_more_that_the_program_issues(tmp_path: Path) -> None:
+    waits = stopped("Timed out waiting 15000ms for recv operation to complete")
+    rank(tmp_path, 0, compiled(), collective(), collective(line=22), end=waits)
+    rank(tmp_path, 1, compiled(), collective(), collective("broadcast", line=25), end=waits)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("collective", (0,), 22)
+    assert "Timed out waiting" in made.consequences[0]
+
+
+def test_a_collective_of_another_size(tmp_path: Path) -> None:
+    made = found(tmp_path, [collective(sizes=(4,))], [collective(sizes=(5,))])
+    assert (made.kind, made.line) == ("collective", 20)
+
+
+def test_collectives_on_the_same_lines_in_another_order(tmp_path: Path) -> None:
+    made = found(tmp_path, [collective(line=20), collective(line=21)], [collective(line=21), collective(line=20)])
+    assert made.kind == "collective"
+
+
+def test_each_side_of_an_if_may_have_a_line_of_its_own(tmp_path: Path) -> None:
+    assert of_two(tmp_path, [collective("broadcast", line=20)], [collective("broadcast", line=22)]) is None
+
+
+def test_sends_and_receives_differ_by_design(tmp_path: Path) -> None:
+    assert of_two(tmp_path, [compiled(), collective("send")], [collective("recv"), compiled()]) is None
+
+
+def test_a_rank_that_does_not_compile(tmp_path: Path) -> None:
+    eager = collective(stance="force_eager")
+    made = found(tmp_path, [compiled(), collective()], [eager])
+    assert (made.kind, made.ranks) == ("skip", (1,))
+    assert "set_stance('force_eager')" in made.text
+
+
+def test_a_miss_here_and_a_hit_there_after_a_warm_up(tmp_path: Path) -> None:
+    warm = [compiled(cache="miss"), collective("barrier"), compiled("0/0", cache="hit", seconds=0.1)]
+    made = found(tmp_path, [*warm, collective()], [collective("barrier"), compiled(cache="miss"), collective()])
+    assert (made.kind, made.ranks) == ("cache", (1,))
+
+
+def test_a_rank_that_was_killed(tmp_path: Path) -> None:
+    rank(tmp_path, 0, compiled(), collective(), collective(), end=stopped("Connection closed by peer [127.0.0.1]:1"))
+    rank(tmp_path, 1, compiled(), collective(line=23), end=[])
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("died", (1,), 23)
+
+
+def test_a_rank_that_raised_and_torchrun_that_ended_the_other(tmp_path: Path) -> None:
+    rank(tmp_path, 0, compiled(), collective(), end=[])
+    rank(tmp_path, 1, compiled(), collective(), end=stopped("bad batch", line=33, type_="builtins.ValueError"))
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("died", (1,), 33)
+
+
+def test_all_ranks_that_raise_the_same_do_not_diverge(tmp_path: Path) -> None:
+    for number in (0, 1):
+        rank(tmp_path, number, compiled(), end=stopped("bad config", type_="builtins.ValueError"))
+    assert divergence(tmp_path) is None
+
+
+def test_a_rank_that_came_less_far_until_the_timeout(tmp_path: Path) -> None:
+    waits = stopped("Timed out waiting 15000ms for recv operation to complete", line=21)
+    rank(tmp_path, 0, compiled(), collective(), collective(line=21), end=waits)
+    rank(tmp_path, 1, compiled(), collective(), end=stopped("Timed out waiting for the store", line=40))
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.line) == ("timeout", (1,), 40)
+
+
+def test_a_rank_that_never_came(tmp_path: Path) -> None:
+    for number in (0, 1):
+        rank(tmp_path, number, compiled(), world=3, end=stopped("Timed out after 300 seconds"))
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks) == ("died", (2,))
+
+
+@pytest.mark.parametrize("starts", [(0, 16), (16, 32)])
+def test_a_number_in_proportion_to_the_rank_is_a_shards(starts: tuple[int, int], tmp_path: Path) -> None:
+    steps = [[compiled(graph=graph((f"l_x_ - {start}", TYPE, 6)))] for start in starts]
+    assert of_two(tmp_path, *steps) is None
+
+
+@pytest.mark.parametrize("values", [(7, 12), (1e-5, 1e-6), (True, False)])
+def test_another_number_is_another_graph(values: tuple[object, object], tmp_path: Path) -> None:
+    steps = [[compiled(graph=graph((f"l_x_ * {value}", TYPE, 6)))] for value in values]
+    made = found(tmp_path, *steps)
+    assert (made.kind, made.line) == ("graph", 6)
+
+
+def many(folder: Path, odd: int, number: int = 5) -> None:
+    for each in range(number):
+        size = 5 if each == odd else 4
+        expression = ("L['x'].size()[0]", f"L['x'].size()[0] == {size}")
+        rank(folder, each, compiled(guards=guards(expression)), collective(), world=number)
+
+
+def test_a_guard_of_one_rank_among_many(tmp_path: Path) -> None:
+    many(tmp_path, odd=3)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.others) == ("recompile", (3,), (0, 1, 2, 4))
+    assert "L['x'].size()[0] == 5" in made.text
+
+
+def test_truncated_missing_and_restarted_ranks_do_not_hide_it(tmp_path: Path) -> None:
+    for number in range(7):
+        steps = [compiled(), collective(), *([compiled("0/1", again=("4", "5"))] if number == 4 else []), collective()]
+        if number != 1:
+            rank(tmp_path, number, *(steps[:1] if number == 2 else steps), world=7, end=[] if number == 2 else None)
+    rank(tmp_path, 5, compiled(), world=7, restart=1)
+    (tmp_path / "a-rank6.dynadiag").write_bytes(b"not a recording")
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks, made.restart) == ("recompile", (4,), 0)
+
+
+def test_what_most_ranks_do_is_told_of_the_one_that_does_not(tmp_path: Path) -> None:
+    for number in range(4):
+        rank(tmp_path, number, compiled(breaks=number != 2), world=4)
+    made = divergence(tmp_path)
+    assert made is not None
+    assert (made.kind, made.ranks) == ("break", (2,))
+    assert made.text.startswith("ranks 0-1, 3 break the graph of f")

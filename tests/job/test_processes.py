@@ -1,0 +1,81 @@
+"""The processes of a job: ranks, restarts, launchers and workers; and how long they waited, on one clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dynadiag.job import alike, open_job
+from dynadiag.job.waits import clock_offsets, measure_waits
+from tests.job.build import collective, compiled, group, rank
+from tests.tui import build as recordings
+
+BEGAN = 1000.0
+
+
+def test_roles_restarts_and_missing_ranks(tmp_path: Path) -> None:
+    rank(tmp_path, 0, compiled(), world=3, parent=7)
+    rank(tmp_path, 2, compiled(), world=3, parent=7)
+    rank(tmp_path, 0, compiled(), world=3, restart=1, parent=7)
+    launcher = recordings.run_events("torchrun")
+    launcher[0][0]["dynadiag_run"].update(pid=7, host="a")
+    recordings.journal(tmp_path / "launcher.dynadiag", launcher)
+    job = open_job(sorted(tmp_path.glob("*.dynadiag")))
+    assert [(each.role, each.rank, each.restart) for each in job.processes] == [
+        ("rank", 0, 0),
+        ("rank", 2, 0),
+        ("rank", 0, 1),
+        ("launcher", None, 0),
+    ]
+    assert (job.world_size, job.missing(0), job.missing(1)) == (3, (1,), (1, 2))
+
+
+def test_a_worker_with_its_ranks_environment_is_no_rank(tmp_path: Path) -> None:
+    rank(tmp_path, 0, compiled(), world=1)
+    made = rank(tmp_path / "w", 0, compiled(), world=1, parent=1 << 22) if (tmp_path / "w").mkdir() is None else None
+    assert made is not None
+    made.rename(tmp_path / "a-77.dynadiag")
+    (tmp_path / "a-77.dynadiag").write_bytes(
+        (tmp_path / "a-77.dynadiag").read_bytes().replace(f'"pid": {1 << 22}'.encode(), b'"pid": 4194999')
+    )
+    job = open_job(sorted(tmp_path.glob("*.dynadiag")))
+    assert sorted(each.role for each in job.processes) == ["rank", "worker"]
+
+
+def test_alike_ranks_share_their_steps(tmp_path: Path) -> None:
+    for number in range(4):
+        rank(tmp_path, number, compiled(breaks=number == 3), collective(), world=4)
+    ranks = open_job(sorted(tmp_path.glob("*.dynadiag"))).ranks
+    assert [[each.rank for each in group] for group in alike(ranks)] == [[0, 1, 2], [3]]
+    traces = [each.trace for each in ranks[:3]]
+    assert all(trace is not None and traces[0] is not None and trace.steps is traces[0].steps for trace in traces)
+
+
+def _with_times(folder: Path, number: int, times: list[float], host: str = "a", backend: str = "gloo") -> None:
+    steps = [collective(at=time) for time in times]
+    rank(folder, number, [*group(number, 2, backend=backend)], *steps, host=host)
+
+
+def test_who_waited_for_whom(tmp_path: Path) -> None:
+    _with_times(tmp_path, 0, [BEGAN, BEGAN + 1])
+    _with_times(tmp_path, 1, [BEGAN + 0.5, BEGAN + 4])
+    waits = measure_waits(open_job(sorted(tmp_path.glob("*.dynadiag"))).ranks)
+    assert (waits[0].waited, waits[0].imposed) == (3.5, 0.0)
+    assert (waits[1].waited, waits[1].imposed) == (0.0, 3.5)
+
+
+def test_clocks_an_hour_apart(tmp_path: Path) -> None:
+    own = [BEGAN, BEGAN + 1, BEGAN + 2]
+    _with_times(tmp_path, 0, own)
+    _with_times(tmp_path, 1, [time + 3600.1 for time in own], host="b")
+    ranks = open_job(sorted(tmp_path.glob("*.dynadiag"))).ranks
+    assert clock_offsets(ranks)["b"] == pytest.approx(3600.1)
+    assert measure_waits(ranks)[0].waited == pytest.approx(0, abs=1e-6)
+
+
+def test_nothing_is_said_of_waits_of_nccl(tmp_path: Path) -> None:
+    for number in (0, 1):
+        path = rank(tmp_path, number, collective(at=BEGAN))
+        path.write_bytes(path.read_bytes().replace(b'"backend": "gloo"', b'"backend": "nccl"'))
+    assert measure_waits(open_job(sorted(tmp_path.glob("*.dynadiag"))).ranks) == {}
