@@ -4,8 +4,9 @@ TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME), which is 
 (*.dynadiag), a TORCH_TRACE log, or a folder of either, which is read without running anything; or the id of a graph
 break (GB0124), which is explained. Options come before TARGET; words after it belong to the program.
 
-A program of several processes (torchrun, mp.spawn) leaves one recording for each process that compiles. Each gets a
-report. In the JSON, the documents of the other processes are under "ranks".
+A program of several processes (torchrun, mp.spawn) leaves one recording for each process that compiles or joins a
+process group. They get one report: where the ranks diverge first and why, what all have in common, and what only some
+have. In the JSON, the documents of the ranks are under "ranks", and where they diverge under "divergence".
 
 The exit code is the program's own, 128 + N if signal N ended it; 0 if nothing was run.
 """

@@ -74,7 +74,9 @@ def test_no_frame_of_ours_is_in_a_traceback(recorded: tuple[Recording, str]) -> 
 
 
 def test_torch_has_its_methods_back() -> None:
-    assert not [name for name, value in vars(dist.ProcessGroup).items() if type(value).__module__.startswith("dynadiag")]
+    assert not [
+        name for name, value in vars(dist.ProcessGroup).items() if type(value).__module__.startswith("dynadiag")
+    ]
 
 
 def test_of_very_many_collectives_some_are_left_out() -> None:
