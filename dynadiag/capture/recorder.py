@@ -7,6 +7,7 @@ remains when the recorder is gone. A probe that fails writes that to the journal
 
 from __future__ import annotations
 
+import contextlib
 import json
 import linecache
 import logging
@@ -70,7 +71,8 @@ class Recorder(logging.Handler):
         self._released = False
         loggers.listen(self)
         loggers.listen_for_skips(self._on_skipped_frame)
-        process_groups.observe(self._on_collective)
+        with contextlib.suppress(Exception):  # all but collectives is recorded all the same
+            process_groups.observe(self._on_collective)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._cuda_graph_handler)
 
     def stop(self) -> None:
@@ -201,7 +203,8 @@ class Recorder(logging.Handler):
         self._released = True
         loggers.release(self)
         loggers.stop_listening_for_skips(self._on_skipped_frame)
-        process_groups.stop_observing(self._on_collective)
+        with contextlib.suppress(Exception):  # as in `start`
+            process_groups.stop_observing(self._on_collective)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 
     def _on_skipped_frame(self, code: CodeType, reason: str) -> None:

@@ -32,6 +32,7 @@ import torch
 from dynadiag import autoload, capture
 from dynadiag.capture import process
 from dynadiag.capture import recorder as recorder_module
+from dynadiag.capture.collectives import CollectiveLimit
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.redact import Redactor
 from dynadiag.recording import journal as journal_module
@@ -51,6 +52,7 @@ OUTERMOST = {
     *(Recorder.record_kernels, Recorder.record_exception, Recorder.note),
     *vars(recorder_module._CudaGraphSkipHandler).values(),
     Redactor.__init__,
+    CollectiveLimit.__init__,
 }
 LOGGERS = ("torch.__trace", "torch._dynamo.convert_frame")
 EVENTS = "torch._inductor.cudagraph_utils.__cudagraphs"

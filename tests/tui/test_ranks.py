@@ -63,7 +63,7 @@ def test_where_they_differ_is_said_by_rank(folder: Path) -> None:
     assert "exit code 1  rank 3" in text
     assert "exit code 0  ranks 0-2" in text
     assert "rank 2  18.0 s" in text
-    assert "L['x'].size()[0]: 4 → 5  prog.py:5  1 time on rank 2, not on ranks 0-1, 3" in text
+    assert "x.size()[0]: 4 → 5  prog.py:5  1 time on rank 2, not on ranks 0-1, 3" in text
     assert "Breaks that differ" not in text
     assert "f ok  prog.py:5  1 time on rank 2, not on ranks 0-1, 3" in text
 
