@@ -11,13 +11,14 @@ import ast
 import functools
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
 import torch
 
 from dynadiag.capture.code_locations import is_stdlib_or_torch
+from dynadiag.torch_private import ambient_state
 
 _TENSOR = re.compile(
     r"check_tensor\((?P<source>.*), (?P<type>\w+), DispatchKeySet\((?P<keys>[^)]*)\), (?P<dtype>torch\.\w+), "
@@ -32,16 +33,9 @@ _EQUALS = re.compile(r"^(?P<source>.*?) == (?P<was>.*)$")
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 # ``__len__`` of the builtin types, which runs no code of the user's.
 _BUILTIN_LENGTHS = {kind.__len__ for kind in (list, tuple, dict, set, frozenset, str, bytes, deque)}
-_SETTINGS: dict[str, Callable[[], object]] = {
-    "grad_mode": torch.is_grad_enabled,
-    "num_threads": torch.get_num_threads,
-    "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
-    "default_dtype": torch.get_default_dtype,
-}
-# Dtypes that can be the default, by their number in c10::ScalarType, which the guard on it prints.
-_DEFAULT_DTYPES = {"5": "torch.float16", "6": "torch.float32", "7": "torch.float64", "15": "torch.bfloat16"}
 _DICT_LENGTH = re.compile(r"len\((?P<source>.*)\) != (?P<was>\d+)")
 _ITEM_FUNCTION = "_dynadiag_item"
+_ROOTS = ("", "L")  # sources of the root manager: its leaves guard the process, not a value
 _MAX_TEXT = 200  # characters of a value that are recorded
 
 
@@ -90,13 +84,11 @@ class _GuardScope:
     """
 
     def __init__(self, globals_: dict[str, Any], scope: dict[str, Any]) -> None:
-        self._globals, self._locals = (
-            {**globals_, _ITEM_FUNCTION: _plain_item},
-            scope,
-        )  # comprehensions only see globals
+        self._globals = {**globals_, _ITEM_FUNCTION: _plain_item}  # comprehensions only see globals
+        self.closure_vars = scope  # with `L` and `G`
 
     def evaluate(self, expression: str) -> Any:
-        return eval(_compiled(expression), self._globals, self._locals)  # noqa: S307 - torch's code in torch's process
+        return eval(_compiled(expression), self._globals, self.closure_vars)  # noqa: S307 - torch's code in torch's process
 
 
 class _PlainItems(ast.NodeTransformer):
@@ -126,7 +118,7 @@ def _plain_item(container: Any, key: Any) -> Any:
 def _leaf_failures(manager: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:
     source = manager.get_source()
     try:
-        value = f_locals if source in ("", "L") else lookup.evaluate(source)
+        value = f_locals if source in _ROOTS else lookup.evaluate(source)
     except (KeyError, AttributeError, IndexError, TypeError, NameError) as error:
         yield {
             "guard": f"{source} exists",
@@ -137,7 +129,8 @@ def _leaf_failures(manager: Any, lookup: _GuardScope, f_locals: dict[str, Any]) 
         return
     failed = [leaf for leaf in manager.get_leaf_guards() if callable(leaf) and not leaf(value)]
     for leaf in failed:
-        yield from _describe_leaf(leaf, source, value)
+        is_root = source in _ROOTS
+        yield from _describe_root_leaf(leaf, lookup, value) if is_root else _describe_leaf(leaf, source, value)
     if not failed and _has_other_type(manager, value):
         yield _type_failure(manager, source, value)
         return
@@ -177,10 +170,18 @@ def _describe_leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any
         yield from ({**common, **difference} for difference in differences)
     elif tensor:
         yield {**common, "source": source, "was": f"Tensor({tensor['size']})", "now": short_value(value)}
-    elif code.startswith("___check_global_state"):
-        yield from ({**common, **change} for change in _global_state(leaf, code, value))
     else:
         yield {**common, "source": source, **_was_and_now(code, value)}
+
+
+def _describe_root_leaf(leaf: Any, lookup: _GuardScope, value: Any) -> Iterator[dict[str, Any]]:
+    """A guard on a mode, a setting or a default. Of one that is not known, only its text is told."""
+    code, comment = _split_comment("; ".join(leaf.verbose_code_parts()))
+    common = {"guard": code, "kind": type(leaf).__name__, "comment": comment, "source": None, "was": None, "now": None}
+    if code.startswith("___check_global_state"):
+        yield from ({**common, **change} for change in _global_state(leaf, code, value))
+    else:
+        yield {**common, **(ambient_state.ambient_change(code, lookup.closure_vars) or {})}
 
 
 def _split_comment(text: str) -> tuple[str, str]:
@@ -240,7 +241,7 @@ def _tensor_differences(match: re.Match[str], source: str, value: torch.Tensor) 
 
 def _dispatch_key_difference(match: re.Match[str], source: str, value: torch.Tensor) -> dict[str, Any]:
     """The difference when neither shape nor dtype changed: the kind of tensor (a subclass, a sparse or wrapped one)."""
-    now = str(torch._C._dispatch_keys(value)).removeprefix("DispatchKeySet(").removesuffix(")")
+    now = ambient_state.dispatch_keys(value)
     return {"source": source, "was": f"dispatch keys {match['keys']}", "now": f"dispatch keys {now}"}
 
 
@@ -251,24 +252,11 @@ def _sizes(text: str) -> list[str | None]:
 
 def _global_state(leaf: Any, code: str, value: Any) -> Iterator[dict[str, str | None]]:
     """The global settings that changed. torch names them in the verbose check of the guard."""
-    told = "".join(leaf.check_verbose(value).verbose_code_parts)
-    names = told.partition("GLOBAL_STATE changed:")[2].split()
-    for name in names:
-        was, now = _setting(code, name)
-        yield {"source": name, "guard": f"GLOBAL_STATE changed: {name}", "was": was, "now": now}
+    names = "".join(leaf.check_verbose(value).verbose_code_parts).partition("GLOBAL_STATE changed:")[2].split()
+    for change in ambient_state.global_state_changes(code, names):
+        yield {**change, "guard": f"GLOBAL_STATE changed: {change['source']}"}
     if not names:
         yield {"source": None, "guard": "GLOBAL_STATE changed", "was": None, "now": None}
-
-
-def _setting(code: str, name: str) -> tuple[str | None, str | None]:
-    """The value of a global setting when it was guarded on, and its value now."""
-    if device := re.fullmatch(r"autocast\((\w+)\)_enabled", name):
-        enabled = torch.is_autocast_enabled(device[1])
-        return str(not enabled), str(enabled)
-    match = re.search(rf'"{re.escape(name)}":(true|false|\d+)', code)
-    words = _DEFAULT_DTYPES if name == "default_dtype" else {"true": "True", "false": "False"}
-    was = words.get(match[1], match[1]) if match else None
-    return was, str(_SETTINGS[name]()) if name in _SETTINGS else None
 
 
 def _length_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from dynadiag.explanation import advice_tensors, advice_values
+from dynadiag.explanation import advice_tensors, advice_values, process_state
 from dynadiag.explanation.changes import nearest_entry_failures, without_consequences
 from dynadiag.explanation.guard_text import joined_sources
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
@@ -29,28 +29,11 @@ _LIMIT = (
     "`torch._dynamo.config.error_on_recompile = True` does so at the first recompile.",
 )
 _LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
-_SETTING_OTHER = (
-    "A global setting of torch changed between the calls (gradients on or off, autocast, the number of threads, the "
-    "default dtype, deterministic algorithms). The code is made for each: set it once, before the first call, or warm "
-    "up both."
-)
 _SHARED = (
     "Another callable than before: torch compiles what has no Python function of its own (a builtin, a partial, a "
     "callable object, a module of `torch.nn`) by way of one function, and all of these share its variants and their "
     "limit. Where they are many, write a function around each: `torch.compile(lambda x: fn(x))`."
 )
-_SETTINGS = {
-    "grad_mode": "Called with gradients on and off (`no_grad`, `inference_mode`): that is different code. One "
-    "compile for each is expected; warm up both, and do not switch inside a loop.",
-    "autocast": "Called inside and outside autocast: that is different code. Enter `torch.autocast` around "
-    "every call, or none.",
-    "autocast_state": "Called inside and outside autocast, or under another one: enter `torch.autocast` around "
-    "every call, or none.",
-    "num_threads": "The number of threads changed after the first compile: call `torch.set_num_threads` at the start.",
-    "default_dtype": "The default dtype changed after the first compile: set it at the start.",
-    "deterministic_algorithms": "`torch.use_deterministic_algorithms` changed after the first compile: set it "
-    "at the start.",
-}
 
 
 def advise(recompile: Recompile) -> tuple[str, ...]:
@@ -80,13 +63,10 @@ def _is_another_callable(reason: GuardFailure) -> bool:
 def _causes(kinds: dict[str, list[ParsedGuard]]) -> dict[str, list[ParsedGuard]]:
     """The kinds without what only follows from others.
 
-    What a tensor dispatches to follows from the global state, a dtype from the default one; items of a container, from
-    its length or keys; and a size that an older, static entry could not take is told by the shapes that the newest,
-    dynamic one could not.
+    A dtype follows from the default one; items of a container, from its length or keys; and a size that an older,
+    static entry could not take is told by the shapes that the newest, dynamic one could not.
     """
     kept = dict(kinds)
-    if kept.get("global_state"):
-        kept["dispatch_keys"] = []
     if any(item.index == "default_dtype" or item.subject == "default_dtype" for item in kept.get("global_state", [])):
         kept["dtype"] = []
     if kept.get("shape"):
@@ -105,11 +85,9 @@ def _is_told(size: ParsedGuard, shapes: Sequence[ParsedGuard]) -> bool:
     return any(f"{size.subject}.size()[{size.index}]" in (shape.index or "") for shape in shapes)
 
 
-def _global_state(found: Sequence[ParsedGuard]) -> list[str]:
-    return [_SETTINGS.get((item.index or item.subject or "").split("(")[0], _SETTING_OTHER) for item in found]
-
-
 def _other(found: Sequence[ParsedGuard]) -> list[str]:
+    if not any(item.subject for item in found):
+        return ["What this guard reads changed between the calls; nothing more is known of it."]
     return [
         f"{joined_sources(found)} changed: keep it the same for every call, or pass what depends on it as a tensor."
     ]
@@ -124,7 +102,8 @@ _ADVICE: dict[str, Callable[[Sequence[ParsedGuard]], list[str]]] = {
     "device": advice_tensors.device,
     "requires_grad": advice_tensors.requires_grad,
     "dispatch_keys": advice_tensors.dispatch_keys,
-    "global_state": _global_state,
+    "global_state": process_state.global_state,
+    "backend": process_state.backend,
     "length": advice_values.length,
     "keys": advice_values.keys,
     "membership": advice_values.membership,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from dynadiag.explanation import process_state
 from dynadiag.explanation.guard_text import argument_description, joined_sources, sizes_in, source_text
 from dynadiag.explanation.guards import ParsedGuard
 
@@ -159,10 +160,7 @@ def requires_grad(found: Sequence[ParsedGuard]) -> list[str]:
 
 
 def dispatch_keys(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} is another kind of tensor (made under inference mode, a subclass, a view for `vmap`, "
-        "...): make it the same way for every call."
-    ]
+    return process_state.dispatch_keys(found, joined_sources(found))
 
 
 def alias(_found: Sequence[ParsedGuard]) -> list[str]:

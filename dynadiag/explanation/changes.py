@@ -12,6 +12,7 @@ from itertools import combinations
 from math import prod
 
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
+from dynadiag.explanation.process_state import explains_dispatch
 from dynadiag.recording.records import GuardFailure
 
 __all__ = ["GuardChange", "changes", "fingerprint", "nearest_entry_failures", "without_consequences"]
@@ -78,18 +79,35 @@ def _joined(same: Sequence[GuardFailure]) -> GuardChange:
 
 
 def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure, ...]:
-    """The failures without the strides that follow from sizes which changed too: in a tensor without gaps a stride is a
-    product of sizes, so it grew as they did."""
-    sizes: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
+    """The failures without those that follow from others of the same cached entry.
+
+    In a tensor without gaps a stride is a product of sizes, so it grows as they do. A mode (inference mode, autocast)
+    changes what tensors dispatch to; the default device is a torch function mode too.
+    """
     readings = [parse_guard(reason) for reason in reasons]
+    sizes: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
+    states: dict[str, list[ParsedGuard]] = {}
     for reason, reading in zip(reasons, readings, strict=True):
         if reading.kind == "size" and (pair := _numbers(reading)):
             sizes.setdefault((reading.subject, reason.against), []).append(pair)
+        elif reading.kind == "global_state":
+            states.setdefault(reason.against, []).append(reading)
     return tuple(
         reason
         for reason, reading in zip(reasons, readings, strict=True)
-        if reading.kind != "stride" or not _follows(reading, sizes.get((reading.subject, reason.against), []))
+        if not (
+            _follows(reading, sizes.get((reading.subject, reason.against), []))
+            if reading.kind == "stride"
+            else any(_is_of_state(reading, state) for state in states.get(reason.against, ()))
+        )
     )
+
+
+def _is_of_state(reading: ParsedGuard, state: ParsedGuard) -> bool:
+    """Whether a failure follows from a change of the process's state."""
+    if reading.kind == "dispatch_keys":
+        return explains_dispatch(state, reading)
+    return reading.index == "torch function modes" and state.index == "default device"
 
 
 def _follows(stride: ParsedGuard, sizes: Sequence[tuple[int, int]]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dynadiag.explanation.changes import GuardChange
 from dynadiag.explanation.formatting import brief, list_some
 from dynadiag.explanation.guards import ParsedGuard
+from dynadiag.explanation.process_state import backend_change, dispatch_change, key_changes, state_words, switch_words
 from dynadiag.recording.records import Symbol
 
 __all__ = [
@@ -72,6 +73,12 @@ def what_changed(change: GuardChange) -> str:
     subject = brief(source_text(change.source)) if change.source else ""
     if change.reading.kind == "freed":
         return f"{subject or 'an object'} was freed"
+    if change.reading.kind == "global_state":
+        return f"{state_words(change.reading.index or 'a global setting')} changed"
+    if change.reading.kind == "dispatch_keys":
+        return f"{subject} {dispatch_change(change.reading.was, change.reading.now)}"
+    if change.reading.kind == "backend":
+        return "compiled by another torch.compile"
     if change.reading.is_condition or change.guard in change.was:
         return "a condition on its arguments no longer held"
     return f"{subject} changed" if subject else "a guard failed"
@@ -89,6 +96,13 @@ def describe_change(change: GuardChange, compile_id: str, symbols: Sequence[Symb
 def described(change: GuardChange) -> str:
     """By the values where those are known, by the guard's own text where not."""
     kind, source, now = change.reading.kind, source_text(change.source), brief(change.now)
+    if kind == "backend":
+        return f"the backend was {backend_change(change.reading.was, change.reading.now)}"
+    if kind == "dispatch_keys":
+        return f"{source} {dispatch_change(change.reading.was, change.reading.now)}{_keys(change.reading)}"
+    if kind == "global_state" and change.was and change.now is not None:
+        was = list_some([switch_words(text) for text in change.was])
+        return f"{state_words(change.reading.index or '')} was {was}, now {switch_words(change.now)}"
     was = list_some([brief(text) for text in change.was])
     if (change.reading.is_condition and change.guard) or change.guard in change.was:
         held = f"`{source_text(change.guard)}` does not hold"
@@ -100,6 +114,13 @@ def described(change: GuardChange) -> str:
     if change.now is None:
         return f"{source} is no longer {was}"
     return f"{source} was {was}, now {now}" if change.was else f"{source} is now {now}"
+
+
+def _keys(reading: ParsedGuard) -> str:
+    """The dispatch keys that changed."""
+    added, removed = key_changes(reading.was, reading.now)
+    signed = [f"+{key}" for key in sorted(added)] + [f"-{key}" for key in sorted(removed)]
+    return f" (dispatch keys {' '.join(signed)})" if signed else ""
 
 
 def _symbol(change: GuardChange, compile_id: str, symbols: Sequence[Symbol]) -> str | None:

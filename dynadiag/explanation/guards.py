@@ -47,6 +47,7 @@ _TEXTS = tuple(
         ),
         (r"expected type of '(?P<source>.*)' to be a tensor type, .*found (?P<now>.*)", "type"),
         (r"GLOBAL_STATE changed:? ?(?P<index>.*?)\s*", "global_state"),
+        (r"BACKEND_MATCH failure.*?Cached backend: (?P<was>.*?)\. New backend: (?P<now>.*?)\..*", "backend"),
         (r"Duplicate tensors? found.*", "alias"),
         (r"(?P<source>\S+) is (?P<was>(not )?(None|True|False))", "value"),
         (r"(?P<source>\S+) is (not )?[A-Za-z_]\S*", "alias"),
@@ -68,6 +69,14 @@ _TEXTS = tuple(
 # symbolic numbers the recorder gives the expression itself as the old value.)
 _SHAPE = re.compile(r".*\.(size|stride)\(\)\[\d+\].*", re.DOTALL)
 _LEFT_OVER = re.compile(r"___stack\d+")  # what a function split by a break had computed, handed to the rest of it
+# Guards on modes and defaults: their text -> what they are on. They have no source.
+_AMBIENT = (
+    (re.compile(r"___check_torch_function_mode_stack"), "torch function modes"),
+    (re.compile(r"utils_device\.CURRENT_DEVICE"), "default device"),
+    (re.compile(r".*top_saved_tensors_hooks"), "saved tensor hooks"),
+    (re.compile(r".*forward_ad\._current_level"), "forward AD level"),
+    (re.compile(r".*compare_functorch_state"), "torch.func transforms"),
+)
 _FREED = "deallocated"  # what the recorder says of an object that is gone, and with it the code made for it
 # A number that torch had made a symbol, and then needed to know after all.
 _NUMBER = re.compile(r"(?P<source>[^\s()+*/%-]+) == (?P<was>-?[\d.]+(e[+-]?\d+)?|inf|nan)")
@@ -107,6 +116,8 @@ def parse_guard(failure: GuardFailure) -> ParsedGuard:
     text = guard_expression(failure.guard)
     if failure.now == _FREED:
         return ParsedGuard("freed", failure.source, None, failure.was, failure.now)
+    if state := next((name for pattern, name in _AMBIENT if pattern.match(text)), None):
+        return ParsedGuard("global_state", None, state, failure.was, failure.now)
     if _SHAPE.fullmatch(text):
         return ParsedGuard("shape", failure.source, text, failure.was, failure.now)
     if failure.was and failure.was.startswith("dispatch keys"):

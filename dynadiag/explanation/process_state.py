@@ -1,0 +1,188 @@
+"""Guards on the state of the process: modes, settings and defaults of torch, what a tensor dispatches to, the backend.
+
+What such a guard says, in words, and what to do. None of them is on a value that the program passes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dynadiag.explanation.guards import ParsedGuard
+
+__all__ = [
+    "backend",
+    "backend_change",
+    "dispatch_change",
+    "dispatch_keys",
+    "explains_dispatch",
+    "global_state",
+    "key_changes",
+    "state_words",
+    "switch_words",
+]
+
+_IN_INFERENCE_MODE = "(in inference mode)"  # what the recorder adds to dispatch keys
+_INFERENCE_TENSOR = "(an inference tensor)"
+_KEY = re.compile(r"\b[A-Z]\w+")
+_AUTOCAST = re.compile(r"autocast\((?P<device>\w+)\)_(?P<what>enabled|dtype)")
+_WORDS = {
+    "inference_mode": "inference mode",
+    "grad_mode": "grad mode",
+    "autocast_state": "autocast",
+    "num_threads": "the number of threads",
+    "default_dtype": "the default dtype",
+    "deterministic_algorithms": "use of deterministic algorithms",
+    "deterministic_algorithms_warn_only": "warn-only use of deterministic algorithms",
+    "allow_tf32": "TF32 in matrix products",
+    "allow_fp16_reduce": "reduced precision of float16 matrix products",
+    "allow_bf16_reduce": "reduced precision of bfloat16 matrix products",
+    "torch_function": "`__torch_function__`",
+    "torch_function_all_disabled": "disabling of all `__torch_function__`",
+    "torch function modes": "the stack of torch function modes",
+    "default device": "the default device",
+    "saved tensor hooks": "the default hooks on saved tensors",
+    "forward AD level": "the level of forward-mode AD",
+    "torch.func transforms": "the `torch.func` transforms around the call",
+}
+_SWITCH = {"True": "on", "False": "off"}
+# Dispatch keys by their beginnings -> what a tensor with such a key is. The first that changed is told.
+_KINDS = (
+    ("FuncTorchBatched", "batched by `torch.vmap`"),
+    ("FuncTorchGradWrapper", "wrapped by `torch.func.grad` or its like"),
+    ("FuncTorch", "inside a `torch.func` transform"),
+    ("Autocast", "under autocast"),
+    ("NestedTensor", "a nested tensor"),
+    ("Sparse", "a sparse tensor"),
+    ("Quantized", "a quantized tensor"),
+    ("Mkldnn", "a tensor in the MKL-DNN layout"),
+    ("Conjugate", "a conjugated view"),
+    ("Negative", "a negated view"),
+    ("ZeroTensor", "a zero tensor without memory"),
+    ("Python", "a tensor subclass"),
+    ("Autograd", "part of autograd"),
+)
+_SWITCHED = "that is different code, and one compile for each is expected. Warm up both; do not switch inside a loop."
+_ADVICE = {
+    "inference_mode": f"Called inside and outside `torch.inference_mode`: {_SWITCHED}",
+    "grad_mode": f"Called with gradients on and off (`torch.no_grad`, `torch.set_grad_enabled`): {_SWITCHED}",
+    "autocast_state": "Called inside and outside autocast, or under another one: enter `torch.autocast` around every "
+    "call, or none.",
+    "autocast_dtype": "Called under autocast with different dtypes: that is different code. Use one dtype for every "
+    "call.",
+    "num_threads": "The number of threads changed after the first compile: call `torch.set_num_threads` at the start.",
+    "default_dtype": "The default dtype changed after the first compile: set it at the start.",
+    "deterministic_algorithms": "`torch.use_deterministic_algorithms` changed after the first compile: set it at the "
+    "start.",
+    "allow_": "The precision of matrix products changed after the first compile (`torch.set_float32_matmul_precision`, "
+    "`torch.backends.cuda.matmul`): set it at the start.",
+    "torch function modes": "A torch function mode (a `TorchFunctionMode`, or `with torch.device(...)`) was entered "
+    "around one call and not around the other: enter it around every call, or around none.",
+    "default device": "The default device changed (`torch.set_default_device`, `with torch.device(...)`): set it once, "
+    "before the first call.",
+    "saved tensor hooks": "Default hooks on saved tensors (`torch.autograd.graph.saved_tensors_hooks`, `save_on_cpu`) "
+    "were active in one call and not in the other: enter them around every call, or around none.",
+    "torch.func transforms": f"Called inside and outside a `torch.func` transform (`vmap`, `grad`, ...): {_SWITCHED}",
+    "forward AD level": f"Called inside and outside `torch.autograd.forward_ad.dual_level`: {_SWITCHED}",
+    "torch_function": f"Called with `__torch_function__` on and off: {_SWITCHED}",
+}
+_OTHER = (
+    "A global setting of torch changed between the calls. The code is made for each: set it once, before the first "
+    "call."
+)
+
+
+def state_words(name: str) -> str:
+    """What a setting or mode is called: ``autocast on cuda``, ``grad mode``."""
+    if match := _AUTOCAST.fullmatch(name):
+        return (
+            f"autocast on {match['device']}" if match["what"] == "enabled" else f"autocast's dtype on {match['device']}"
+        )
+    return _WORDS.get(name, name)
+
+
+def switch_words(value: str) -> str:
+    """The value of a setting: ``on`` and ``off`` for what is either."""
+    return _SWITCH.get(value, value)
+
+
+def global_state(found: Sequence[ParsedGuard]) -> list[str]:
+    """Advice for guards on settings and modes."""
+    names = dict.fromkeys(name for item in found for name in _names(item))
+    return [_advice_on(name) for name in names]
+
+
+def _names(item: ParsedGuard) -> list[str]:
+    """The settings that a guard names. torch's own sentence may have several."""
+    name = item.index or item.subject or ""
+    return [name] if name in _WORDS else name.split()
+
+
+def _advice_on(name: str) -> str:
+    match = _AUTOCAST.fullmatch(name)
+    key = ("autocast_dtype" if match["what"] == "dtype" else "autocast_state") if match else name
+    return next((text for known, text in _ADVICE.items() if key.startswith(known)), _OTHER)
+
+
+def key_changes(was: str | None, now: str | None) -> tuple[set[str], set[str]]:
+    """The dispatch keys that were added and that were removed."""
+    before, after = set(_KEY.findall(was or "")), set(_KEY.findall(now or ""))
+    return after - before, before - after
+
+
+def explains_dispatch(state: ParsedGuard, keys: ParsedGuard) -> bool:
+    """Whether a change of a mode is why a tensor dispatches otherwise: inference mode, or autocast."""
+    added, removed = key_changes(keys.was, keys.now)
+    modes = ("Autograd", "ADInplaceOrView", "Autocast", "BackendSelect")
+    is_mode = (state.index or state.subject or "").startswith(("inference_mode", "grad_mode", "autocast"))
+    return is_mode and all(key.startswith(modes) for key in added | removed)
+
+
+def dispatch_change(was: str | None, now: str | None) -> str:
+    """What a tensor has become, by its dispatch keys: ``is an inference tensor now``."""
+    if _IN_INFERENCE_MODE in (now or ""):
+        return "is passed in inference mode now"
+    if _INFERENCE_TENSOR in (now or ""):
+        return "is an inference tensor now"
+    added, removed = key_changes(was, now)
+    for lead, kind in _KINDS:
+        if any(key.startswith(lead) for key in added):
+            return f"is {kind} now"
+        if any(key.startswith(lead) for key in removed):
+            return f"is not {kind} any more"
+    return "dispatches to other kernels now"
+
+
+def dispatch_keys(found: Sequence[ParsedGuard], name: str) -> list[str]:
+    """Advice where a tensor dispatches otherwise. ``name`` is what the program calls it."""
+    changes = dict.fromkeys(dispatch_change(item.was, item.now) for item in found)
+    if "is an inference tensor now" in changes:
+        return [
+            f"{name} was made under `torch.inference_mode` in one call and not in the other, which is different code. "
+            "Make it the same way for every call; under `torch.no_grad` tensors are ordinary ones."
+        ]
+    return [f"{name} {next(iter(changes))}: that is different code. Make it the same way for every call."]
+
+
+def backend(found: Sequence[ParsedGuard]) -> list[str]:
+    """Advice where the same function was compiled by two calls of `torch.compile`."""
+    return [
+        f"Another `torch.compile` of the same function ({backend_change(found[0].was, found[0].now)}): torch keeps the "
+        "code of each, and both count towards the recompile limit. Call `torch.compile` once and keep its result; to "
+        "compare backends, call `torch.compiler.reset()` between them."
+    ]
+
+
+def backend_change(was: str | None, now: str | None) -> str:
+    """The backends of two calls of `torch.compile`: ``eager, now aot_eager``."""
+    before, after = _backend_name(was), _backend_name(now)
+    return f"{before}, now {after}" if before != after else f"{after} both times, with other options"
+
+
+def _backend_name(text: str | None) -> str:
+    """The name in torch's description: ``_TorchCompileWrapper(compiler='eager', dynamic=None) (id=0x7f)``."""
+    if found := re.search(r"compiler='([^']*)'", text or ""):
+        return found[1]
+    if "InductorWrapper" in (text or ""):
+        return "inductor"
+    return re.sub(r"\s*\(id=.*|<function | at 0x\w+>?", "", text or "").strip() or "another backend"

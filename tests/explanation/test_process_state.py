@@ -1,0 +1,212 @@
+"""Guards on modes, settings and the backend: each raised by a real program, and told as what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+import dynadiag
+from dynadiag.explanation.explanation import Explanation, explain
+from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.guards import parse_guard
+from dynadiag.explanation.process_state import backend_change, global_state
+from dynadiag.render.report import explanation_text
+from tests.explanation.build import a_failure
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return fn(*args, **(kwargs or {}))
+
+
+def in_inference_mode(f: Function, x: torch.Tensor) -> None:
+    with torch.inference_mode():
+        f(x)
+
+
+def of_an_inference_tensor(f: Function, x: torch.Tensor) -> None:
+    with torch.inference_mode():
+        x = torch.ones(4)
+    f(x)
+
+
+def without_gradients(f: Function, x: torch.Tensor) -> None:
+    with torch.no_grad():
+        f(x)
+
+
+def under_autocast(f: Function, x: torch.Tensor) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        f(x)
+
+
+def under_two_autocasts(f: Function, x: torch.Tensor) -> None:
+    torch._dynamo.reset()
+    under_autocast(f, x)
+    with torch.autocast("cpu", dtype=torch.float16):
+        f(x)
+
+
+def in_a_function_mode(f: Function, x: torch.Tensor) -> None:
+    with Mode():
+        f(x)
+
+
+def in_a_device_context(f: Function, x: torch.Tensor) -> None:
+    with torch.device("cpu"):
+        f(x)
+
+
+def with_a_default_device(f: Function, x: torch.Tensor) -> None:
+    torch.set_default_device("meta")
+    f(x)
+
+
+def with_a_default_dtype(f: Function, x: torch.Tensor) -> None:
+    torch.set_default_dtype(torch.float64)
+    f(x)
+
+
+def deterministic(f: Function, x: torch.Tensor) -> None:
+    torch.use_deterministic_algorithms(True)
+    f(x)
+
+
+def with_other_threads(f: Function, x: torch.Tensor) -> None:
+    torch.set_num_threads(torch.get_num_threads() + 1)
+    f(x)
+
+
+def with_tf32(f: Function, x: torch.Tensor) -> None:
+    torch.set_float32_matmul_precision("high")
+    f(x)
+
+
+def without_torch_function(f: Function, x: torch.Tensor) -> None:
+    with torch._C.DisableTorchFunction():
+        f(x)
+
+
+def under_vmap(f: Function, x: torch.Tensor) -> None:
+    torch.vmap(f)(torch.ones(2, 4))
+
+
+def of_a_negated_view(f: Function, x: torch.Tensor) -> None:
+    f(torch._neg_view(x))
+
+
+def by_another_backend(f: Function, x: torch.Tensor) -> None:
+    torch.compile(double, backend="aot_eager")(x)
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() * 2
+
+
+# The second call -> what the title, the evidence and the advice say.
+CALLS: dict[Callable[[Function, torch.Tensor], None], tuple[str, str, str]] = {
+    in_inference_mode: ("inference mode changed", "inference mode was off, now on", "torch.inference_mode"),
+    of_an_inference_tensor: (
+        "x is an inference tensor now",
+        "-AutogradCPU",
+        "`x` was made under `torch.inference_mode`",
+    ),
+    without_gradients: ("grad mode changed", "grad mode was on, now off", "gradients on and off"),
+    under_autocast: ("autocast on cpu changed", "autocast on cpu was off, now on", "inside and outside autocast"),
+    under_two_autocasts: ("autocast's dtype on cpu", "was torch.bfloat16, now torch.float16", "different dtypes"),
+    in_a_function_mode: ("torch function modes changed", "was none, now Mode", "torch function mode"),
+    in_a_device_context: ("torch function modes changed", "now DeviceContext(cpu)", "with torch.device"),
+    with_a_default_device: ("the default device changed", "was None, now meta", "set_default_device"),
+    with_a_default_dtype: ("the default dtype changed", "was torch.float32, now torch.float64", "set it at the start"),
+    deterministic: ("deterministic algorithms changed", "was off, now on", "use_deterministic_algorithms"),
+    with_other_threads: ("the number of threads changed", ", now ", "set_num_threads"),
+    with_tf32: ("TF32 in matrix products changed", "was off, now on", "set_float32_matmul_precision"),
+    without_torch_function: ("`__torch_function__` changed", "was on, now off", "`__torch_function__` on and off"),
+    under_vmap: ("x is batched by `torch.vmap` now", "+FuncTorchBatched", "is batched by `torch.vmap` now"),
+    of_a_negated_view: ("x is a negated view now", "+Negative", "is a negated view now"),
+    by_another_backend: (
+        "compiled by another torch.compile",
+        "the backend was eager, now aot_eager",
+        "Another `torch.compile`",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def state() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch._dynamo.reset()
+    yield
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.use_deterministic_algorithms(False)
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("highest")
+    torch._dynamo.reset()
+
+
+def explained(tmp_path: Path, second: Callable[[Function, torch.Tensor], None]) -> Explanation:
+    function, x = torch.compile(double, backend="eager"), torch.ones(4)
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        function(x)
+        second(function, x)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        return explain(recording)
+
+
+def recompile(explanation: Explanation) -> Finding:
+    (found,) = [item for item in explanation.findings if item.rule == "recompile"]
+    return found
+
+
+@pytest.mark.parametrize("second", CALLS, ids=lambda call: call.__name__)
+def test_the_guard_is_told_as_what_it_is(tmp_path: Path, second: Callable[[Function, torch.Tensor], None]) -> None:
+    explanation = explained(tmp_path, second)
+    found, (title, evidence, advice) = recompile(explanation), CALLS[second]
+    assert title in found.title
+    assert "more" not in found.title  # what follows from it is not told beside it
+    assert any(evidence in fact.text for fact in found.evidence), found.evidence
+    assert len(found.advice) == 1
+    assert advice in found.advice[0].text
+    text = explanation_text(explanation)
+    assert "`L`" not in text
+    assert "a value" not in text
+    assert "Autocast" not in text or second is under_autocast  # nothing is cast that was not
+
+
+def test_the_sentences_of_a_foreign_log_are_understood() -> None:
+    mode = parse_guard(a_failure("0/0: ___check_torch_function_mode_stack()"))
+    assert (mode.kind, mode.index) == ("global_state", "torch function modes")
+    assert parse_guard(a_failure("0/0: utils_device.CURRENT_DEVICE == None  # x")).index == "default device"
+    several = global_state([parse_guard(a_failure("0/0: GLOBAL_STATE changed: grad_mode num_threads "))])
+    assert ["gradients" in several[0], "threads" in several[1]] == [True, True]
+
+
+def test_a_guard_of_which_nothing_is_known_names_no_value(tmp_path: Path) -> None:
+    from dynadiag.explanation.advice import advise
+    from tests.explanation.build import a_recompile
+
+    (advice,) = advise(a_recompile("___check_what_is_new()"))
+    assert "a value" not in advice
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        (
+            "_TorchCompileInductorWrapper (id=0x1)",
+            "_TorchCompileInductorWrapper (id=0x2)",
+            "inductor both times, with other options",
+        ),
+        ("_TorchCompileWrapper(compiler='eager', dynamic=None) (id=0x1)", "mine (id=0x2)", "eager, now mine"),
+    ],
+)
+def test_backends_have_their_names(was: str, now: str, words: str) -> None:
+    assert backend_change(was, now) == words
