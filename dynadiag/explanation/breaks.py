@@ -14,8 +14,8 @@ from functools import partial
 from dynadiag.explanation.exceptions import linked, raised_in
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
+from dynadiag.explanation.hints import break_advice
 from dynadiag.explanation.identity import identity, in_loop, place_text
-from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.runtime_cost import CallCost, costs, total
 from dynadiag.recording.code_origin import is_resume_function, is_stdlib_file, is_torch_file, original_name, user_frame
@@ -142,7 +142,7 @@ def _left_whole(root: Break, whole: Sequence[str], run: RunRecords) -> str:
 def _advice(root: Break, left: Sequence[SkippedFrame]) -> tuple[Advice, ...]:
     """torch's hints, which nobody has checked for this case, and ours where we know what would help."""
     own = (Advice(_UNSEEN, "consistent"),) if any(frame.reason == _NO_TENSOR for frame in left) else ()
-    return (*(Advice(hint, "unchecked") for hint in specific_hints(root.hints)), *own)
+    return (*break_advice(root), *own)
 
 
 def _evidence(

@@ -19,10 +19,15 @@ _SEVERITIES = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do. ``checked``: "tried" on such a case, "consistent" with what is known of this one, or "unchecked"."""
+    """What to do, and how far that was checked.
+
+    ``checked``: "tried" on such a case, "consistent" with what is known of this one, or "unchecked". ``source``: whose
+    words these are.
+    """
 
     text: str
     checked: str
+    source: str = "dynadiag"  # or "torch"
 
 
 @dataclass(frozen=True, slots=True)

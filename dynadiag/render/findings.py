@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 
 from dynadiag.explanation.explanation import Explanation
-from dynadiag.explanation.findings import Fact, Finding
+from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean_line
-from dynadiag.render.components import fact_lines, help_lines, lead_of, location_line
+from dynadiag.render.components import fact_lines, help_lines, labelled_lines, lead_of, location_line
 from dynadiag.render.paths import fit_path, short_stack, source_location
 from dynadiag.render.runtime_cost import cost_text
 from dynadiag.render.snippet import snippet, source_lines
@@ -161,11 +161,19 @@ def _helps(item: Finding, given: dict[str, str], style: Style) -> list[str]:
     if item.caused_by is not None:
         return []
     own = f"{_WORDS[item.rule][0]}[{item.label}], {item.function}"
-    fresh = [each.text for each in item.advice if each.text not in given]
+    fresh = [each for each in item.advice if each.text not in given]
     again = sorted({given[each.text] for each in item.advice if each.text in given})
-    for text in fresh:
-        given[text] = own
-    return [line for text in (*fresh, *(f"as for {earlier}" for earlier in again)) for line in help_lines(text, style)]
+    lines = [line for each in fresh for line in _advice(each, style)]
+    given.update(dict.fromkeys((each.text for each in fresh), own))
+    return [*lines, *(line for earlier in again for line in help_lines(f"as for {earlier}", style))]
+
+
+def _advice(each: Advice, style: Style) -> list[str]:
+    """Advice that fits the case is help; what nobody has checked is a hint, and says whose."""
+    if each.checked != "unchecked":
+        return help_lines(each.text, style)
+    whose = "torch's own, unchecked" if each.source == "torch" else "unchecked"
+    return labelled_lines("hint", "help", f"{each.text.rstrip()} ({whose})", style)
 
 
 def _name(item: Finding) -> str:

@@ -255,7 +255,7 @@ def test_a_break_of_torchs_own_that_ends_a_graph_names_the_call_that_can_be_chan
 def test_a_request_for_a_bug_report_is_no_help_beside_another() -> None:
     asking = "Please report an issue to PyTorch."
     text = explanation_text(explain(FakeRecording(break_records=(a_break(hints=("Use f.", asking)),))))
-    assert "help: Use f.\n" in text
+    assert "hint: Use f. (torch's own, unchecked)\n" in text
     assert asking not in text
     assert specific_hints((asking,)) == (asking,)
 
