@@ -151,7 +151,7 @@ def test_compiled_autograd_is_not_advised_where_it_raises(tmp_path: Path) -> Non
         backward(Hooked())
     torch._dynamo.reset()
     alone = Hooked()
-    alone.inner.forward = torch.compile(alone.inner.forward, backend="aot_eager")  # type: ignore[method-assign]
+    alone.inner.forward = torch.compile(alone.inner.forward, backend="aot_eager")
     with dynadiag.record(tmp_path / "alone.dynadiag"):
         alone(torch.ones(2, 3, requires_grad=True)).sum().backward()
     with dynadiag.open(tmp_path / "alone.dynadiag") as recording:
