@@ -1,13 +1,14 @@
 """Write a small program with the same failure as yours, and prove that it is the same.
 
-The program is run, and the graph that fails is captured with its inputs. Everything that the failure does not need is
-removed from it, each step tried in a process of its own. The rest is written as one short file that imports only torch.
+The program is run, and the graph that fails is captured with its inputs; where it fails in Dynamo, before there is a
+graph, its source is taken. Everything that the failure does not need is removed, each step tried in a process of its
+own. The rest is written as one short file that imports only torch, and libraries that the failure needs.
 The proof runs that file in a fresh process with fresh caches, where it must fail like your program, and uncompiled,
 where it must pass.
 
 TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
 program. Exit code: 0 written and proved, 3 the program does not fail, 4 it fails uncompiled too, 5 it fails but not
-every time, 6 the proof failed, 7 it fails at a rung that cannot be reduced (Dynamo's own), 2 usage error.
+every time, 6 the proof failed, or nothing could be reduced, 2 usage error.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dynadiag.commands.bisect import add_search_options, bisect_options, search_
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
-from dynadiag.minify.minify_result import MinifyResult, issue_text, minify_document, result_text
+from dynadiag.minify.minify_result import MinifyResult, issue_text, minify_document, result_text, sizes
 from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
 from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program
@@ -114,9 +115,7 @@ def _interrupted(
         common.write_json(args.json, encode(minify_document(result, str(args.target))))
         if result.text:
             proved = "proved" if result.proved else "not proved"
-            progress.message(
-                f"interrupted: the best so far, {result.nodes_after} operations, is in {output}; it is {proved}"
-            )
+            progress.message(f"interrupted: the best so far ({sizes(result)}) is in {output}; it is {proved}")
     progress.message(f"resume with --resume {recording}")
     return 130
 

@@ -19,12 +19,14 @@ from dynadiag.trial.signature import Signature
 
 __all__ = [
     "EXIT_CODES",
+    "Interrupted",
     "MinifyDocument",
     "MinifyResult",
     "culprit_names",
     "issue_text",
     "minify_document",
     "result_text",
+    "sizes",
 ]
 
 EXIT_CODES = {
@@ -38,8 +40,9 @@ EXIT_CODES = {
     "not_shown": 6,
     "refused": 6,
     "cached": 6,
-    "dynamo": 7,
-    "interpreted": 7,
+    "no_source": 6,
+    "source_passes": 6,
+    "interpreted": 6,
 }
 _VERDICT_SENTENCES = {
     "passes": "it does not fail",
@@ -51,12 +54,13 @@ _VERDICT_SENTENCES = {
     "not_shown": "the failing graph passes outside the program",
     "refused": "the failing graph cannot be run outside the program",
     "cached": "each graph passes alone: the compiler's caches confuse one graph with another",
-    "dynamo": "it fails in Dynamo, before there is a graph to reduce",
+    "no_source": "it fails in Dynamo, before there is a graph, and its source cannot be made one file",
+    "source_passes": "it fails in Dynamo, before there is a graph; as one file in an empty folder it fails otherwise",
     "interpreted": "it fails only in Triton's interpreter: a repro without a GPU would not be small",
 }
 _VERDICT_HELP = {
     "cached": "`dynadiag bisect` names the graphs; --fresh runs without the caches",
-    "dynamo": "`dynadiag bisect` names the frame; shorten that function by hand, with backend='eager'",
+    "source_passes": "a program that reads its own files has to be made to stand alone first",
     "interpreted": "`dynadiag bisect --rungs triton` names the culprit; on a GPU minify reduces it at `inductor`",
     "flaky": "`--repeat 3` tries each candidate up to three times",
     "stopped": "--resume with the recording continues it; --budget gives it more time",
@@ -84,6 +88,11 @@ class MinifyResult:
     nodes_after: int | None = None
     inputs_after: int | None = None
     elements_after: int | None = None
+    level: str = "graph"  # or "source": a program that fails before there is a graph
+    lines_before: int | None = None
+    lines_after: int | None = None
+    tokens_before: int | None = None
+    tokens_after: int | None = None
     minimal: bool = False
     proved: bool = False
     proof: tuple[str, ...] = ()
@@ -102,6 +111,14 @@ class MinifyResult:
         return 0 if self.proved else EXIT_CODES[self.verdict]
 
 
+class Interrupted(KeyboardInterrupt):
+    """Raised after Ctrl-C. ``result`` holds the best repro so far, if there is one."""
+
+    def __init__(self, result: MinifyResult) -> None:
+        super().__init__()
+        self.result = result
+
+
 class ReproCulpritDocument(msgspec.Struct, frozen=True):
     """A culprit in the repro. The repro has one graph, so ``graph`` only says forward or backward."""
 
@@ -118,10 +135,15 @@ class MinifyDocument(Document):
     verdict: str
     rung: str | None
     failure: FailureDocument | None
+    level: str  # "graph" or "source"
     nodes_before: int | None
     nodes_after: int | None
     inputs_after: int | None
     elements_after: int | None
+    lines_before: int | None
+    lines_after: int | None
+    tokens_before: int | None
+    tokens_after: int | None
     trials: int
     cached: int
     seconds: float
@@ -144,6 +166,11 @@ def minify_document(result: MinifyResult, target: str) -> MinifyDocument:
         verdict=result.verdict,
         rung=result.rung,
         failure=FailureDocument.of(result.failure),
+        level=result.level,
+        lines_before=result.lines_before,
+        lines_after=result.lines_after,
+        tokens_before=result.tokens_before,
+        tokens_after=result.tokens_after,
         nodes_before=result.nodes_before,
         nodes_after=result.nodes_after,
         inputs_after=result.inputs_after,
@@ -172,7 +199,7 @@ def result_text(result: MinifyResult, style: Style) -> str:
     """The report: the repro with its proof, or why there is none."""
     lines = [_first_line(result, style)]
     if result.text:
-        lines.append(f"  {_sizes(result)}{', no operation can be removed' if result.minimal else ''}")
+        lines.append(f"  {sizes(result)}{_minimal(result)}")
     marked = [("missing", f"{text} cannot be written into the repro") for text in result.missing]
     marked += [("proof", text) for text in result.proof]
     if result.bisect_verdict is not None:
@@ -188,7 +215,18 @@ def result_text(result: MinifyResult, style: Style) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sizes(result: MinifyResult) -> str:
+def _minimal(result: MinifyResult) -> str:
+    if not result.minimal:
+        return ""
+    part = "statement, argument or operand" if result.level == "source" else "operation"
+    return f", no {part} can be removed"
+
+
+def sizes(result: MinifyResult) -> str:
+    """The size before and after, in words."""
+    if result.level == "source":
+        lines = f"{result.lines_before} -> {result.lines_after} lines"
+        return f"{lines}, {result.tokens_before} -> {result.tokens_after} tokens"
     inputs, elements = result.inputs_after, result.elements_after
     left = f"{inputs} input{'' if inputs == 1 else 's'} with {elements} element{'' if elements == 1 else 's'}"
     return f"{result.nodes_before} -> {result.nodes_after} operations; {left}"
@@ -215,8 +253,8 @@ def issue_text(result: MinifyResult) -> str:
     proof = "\n".join(f"- {line}" for line in result.proof)
     return (
         f"# torch.compile: {failure.type}: {strip_directories(message)[:120]}\n\n"
-        f"It fails at rung `{result.rung}` and passes uncompiled. The program below is reduced from one with "
-        f"{result.nodes_before} operations in the failing graph to {result.nodes_after}.{_bisected(result)}\n\n"
+        f"It fails at rung `{result.rung}` and passes uncompiled. The program below is reduced: "
+        f"{sizes(result)}.{_bisected(result)}\n\n"
         f"```python\n{result.text.rstrip()}\n```\n\n"
         f"## What it prints\n\n{_fenced(printed)}\n\n"
         f"## What was run\n\n{proof}\n\n"

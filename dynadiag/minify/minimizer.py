@@ -15,7 +15,7 @@ from dynadiag.bisection.budget import AnswersContradictError, SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions, FailingRung, find_failing_rung
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
-from dynadiag.minify.minify_result import MinifyResult
+from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.minify.proof import ReproTrialLog, bisect_repro, prove
 from dynadiag.minify.reduction_task import (
     GRAPH_CALLS,
@@ -27,6 +27,8 @@ from dynadiag.minify.reduction_task import (
     ReductionTask,
     ReproWritten,
 )
+from dynadiag.minify.source_minimizer import reduce_program
+from dynadiag.minify.source_trials import OUTPUT_DIFFERS
 from dynadiag.trial.events import Event, Note
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -39,14 +41,6 @@ __all__ = ["HOOKS", "Interrupted", "MinifyRequest", "minify"]
 HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
 _MAX_SEEDS = 3  # a failure that shows with none of three seeds is rare: it has shown in two or three runs before
 _GRAPH_PREFIX = "graph "  # prefix of the key of a trial of a standalone graph in the trial log
-
-
-class Interrupted(KeyboardInterrupt):
-    """Raised after Ctrl-C. ``result`` holds the best repro so far, if there is one."""
-
-    def __init__(self, result: MinifyResult) -> None:
-        super().__init__()
-        self.result = result
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +85,9 @@ class _Minimizer:
     def _after_ladder(self, located: FailingRung) -> MinifyResult:
         if located.verdict is not None:
             verdict = located.verdict
+            asked = self.request.options.accuracy and located.first.facts.backends
+            if verdict.verdict == "passes" and asked and (found := self._compare_output(located)) is not None:
+                return found
             return MinifyResult(verdict.verdict, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
         assert located.ladder is not None
         assert located.ladder.first is not None
@@ -101,7 +98,7 @@ class _Minimizer:
         if located.cached:
             return replace(base, verdict="cached")
         if rung == "eager":
-            return replace(base, verdict="dynamo")
+            return self._reduce_source(replace(base, torch=located.first.facts.torch), located)
         if rung == "triton" and self.search.runner.interpret:
             return replace(base, verdict="interpreted")
         assert failure is not None
@@ -111,6 +108,23 @@ class _Minimizer:
         if place.accuracy or place.caught:
             base = replace(base, failure=place.signature)
         return self._reduce(base, place, located)
+
+    def _reduce_source(self, base: MinifyResult, located: FailingRung) -> MinifyResult:
+        assert located.ladder is not None
+        assert located.ladder.outcome is not None
+        assert located.ladder.outcome.signature is not None
+        result = reduce_program(self.search, base, located.ladder.outcome.signature)
+        return self._prove(result, located.ladder.rungs) if result.text else result
+
+    def _compare_output(self, located: FailingRung) -> MinifyResult | None:
+        """Where no compiled call is wrong by itself: reduce a program that prints something else. None where it does
+        not.
+        """
+        facts = located.first.facts
+        self.search.runner.start_forks(threads=facts.threads or 1, checkpoint=False)
+        base = MinifyResult("reduced", rung="eager", failure=OUTPUT_DIFFERS, torch=facts.torch)
+        result = reduce_program(self.search, base, OUTPUT_DIFFERS)
+        return self._prove(result, {"uncompiled": "pass"}) if result.text else None
 
     def _reduce(self, base: MinifyResult, place: FailingCall, located: FailingRung) -> MinifyResult:
         end, interrupted, listener = self._reduce_with_seeds(base, place, located)
@@ -154,7 +168,9 @@ class _Minimizer:
             program, rows = Program(str(file)), ReproTrialLog(self.search.log, result.text)
             try:
                 result = prove(self.search, program, rows, result, rungs)
-                return bisect_repro(self.search, program, rows.for_next_search(), result) if result.proved else result
+                if not result.proved or result.level == "source":
+                    return result
+                return bisect_repro(self.search, program, rows.for_next_search(), result)
             except KeyboardInterrupt:
                 raise Interrupted(result) from None
 

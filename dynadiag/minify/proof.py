@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dynadiag.bisection.bisector import HOOKS, bisect
@@ -20,10 +21,12 @@ from dynadiag.bisection.verdict import Verdict
 from dynadiag.minify.failure_match import reproduces
 from dynadiag.minify.minify_result import MinifyResult, culprit_names
 from dynadiag.minify.repro_header import add_header_line
+from dynadiag.minify.source_match import same_failure_of_source
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, RUNGS, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
+from dynadiag.trial.signature import Signature
 
 __all__ = ["ReproTrialLog", "bisect_repro", "prove"]
 
@@ -84,23 +87,28 @@ def prove(
     """
     expected = result.reduced or result.failure
     assert expected is not None
+    same = reproduces if result.level == "graph" else partial(_same_source_failure, text=result.text)
     with _fresh_runner(search, program) as fresh, search.runner.for_program(program) as forks:
         fresh_search, fork_search = (TrialSearch(runner, rows, _repro_reporter(search)) for runner in (fresh, forks))
         control = _control(search, program) if expected.kind == "hang" else None
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
         outcome = fresh_search.run_fresh(AS_WRITTEN, "in a fresh process")
-        proved, printed = reproduces(outcome.signature, expected), outcome.tail
+        proved, printed = same(outcome.signature, expected), outcome.tail
         how = _how_it_reproduces(outcome, control) if proved else _how_it_ends(outcome)
         words = [f"in a fresh process with fresh caches it {how}"]
         for rung in _rungs_below(result.rung) if proved else ():
             plan = Plan(rung=rung, caches=False)
             at = fresh_search.run_fresh(plan, rung) if rung == "uncompiled" else fork_search.run(plan, f"at {rung}")
-            fails_otherwise = rungs.get(rung) == "different" and not reproduces(at.signature, expected)
+            fails_otherwise = rungs.get(rung) == "different" and not same(at.signature, expected)
             proved = proved and (at.passed or fails_otherwise)
             as_well = ", and the program fails there too" if fails_otherwise and not at.passed else ""
             words.append(f"{rung}: {_how_it_ends(at)}{as_well}")
     return replace(result, proved=proved, proof=tuple(words), printed=printed)
+
+
+def _same_source_failure(found: Signature | None, expected: Signature, text: str) -> bool:
+    return same_failure_of_source(found, expected, text, text)
 
 
 def _rungs_below(rung: str | None) -> Iterator[str]:

@@ -74,6 +74,10 @@ class ForkServer:
             self.replicas.append(self._fork(ForkRequest(replica=True)))
         return [self, *self.replicas[: count - 1]]
 
+    def with_imports(self, imports: Sequence[str]) -> ForkServer:
+        """A replica that has run these import statements. Raises `OSError` or `EOFError` where this one is gone."""
+        return self._fork(ForkRequest(replica=True, imports=tuple(imports)))
+
     def checkpoint(self, request: ForkRequest) -> ForkServer:
         """A fork that runs the program with the plan of ``request`` and stops at the next point where trials can be
         forked.

@@ -178,14 +178,18 @@ class Runner:
         return self._triton_runner
 
     @contextmanager
-    def for_program(self, program: Program, cwd: Path | None = None) -> Iterator[Runner]:
-        """A runner for another program, in the folder ``cwd``, with the same limits and the same zygote."""
+    def for_program(self, program: Program, cwd: Path | None = None, imports: Sequence[str] = ()) -> Iterator[Runner]:
+        """A runner for another program, in the folder ``cwd``, with the same limits and the same zygote.
+
+        With ``imports`` it has a replica of the zygote that has run these import statements.
+        """
         other = Runner(program, self.hooks, self.limits, self.fresh_caches, self.environment, cwd=cwd, seed=self.seed)
-        other._zygote, other._threads = self._zygote, self._threads
+        own = self._zygote.with_imports(imports) if imports and self._zygote is not None else None
+        other._zygote, other._threads = own or self._zygote, self._threads
         try:
             yield other
         finally:
-            other._zygote = None
+            other._zygote = own
             other.__exit__(None, None, None)
 
     def start_process(self, plan: Plan, seed: int = 0) -> AbstractContextManager[RunningProcess]:

@@ -67,6 +67,7 @@ class Signature:
     user: str | None = None
     cause: str = ""  # the innermost exception's type, where torch wrapped it
     rung: str | None = None
+    frames: tuple[str, ...] = ()  # the innermost frames, the raising one first; those outside torch are "program"
 
     def same_as(self, other: Signature) -> bool:
         """Whether both are the same failure, seen at the same rung."""
@@ -106,6 +107,7 @@ class Signature:
 _TARGET = re.compile(r"^\s*target: (\S+)", re.M)
 _NODE = re.compile(r"While executing %(\w+)")
 _USER_CODE = "from user code:"
+_MAX_FRAMES = 8
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MESSAGE_LIMIT = 20_000
 
@@ -121,6 +123,7 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
         user=_program_line(error.__traceback__),
         cause=_type_name(inner),
         rung=rung,
+        frames=_innermost_frames(inner),
     )
 
 
@@ -183,6 +186,16 @@ def _deepest_torch_frame(error: BaseException) -> str | None:
         if entry.filename.startswith(root + "torch/") and "/torch/testing/" not in entry.filename:
             return f"{entry.filename[len(root) :]}:{entry.lineno} in {entry.name}"
     return None
+
+
+def _innermost_frames(error: BaseException) -> tuple[str, ...]:
+    root = _torch_root() or "/"
+    entries = traceback.extract_tb(error.__traceback__)[-_MAX_FRAMES:]
+    inside = (e.filename.startswith(root + "torch/") for e in reversed(entries))
+    return tuple(
+        f"{e.filename[len(root) :]}:{e.lineno} in {e.name}" if ours else "program"
+        for e, ours in zip(reversed(entries), inside, strict=True)
+    )
 
 
 def _program_line(trace: TracebackType | None) -> str | None:

@@ -51,7 +51,8 @@ class ForkRequest:
 
     The zygote runs ``program`` in ``cwd`` with this many ``threads``; ``seed`` seeds the random number generators. The
     stopped program goes on by itself. With ``checkpoint`` the fork stops at the next point where trials can be forked.
-    With ``replica`` it runs no trial, and forks trials as the process does that it was forked from.
+    With ``replica`` it runs no trial, and forks trials as the process does that it was forked from; it runs the import
+    statements of ``imports`` first.
     """
 
     plan: Plan = AS_WRITTEN
@@ -62,6 +63,7 @@ class ForkRequest:
     seed: int | None = None
     checkpoint: bool = False
     replica: bool = False
+    imports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ def serve_forks(channel: socket.socket) -> tuple[ForkRequest, list[int]]:
             os.setsid()
             process.die_with_parent()
             channel = socket.socket(fileno=descriptors[0])
+            _import_ahead(request.imports)
             continue
         for descriptor in descriptors:
             os.close(descriptor)
@@ -173,6 +176,15 @@ def serve_forks(channel: socket.socket) -> tuple[ForkRequest, list[int]]:
         if not (request.checkpoint or request.replica):
             _, status = os.waitpid(pid, 0)
             send(channel, ForkReply(exit_code=os.waitstatus_to_exitcode(status)))
+
+
+def _import_ahead(imports: Sequence[str]) -> None:
+    """Run import statements, so that each trial has the libraries loaded. One that fails here fails in the trials."""
+    for statement in imports:
+        with contextlib.suppress(Exception):
+            exec(statement, {})  # noqa: S102 - an import of the user's program
+    gc.collect()
+    gc.freeze()
 
 
 def start_trial(request: ForkRequest, descriptors: list[int]) -> None:

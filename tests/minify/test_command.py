@@ -83,11 +83,6 @@ def test_an_existing_file_is_refused_at_once(tmp_path: Path) -> None:
     [
         ("import torch\ntorch.compile(torch.sin)(torch.ones(2))", 3),
         ("import torch\ntorch.compile(torch.sin)(torch.ones(2))\nraise ValueError('mine')", 4),
-        (
-            "import torch\n@torch.compile(fullgraph=True)\ndef f(x):\n    torch._dynamo.graph_break()\n"
-            "    return x\nf(torch.ones(2))",
-            7,
-        ),
     ],
 )
 def test_what_cannot_be_reduced_is_said_by_the_exit_code(tmp_path: Path, program: str, code: int) -> None:

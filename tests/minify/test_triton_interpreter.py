@@ -20,5 +20,5 @@ def test_a_failure_in_the_interpreter_is_told_and_not_reduced() -> None:
     located = FailingRung(failed, LadderResult({"triton": "same"}, "triton", failed))
     search = cast(Any, SimpleNamespace(runner=SimpleNamespace(interpret=True), reference=None))
     result = _Minimizer(search, MinifyRequest(BisectOptions(), Path("repro.py")))._after_ladder(located)
-    assert (result.rung, result.exit_code) == ("triton", 7)
+    assert (result.rung, result.exit_code) == ("triton", 6)
     assert "interpreter" in result_text(result, Style())

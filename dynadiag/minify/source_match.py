@@ -1,0 +1,69 @@
+"""Decides whether a reduced program fails as the whole program does: kind, type, message and raising place in torch."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from dynadiag.trial.signature import Signature, normalise
+
+__all__ = ["same_failure_of_source"]
+
+# These frames raise on behalf of their caller, which says what went wrong.
+_RAISING_HELPERS = re.compile(r" in (unimplemented\w*|raise_observed_exception|raise_\w+|_?assert\w*|format_\w+)$")
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|`([^`]*)`")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_RAISED = re.compile(r"raised exception (\w+)")
+
+
+def same_failure_of_source(
+    found: Signature | None, expected: Signature, text: str, whole_text: str, *, own_words: bool = True
+) -> bool:
+    """Whether a program's failure is the expected one, which the whole program shows.
+
+    A failure that the program raises itself is the same if its type is, and with ``own_words`` its message.
+    """
+    if found is None or found.kind != expected.kind:
+        return False
+    if found.kind != "exception":
+        return found.kind in ("hang", "wrong_result", "nan") or found.type == expected.type
+    if (found.type, found.cause) != (expected.type, expected.cause):
+        return False
+    if is_raised_by_program(expected):
+        return is_raised_by_program(found) and (not own_words or _words(found, text) == _words(expected, whole_text))
+    return raising_frame(found) == raising_frame(expected) and _words(found, text) == _words(expected, whole_text)
+
+
+def is_raised_by_program(signature: Signature) -> bool:
+    """Whether an exception was raised outside torch: the program's own comparison, or a library."""
+    return signature.kind == "exception" and signature.frames[:1] == ("program",)
+
+
+def raising_frame(signature: Signature) -> str | None:
+    """The innermost frame in torch that is not a helper for raising."""
+    frames = [frame for frame in signature.frames if frame != "program" and not _RAISING_HELPERS.search(frame)]
+    return frames[0] if frames else signature.where
+
+
+def _words(signature: Signature, text: str) -> tuple[str, ...]:
+    """The message without numbers and without names of the program, and the exception that Dynamo observed."""
+    first = normalise(signature.message.strip().partition("\n")[0])
+    bound = _names(text)
+    without = _QUOTED.sub(lambda quoted: _without_names(quoted[0], bound), first)
+    return (re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", without), *_RAISED.findall(signature.message)[:1])
+
+
+def _without_names(quoted: str, bound: frozenset[str]) -> str:
+    return _WORD.sub(lambda word: "<name>" if word[0] in bound else word[0], quoted)
+
+
+def _names(text: str) -> frozenset[str]:
+    """The names that a program defines or assigns."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.add(name)
+    return frozenset(names)

@@ -1,0 +1,127 @@
+"""Reduces a program that fails in Dynamo itself: its source, by trials of the whole program. Writes the repro."""
+
+from __future__ import annotations
+
+import ast
+import platform
+from dataclasses import replace
+
+from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.minify.minify_result import Interrupted, MinifyResult
+from dynadiag.minify.repro_header import comment
+from dynadiag.minify.source_match import is_raised_by_program
+from dynadiag.minify.source_program import ProgramSource, read_program
+from dynadiag.minify.source_trials import UNCOMPILED, SourceTrials, source_trials
+from dynadiag.trial.signature import Signature
+from minifier.source import MergeError, SourceReduction, count_lines, count_tokens, reduce_source
+from minifier.source.assertions import asserting_programs, printing_program, with_texts
+from minifier.source.enlarge import enlarged
+
+__all__ = ["reduce_program"]
+
+COMPARED = ("wrong_result", "nan")  # kinds of failure that show in what a program prints
+ASSERTION = Signature("exception", "AssertionError", "", cause="AssertionError", rung="eager", frames=("program",))
+_OUTLAST = 45.0  # seconds that the repro of a hang has to outlast
+
+
+def reduce_program(search: TrialSearch, base: MinifyResult, expected: Signature) -> MinifyResult:
+    """Reduce the program's source. ``base`` has the rung and the failure, ``expected`` is it as forks show it.
+
+    The repro is in the result, not proved yet. Raises `Interrupted` with the best so far after Ctrl-C.
+    """
+    try:
+        source = read_program(search.runner.program)
+    except MergeError as error:
+        return replace(base, verdict="no_source", notes=(str(error),))
+    with source_trials(search, source.text, source.imports, expected) as trials:
+        return _reduce(trials, source, base)
+
+
+def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> MinifyResult:
+    text = _failing_text(trials, source.text)
+    if text is None:
+        return replace(base, verdict="source_passes", notes=tuple(trials.notes))
+    before = count_lines(source.text), count_tokens(source.text)
+    trials.search.on_message(f"it fails in Dynamo, before there is a graph: reducing {before[0]} lines of its source")
+    reduced = _reduced(trials, text)
+    if trials.expected is not None and trials.expected.kind in COMPARED and not trials.stopped:
+        reduced = _with_assertion(trials, reduced) or reduced
+    elif trials.own_words and trials.expected is not None and is_raised_by_program(trials.expected):
+        trials.own_words = False  # the other comparisons of the program are gone by now
+        reduced = _reduced(trials, reduced.text)
+    if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped:
+        reduced = replace(reduced, text=_outlasting(trials, reduced.text))
+    result = replace(
+        base,
+        level="source",
+        text=header(base, trials.last_failure or base.failure) + reduced.text,
+        reduced=trials.last_failure or trials.expected,
+        lines_before=before[0],
+        lines_after=count_lines(reduced.text),
+        tokens_before=before[1],
+        tokens_after=count_tokens(reduced.text),
+        minimal=reduced.minimal,
+        cached=trials.cached,
+        notes=tuple(trials.notes),
+    )
+    if trials.interrupted:
+        raise Interrupted(result)
+    return result
+
+
+def _failing_text(trials: SourceTrials, text: str) -> str | None:
+    """The program as one file, if it fails as the program does; where only a call's result differs it is printed."""
+    if trials.first_failure(text) is not None:
+        return text
+    if trials.expected is None or trials.expected.kind not in COMPARED:
+        return None
+    printing = printing_program(ast.parse(text))
+    return printing if trials.first_failure(printing) is not None else None
+
+
+def _reduced(trials: SourceTrials, text: str) -> SourceReduction:
+    return reduce_source(
+        text, trials.fails, observe=trials.observe, stop=lambda: trials.stopped, on_step=trials.note_step
+    )
+
+
+def _with_assertion(trials: SourceTrials, reduced: SourceReduction) -> SourceReduction | None:
+    """The program with an assertion in the place of the output that differs, reduced again. None where none fails."""
+    wrong, tree = trials.expected, ast.parse(reduced.text)
+    trials.expected, trials.own_words = ASSERTION, False
+    for form in (tree, ast.parse(ast.unparse(with_texts(tree)))):
+        text = ast.unparse(form)
+        printed = trials.printed(text, UNCOMPILED, "uncompiled") or ""
+        seen = trials.observe(text)
+        parsed = ast.parse(text)
+        for candidate in asserting_programs(parsed, seen.of(parsed), printed):
+            if trials.fails(candidate):
+                return _reduced(trials, candidate)
+    trials.expected = wrong
+    return None
+
+
+def _outlasting(trials: SourceTrials, text: str) -> str:
+    """The program with larger numbers, so that it takes far longer than the limit of a candidate."""
+    trials.limit_seconds(_OUTLAST)
+    if trials.fails(text):
+        return text
+    for candidate in enlarged(text):
+        if trials.fails(candidate):
+            return candidate
+    trials.notes.append(f"the repro takes less than {_OUTLAST:.0f} s")
+    return text
+
+
+def header(base: MinifyResult, failure: Signature | None) -> str:
+    """The comment at the top of the repro."""
+    assert failure is not None
+    message = next((line for line in failure.message.splitlines() if line.strip()), "")
+    where = f", in {failure.where}" if failure.where else ""
+    lines = [
+        f"{failure.kind.replace('_', ' ')} at rung {base.rung}{where}",
+        f"{failure.type}: {message}",
+        f"torch {base.torch}, Python {platform.python_version()}",
+        "it passes uncompiled (TORCHDYNAMO_DISABLE=1)",
+    ]
+    return "".join(map(comment, lines))

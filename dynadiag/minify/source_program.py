@@ -1,0 +1,70 @@
+"""The text of a program as one file, with what it imports of libraries."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynadiag.trial.program import Program, TargetError
+from minifier.source import MergeError, merge_program
+
+__all__ = ["ProgramSource", "read_program"]
+
+_CALL = "call = {name}()\ntorch.compile(call[0])(*call[1], **(call[2] if len(call) == 3 else {{}}))\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """A program as one file. ``imports`` are its import statements of libraries."""
+
+    text: str
+    imports: tuple[str, ...]
+
+
+def read_program(program: Program) -> ProgramSource:
+    """The program and the modules of its project as one file. Raises `MergeError` where that cannot be made."""
+    file, folder = _file(program)
+    merged = merge_program(file, [folder, Path.cwd()] if program.module else [folder], _package(program))
+    text = merged.text
+    if program.name is not None:
+        text = f"{text}import torch\n{_CALL.format(name=program.name)}"
+    if program.arguments:
+        text = _after_future(text, f"import sys\nsys.argv[1:] = {list(program.arguments)!r}\n")
+    return ProgramSource(text, _imports(text))
+
+
+def _file(program: Program) -> tuple[Path, Path]:
+    """The program's file, and the folder that its modules are found in."""
+    if program.target.endswith(".py"):
+        return Path(program.target), Path(program.target).parent
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        spec = importlib.util.find_spec(program.target)
+        if spec is not None and spec.submodule_search_locations is not None and program.module:
+            spec = importlib.util.find_spec(f"{program.target}.__main__")
+    except ImportError as error:
+        raise TargetError(f"{program.text}: {error}. Run it from the folder that holds it.") from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise MergeError(f"{program.text} has no Python source")
+    return Path(spec.origin), Path.cwd()
+
+
+def _package(program: Program) -> str:
+    """The package of the program's file, for relative imports."""
+    return "" if program.target.endswith(".py") else program.target.rpartition(".")[0]
+
+
+def _after_future(text: str, more: str) -> str:
+    lines = text.splitlines(keepends=True)
+    first = sum(line.startswith("from __future__") for line in lines[:1])
+    return "".join([*lines[:first], more, *lines[first:]])
+
+
+def _imports(text: str) -> tuple[str, ...]:
+    found = [ast.unparse(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return tuple(dict.fromkeys(statement for statement in found if "__future__" not in statement))

@@ -1,0 +1,196 @@
+"""Runs the candidates of a source reduction: as a file in a folder of its own, compiled and uncompiled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.minify.source_match import same_failure_of_source
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.runner import Runner
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.typed_json import load
+from minifier.source import Observed, observer_file
+
+__all__ = ["OUTPUT_DIFFERS", "UNCOMPILED", "SourceTrials", "source_trials"]
+
+_PREFIX = "source "  # of the keys of these trials in the trial log
+_COMPILED = Plan(rung="eager", caches=False)
+UNCOMPILED = Plan(rung="uncompiled", caches=False)
+_CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
+_HANG_LEAST, _HANG_FACTOR = 3.0, 8.0  # seconds, and times of what passes, after which a candidate counts as hanging
+_PRINTED = "printed.txt"
+_MAX_PRINTED = 4000  # characters that are compared; a trial log keeps as many
+_REDIRECT = f"import sys\nsys.stdout = open({_PRINTED!r}, 'w', buffering=1)\n"
+OUTPUT_DIFFERS = Signature("wrong_result", "wrong_result", "it prints something else than uncompiled", rung="eager")
+
+
+@dataclass(slots=True)
+class SourceTrials:
+    """The trials of one program's candidates. Each runs in an empty folder, which is removed afterwards.
+
+    ``expected`` is the failure that a candidate has to show, ``whole_text`` the program that shows it. With
+    ``own_words`` an assertion of the program has to keep its message.
+    """
+
+    search: TrialSearch
+    runner: Runner
+    whole_text: str
+    expected: Signature | None
+    own_words: bool = True
+    cached: int = 0
+    best_tokens: int = 0
+    last_failure: Signature | None = None  # of the last text that failed as expected
+    observed: dict[str, Observed] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)  # outcomes of a search that is resumed
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the time is over, or Ctrl-C was pressed."""
+        left = self.search.budget.seconds_left()
+        return self.interrupted or (left is not None and left <= 0)
+
+    def note_step(self, _name: str, tokens: int) -> None:
+        """The reduction has a smaller program."""
+        self.best_tokens = tokens
+
+    def first_failure(self, text: str) -> Signature | None:
+        """How the whole program fails as one file: it becomes the expected failure. None where it does not fail so."""
+        if self.expected is not None and self.expected.kind == "hang":
+            self._shorten_limit(text)
+        if self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
+            return self.expected if self.fails(text) else None
+        outcome = self.run(text, _COMPILED, "the program as one file")
+        found = outcome.signature
+        if found is None or (self.expected is not None and not self.matches(outcome, text)):
+            return None
+        self.expected = self.last_failure = found
+        return found if self.run(text, UNCOMPILED, "uncompiled").passed else None
+
+    def _shorten_limit(self, text: str) -> None:
+        """Let candidates hang for a short time only: several times what a compile that passes takes here."""
+        passing = self.run(text, UNCOMPILED, "uncompiled"), self.run(_CONTROL, _COMPILED, "a compile that passes")
+        self.limit_seconds(max(_HANG_LEAST, _HANG_FACTOR * max(outcome.seconds for outcome in passing)))
+
+    def limit_seconds(self, seconds: float) -> None:
+        """Set the time limit of a candidate."""
+        self.runner.limits = replace(self.runner.limits, seconds=min(seconds, self.search.runner.limits.seconds))
+
+    def fails(self, text: str) -> bool:
+        """Whether a program fails in the expected way, and passes uncompiled. After Ctrl-C none does."""
+        try:
+            return not self.stopped and self._fails(text)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return False
+
+    def _fails(self, text: str) -> bool:
+        if self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
+            return self._prints_otherwise(text)
+        uncompiled = self.run(text, UNCOMPILED, "uncompiled")  # first: most candidates are broken, and it is cheaper
+        if not uncompiled.passed:
+            return False
+        outcome = self.run(text, _COMPILED, "compiled")
+        if not self.matches(outcome, text):
+            return False
+        if outcome.is_hang and uncompiled.seconds > self.runner.limits.seconds / 2:
+            return False
+        self.last_failure = outcome.signature
+        return True
+
+    def _prints_otherwise(self, text: str) -> bool:
+        """Whether the compiled program prints something else; uncompiled it prints the same each time."""
+        compiled = self.printed(text, _COMPILED, "compiled")
+        uncompiled = self.printed(text, UNCOMPILED, "uncompiled")
+        if compiled is None or uncompiled is None or compiled == uncompiled:
+            return False
+        return uncompiled == self.printed(text, UNCOMPILED, "uncompiled, again")
+
+    def printed(self, text: str, plan: Plan, label: str) -> str | None:
+        """What a program prints; None where it fails."""
+        lines = text.splitlines(keepends=True)
+        first = sum(line.startswith("from __future__") for line in lines[:1])
+        redirected = "".join([*lines[:first], _REDIRECT, *lines[first:]])
+        outcome = self.run(redirected, plan, label, keep=_PRINTED)
+        return outcome.tail if outcome.passed else None
+
+    def matches(self, outcome: Outcome, text: str) -> bool:
+        """Whether the outcome of a program is the expected failure."""
+        return self.expected is not None and same_failure_of_source(
+            outcome.signature, self.expected, text, self.whole_text, own_words=self.own_words
+        )
+
+    def run(self, text: str, plan: Plan, label: str, keep: str | None = None) -> Outcome:
+        """The outcome of a program; a known one where the search is resumed. ``keep`` is a file that it writes, whose
+        text becomes the outcome's output.
+        """
+        key = f"{_PREFIX}{label} {hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
+        if (known := self.known.get(key)) is not None:
+            self.cached += 1
+            return load(known, Outcome)
+        with self._file(text) as file:
+            outcome = self.runner.run(plan)
+            if keep is not None and file.with_name(keep).exists():
+                outcome = replace(outcome, tail=file.with_name(keep).read_text(errors="replace")[-_MAX_PRINTED:])
+        self._log(key, outcome, text, label, plan)
+        return outcome
+
+    def _log(self, key: str, outcome: Outcome, text: str, label: str, plan: Plan) -> None:
+        status = "pass" if outcome.passed else "same" if self.matches(outcome, text) else "different"
+        self.search.log.add(key, outcome, status, f"source: {label}")
+        shown = f"source, {label}: best {self.best_tokens} tokens"
+        self.search.on_trial(self.search.log.count, shown, status, outcome.seconds)
+        found = outcome.signature
+        if status != "different" or found is None or plan == UNCOMPILED:
+            return
+        if found.type.startswith("torch.") or found.kind == "signal":  # others are mistakes of the candidate
+            self.search.note_other_failure(found, "a part of the program")
+
+    @contextmanager
+    def _file(self, text: str) -> Iterator[Path]:
+        """The program's file, in an empty folder."""
+        folder = Path(tempfile.mkdtemp(dir=self.runner.scratch))
+        file = folder / "repro.py"
+        file.write_text(text, encoding="utf-8")
+        self.runner.program, self.runner.cwd = Program(str(file)), folder
+        try:
+            yield file
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def observe(self, text: str) -> Observed:
+        """What a run of a program shows, uncompiled. Nothing where it cannot be observed."""
+        if text not in self.observed:
+            self.observed = {text: self._observe(text)}
+        return self.observed[text]
+
+    def _observe(self, text: str) -> Observed:
+        with self._file(text) as file:
+            output = file.with_name("observed.json")
+            self.runner.program = Program(str(observer_file()), (str(file), str(output)))
+            self.runner.run(UNCOMPILED)
+            try:
+                return Observed.from_json(json.loads(output.read_text()))
+            except (OSError, ValueError):
+                return Observed()
+
+
+@contextmanager
+def source_trials(
+    search: TrialSearch, text: str, imports: Sequence[str], expected: Signature | None
+) -> Iterator[SourceTrials]:
+    """The trials of a program's candidates, in forks that have its libraries loaded."""
+    with search.runner.for_program(search.runner.program, imports=imports) as runner:
+        known = search.log.recorded_with_prefix(_PREFIX)
+        yield SourceTrials(search, runner, text, expected, known=known)

@@ -1,0 +1,265 @@
+"""Makes one file of a program and the modules of its own project that it imports.
+
+A module's statements take the place of its first import. Names that two modules bind are told apart by the module's
+name. What is installed (a library, the standard library) stays imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import sysconfig
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from minifier.source.scopes import bound_names, new_name, own_nodes
+from minifier.source.trees import render
+
+__all__ = ["MergeError", "MergedProgram", "merge_program"]
+
+_INSTALLED = tuple({str(Path(path)) for path in sysconfig.get_paths().values()})
+
+
+class MergeError(Exception):
+    """A program that cannot be made one file. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedProgram:
+    """The program as one file. ``files`` are those that it came from, ``libraries`` the modules that it imports."""
+
+    text: str
+    files: tuple[Path, ...]
+    libraries: tuple[str, ...]
+
+
+def merge_program(file: Path, folders: Sequence[Path], package: str = "") -> MergedProgram:
+    """The program in a file; ``folders`` are where its own modules are found. The file may be in a package.
+
+    Raises `MergeError` where a file cannot be read or is not Python.
+    """
+    merger = _Merger([str(folder) for folder in folders])
+    body = merger.module(file, "__main__", package)
+    future = [ast.ImportFrom("__future__", [ast.alias(n) for n in sorted(merger.future)], 0)] if merger.future else []
+    module = ast.Module([*future, *body], [])
+    return MergedProgram(render(module), tuple(merger.files), tuple(sorted(_libraries(module))))
+
+
+def _libraries(module: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module != "__future__":
+            found.add(node.module)
+    return found
+
+
+@dataclass(slots=True)
+class _Merger:
+    folders: list[str]
+    files: list[Path] = field(default_factory=list)
+    future: set[str] = field(default_factory=set)
+    taken: dict[str, str] = field(default_factory=dict)  # each name, and what it stands for
+    exports: dict[str, dict[str, str]] = field(default_factory=dict)  # by module: its names, and what they are now
+
+    def module(self, file: Path, name: str, package: str) -> list[ast.stmt]:
+        """The statements of a module, with those of the modules that it imports before them."""
+        self.files.append(file)
+        tree = _parse(file)
+        imports = self.library_imports(tree, package)
+        own = {n for n in bound_names(tree) | _global_names(tree) if imports.get(n, "") is not None}
+        meaning = {n: imports.get(n) or f"{name}:{n}" for n in own}
+        clash = {n for n in own if self.taken.get(n, meaning[n]) != meaning[n]}
+        renamed = {n: new_name(f"{name.rpartition('.')[2]}_{n}", {*self.taken, *own}) for n in clash}
+        self.exports[name] = {n: renamed.get(n, n) for n in own}
+        self.taken |= {new: meaning[old] for old, new in self.exports[name].items()}
+        visitor = _Imports(self, package, main=name == "__main__")
+        body = visitor.statements(tree.body)
+        module = ast.Module(body, [])
+        names = {**renamed, **visitor.names}
+        if names or visitor.modules:
+            module = _Rename(names, visitor.modules, self.exports).visit(module)
+        return [s for s in [*visitor.before, *module.body] if not _is_docstring(s)]
+
+    def library_imports(self, tree: ast.Module, package: str) -> dict[str, str | None]:
+        """What each name that the module imports stands for; None for what comes from the project itself."""
+        found: dict[str, str | None] = {}
+        for node in own_nodes(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    is_own = self.own_module(alias.name) is not None
+                    found[alias.asname or alias.name.partition(".")[0]] = None if is_own else alias.name
+            elif isinstance(node, ast.ImportFrom):
+                source = absolute_name(node, package)
+                is_own = bool(source) and self.own_module(source) is not None
+                found |= {a.asname or a.name: None if is_own else f"{source}.{a.name}" for a in node.names}
+        return found
+
+    def own_module(self, name: str) -> Path | None:
+        """The file of a module of the project, or None where it is installed or unknown."""
+        paths: list[str] | None = self.folders
+        spec = None
+        parts = name.split(".")
+        for i in range(len(parts)):
+            spec = importlib.machinery.PathFinder.find_spec(".".join(parts[: i + 1]), paths)
+            if spec is None:
+                return None
+            paths = list(spec.submodule_search_locations or [])
+        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+            return None
+        inside = any(Path(spec.origin).is_relative_to(folder) for folder in self.folders)
+        installed = any(spec.origin.startswith(f"{place}/") for place in _INSTALLED)
+        return Path(spec.origin) if inside and not installed else None
+
+
+def _parse(file: Path) -> ast.Module:
+    try:
+        with tokenize.open(file) as stream:  # honours a BOM and a coding line
+            return ast.parse(stream.read(), str(file))
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise MergeError(f"{file.name} cannot be read as Python: {error}") from error
+
+
+def _global_names(tree: ast.Module) -> set[str]:
+    return {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_main_test(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "__name__" in ast.dump(node.test)
+
+
+class _Imports(ast.NodeTransformer):
+    """Takes the project's own imports out of a module. ``before`` are the statements of the imported modules."""
+
+    def __init__(self, merger: _Merger, package: str, *, main: bool) -> None:
+        self._merger, self._package, self._main = merger, package, main
+        self.before: list[ast.stmt] = []
+        self.names: dict[str, str] = {}  # what a name of this module is called in the merged file
+        self.modules: dict[str, str] = {}  # a name of this module that stands for a module of the project
+
+    def statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        module = self.visit(ast.Module(body, []))
+        found: list[ast.stmt] = []
+        for node in module.body:
+            if _is_main_test(node):
+                found += node.body if self._main else node.orelse
+            else:
+                found.append(node)
+        return found
+
+    def _include(self, name: str) -> bool:
+        """Include a module of the project, once. Whether it is one."""
+        if name in self._merger.exports:
+            return True
+        file = self._merger.own_module(name)
+        if file is None:
+            return False
+        self._merger.exports[name] = {}  # it may import this module again
+        package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+        self.before += self._merger.module(file, name, package)
+        return True
+
+    def visit_Import(self, node: ast.Import) -> ast.stmt | None:
+        kept = []
+        for alias in node.names:
+            if not self._include(alias.name):
+                kept.append(alias)
+                continue
+            head = alias.name.partition(".")[0]
+            self.modules[alias.asname or alias.name] = alias.name
+            if not alias.asname and head != alias.name:
+                self._include(head)
+        return ast.Import(kept) if kept else None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt | None:
+        if node.module == "__future__":
+            self._merger.future |= {alias.name for alias in node.names}
+            return None
+        name = absolute_name(node, self._package)
+        if not name or not self._include(name):
+            return node
+        for alias in node.names:
+            if alias.name == "*":
+                self.names |= self._merger.exports[name]
+            elif alias.name not in self._merger.exports[name] and self._include(f"{name}.{alias.name}"):
+                self.modules[alias.asname or alias.name] = f"{name}.{alias.name}"
+            else:
+                self.names[alias.asname or alias.name] = self._merger.exports[name].get(alias.name, alias.name)
+        return None
+
+
+def absolute_name(node: ast.ImportFrom, package: str) -> str:
+    """The module that an import names, in a module of this package."""
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".") if package else []
+    return ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+
+
+class _Rename(ast.NodeTransformer):
+    """Renames a module's global names where no function hides them, and names of other modules (``signals.sine``)."""
+
+    def __init__(self, names: dict[str, str], modules: dict[str, str], exports: dict[str, dict[str, str]]) -> None:
+        self._names, self._modules, self._exports = names, modules, exports
+        self._hidden: list[set[str]] = []
+
+    def _new(self, name: str) -> str:
+        return name if any(name in hidden for hidden in self._hidden) else self._names.get(name, name)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self._new(node.id), node.ctx)
+
+    def visit_Global(self, node: ast.Global) -> ast.AST:
+        return ast.Global([self._names.get(name, name) for name in node.names])
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        module = self._modules.get(ast.unparse(node.value))
+        if module is not None and node.attr in self._exports[module]:
+            return ast.Name(self._exports[module][node.attr], node.ctx)
+        return self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        return ast.Import([_renamed_alias(alias, self._new) for alias in node.names])
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        return ast.ImportFrom(node.module, [_renamed_alias(alias, self._new) for alias in node.names], node.level)
+
+    def _scope(self, node: ast.AST) -> ast.AST:
+        outer = {name: getattr(node, name) for name in ("decorator_list", "returns") if hasattr(node, name)}
+        for name, value in outer.items():
+            setattr(node, name, [self.visit(v) for v in value] if isinstance(value, list) else value)
+        self._hidden.append(bound_names(node))
+        self.generic_visit(node)
+        self._hidden.pop()
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.name = self._new(node.name)
+        return self._scope(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        node.name = self._new(node.name)
+        return self._scope(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return self._scope(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.name = self._new(node.name)
+        return self.generic_visit(node)
+
+
+def _renamed_alias(alias: ast.alias, new: object) -> ast.alias:
+    assert callable(new)
+    bound = alias.asname or alias.name.partition(".")[0]
+    name = new(bound)
+    if name == bound:
+        return alias
+    return ast.alias(alias.name, name)

@@ -1,0 +1,91 @@
+"""The last touch: short names, and one statement for the imports of modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from minifier.source.scopes import bound_names, import_bindings, method_owner
+from minifier.source.trees import render
+
+__all__ = ["tidied"]
+
+_FUNCTIONS, _CLASSES, _VARIABLES = "fghpqrstuvw", "ABCDEFGHIJK", "xyzabcdeijklmno"
+
+
+def tidied(text: str) -> Iterator[str]:
+    """The program with short names and joined imports, the tidiest first."""
+    tree = ast.parse(text)
+    names = _short_names(tree)
+    renamed = render(_Rename(names).visit(ast.parse(text)))
+    yield _with_joined_imports(renamed)
+    yield renamed
+    yield _with_joined_imports(text)
+
+
+def _short_names(tree: ast.Module) -> dict[str, str]:
+    """A short name for each name that the program binds, but for those of imports and those that are short."""
+    nodes = list(ast.walk(tree))
+    imported = {n for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for n in import_bindings(node)}
+    scopes = [n for n in nodes if isinstance(n, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
+    bound = {name for scope in scopes for name in bound_names(scope)} | _comprehension_names(tree)
+    functions = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+    methods = {m.name for m in method_owner(tree) if isinstance(m, ast.FunctionDef)}
+    classes = {n.name for n in nodes if isinstance(n, ast.ClassDef)}
+    used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | imported | bound
+    found: dict[str, str] = {}
+    for name in sorted(bound - imported - methods):
+        if len(name) == 1 or name.startswith("__"):
+            continue
+        letters = _CLASSES if name in classes else _FUNCTIONS if name in functions else _VARIABLES
+        short = next((letter for letter in letters if letter not in used), name)
+        used.add(short)
+        found[name] = short
+    return found
+
+
+def _comprehension_names(tree: ast.Module) -> set[str]:
+    targets = [g.target for node in ast.walk(tree) for g in getattr(node, "generators", ())]
+    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+
+
+class _Rename(ast.NodeTransformer):
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def _new(self, name: str) -> str:
+        return self._names.get(name, name)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self._new(node.id), node.ctx)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(self._new(node.arg), node.annotation)
+
+    def visit_Global(self, node: ast.Global) -> ast.AST:
+        return ast.Global([self._new(name) for name in node.names])
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
+        return ast.Nonlocal([self._new(name) for name in node.names])
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.name = self._new(node.name)
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.name = self._new(node.name)
+        return self.generic_visit(node)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        node.name = node.name and self._new(node.name)
+        return self.generic_visit(node)
+
+
+def _with_joined_imports(text: str) -> str:
+    """`import a` and `import b` as `import a, b`."""
+    tree = ast.parse(text)
+    plain = [node for node in tree.body if isinstance(node, ast.Import)]
+    if len(plain) < 2:
+        return text
+    joined = ast.Import(sorted({alias.name: alias for n in plain for alias in n.names}.values(), key=lambda a: a.name))
+    return render(ast.Module([joined if n is plain[0] else n for n in tree.body if n not in plain[1:]], []))

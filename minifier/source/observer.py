@@ -1,0 +1,186 @@
+"""Runs a program and notes which statements ran and which values its expressions had. A program of its own.
+
+    python observer.py PROGRAM.py OBSERVED.json
+
+Nodes are numbered in the order of `ast.walk`. It imports nothing of ours: it runs where the program runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import enum
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+_MAX_TEXT = 80  # characters of a literal
+_MAX_VALUES = 3  # different values of one expression
+
+
+class _Notes:
+    """What was seen. Names are those that the instrumented program calls."""
+
+    def __init__(self) -> None:
+        self.ran: set[int] = set()
+        self.values: dict[int, list[str]] = {}
+        self.kinds: dict[int, str] = {}
+        self.counts: dict[int, int] = {}
+
+    def note_statement(self, number: int) -> None:
+        self.ran.add(number)
+
+    def note_value(self, number: int, value: Any) -> Any:
+        count = self.counts[number] = self.counts.get(number, 0) + 1
+        if count <= 1000:
+            with contextlib.suppress(Exception):
+                self._note(number, value)
+        return value
+
+    def _note(self, number: int, value: Any) -> None:
+        self.kinds.setdefault(number, kind_of(value))
+        known = self.values.setdefault(number, [])
+        if len(known) <= _MAX_VALUES and (text := literal(value)) is not None and text not in known:
+            known.append(text)
+
+
+def kind_of(value: Any) -> str:
+    """The name of the value's class; for a bound method, that of its object with the method."""
+    if isinstance(value, types.MethodType):
+        return f"{type(value.__self__).__qualname__}.{value.__func__.__name__}"
+    if isinstance(value, types.FunctionType):
+        return value.__qualname__
+    return type(value).__qualname__
+
+
+def literal(value: Any) -> str | None:
+    """The value as an expression; None where it has no short one."""
+    text = _literal(value)
+    return text if text is not None and len(text) <= _MAX_TEXT else None
+
+
+def _literal(value: Any) -> str | None:
+    if value is None or value is ... or (isinstance(value, (bool, int)) and not isinstance(value, enum.Enum)):
+        return repr(value)
+    if isinstance(value, enum.Enum):
+        return _global_name(type(value)) and f"{type(value).__name__}.{value.name}" if value.name else None
+    if isinstance(value, float):
+        return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
+    if type(value) in (str, bytes):
+        return repr(value) if len(value) < 40 else f"{value[:1]!r} * {len(value)}"
+    if type(value) in (list, tuple):
+        return _sequence(value)
+    if type(value) is dict:
+        pairs = [(literal(k), literal(v)) for k, v in list(value.items())[:9]]
+        whole = len(value) < 9 and all(k and v for k, v in pairs)
+        return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}" if whole else None
+    if isinstance(value, (range, slice)):
+        return repr(value)
+    if isinstance(value, (types.FunctionType, type, types.BuiltinFunctionType)):
+        return _global_name(value)
+    return _torch_literal(value)
+
+
+def _sequence(value: Any) -> str | None:
+    if len(value) > 12:
+        return None
+    parts = [literal(part) for part in value]
+    if None in parts:
+        return None
+    inside = ", ".join(str(part) for part in parts)
+    return f"[{inside}]" if type(value) is list else f"({inside}{',' * (len(parts) == 1)})"
+
+
+def _global_name(value: Any) -> str | None:
+    """The name by which the program reaches a function or class."""
+    name, module = getattr(value, "__qualname__", ""), getattr(value, "__module__", None)
+    main = sys.modules["__main__"]
+    if name and getattr(main, name, None) is value:
+        return str(name)
+    if module == "builtins" and "." not in name:
+        return str(name)
+    short = getattr(value, "__name__", "")
+    torch = sys.modules.get("torch")
+    for prefix, holder in (
+        ("torch", torch),
+        ("torch.nn", getattr(torch, "nn", None)),
+        ("math", sys.modules.get("math")),
+    ):
+        if short and getattr(holder, short, None) is value:
+            return f"{prefix}.{short}"
+    return None
+
+
+def _torch_literal(value: Any) -> str | None:
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "Tensor"):
+        return None
+    if isinstance(value, (torch.dtype, torch.Size)):
+        return repr(tuple(value)) if isinstance(value, torch.Size) else repr(value)
+    if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    sizes = ", ".join(str(int(n)) for n in value.shape) or "()"
+    options = "" if value.dtype == torch.float32 else f", dtype={value.dtype}"
+    if type(value) is torch.nn.Parameter:
+        return f"torch.nn.Parameter(torch.ones({sizes}{options}))"
+    leaf = ", requires_grad=True" if value.requires_grad and value.is_leaf else ""
+    return f"torch.ones({sizes}{options}{leaf})"
+
+
+class _Instrument(ast.NodeTransformer):
+    def __init__(self, numbers: dict[ast.AST, int]) -> None:
+        self._numbers = numbers
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        number = self._numbers.get(node)
+        for name, value in ast.iter_fields(node):
+            if name in ("annotation", "returns", "pattern", "bases") or isinstance(node, ast.Global):
+                continue
+            if isinstance(value, list):
+                setattr(node, name, self._list(value, is_body=name in ("body", "orelse", "finalbody")))
+            elif isinstance(value, ast.AST):
+                setattr(node, name, self.visit(value))
+        if not isinstance(node, ast.expr) or isinstance(node, (ast.Starred, ast.Constant, ast.Slice, ast.JoinedStr)):
+            return node
+        if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) and not isinstance(node, ast.FormattedValue):
+            return _call("note_value_of_node", number, node)
+        return node
+
+    def _list(self, values: list[Any], *, is_body: bool) -> list[Any]:
+        found: list[Any] = []
+        for value in values:
+            if is_body and isinstance(value, ast.stmt) and not _must_be_first(value):
+                found.append(ast.Expr(_call("note_statement_of_node", self._numbers.get(value))))
+            found.append(self.visit(value) if isinstance(value, ast.AST) else value)
+        return found
+
+
+def _must_be_first(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+def _call(name: str, number: int | None, *more: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), [ast.Constant(number), *more], [])
+
+
+def main(program: str, output: str) -> None:
+    """Run the program, and write what was seen even where it raises."""
+    text = Path(program).read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    numbers = {node: number for number, node in enumerate(ast.walk(tree))}
+    code = compile(ast.fix_missing_locations(_Instrument(numbers).visit(tree)), program, "exec")
+    notes = _Notes()
+    space = sys.modules["__main__"].__dict__
+    space["__file__"], sys.argv = program, [program]
+    space["note_value_of_node"], space["note_statement_of_node"] = notes.note_value, notes.note_statement
+    try:
+        exec(code, space)  # noqa: S102 - the program of the user
+    finally:
+        seen = {"ran": sorted(notes.ran), "values": notes.values, "kinds": notes.kinds}
+        Path(output).write_text(json.dumps(seen), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,150 @@
+"""Passes that make expressions smaller: a part in the place of the whole, a value that was seen, a shorter constant."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from minifier.source.observed import Seen
+from minifier.source.trees import Edit, expression, size
+
+__all__ = ["drop_items", "seen_results", "seen_values", "shorter_constants", "smaller_expressions"]
+
+_CONSTANTS = ("None", "0", "1")
+
+
+def drop_items(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Remove arguments, elements, operands, conditions of comprehensions and names of imports."""
+    for node in ast.walk(tree):
+        edits: list[Edit] = []
+        match node:
+            case ast.Call():
+                edits = [{part: ()} for part in [*node.args, *node.keywords]]
+            case ast.Tuple() | ast.List() | ast.Set() if isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+                edits = [{part: ()} for part in node.elts]
+            case ast.Dict():
+                for i in range(len(node.values)):
+                    yield [
+                        {
+                            node: ast.Dict(
+                                [*node.keys[:i], *node.keys[i + 1 :]], [*node.values[:i], *node.values[i + 1 :]]
+                            )
+                        }
+                    ]
+            case ast.BoolOp() | ast.JoinedStr():
+                edits = [{part: ()} for part in node.values]
+            case ast.comprehension():
+                edits = [{part: ()} for part in node.ifs]
+            case ast.Import() | ast.ImportFrom():
+                edits = [{part: ()} for part in node.names]
+            case ast.Compare(ops=[_, _, *_]):
+                yield [{node: ast.Compare(node.left, node.ops[:1], node.comparators[:1])}]
+                yield [{node: ast.Compare(node.comparators[0], node.ops[1:], node.comparators[1:])}]
+            case ast.Slice():
+                edits = [{part: ()} for part in (node.lower, node.upper, node.step) if part is not None]
+            case ast.FormattedValue(format_spec=ast.JoinedStr() as spec):
+                edits = [{spec: ()}]
+            case ast.Assert(msg=ast.expr() as message):
+                edits = [{message: ()}]
+        if edits:
+            yield edits[::-1]
+
+
+def smaller_expressions(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Replace an expression by a part of it, or by a constant, the largest expressions first."""
+    for node in _expressions(tree):
+        if isinstance(node, ast.Constant | ast.Name):
+            continue
+        parts: list[Edit] = [{node: part} for part in _inner(node)]
+        constants: list[Edit] = [{node: expression(text)} for text in _CONSTANTS]
+        for edit in [*constants[:1], *parts, *constants[1:]]:
+            yield [edit]
+    for node in _expressions(tree):
+        if isinstance(node, ast.Name) and node.id not in _CONSTANTS:
+            yield [{node: expression("0")}]
+
+
+def _expressions(tree: ast.Module) -> list[ast.expr]:
+    """The expressions whose value is used, the largest first; functions of calls are changed with the call."""
+    callees = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.expr)
+        and not isinstance(node, ast.Slice | ast.Starred | ast.FormattedValue)
+        and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+        and not (node in callees and isinstance(node, ast.Name | ast.Attribute))
+    ]
+    return sorted(found, key=size, reverse=True)
+
+
+def _inner(node: ast.expr, depth: int = 3) -> Iterator[ast.expr]:
+    """The parts of an expression, and parts of these: `next(iter([x]))` becomes `x` in one step."""
+    for part in _parts(node):
+        yield part
+        if depth > 1 and not isinstance(part, ast.Name | ast.Constant):
+            yield from _inner(part, depth - 1)
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    match node:
+        case ast.Call(func=function):
+            if isinstance(function, ast.Attribute):
+                yield function.value
+            for argument in [*node.args, *(k.value for k in node.keywords)]:
+                yield argument.value if isinstance(argument, ast.Starred) else argument
+            if not isinstance(function, ast.Attribute | ast.Name):
+                yield function
+            if isinstance(function, ast.Name):
+                yield function
+        case ast.Lambda(body=body):
+            yield body
+        case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
+            yield node.generators[0].iter
+            yield element
+        case ast.JoinedStr():
+            yield from (value.value for value in node.values if isinstance(value, ast.FormattedValue))
+        case ast.Starred(value=value):
+            yield value
+        case _:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr) and not isinstance(child, ast.Slice | ast.Starred):
+                    yield child
+
+
+def seen_results(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Replace calls of the program's functions by the value that they returned: what they call is unused then."""
+    calls = [node for node in _expressions(tree) if isinstance(node, ast.Call) and len(seen.values(node)) == 1]
+    names = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    own = [node for node in calls if ast.unparse(node.func).rpartition(".")[2] in names]
+    yield [{node: expression(seen.values(node)[0])} for node in own]
+
+
+def seen_values(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Replace an expression by a value that it had, the largest expressions first."""
+    for node in _expressions(tree):
+        if isinstance(node, ast.Constant):
+            continue
+        values = seen.values(node)
+        for text in values[:2] if len(values) <= 3 else values[:1]:
+            yield [{node: expression(text)}]
+
+
+def shorter_constants(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Replace numbers and strings by shorter ones."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant):
+            continue
+        match node.value:
+            case bool() | None:
+                pass
+            case int() as number if abs(number) > 9:
+                for smaller in (number // 2, number // 10, 9, 2):
+                    yield [{node: ast.Constant(smaller)}]
+            case float() as real:
+                for shorter in (round(real, 1), float(round(real)), 1.0):
+                    yield [{node: ast.Constant(shorter)}]
+                yield [{node: ast.Constant(1)}]
+            case str() as text if text:
+                for fewer in (text[: len(text) // 2], text[:1], ""):
+                    yield [{node: ast.Constant(fewer)}]

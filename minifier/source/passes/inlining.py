@@ -1,0 +1,236 @@
+"""Passes that put the body of a function in the place of its call, and a value in the place of its variable."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from minifier.source.calls import Calls, CallTarget
+from minifier.source.observed import Seen
+from minifier.source.scopes import bound_names, functions, names_read, new_name, own_nodes, use_counts
+from minifier.source.trees import Edit, apply_edit, call_arguments, parents_of, size, substitute
+
+__all__ = ["inline_calls", "inline_variables", "to_lambda", "unroll_generators"]
+
+_SIMPLE = (ast.Name, ast.Constant)
+
+
+def inline_variables(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Put the value of a variable that is assigned once where it is read."""
+    for scope in [tree, *functions(tree)]:
+        assigned = [n for n in own_nodes(scope) if isinstance(n, ast.Assign) and len(n.targets) == 1]
+        for node in assigned:
+            target = node.targets[0]
+            if not isinstance(target, ast.Name):
+                continue
+            stores = [
+                n for n in own_nodes(scope) if isinstance(n, ast.Name) and n.id == target.id and n not in _loads(n)
+            ]
+            reads = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == target.id and _is_load(n)]
+            if reads and len(stores) == 1:
+                yield [{node: (), **dict.fromkeys(reads, node.value)}]
+            elif reads:
+                yield [{reads[0]: node.value, node: ()}]
+
+
+def _is_load(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Load)
+
+
+def _loads(node: ast.Name) -> tuple[ast.Name, ...]:
+    return (node,) if _is_load(node) else ()
+
+
+def inline_calls(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Put the body of a function in the place of its call; the function goes if nothing else calls it."""
+    calls, parents = Calls(tree, seen), parents_of(tree)
+    found = [(call, target) for call in calls.calls for target in calls.targets(call) if target.inlinable]
+    found = [(call, target) for call, target in found if call not in set(ast.walk(target.function))]
+    for call, target in sorted(found, key=lambda pair: size(pair[1].function)):
+        for edit in _inlined(tree, call, target, parents):
+            single = use_counts(tree)[target.function.name] <= 1 or target.function.name.startswith("__")
+            yield [{**edit, target.function: ()}] if single else [edit]
+    yield from _inline_properties(tree, calls)
+
+
+def _inline_properties(tree: ast.Module, calls: Calls) -> Iterator[list[Edit]]:
+    for method in calls.owners:
+        if not isinstance(method, ast.FunctionDef) or "property" not in [ast.unparse(d) for d in method.decorator_list]:
+            continue
+        value = _result(method.body[-1])
+        reads = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == method.name and value]
+        if value is not None and len(method.body) == 1:
+            yield [{method: (), **{n: substitute(value, {"self": n.value}) for n in reads}}]
+
+
+def _result(node: ast.stmt) -> ast.expr | None:
+    return node.value if isinstance(node, ast.Return) else None
+
+
+def _inlined(
+    tree: ast.Module, call: ast.Call, target: CallTarget, parents: dict[ast.AST, ast.AST]
+) -> Iterator[dict[ast.AST, ast.AST | tuple[ast.AST, ...]]]:
+    """The edits that inline a call: as an expression where the function is one, else before the call's statement."""
+    function, own = target.function, list(own_nodes(target.function))
+    if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in own):
+        return
+    arguments = call_arguments(function, call, target.bound)
+    if arguments is None:
+        return
+    if target.receiver is not None and function.args.args:
+        arguments[function.args.args[0].arg] = target.receiver
+    body = [s for s in function.body if not isinstance(s, ast.Pass)]
+    last = _result(body[-1]) if body else ast.Constant(None)
+    returns = [n for n in own if isinstance(n, ast.Return)]
+    if len(body) == 1 and last is not None:
+        yield {call: _spliced(last, arguments)}
+        return
+    if len(returns) > (last is not None):
+        return
+    statement = _statement_of(call, parents)
+    if statement is None:
+        return
+    prologue, result = _prologue(tree, function, arguments, body, last, _scope_of(call, parents))
+    if isinstance(statement, ast.Expr) and statement.value is call and (last is None or isinstance(last, ast.Constant)):
+        yield {statement: tuple(prologue)}
+    else:
+        yield {statement: (*prologue, statement), call: result}
+
+
+def _prologue(
+    tree: ast.Module,
+    function: ast.FunctionDef,
+    arguments: dict[str, ast.expr],
+    body: list[ast.stmt],
+    last: ast.expr | None,
+    scope: ast.AST,
+) -> tuple[list[ast.stmt], ast.expr]:
+    """The statements that run before the call's statement, and the expression that takes the place of the call."""
+    bound = bound_names(function)
+    stored = {n.id for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    reads = use_counts(ast.Module(body, []))
+    direct = {
+        name: value
+        for name, value in arguments.items()
+        if name not in stored and (reads[name] <= 1 or _is_simple(value))
+    }
+    locals_ = bound - direct.keys()
+    taken = bound_names(scope) | names_read(scope) | (bound_names(tree) if scope is not tree else set())
+    if function in ast.walk(scope) and scope is not tree:
+        taken |= bound_names(scope)
+    renamed = {name: new_name(name, taken) if name in taken else name for name in sorted(locals_)}
+
+    def rename(name: str) -> str:
+        return renamed.get(name, name)
+
+    assigns: list[ast.stmt] = [
+        ast.Assign([ast.Name(rename(name), ast.Store())], value)
+        for name, value in arguments.items()
+        if name not in direct
+    ]
+    kept = body[:-1] if last is not None and isinstance(body[-1:][0] if body else None, ast.Return) else body
+    moved = [_substituted(part, direct, rename) for part in kept]
+    result = _substituted(last, direct, rename) if last is not None else ast.Constant(None)
+    return [*assigns, *moved], result
+
+
+def _substituted(node: ast.AST, names: dict[str, ast.expr], rename: Callable[[str], str]) -> Any:
+    return _splice(substitute(node, names, rename))
+
+
+def _spliced(value: ast.expr, arguments: dict[str, ast.expr]) -> ast.expr:
+    found: ast.expr = _splice(substitute(value, arguments))
+    return found
+
+
+class _Splice(ast.NodeTransformer):
+    """`f(*(a, b), **{"c": d})` becomes `f(a, b, c=d)`."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        args: list[ast.expr] = []
+        for arg in node.args:
+            args += arg.value.elts if isinstance(arg, ast.Starred) and isinstance(arg.value, ast.Tuple) else [arg]
+        keywords: list[ast.keyword] = []
+        for k in node.keywords:
+            if k.arg is None and isinstance(k.value, ast.Dict):
+                pairs = zip(k.value.keys, k.value.values, strict=True)
+                keywords += [ast.keyword(str(name.value), v) for name, v in pairs if isinstance(name, ast.Constant)]
+            else:
+                keywords.append(k)
+        return ast.Call(node.func, args, keywords)
+
+
+def _splice(node: ast.AST) -> Any:
+    return _Splice().visit(node)
+
+
+def _is_simple(value: ast.expr) -> bool:
+    return isinstance(value, _SIMPLE) or (isinstance(value, ast.Attribute) and _is_simple(value.value))
+
+
+def _statement_of(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.stmt | None:
+    """The statement of an expression; None inside a lambda, a class body or a decorator."""
+    while not isinstance(node, ast.stmt):
+        if isinstance(node, ast.Lambda) or node not in parents:
+            return None
+        node = parents[node]
+    return None if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) else node
+
+
+def _scope_of(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST:
+    while node in parents:
+        node = parents[node]
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+    return node
+
+
+def to_lambda(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Write a function of one expression that is named once as a lambda in that place."""
+    for function in functions(tree):
+        names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == function.name and _is_load(n)]
+        body = [s for s in function.body if not isinstance(s, ast.Pass)]
+        if len(names) != 1 or len(body) != 1 or not isinstance(body[0], ast.Return | ast.Expr) or body[0].value is None:
+            continue
+        value: ast.expr = ast.Lambda(function.args, body[0].value)
+        for decorator in reversed(function.decorator_list):
+            value = ast.Call(decorator, [value], [])
+        yield [{function: (), names[0]: value}]
+        yield from _decorators_as_calls(function, names[0])
+
+
+def _decorators_as_calls(function: ast.FunctionDef, name: ast.Name) -> Iterator[list[Edit]]:
+    """`@torch.compile(backend="eager") def f` becomes `torch.compile(f, backend="eager")` where f is named."""
+    if len(function.decorator_list) == 1 and isinstance(function.decorator_list[0], ast.Call):
+        made = function.decorator_list[0]
+        lambda_ = ast.Lambda(function.args, function.body[-1].value)  # type: ignore[attr-defined]  # checked by the caller
+        yield [{function: (), name: ast.Call(made.func, [lambda_, *made.args], made.keywords)}]
+
+
+def unroll_generators(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Put a generator's body in the place of the loop over it, with the loop's body where it yields."""
+    calls = Calls(tree, seen)
+    for loop in ast.walk(tree):
+        if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+            continue
+        for target in calls.targets(loop.iter):
+            yields = [
+                n for n in ast.walk(target.function) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Yield)
+            ]
+            arguments = call_arguments(target.function, loop.iter, target.bound)
+            if (
+                len(yields) != 1
+                or arguments is None
+                or any(isinstance(n, ast.Return) for n in ast.walk(target.function))
+            ):
+                continue
+            if target.receiver is not None and target.function.args.args:
+                arguments[target.function.args.args[0].arg] = target.receiver
+            marker = yields[0]
+            assert isinstance(marker.value, ast.Yield)
+            body = ast.Module(target.function.body, [])
+            value = marker.value.value or ast.Constant(None)
+            unrolled = apply_edit(body, {marker: (ast.Assign([loop.target], value), *loop.body)})
+            yield [{loop: tuple(substitute(part, arguments) for part in unrolled.body)}]

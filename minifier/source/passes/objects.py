@@ -1,0 +1,184 @@
+"""Passes that do without classes: methods become functions, attributes become variables."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+
+from minifier.source.calls import Calls
+from minifier.source.observed import Seen
+from minifier.source.scopes import bound_names, names_read, new_name, own_nodes
+from minifier.source.trees import Edit, call_arguments, expression, parents_of, substitute
+
+__all__ = ["attributes_to_variables", "classes_to_functions", "methods_to_functions", "objects_to_variables"]
+
+_CALL_METHODS = ("__call__", "forward")
+
+
+def _self_name(method: ast.FunctionDef) -> str | None:
+    if any(ast.unparse(d) == "staticmethod" for d in method.decorator_list) or not method.args.args:
+        return None
+    return method.args.args[0].arg
+
+
+def _without_self(method: ast.FunctionDef, name: str) -> ast.FunctionDef:
+    spec = method.args
+    drop = int(_self_name(method) is not None)
+    args = ast.arguments(
+        spec.posonlyargs, spec.args[drop:], spec.vararg, spec.kwonlyargs, spec.kw_defaults, spec.kwarg, spec.defaults
+    )
+    decorators = [d for d in method.decorator_list if ast.unparse(d) not in ("staticmethod", "classmethod", "property")]
+    function = copy.copy(method)
+    function.name, function.args, function.decorator_list, function.returns = name, args, decorators, None
+    return function
+
+
+def _reads_self(method: ast.FunctionDef) -> bool:
+    own = _self_name(method)
+    read = {name for part in method.body for name in names_read(part)}
+    return bool(read & {own, "super"})
+
+
+def _module_statement(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.stmt | None:
+    while node in parents and not isinstance(parents[node], ast.Module):
+        node = parents[node]
+    return node if isinstance(node, ast.stmt) else None
+
+
+def methods_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Make a method that does not use its object a function of the module."""
+    calls, parents, taken = Calls(tree, seen), parents_of(tree), bound_names(tree)
+    for method, owner in calls.owners.items():
+        assert isinstance(method, ast.FunctionDef)
+        place = _module_statement(owner, parents)
+        if method.name.startswith("__") or place is None:
+            continue
+        name = new_name(method.name, taken)
+        uses = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == method.name]
+        function = _without_self(method, name)
+        edit: dict[ast.AST, ast.AST | tuple[ast.AST, ...]] = {method: (), place: (function, place)}
+        if not _reads_self(method):
+            for use in uses:
+                edit[use] = ast.Name(name, ast.Load())
+        else:
+            function.args = method.args
+            for use in uses:
+                call = parents.get(use)
+                if isinstance(call, ast.Call) and call.func is use:
+                    edit[call] = ast.Call(ast.Name(name, ast.Load()), [use.value, *call.args], call.keywords)
+        yield [edit]
+
+
+def classes_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Make a class that is only called a function: its `__call__` or `forward`, if that does not use the object."""
+    calls = Calls(tree, seen)
+    made = [(call, owner) for call, owner, _ in calls.constructors()]
+    for owner in calls.classes.values():
+        for method in owner.body:
+            if not isinstance(method, ast.FunctionDef) or method.name not in _CALL_METHODS or _reads_self(method):
+                continue
+            function = _without_self(method, owner.name)
+            names: Edit = {call: ast.Name(owner.name, ast.Load()) for call, of in made if of is owner}
+            yield [{owner: function, **names}]
+
+
+def attributes_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Make an attribute that `__init__` sets a variable of the module, or its value where that is an expression."""
+    calls, parents = Calls(tree, seen), parents_of(tree)
+    stores = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store | ast.Del)]
+    for node in _attribute_assignments(tree):
+        target = node.targets[0]
+        assert isinstance(target, ast.Attribute)
+        if sum(store.attr == target.attr for store in stores) != 1:
+            continue
+        loads = [
+            n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == target.attr and n is not target
+        ]
+        method = parents[node]
+        variants = [node.value]
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            for call, bound in calls.callers(method):
+                arguments = call_arguments(method, call, bound)
+                if arguments is not None:
+                    variants.append(substitute(node.value, arguments))
+        for value in reversed(variants):
+            yield from _as_variable(tree, node, target.attr, loads, value, parents)
+        if loads and (seen.values(loads[0])):
+            literal = expression(seen.values(loads[0])[0])
+            yield [{node: (), **dict.fromkeys(loads, literal)}]
+    for owner in calls.classes.values():  # an attribute of the class itself
+        for item in owner.body:
+            if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name):
+                name = item.targets[0].id
+                loads = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == name]
+                if loads:
+                    yield [{item: (), **dict.fromkeys(loads, item.value)}]
+
+
+def _attribute_assignments(tree: ast.Module) -> list[ast.Assign]:
+    return [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(n.targets[0], ast.Attribute)
+    ]
+
+
+def _as_variable(
+    tree: ast.Module,
+    node: ast.Assign,
+    name: str,
+    loads: list[ast.Attribute],
+    value: ast.expr,
+    parents: dict[ast.AST, ast.AST],
+) -> Iterator[list[Edit]]:
+    yield [{node: (), **dict.fromkeys(loads, value)}]
+    variable = new_name(name, bound_names(tree))
+    places = [_module_statement(load, parents) for load in loads]
+    callers = [n for n in tree.body if not isinstance(n, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)]
+    for place in [*callers[:1], *places[:1]]:
+        if place is not None:
+            read: Edit = {load: ast.Name(variable, ast.Load()) for load in loads}
+            yield [{node: (), place: (ast.Assign([ast.Name(variable, ast.Store())], value), place), **read}]
+
+
+def objects_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Make the attributes of an object that one function holds variables of that function."""
+    calls, parents = Calls(tree, seen), parents_of(tree)
+    for call, _, init in calls.constructors():
+        statement = parents.get(call)
+        if isinstance(statement, ast.Expr):
+            name = ""
+        elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            name = statement.targets[0].id
+        else:
+            continue
+        scope = parents[statement]
+        while scope in parents and not isinstance(scope, ast.FunctionDef | ast.Module):
+            scope = parents[scope]
+        arguments = call_arguments(init, call, 1) if init is not None else {}
+        if arguments is None:
+            continue
+        taken = bound_names(scope)
+        own = _self_name(init) if init is not None else None
+        reads = [n for n in own_nodes(scope) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == name]
+        variables = {n.attr: new_name(n.attr, taken - {n.attr}) for n in reads}
+        body = [_attributes_as_names(substitute(s, arguments), own) for s in (init.body if init is not None else ())]
+        kept = [s for s in body if not isinstance(s, ast.Pass)]
+        yield [{statement: tuple(kept), **{n: ast.Name(variables[n.attr], n.ctx) for n in reads}}]
+
+
+class _AttributesAsNames(ast.NodeTransformer):
+    def __init__(self, holder: str | None) -> None:
+        self._holder = holder
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and node.value.id == self._holder:
+            return ast.Name(node.attr, node.ctx)
+        return node
+
+
+def _attributes_as_names(node: ast.AST, holder: str | None) -> ast.AST:
+    found: ast.AST = _AttributesAsNames(holder).visit(node)
+    return found

@@ -1,0 +1,175 @@
+"""Passes that remove statements, or replace a compound statement by what is in it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from minifier.source.observed import Seen
+from minifier.source.scopes import import_bindings, use_counts
+from minifier.source.trees import Edit, blocks, expression, size
+
+__all__ = [
+    "drop_driver_statements",
+    "drop_not_run",
+    "drop_statements",
+    "drop_unused",
+    "keep_value_only",
+    "split_tuples",
+    "unwrap_compounds",
+]
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def drop_not_run(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Remove what did not run: the bodies of functions that were not called, branches that were not taken."""
+    edits: list[Edit] = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt) or not seen.ran(node):
+            continue
+        bodies = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+        bodies += [part.body for part in [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]]
+        if isinstance(node, ast.If) and not seen.ran(node.body[0]):
+            edits.append({node: tuple(node.orelse)})
+            continue
+        unused = [part for part in getattr(node, "handlers", ()) if not seen.ran(part.body[0])]
+        if isinstance(node, ast.Try) and len(unused) == len(node.handlers) and not node.finalbody:
+            edits.append({node: (*node.body, *node.orelse)})
+            continue
+        edits += [{part: ()} for part in unused]
+        edits += [dict.fromkeys(body, ()) for body in bodies if body and not seen.ran(body[0])]
+        edits += [{inner: ()} for body in bodies for inner in body if seen.ran(body[0]) and not seen.ran(inner)]
+    yield edits
+
+
+def drop_statements(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Remove statements, block by block, the largest block first. Later statements go first: they use earlier ones."""
+    for block in sorted(blocks(tree), key=lambda b: -sum(map(size, b))):
+        plain = [node for node in block if not (isinstance(node, ast.Pass) and len(block) == 1)]
+        yield [{node: ()} for node in reversed(plain)]
+
+
+def drop_driver_statements(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Remove statements of the module and of the functions that it calls itself (`main`): much is unused then."""
+    plain = [node for node in tree.body if not isinstance(node, (*_DEFINITIONS, ast.Import, ast.ImportFrom))]
+    called = {n.id for node in plain for n in ast.walk(node) if isinstance(n, ast.Name)}
+    drivers = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in called]
+    for block in [plain, *(driver.body for driver in drivers)]:
+        yield [{node: ()} for node in reversed(block)]
+
+
+def drop_unused(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Remove imports, definitions and assignments of names that nothing reads, and then what only these read."""
+    edits: list[Edit] = []
+    gone: set[ast.AST] = set()
+    while True:
+        more = [edit for edit in _unused(tree, gone) if not edit.keys() <= gone]
+        if not more:
+            break
+        edits += more
+        gone |= {node for edit in more for node in edit}
+    yield edits
+
+
+def _unused(tree: ast.Module, gone: set[ast.AST]) -> Iterator[Edit]:
+    """The edits that remove what nothing reads, where the nodes ``gone`` are removed already."""
+    counts = use_counts(tree, gone)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                unused = [a for a in node.names if not counts[a.asname or a.name.partition(".")[0]]]
+                if unused and import_bindings(node) != {"annotations"}:
+                    yield {node: ()} if len(unused) == len(node.names) else dict.fromkeys(unused, ())
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                if not counts[name] and not name.startswith("__"):
+                    yield {node: ()}
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                if not counts[name]:
+                    yield {node: ()}
+            case ast.Assign(targets=[ast.Attribute(attr=name)]):
+                if counts[name] == 1:
+                    yield {node: ()}
+
+
+def unwrap_compounds(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Replace a compound statement by one of its bodies; a loop runs once, with the first value that it had."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and not isinstance(node, _DEFINITIONS)]
+    for node in sorted(found, key=size, reverse=True):
+        edits: list[Edit] = [{node: tuple(body)} for body in _bodies(node, seen)]
+        if edits:
+            yield edits
+        for part in [*getattr(node, "handlers", ()), *getattr(node, "items", ())]:
+            if len(getattr(node, "items", "two")) > 1:
+                yield [{part: ()}]
+        for block in (getattr(node, "orelse", None), getattr(node, "finalbody", None)):
+            if block:
+                yield [dict.fromkeys(block, ())]
+
+
+def _bodies(node: ast.stmt, seen: Seen) -> Iterator[list[ast.stmt]]:
+    match node:
+        case ast.If() | ast.While():
+            if node.orelse:
+                yield node.orelse
+            yield node.body
+        case ast.For():
+            yield [_assign(node.target, ast.Call(ast.Name("next", ast.Load()), [_iterator(node)], [])), *node.body]
+            for value in seen.values(node.target)[:1] if isinstance(node.target, ast.Name) else ():
+                yield [_assign(node.target, expression(value)), *node.body]
+            yield node.body
+        case ast.With():
+            named = [i for i in node.items if i.optional_vars is not None]
+            yield [*(_assign(i.optional_vars, i.context_expr) for i in named if i.optional_vars), *node.body]
+            yield node.body
+        case ast.Try():
+            yield from (h.body for h in node.handlers)
+            yield [*node.body, *node.finalbody]
+            yield node.body
+        case ast.Match():
+            for case in node.cases:
+                yield case.body
+
+
+def _assign(target: ast.expr, value: ast.expr) -> ast.Assign:
+    return ast.Assign([target], value)
+
+
+def _iterator(node: ast.For) -> ast.expr:
+    return ast.Call(ast.Name("iter", ast.Load()), [node.iter], [])
+
+
+def keep_value_only(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Keep only the expression of an assignment, an assertion, a return or a deletion: `y = f(x)` becomes `f(x)`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.Assert(test=value):
+                yield [{node: ast.Expr(value)}]
+            case ast.Return(value=ast.expr() as value):
+                yield [{node: ast.Expr(value)}]
+            case ast.AnnAssign(value=ast.expr() as value, target=ast.Name() as target):
+                yield [{node: ast.Assign([target], value)}]
+            case ast.Raise(cause=ast.expr()):
+                yield [{node: ast.Raise(node.exc, None)}]
+            case ast.Expr(value=ast.Yield(value=ast.expr() as value) | ast.Await(value=value)):
+                yield [{node: ast.Expr(value)}]
+
+
+def split_tuples(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
+    """Split `a, b = x, y` and `a = b = x` into assignments of their own, or drop a target with its value."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
+                yield [{node: tuple(ast.Assign([n], v) for n, v in zip(names, values, strict=True))}]
+                for name, value in zip(names, values, strict=True):
+                    yield [{name: (), value: ()}]
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values) | ast.List(elts=values)):
+                pairs = [(n, v) for n, v in zip(names, values, strict=False) if not isinstance(n, ast.Starred)]
+                yield [{node: tuple(ast.Assign([n], v) for n, v in pairs)}]
+            case ast.Assign(targets=[ast.Tuple(elts=names)]):
+                for name in names:
+                    yield [{node: ast.Assign([name], node.value)}]
+                    yield [{name: ()}]
+            case ast.Assign(targets=[_, _, *_] as targets):
+                for target in targets:
+                    yield [{target: ()}]

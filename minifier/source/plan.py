@@ -1,0 +1,101 @@
+"""Which passes run, and in which order: statements first, then definitions, calls and objects, expressions last."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from minifier.source.naming import tidied
+from minifier.source.observed import Observed
+from minifier.source.passes import definitions, expressions, inlining, objects, statements
+from minifier.source.reduction import Candidates, Proposals, SourceReduction, measure, run_pass
+from minifier.source.sizes import count_tokens
+from minifier.source.trees import render
+
+__all__ = ["PASSES", "reduce_source"]
+
+_ONCE: tuple[Proposals, ...] = (statements.drop_not_run, definitions.drop_annotations)
+_COARSE: tuple[Proposals, ...] = (
+    statements.drop_driver_statements,
+    statements.drop_unused,
+    expressions.seen_results,
+    statements.drop_unused,
+    statements.drop_statements,
+    statements.drop_unused,
+    statements.unwrap_compounds,
+    definitions.drop_decorators,
+    definitions.drop_parameters,
+    definitions.bind_parameters,
+    inlining.inline_calls,
+    statements.drop_statements,
+    inlining.inline_variables,
+    statements.keep_value_only,
+    statements.split_tuples,
+    statements.drop_unused,
+    objects.methods_to_functions,
+    objects.classes_to_functions,
+    objects.objects_to_variables,
+    objects.attributes_to_variables,
+    inlining.unroll_generators,
+    statements.drop_unused,
+)
+_FINE: tuple[Proposals, ...] = (
+    expressions.seen_values,
+    expressions.drop_items,
+    expressions.smaller_expressions,
+    expressions.shorter_constants,
+    inlining.to_lambda,
+)
+PASSES: tuple[Proposals, ...] = tuple(dict.fromkeys((*_ONCE, *_COARSE, *_FINE)))
+_GROWTH = 25  # tokens by which inlining may make a program longer: what it makes possible is shorter
+_MAY_GROW: frozenset[Proposals] = frozenset(
+    {inlining.inline_calls, objects.methods_to_functions, objects.objects_to_variables}
+)
+
+
+def reduce_source(
+    text: str,
+    fails: Callable[[str], bool],
+    *,
+    observe: Callable[[str], Observed] = lambda _text: Observed(),
+    stop: Callable[[], bool] = lambda: False,
+    on_step: Callable[[str, int], None] = lambda _name, _tokens: None,
+) -> SourceReduction:
+    """Reduce a program while ``fails`` holds; the program itself has to fail.
+
+    ``observe`` runs a program and says what it saw (`observer`), ``stop`` ends the reduction with the best so far.
+    """
+    candidates = Candidates(render(ast.parse(text)), fails, observe, stop, on_step)
+    _round(candidates, _ONCE)
+    best = candidates.text
+    while not stop():
+        _coarse(candidates)
+        _round(candidates, _FINE, growth=_GROWTH)
+        if measure(candidates.text) >= measure(best):  # what grew has led to nothing
+            candidates.text = best
+            candidates.thorough = True
+            if not _round(candidates, PASSES):
+                break
+            candidates.thorough = False
+        best = candidates.text
+    minimal = not stop()
+    candidates.text = min(best, candidates.text, key=measure)
+    next((text for text in tidied(candidates.text) if candidates.replace(text)), None)
+    return SourceReduction(candidates.text, len(candidates.tried), minimal)
+
+
+def _coarse(candidates: Candidates) -> None:
+    """Run the coarse passes again as long as they take a tenth of the program."""
+    while True:
+        before = count_tokens(candidates.text)
+        _round(candidates, _COARSE, growth=_GROWTH)
+        if count_tokens(candidates.text) > 0.9 * before:
+            break
+
+
+def _round(candidates: Candidates, passes: Sequence[Proposals], growth: int = 0) -> bool:
+    found = False
+    for proposals in passes:
+        grow = growth if proposals in _MAY_GROW else 0
+        found = run_pass(candidates, proposals.__name__, proposals, may_grow=grow) or found
+    return found

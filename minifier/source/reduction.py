@@ -1,0 +1,139 @@
+"""Tries the edits of a pass, many at once where that works, and keeps the program that still fails."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from minifier.source.observed import Observed, Seen
+from minifier.source.sizes import count_lines, count_tokens
+from minifier.source.trees import Edit, Replacement, apply_edit, render
+from minifier.source.validity import can_run
+
+__all__ = ["Candidates", "Proposals", "SourceReduction", "measure", "run_pass"]
+
+Fails = Callable[[str], bool]
+Size = tuple[int, int, int]
+Proposals = Callable[[ast.Module, Seen], Iterable[Sequence[Edit]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReduction:
+    """The result: ``minimal`` says that no pass finds anything more."""
+
+    text: str
+    tries: int
+    minimal: bool
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The program so far, and the candidates that were tried. ``fails`` runs one.
+
+    ``stop`` says that the time is over. ``observe`` runs a program uncompiled and says what it saw. ``failed`` has the
+    edits that did not work: they are not proposed again, unless ``thorough``, while the nodes that they change are the
+    same.
+    """
+
+    text: str
+    fails: Fails
+    observe: Callable[[str], Observed]
+    stop: Callable[[], bool] = lambda: False
+    on_step: Callable[[str, int], None] = lambda _name, _tokens: None
+    tried: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    thorough: bool = False
+    name: str = ""
+    limit: Size = (0, 0, 0)
+    growing: bool = False
+
+    def is_smaller(self, text: str) -> bool:
+        """Whether a text is below the limit of this pass."""
+        return measure(text) < self.limit
+
+    def try_text(self, text: str) -> bool:
+        """Try a text. It becomes the program where it fails."""
+        self.tried.add(text)
+        if not self.fails(text):
+            return False
+        self.text = text
+        if not self.growing:
+            self.limit = measure(text)
+        self.on_step(self.name, count_tokens(text))
+        return True
+
+    def replace(self, text: str) -> bool:
+        """Try a text that is another form of the program, of whatever size."""
+        return text != self.text and not self.stop() and can_run(text) and self.try_text(text)
+
+
+def measure(text: str) -> Size:
+    """The size of a program: tokens, lines, characters."""
+    return count_tokens(text), count_lines(text), len(text)
+
+
+def text_of(tree: ast.Module) -> str | None:
+    """The tree as text, None where it cannot run."""
+    try:
+        text = render(tree)
+    except (ValueError, AttributeError, TypeError, RecursionError):  # an edit has left a node without what it needs
+        return None
+    return text if can_run(text) else None
+
+
+def run_pass(candidates: Candidates, name: str, proposals: Proposals, *, may_grow: int = 0) -> bool:
+    """Run one pass. Each of its groups of edits is tried as a whole, then in halves. Returns whether one was taken.
+
+    The program may grow by up to ``may_grow`` tokens.
+    """
+    before = candidates.text
+    tokens, lines, length = measure(before)
+    candidates.name, candidates.limit, candidates.growing = name, (tokens + may_grow, lines, length), may_grow > 0
+    tree = ast.parse(before)
+    accepted: dict[ast.AST, Replacement] = {}
+    for group in proposals(tree, candidates.observe(before).of(tree)):
+        if candidates.stop():
+            break
+        _take(candidates, tree, accepted, [edit for edit in group if _is_new(candidates, edit)])
+    return candidates.text != before
+
+
+def _is_new(candidates: Candidates, edit: Edit) -> bool:
+    return candidates.thorough or _key(edit) not in candidates.failed
+
+
+def _take(
+    candidates: Candidates, tree: ast.Module, accepted: dict[ast.AST, Replacement], edits: Sequence[Edit]
+) -> None:
+    """Take as many of the edits as possible, in as few trials as possible."""
+    if not edits or candidates.stop():
+        return
+    together = dict(accepted)
+    for edit in edits:
+        together |= edit
+    text = text_of(apply_edit(tree, together))
+    if text == candidates.text:
+        return
+    if text is not None and text not in candidates.tried and candidates.is_smaller(text):
+        if candidates.try_text(text):
+            accepted |= together
+            return
+        if len(edits) == 1:
+            candidates.failed.add(_key(edits[0]))
+    middle = len(edits) // 2
+    for half in (edits[:middle], edits[middle:]) if middle else ():
+        _take(candidates, tree, accepted, half)
+
+
+def _key(edit: Edit) -> str:
+    """An edit as text: what it changes, and to what."""
+    return "; ".join(f"{_text(node)} -> {_text(found)}" for node, found in edit.items())
+
+
+def _text(found: Replacement) -> str:
+    parts = [found] if isinstance(found, ast.AST) else found
+    with contextlib.suppress(ValueError, AttributeError, TypeError, RecursionError):
+        return ", ".join(map(ast.unparse, parts))
+    return "?"

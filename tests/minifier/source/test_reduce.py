@@ -1,0 +1,134 @@
+"""The source reduction with a predicate that runs the text here: no torch, no processes."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from minifier.source import Observed, count_lines, count_tokens, observer_file, reduce_source
+from minifier.source.plan import PASSES
+from minifier.source.trees import apply_edit, render
+
+PROGRAM = '''
+"""A program that fails in one operation."""
+import math
+from dataclasses import dataclass
+
+@dataclass
+class Settings:
+    width: int = 8
+    name: str = "run"
+
+class Scale:
+    def __init__(self, factor, log=None):
+        self.factor = factor
+        self.log = log or []
+
+    def __call__(self, values):
+        self.log.append(len(values))
+        return [self.apply(value) for value in values]
+
+    def apply(self, value):
+        return fault(value * self.factor)
+
+class Chain:
+    def __init__(self, *stages):
+        self.stages = stages
+
+    def run(self, values):
+        for stage in self.stages:
+            values = stage(values)
+        return values
+
+def fault(value):
+    return value
+
+def unused(x):
+    return math.sqrt(x)
+
+def build(settings):
+    return Chain(Scale(2), Scale(3))
+
+def main():
+    settings = Settings(width=4)
+    chain = build(settings)
+    assert settings.name == "run"
+    for width in range(settings.width):
+        values = [float(width)] * 3
+        print(chain.run(values))
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def calls_fault(text: str) -> bool:
+    """Whether the program runs, defines `fault` and calls it with a number."""
+    called: list[object] = []
+    marked = text.replace("def fault(", "def _unused_fault(")
+    space = {"__name__": "__main__", "fault": lambda value: called.append(value) or value}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(marked, "candidate", "exec"), space)
+    except Exception:  # noqa: BLE001 - a candidate may raise anything
+        return False
+    return bool(called)
+
+
+def test_reduces_a_program_to_the_call_that_matters() -> None:
+    reduced = reduce_source(
+        PROGRAM.replace("def fault(value):\n    return value\n", "def fault(value): return value\n"), _fails
+    )
+    assert reduced.minimal
+    assert count_lines(reduced.text) <= 3
+    assert count_tokens(reduced.text) <= 12
+
+
+def _fails(text: str) -> bool:
+    tree = ast.parse(text)
+    if not any(isinstance(n, ast.FunctionDef) and n.name == "fault" for n in ast.walk(tree)):
+        return False
+    return calls_fault(text)
+
+
+def test_each_edit_of_each_pass_leaves_a_tree_that_renders_or_is_refused() -> None:
+    tree = ast.parse(PROGRAM)
+    before = render(tree)
+    seen = Observed().of(tree)
+    tried = 0
+    for proposals in PASSES:
+        for group in proposals(tree, seen):
+            for edit in group:
+                with contextlib.suppress(SyntaxError, ValueError, AttributeError, TypeError):
+                    ast.parse(render(apply_edit(tree, edit)))
+                tried += 1
+    assert tried > 200
+    assert render(tree) == before  # no pass changes the tree that it is given
+
+
+@pytest.fixture
+def observed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Observed:
+    """What the observer sees of the program."""
+    program, output = tmp_path / "program.py", tmp_path / "observed.json"
+    program.write_text(render(ast.parse(PROGRAM)))
+    monkeypatch.setattr(sys, "argv", ["observer.py", str(program), str(output)])
+    with contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_path(str(observer_file()), run_name="__main__")
+    return Observed.from_json(json.loads(output.read_text()))
+
+
+def test_the_observer_notes_what_ran_and_which_values_there_were(observed: Observed) -> None:
+    tree = ast.parse(render(ast.parse(PROGRAM)))
+    seen = observed.of(tree)
+    named = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert not seen.ran(named["unused"].body[0])
+    assert seen.ran(named["build"].body[0])
+    factor = next(n for n in ast.walk(named["apply"]) if isinstance(n, ast.Attribute) and n.attr == "factor")
+    assert seen.values(factor) == ("2", "3")

@@ -1,0 +1,105 @@
+"""What fails in Dynamo is reduced to a few lines of source, by the command as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynadiag.minify.source_match import same_failure_of_source
+from dynadiag.trial.signature import Signature
+from minifier.source import count_lines, count_tokens
+
+UNSUPPORTED = """
+import torch
+from helpers import Scaler
+
+def main():
+    scaler = Scaler(2.0)
+    step = torch.compile(scaler.run, backend="eager", fullgraph=True)
+    for width in (2, 3):
+        values = torch.ones(width)
+        print("before", float(values.sum()))
+        step(values)
+
+if __name__ == "__main__":
+    main()
+"""
+HELPERS = """
+import torch
+
+class Scaler:
+    def __init__(self, factor):
+        self.factor = factor
+        self.calls = []
+
+    def scaled(self, values):
+        return values * self.factor
+
+    def run(self, values):
+        values = self.scaled(values)
+        torch._dynamo.graph_break()
+        return values + 1
+"""
+
+
+def _minify(folder: Path, program: str, *options: str) -> tuple[int, str, dict[str, Any], str]:
+    target, repro, document = folder / "train.py", folder / "out" / "repro.py", folder / "out.json"
+    repro.parent.mkdir()
+    target.write_text(program)
+    words = ["-o", str(repro), "--recording", str(folder / "m.dynadiag"), "--json", str(document), *options]
+    command = [sys.executable, "-m", "dynadiag", "minify", *words, str(target)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
+    data = json.loads(document.read_text()) if document.exists() else {}
+    return done.returncode, repro.read_text() if repro.exists() else "", data, done.stderr
+
+
+@pytest.mark.usefixtures("forked_interpreters")
+def test_an_unsupported_call_two_modules_deep_becomes_a_few_lines(tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    code, text, data, told = _minify(tmp_path, UNSUPPORTED)
+    assert code == 0, told
+    assert (data["rung"], data["level"], data["proved"], data["minimal"]) == ("eager", "source", True, True)
+    assert (data["lines_after"], data["tokens_after"]) == (count_lines(text), count_tokens(text))
+    assert data["tokens_after"] <= 30
+    assert data["nodes_after"] is None
+    assert "torch._dynamo.graph_break()" in text
+    assert str(tmp_path) not in text
+
+
+def _failure(message: str, frame: str = "torch/_dynamo/x.py:1 in f", **other: Any) -> Signature:
+    return Signature("exception", "Unsupported", message, cause="Unsupported", frames=(frame, "program"), **other)
+
+
+def test_names_of_the_program_and_numbers_do_not_count() -> None:
+    whole, small = (
+        _failure("'Feature' object has no attribute '_value_' 3"),
+        _failure("'A' object has no attribute '_value_' 5"),
+    )
+    assert same_failure_of_source(small, whole, "class A: pass", "class Feature: pass")
+    assert not same_failure_of_source(small, whole, "pass", "class Feature: pass")
+
+
+def test_another_raising_place_is_another_failure() -> None:
+    here, there = _failure("no"), _failure("no", frame="torch/_dynamo/y.py:1 in g")
+    assert not same_failure_of_source(there, here, "", "")
+
+
+def test_helpers_that_raise_for_their_caller_do_not_count_as_the_place() -> None:
+    helper = "torch/_dynamo/exc.py:9 in unimplemented"
+    one, two = (
+        Signature("exception", "Unsupported", "no", frames=(helper, f"torch/_dynamo/{name}.py:1 in f"))
+        for name in ("x", "y")
+    )
+    assert not same_failure_of_source(one, two, "", "")
+    assert same_failure_of_source(one, one, "", "")
+
+
+def test_a_failing_assertion_of_the_program_keeps_its_message_if_that_is_asked() -> None:
+    one, two = (Signature("exception", "AssertionError", text, frames=("program",)) for text in ("leaked", "lost"))
+    assert not same_failure_of_source(two, one, "", "")
+    assert same_failure_of_source(two, one, "", "", own_words=False)
