@@ -27,8 +27,6 @@ from dynadiag.minify.reduction_task import (
     ReductionTask,
     ReproWritten,
 )
-from dynadiag.minify.source_minimizer import reduce_program
-from dynadiag.minify.source_trials import OUTPUT_DIFFERS
 from dynadiag.trial.events import Event, Note
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -113,6 +111,8 @@ class _Minimizer:
         assert located.ladder is not None
         assert located.ladder.outcome is not None
         assert located.ladder.outcome.signature is not None
+        from dynadiag.minify.source_minimizer import reduce_program  # loads libcst, which the help does not need
+
         result = reduce_program(self.search, base, located.ladder.outcome.signature)
         return self._prove(result, located.ladder.rungs) if result.text else result
 
@@ -120,6 +120,9 @@ class _Minimizer:
         """Where no compiled call is wrong by itself: reduce a program that prints something else. None where it does
         not.
         """
+        from dynadiag.minify.source_minimizer import reduce_program  # as above
+        from dynadiag.minify.source_trials import OUTPUT_DIFFERS
+
         facts = located.first.facts
         self.search.runner.start_forks(threads=facts.threads or 1, checkpoint=False)
         base = MinifyResult("reduced", rung="eager", failure=OUTPUT_DIFFERS, torch=facts.torch)

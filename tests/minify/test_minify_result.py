@@ -24,11 +24,11 @@ def test_a_report_names_no_folder_and_no_fence_is_closed_early() -> None:
     assert "/home" not in text
     assert "\x1b" not in text
     assert "````text" in text
-    assert "from one with 40 operations in the failing graph to 1.\n" in text
+    assert "The program below is reduced: 40 -> 1 operations;" in text
 
 
 def test_a_report_says_what_bisection_found() -> None:
     lowering = Culprit("lowering", "relu", "0/0", "backward")
     found = Verdict("found", {}, "inductor", culprits=(lowering,), confirmed=("with exactly relu off it passes",))
     text = issue_text(replace(RESULT, bisect_verdict=found))
-    assert "to 1. Bisected to lowering relu (backward); with exactly relu off it passes." in text
+    assert ". Bisected to lowering relu (backward); with exactly relu off it passes." in text
