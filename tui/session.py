@@ -18,6 +18,7 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (
     CUT_SHORT,
     Break,
+    CacheLookup,
     Compile,
     Event,
     Graph,
@@ -229,6 +230,12 @@ class _SummaryRecording:
 
     def kernels(self) -> tuple[Kernel, ...]:
         return ()
+
+    def cache_lookups(self) -> tuple[CacheLookup, ...]:
+        return tuple(self._session.count_rows(self._recording.cache_lookups()))
+
+    def source_files(self) -> tuple[str, ...]:
+        return self._recording.source_files()
 
     def source(self, file: str) -> str | None:
         self._session.rows_read += 1

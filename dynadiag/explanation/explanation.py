@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dynadiag.explanation.breaks import break_findings, group_breaks, roots
+from dynadiag.explanation.cache_bypass import bypass_findings
 from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
 from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
@@ -129,6 +130,8 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
     failed = {item.compile_id for item in compiles if item.outcome == "error"}
     nodes = {each.compile_id: recording.nodes(each.index) for each in graphs if _is_first(each, failed)}
     files = _files(breaks, compiles, recompiles) | {node.span.file for each in nodes.values() for node in each}
+    bypasses = tuple(item for item in recording.cache_lookups() if item.outcome == "bypass")
+    files |= set(recording.source_files()) if bypasses else set()
     return RunRecords(
         run=recording.run,
         compiles=compiles,
@@ -143,6 +146,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         tracebacks=_tracebacks(recording, failed),
         nodes=nodes,
         code=_code(recording, failed),
+        bypasses=bypasses,
     )
 
 
@@ -153,6 +157,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found += failure_findings(run, told)
     found += recompile_findings(run, len(found))
     found += uncompiled_findings(run, found)
+    found += bypass_findings(run.bypasses, run.compiles, run.sources)
     return ranked(found)
 
 

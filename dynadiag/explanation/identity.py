@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from dynadiag.recording.records import Span
 
-__all__ = ["identity", "in_loop", "local_number", "place_text"]
+__all__ = ["identity", "in_loop", "local_number", "parsed", "place_text"]
 
 _MAX_TEXT = 200  # characters of source in an identity; of more there is a digest
 _MAX_SOURCE = 2_000_000  # characters of a file that is parsed
@@ -40,7 +40,7 @@ def place_text(source: str | None, span: Span) -> str:
     """
     if source is None or span.line is None:
         return ""
-    tree = _parsed(source)
+    tree = parsed(source)
     found = None if tree is None else _at(tree, source, span)
     if tree is None or found is None:
         return _line(source, span.line)
@@ -53,7 +53,7 @@ def local_number(source: str | None, line: int | None, name: str) -> str:
     >>> local_number("def f(x, y):\\n    return x", 1, "y")
     '_1'
     """
-    tree = None if source is None or line is None else _parsed(source)
+    tree = None if source is None or line is None else parsed(source)
     function = None if tree is None else _innermost(tree, line or 0)
     if tree is None or function is None:
         return name
@@ -76,7 +76,7 @@ def _order_of_appearance(function: ast.AST, local: frozenset[str]) -> list[str]:
 
 def in_loop(source: str | None, span: Span) -> bool:
     """Whether a place is in the body of a loop of its own function."""
-    tree = None if source is None or span.line is None else _parsed(source)
+    tree = None if source is None or span.line is None else parsed(source)
     if tree is None:
         return False
     line = span.line or 0
@@ -96,8 +96,8 @@ def _short(text: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _parsed(source: str) -> ast.Module | None:
-    """The syntax tree; None for what this Python cannot parse."""
+def parsed(source: str) -> ast.Module | None:
+    """Return the syntax tree of a file, None for what this Python cannot parse."""
     try:
         return ast.parse(source) if len(source) <= _MAX_SOURCE else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):

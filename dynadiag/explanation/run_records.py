@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dynadiag.explanation.runtime_cost import WarmCalls
 from dynadiag.recording.records import (
     Break,
+    CacheLookup,
     Compile,
     Frame,
     Graph,
@@ -33,7 +34,8 @@ class RunRecords:
 
     ``modules`` maps a compile to the class of the object that its function is a method of, ``sources`` a file to its
     text. Of the compiles that failed ``tracebacks`` has torch's own text, ``nodes`` the nodes of Dynamo's graph and
-    ``code`` the generated module, each where it was recorded.
+    ``code`` the generated module, each where it was recorded. ``bypasses`` are the look-ups that bypassed a cache; if
+    there are any, ``sources`` has all files of the user's.
     """
 
     run: Run
@@ -49,6 +51,7 @@ class RunRecords:
     tracebacks: Mapping[str, str]
     nodes: Mapping[str, Sequence[Node]]
     code: Mapping[str, str]
+    bypasses: Sequence[CacheLookup] = ()
 
     def named(self, function: str, compile_ids: Iterable[str]) -> str:
         """A function's name; of a decorator's inner function also whose method it wraps, as one of the compiles knows

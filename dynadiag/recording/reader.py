@@ -257,6 +257,10 @@ class Recording:
         found = self._records(SourceFile, "WHERE file = ? ORDER BY rowid DESC LIMIT 1", file)
         return self.payload(found[0].event) if found else None
 
+    def source_files(self) -> tuple[str, ...]:
+        """Return the names of the user's source files that were recorded."""
+        return tuple(dict.fromkeys(item.file for item in self._records(SourceFile, "ORDER BY rowid")))
+
     def counts(self) -> dict[str, int]:
         """Return the number of events of each kind."""
         with self._database.reading():

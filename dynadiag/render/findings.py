@@ -31,6 +31,7 @@ _WORDS = {  # rule -> what a paragraph begins with, one in a count
     "recompile": ("recompile", "recompile"),
     "recompile-limit": ("gave up", "function that torch gave up"),
     "uncompiled": ("uncompiled", "skipped function"),
+    "cache-bypass": ("cache bypass", "cache bypass"),
 }
 _ROLES = {
     "failed-compile": "error",

@@ -9,6 +9,7 @@ from typing import Any
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.records import (
     Break,
+    CacheLookup,
     Compile,
     Event,
     Frame,
@@ -128,6 +129,7 @@ class FakeRecording:
     guard_records: tuple[Guard, ...] = ()
     symbol_records: tuple[Symbol, ...] = ()
     kernel_records: tuple[Kernel, ...] = ()
+    lookup_records: tuple[CacheLookup, ...] = ()
     node_records: Mapping[int, tuple[Node, ...]] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     event_counts: Mapping[str, int] = field(default_factory=dict)
@@ -155,6 +157,12 @@ class FakeRecording:
 
     def kernels(self) -> tuple[Kernel, ...]:
         return self.kernel_records
+
+    def cache_lookups(self) -> tuple[CacheLookup, ...]:
+        return self.lookup_records
+
+    def source_files(self) -> tuple[str, ...]:
+        return tuple(self.sources)
 
     def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> tuple[Node, ...]:
         return self.node_records.get(graph, ())[start:][:limit]

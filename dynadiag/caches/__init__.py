@@ -1,0 +1,24 @@
+"""Why a start of a program compiles although it was compiled before: what each cache was asked in one run or two.
+
+`read_caches` makes a `CacheReport` of recordings. Of two runs it names the components of a key that changed, and what
+in the program changed them. `start_phases` says where the seconds of a start go.
+"""
+
+from __future__ import annotations
+
+from dynadiag.caches.cache_report import CacheEntry, CacheReport, Cause, StartedRun, read_caches
+from dynadiag.caches.key_changes import ChangedComponent, changed_components
+from dynadiag.caches.start_phases import Phase, StartPhases, start_phases
+
+__all__ = [
+    "CacheEntry",
+    "CacheReport",
+    "Cause",
+    "ChangedComponent",
+    "Phase",
+    "StartPhases",
+    "StartedRun",
+    "changed_components",
+    "read_caches",
+    "start_phases",
+]

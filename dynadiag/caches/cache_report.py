@@ -1,0 +1,259 @@
+"""What the caches were asked in one start of a program, or in two, and why the second one still compiles."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from dynadiag.caches.causes import Cause, RunSide, find_causes
+from dynadiag.caches.key_changes import ChangedComponent, changed_components
+from dynadiag.caches.start_phases import StartPhases, start_phases
+from dynadiag.diff import GraphReader, match_compiles
+from dynadiag.explanation.cache_bypass import explain_bypass
+from dynadiag.recording.code_origin import original_name
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import CacheLookup, Compile, Run, Seconds, Span
+
+__all__ = ["GRAPH_CACHES", "CacheEntry", "CacheReport", "Cause", "StartedRun", "cost_of", "read_caches"]
+
+_METRICS = ("compilation_metrics", "bwd_compilation_metrics")
+_CONFIGS = ("inductor_config", "functorch_config", "compiler_config")
+_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+GRAPH_CACHES = ("aot_autograd", "fx_graph")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """One lookup of one run. ``changed`` and ``causes`` compare its key to that of the same graph in the first run."""
+
+    run: int
+    lookup: CacheLookup
+    function: str
+    span: Span  # of what the reason is about, if that is known; else of the compile
+    changed: tuple[ChangedComponent, ...] = ()
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def compiles(self) -> bool:
+        """Whether something was compiled because of this answer."""
+        return self.lookup.outcome != "hit"
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """One start: its process, and where its seconds went. ``compile_seconds`` is the time of all compiles."""
+
+    run: Run
+    compile_seconds: float
+    phases: StartPhases
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReport:
+    """The lookups of one run or two. ``notes`` are sentences on what could not be compared or is not recorded.
+
+    ``sources`` maps the program's files to their text, as the last run had them.
+    """
+
+    runs: tuple[StartedRun, ...]
+    entries: tuple[CacheEntry, ...]
+    notes: tuple[str, ...]
+    sources: Mapping[str, str]
+
+    @property
+    def last(self) -> tuple[CacheEntry, ...]:
+        """The lookups of the last run."""
+        return tuple(entry for entry in self.entries if entry.run == len(self.runs) - 1)
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The compiles of the last run that asked a cache of graphs."""
+        return tuple(dict.fromkeys(each.lookup.compile_id for each in self.last if each.lookup.cache in GRAPH_CACHES))
+
+    @property
+    def compiled(self) -> tuple[tuple[CacheEntry, ...], ...]:
+        """The compiles of the last run that no cache answered for: their lookups, the costliest first."""
+        found: dict[str, list[CacheEntry]] = {}
+        for entry in self.last:
+            if entry.lookup.cache in GRAPH_CACHES and entry.compiles:
+                found.setdefault(entry.lookup.compile_id, []).append(entry)
+        return tuple(sorted(map(tuple, found.values()), key=lambda each: -cost_of(each)))
+
+
+def cost_of(entries: Sequence[CacheEntry]) -> float:
+    """The seconds that the lookups of one compile cost: those of the outermost cache hold those of the others."""
+    outer = [each.lookup.seconds for each in entries if each.lookup.cache == "aot_autograd" and each.compiles]
+    inner = [each.lookup.seconds or 0.0 for each in entries if each.lookup.cache == "fx_graph" and each.compiles]
+    return max(sum(inner), *(seconds or 0.0 for seconds in outer), 0.0)
+
+
+def read_caches(recordings: Sequence[Recording]) -> CacheReport:
+    """Read what caches were asked in one recording, or compare the second of two with the first."""
+    sides = [_Side(recording) for recording in recordings]
+    runs = tuple(StartedRun(side.recording.run, side.compile_seconds, start_phases(side.recording)) for side in sides)
+    entries = [_entry(0, lookup, sides[0]) for lookup in sides[0].lookups]
+    if len(sides) == 2:
+        entries += _compared(*sides)
+    sources = {file: text for side in sides for file, text in side.sources.items()}
+    return CacheReport(runs, tuple(entries), tuple(_notes(sides)), sources)
+
+
+class _Side:
+    """One recording, with what explains its keys."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.graphs = GraphReader(recording)
+        self.compiles = {item.compile_id: item for item in recording.compiles()}
+        self.lookups = recording.cache_lookups()
+        self.sources = _sources(recording)
+        self.environment = _environment(recording)
+        self.compile_seconds = sum(item.seconds.total or 0.0 for item in self.compiles.values())
+        self._options: dict[str, Mapping[str, Mapping[str, object]]] | None = None
+
+    def compile(self, compile_id: str) -> Compile:
+        outside = Compile(-1, compile_id, None, None, "?", (), "ok", 0, Seconds(), 0, None, None, None)
+        return self.compiles.get(compile_id, outside)
+
+    def explained(self, compile_id: str) -> RunSide:
+        """This side of the comparison of two keys."""
+        nodes = [graph for graph in self.recording.graphs(compile_id) if graph.stage == "dynamo"]
+        return RunSide(
+            self.recording.run,
+            self.compile(compile_id),
+            self.sources,
+            self.environment,
+            self.options(compile_id),
+            self.recording.nodes(nodes[-1].index) if nodes else (),
+        )
+
+    def options(self, compile_id: str) -> Mapping[str, Mapping[str, object]]:
+        """torch's configuration of a compile, from its metrics."""
+        if self._options is None:
+            events = (event for kind in _METRICS[:1] for event in self.recording.events(kind))
+            self._options = {event.compile_id: _configs(self.recording.metadata(event.index)) for event in events}
+        return self._options.get(compile_id, {})
+
+
+def _entry(
+    run: int,
+    lookup: CacheLookup,
+    side: _Side,
+    changed: tuple[ChangedComponent, ...] = (),
+    causes: tuple[Cause, ...] = (),
+) -> CacheEntry:
+    compile_ = side.compile(lookup.compile_id)
+    if lookup.outcome == "bypass":
+        told = explain_bypass(lookup.reason or "", side.sources)
+        causes = (Cause(told.cause, told.span, told.cure),)
+    span = next((cause.span for cause in causes if cause.span is not None), None)
+    place = span or Span(compile_.file, compile_.line)
+    return CacheEntry(run, lookup, original_name(compile_.function), place, changed, causes)
+
+
+def _compared(before: _Side, after: _Side) -> Iterator[CacheEntry]:
+    """The lookups of the second run, each with the one of the same graph in the first."""
+    partners = {
+        pair.after.compile_id: pair.before.compile_id
+        for pair in match_compiles(before.graphs, after.graphs)
+        if pair.before is not None and pair.after is not None
+    }
+    waiting: dict[tuple[Any, ...], deque[CacheLookup]] = defaultdict(deque)
+    for lookup in before.lookups:
+        waiting[lookup.compile_id, lookup.cache, lookup.graph].append(lookup)
+    for lookup in after.lookups:
+        partner = partners.get(lookup.compile_id, lookup.compile_id if lookup.compile_id == "-" else None)
+        same = waiting[partner, lookup.cache, lookup.graph]
+        yield _compared_entry(lookup, same.popleft() if same else None, before, after)
+
+
+def _compared_entry(lookup: CacheLookup, other: CacheLookup | None, before: _Side, after: _Side) -> CacheEntry:
+    if lookup.cache not in GRAPH_CACHES or lookup.outcome not in ("hit", "miss"):
+        return _entry(1, lookup, after)
+    if other is None:
+        new = (Cause("the first run did not compile this graph"),) if lookup.outcome == "miss" else ()
+        return _entry(1, lookup, after, (), new)
+    keys = (before.recording.key_components(other), after.recording.key_components(lookup))
+    changed = changed_components(*keys)
+    causes: tuple[Cause, ...] = ()
+    if changed:
+        causes = find_causes(changed, before.explained(other.compile_id), after.explained(lookup.compile_id))
+    elif lookup.outcome == "miss":
+        causes = (_same_key(lookup, other, before, after),)
+    return _entry(1, lookup, after, changed, causes)
+
+
+def _same_key(lookup: CacheLookup, other: CacheLookup, before: _Side, after: _Side) -> Cause:
+    """Why a lookup misses although no component of its key is known to differ."""
+    if lookup.key != other.key:
+        return Cause("the key changed; this torch does not record what it is made of", None, None)
+    if lookup.reason:
+        return Cause(lookup.reason, None, "Compile with the sizes of this run before, or with dynamic=True.")
+    if other.outcome == "bypass" or other.reason:
+        return Cause(f"the first run did not store it: {other.reason}", None, None)
+    folders = [side.environment.get(_FOLDER) for side in (before, after)]
+    if folders[0] != folders[1]:
+        told = f"{_FOLDER} went from {folders[0] or 'not set'} to {folders[1] or 'not set'}"
+        return Cause(
+            f"the key is the same, the cache folder is another one: {told}", None, "Keep the folder of the caches."
+        )
+    return Cause(
+        "the key is the same, but its entry was not there: the cache was emptied, or is of another machine", None
+    )
+
+
+def _configs(metadata: dict[str, Any]) -> dict[str, Mapping[str, object]]:
+    metrics = metadata.get(_METRICS[0])
+    found: dict[str, Mapping[str, object]] = {}
+    if not isinstance(metrics, dict):
+        return found
+    for name in _CONFIGS:
+        try:
+            read = orjson.loads(str(metrics.get(name)))
+        except ValueError:
+            continue
+        if isinstance(read, dict):
+            found[name] = read
+    return found
+
+
+def _sources(recording: Recording) -> dict[str, str]:
+    """The program's files as they were recorded."""
+    texts = {file: recording.source(file) for file in recording.source_files()}
+    return {file: text for file, text in texts.items() if text is not None}
+
+
+def _environment(recording: Recording) -> dict[str, str]:
+    """The variables that change what torch compiles, and the process's place in its job."""
+    for event in recording.events("dynadiag_run"):
+        data = recording.metadata(event.index).get("dynadiag_run")
+        found = data.get("environment") if isinstance(data, dict) else None
+        if isinstance(found, dict):
+            return {str(name): str(value) for name, value in found.items()}
+    return {}
+
+
+def _notes(sides: Sequence[_Side]) -> Iterator[str]:
+    for number, side in enumerate(sides, 1):
+        which = f"run {number}" if len(sides) > 1 else "this run"
+        asked = [each for each in side.lookups if each.cache == "aot_autograd" and each.outcome in ("hit", "miss")]
+        if not side.compiles:
+            yield f"{which} compiled nothing"
+        elif not side.lookups:
+            yield f"{which} has no lookups: torch recorded none, or an older dynadiag made the recording"
+        elif asked and not any(side.recording.key_components(each) for each in asked):
+            yield f"{which} has no keys of the AOTAutograd cache: from torch 2.12 on a TORCH_TRACE log lacks them"
+        if side.recording.run.exit_code:
+            yield f"{which} ended with exit code {side.recording.run.exit_code}"
+    if len(sides) == 2 and not _alike(*sides):
+        yield "the two recordings are of different programs: no compile of one is in the other"
+
+
+def _alike(before: _Side, after: _Side) -> bool:
+    if not (before.compiles and after.compiles):
+        return True
+    return any(pair.before and pair.after for pair in match_compiles(before.graphs, after.graphs))

@@ -1,0 +1,415 @@
+"""What in the program changed a cache key: from torch's components to an option, a source line, a size, a variable.
+
+A change explains the ones that follow from it: sizes that became symbolic also change the graph and its inputs. What
+none of them explains is told by the component's own name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import unified_diff
+
+from dynadiag.caches.key_changes import ChangedComponent, input_change, is_symbolic
+from dynadiag.explanation.formatting import brief
+from dynadiag.explanation.identity import parsed
+from dynadiag.explanation.source_search import call_span, definition_span, option_span
+from dynadiag.recording.records import Compile, Node, Run, Span
+
+__all__ = ["Cause", "RunSide", "find_causes"]
+
+_MAX_DIFF = 40  # lines of a diff that are shown
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_SOURCE = re.compile(r"local_name='([^']*)'|member='([^']*)'|global_name='([^']*)'")
+_KEEP = "Start both runs with the same {0}: the second one finds what the first one compiled."
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+_PLACE_IN_JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "HOSTNAME", "MASTER_PORT", "SLURM_PROCID", "SLURM_JOB_ID")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a key changed: a sentence, the user's line if it is known, what to do, and the difference as evidence."""
+
+    text: str
+    span: Span | None = None
+    cure: str | None = None
+    diff: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """One of two runs, as far as it explains a key: the compile, and what surrounded it.
+
+    ``options`` are those of torch's configuration as the metrics of the compile have them, ``nodes`` Dynamo's graph.
+    """
+
+    run: Run
+    compile: Compile
+    sources: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    nodes: Sequence[Node] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """Two sides and the components in which their keys differ."""
+
+    changes: tuple[ChangedComponent, ...]
+    before: RunSide
+    after: RunSide
+
+    def of(self, *groups: str) -> list[ChangedComponent]:
+        return [change for change in self.changes if change.group in groups]
+
+
+def find_causes(changes: Sequence[ChangedComponent], before: RunSide, after: RunSide) -> tuple[Cause, ...]:
+    """Return what changed the key of the second run, the deepest first. Empty if no component changed."""
+    compared = _Comparison(tuple(changes), before, after)
+    found: list[Cause] = []
+    explained: set[str] = set()
+    for groups, explain in _EXPLAINERS:
+        if any(change.group in groups and change.component not in explained for change in changes):
+            causes = list(explain(compared))
+            found += causes
+            if causes:
+                explained |= {change.component for change in changes if change.group in (*groups, *_FOLLOWS[explain])}
+    left = [change for change in changes if change.component not in explained]
+    return (*found, *(_by_name(change) for change in left[:3]))
+
+
+def _by_name(change: ChangedComponent) -> Cause:
+    return Cause(f"{change.component} went from {change.was} to {change.now}", None, None)
+
+
+def _torch(compared: _Comparison) -> Iterator[Cause]:
+    old, new = compared.before.run, compared.after.run
+    pairs = {"torch": (old.torch, new.torch), "Triton": (old.triton, new.triton), "device": (old.device, new.device)}
+    changed = [f"{name} went from {was} to {now}" for name, (was, now) in pairs.items() if was != now]
+    if changed:
+        yield Cause("; ".join(changed), None, "A cache serves one installation and one kind of device only.")
+    elif compared.of("torch_version"):
+        yield Cause("torch's own source changed: another build, or files of it were edited", None, None)
+    else:
+        change = compared.of("system_info")[0]
+        yield Cause(
+            f"the system went from {change.was} to {change.now}", None, "A cache serves one kind of device only."
+        )
+
+
+def _options(compared: _Comparison) -> Iterator[Cause]:
+    for change in compared.of("inductor_config", "inductor_config_comms"):
+        option = change.component.partition("[")[2].removesuffix("]")
+        yield _option(compared, f"torch._inductor.config.{option}", option, change.was, change.now)
+
+
+def _functorch_options(compared: _Comparison) -> Iterator[Cause]:
+    old, new = (side.options.get("functorch_config", {}) for side in (compared.before, compared.after))
+    for option in sorted(old.keys() | new.keys()):
+        if old.get(option) != new.get(option):
+            name = f"torch._functorch.config.{option}"
+            yield _option(compared, name, option, str(old.get(option)), str(new.get(option)))
+
+
+def _option(compared: _Comparison, name: str, option: str, was: str, now: str) -> Cause:
+    spans = [option_span(side.sources, _spellings(option)) for side in (compared.after, compared.before)]
+    variable = None if any(spans) else _changed_variable(compared, ("TORCHINDUCTOR_", "TORCH_", "TRITON_"))
+    mode = call_span(compared.after.sources, ("compile",), keyword="mode") if not any(spans) else None
+    text = f"{name} went from {was} to {now}" + (f", by {variable}" if variable else "")
+    return Cause(text, spans[0] or mode or spans[1], _KEEP.format("value"))
+
+
+def _spellings(option: str) -> tuple[str, ...]:
+    """An option as programs write it: ``config.triton.cudagraphs``, or ``"triton.cudagraphs"`` as a key."""
+    return (option, option.rpartition(".")[2])
+
+
+def _changed_variable(compared: _Comparison, prefixes: tuple[str, ...]) -> str | None:
+    old, new = compared.before.environment, compared.after.environment
+    changed = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+    found = [name for name in changed if name.startswith(prefixes)]
+    return None if not found else f"{found[0]} ({old.get(found[0], 'not set')} → {new.get(found[0], 'not set')})"
+
+
+def _threads(compared: _Comparison) -> Iterator[Cause]:
+    change = compared.of("cpp_runtime_thread_count")[0]
+    variable = _changed_variable(compared, _THREADS)
+    span = None if variable else call_span(compared.after.sources, ("set_num_threads",))
+    by = f", by {variable}" if variable else ""
+    yield Cause(
+        f"the number of threads went from {change.was} to {change.now}{by}: C++ kernels are generated for one number",
+        span,
+        _KEEP.format("number of threads")
+        + " Or set torch._inductor.config.cpp.dynamic_threads, which makes keys free of it.",
+    )
+
+
+def _passes(compared: _Comparison) -> Iterator[Cause]:
+    for change in compared.of(*_PASSES):
+        option = change.component.partition("[")[0]
+        span = definition_span(compared.after.sources, "uuid") or option_span(compared.after.sources, (option,))
+        yield Cause(
+            f"the uuid() of the custom pass {option} went from {change.was} to {change.now}",
+            span,
+            "Let uuid() depend on the pass's own code alone: get_hash_for_files((__file__,)).",
+        )
+
+
+# Switches of torch: the component, what it is, the calls that set it.
+_SWITCHES = {
+    "grad_enabled": (
+        "whether gradients are recorded",
+        ("no_grad", "set_grad_enabled", "inference_mode", "enable_grad"),
+    ),
+    "autocast_state": ("autocast", ("autocast",)),
+    "default_dtype": ("the default dtype", ("set_default_dtype",)),
+    "deterministic_algorithms": ("deterministic algorithms", ("use_deterministic_algorithms",)),
+    "deterministic_algorithms_settings": ("deterministic algorithms", ("use_deterministic_algorithms",)),
+    "cuda_matmul_settings": ("the precision of matrix products", ("set_float32_matmul_precision",)),
+    "default_cuda_device_index": ("the current GPU", ("set_device",)),
+    "cache_key_tag": ("torch.compiler.config.cache_key_tag", ()),
+    "precompile_enabled": ("torch._functorch.config.bundled_autograd_cache", ()),
+    "provenance_tracking_level": ("torch._inductor.config.trace.provenance_tracking_level", ()),
+}
+
+
+def _switches(compared: _Comparison) -> Iterator[Cause]:
+    told = set()
+    for change in compared.of(*_SWITCHES):
+        what, calls = _SWITCHES[change.group]
+        if what not in told:
+            told.add(what)
+            option = what.rpartition(".")[2]
+            span = call_span(compared.after.sources, calls) or option_span(compared.after.sources, (option,))
+            span = span or call_span(compared.before.sources, calls)
+            yield Cause(f"{what} went from {change.was} to {change.now}", span, _KEEP.format("setting"))
+
+
+def _dynamic(compared: _Comparison) -> Iterator[Cause]:
+    """Sizes that are symbols in one run only. The graph, its inputs and what is static among them change with that."""
+    old, new = (_has_symbols(compared, side) for side in ("before", "after"))
+    if old == new:
+        return
+    sources = compared.after.sources
+    span = call_span(sources, ("compile",), keyword="dynamic") or call_span(sources, ("mark_dynamic", "mark_unbacked"))
+    span = span or call_span(compared.before.sources, ("compile",), keyword="dynamic")
+    was, now = ("symbolic", "fixed") if old else ("fixed", "symbolic")
+    yield Cause(f"sizes went from {was} to {now} (dynamic shapes)", span, _KEEP.format("setting of dynamic"))
+
+
+def _has_symbols(compared: _Comparison, side: str) -> bool:
+    return any(is_symbolic(getattr(change, side)) for change in compared.of("example_inputs"))
+
+
+def _inputs(compared: _Comparison) -> Iterator[Cause]:
+    names = _source_names(compared)
+    for change in compared.of("example_inputs"):
+        index = int(re.sub(r"\D", "", change.component) or 0)
+        fields = input_change(change.before, change.after)
+        named = f"input {names[index]}" if index < len(names) else f"input {index} of the graph"
+        what = "; ".join(
+            f"{name} went from {was} to {now}" for name, (was, now) in fields.items() if name != "storage_bytes"
+        )
+        yield Cause(
+            f"{named}: {what or f'it went from {change.was} to {change.now}'}",
+            None,
+            "Warm the cache with the sizes that the program is started with, or compile with dynamic=True."
+            if "shape" in fields
+            else _KEEP.format("kind of input"),
+        )
+
+
+def _source_names(compared: _Comparison) -> list[str]:
+    """Names of the graph's inputs. They are those of Dynamo's placeholders, ``L['x']`` as ``l_x_``."""
+    return [node.target for node in compared.after.nodes if node.op == "placeholder"]
+
+
+def _names_of_inputs(compared: _Comparison) -> Iterator[Cause]:
+    change = compared.of("aot_config")[0]
+    old, new = (["".join(found) for found in _SOURCE.findall(text)] for text in (change.before, change.after))
+    renamed = {was: now for was, now in zip(old, new, strict=False) if was != now}
+    function = compared.after.compile
+    span = _definition_of(function, compared.after.sources)
+    if len(old) == len(new) and renamed:
+        told = ", ".join(f"{was} is now called {now}" for was, now in list(renamed.items())[:4])
+        yield Cause(f"{told}: AOTAutograd's key has the names of arguments and attributes", span, _KEEP.format("names"))
+    else:
+        yield Cause(f"the inputs of {function.function} changed: {change.was} → {change.now}", span, None)
+
+
+def _definition_of(function: Compile, sources: Mapping[str, str]) -> Span | None:
+    tree = parsed(sources.get(function.file or "", ""))
+    found = None if tree is None else _definitions(tree).get(function.function)
+    return Span(function.file, function.line if found is None else found.lineno)
+
+
+def _source_change(compared: _Comparison) -> Iterator[Cause]:
+    """The source of what is compiled: that changes the graph, and may change its inputs."""
+    yield from _changed_definitions(compared.before, compared.after)
+
+
+def _graph(compared: _Comparison) -> Iterator[Cause]:
+    """A value that is fixed into the graph, while the source of what is compiled is the same."""
+    change = compared.of("gm")[0]
+    node = _node_of(change.after, compared.after.nodes)
+    value = _accident(change, compared)
+    text = f"a value that is fixed into the graph changed: {change.was} → {change.now}"
+    if change.before == change.after:
+        text = "the graph is the same text, an object in it is another one (a tensor constant, or a module)"
+    yield Cause(
+        text + (f"; {value}" if value else ""), node, "Pass the value as an argument, or keep it out of the graph."
+    )
+
+
+def _accident(change: ChangedComponent, compared: _Comparison) -> str | None:
+    """What of the process's own is in the graph: an address, a path of its folder, its rank or another variable."""
+    if _ADDRESS.search(change.now) and _ADDRESS.search(change.was):
+        return "an address of this process is in it"
+    words = [set(re.findall(r"[\w./:-]+", text)) for text in (change.was, change.now)]
+    fresh = words[1] - words[0]
+    cwd = compared.after.run.cwd
+    if cwd and cwd != compared.before.run.cwd and any(word.startswith(cwd) for word in fresh):
+        return "the folder that the program runs in is in it"
+    for name in _PLACE_IN_JOB:
+        now = compared.after.environment.get(name)
+        if now and now != compared.before.environment.get(name) and now in fresh:
+            return f"{name} of this process ({now}) is in it"
+    if str(compared.after.run.pid) in fresh:
+        return "the process id is in it"
+    if any("group" in word for word in fresh) or "_c10d_functional" in change.now:
+        return (
+            "a process group's name is in it: give the group a name of its own (group_desc) or make groups in one order"
+        )
+    return None
+
+
+def _node_of(code: str, nodes: Sequence[Node]) -> Span | None:
+    spans = {node.name: node.span for node in nodes if node.span.file}
+    for name in re.findall(r"(?m)^ +(\w+)(?::[^=\n]*)? = ", code):
+        if name in spans:
+            return spans[name]
+    return None
+
+
+def _changed_definitions(before: RunSide, after: RunSide) -> list[Cause]:
+    """The definitions that the compiled function reaches in its file and whose source differs between the runs."""
+    old = parsed(before.sources.get(before.compile.file or "", ""))
+    file = after.compile.file or ""
+    new = parsed(after.sources.get(file, ""))
+    if old is None or new is None or not old.body or not new.body:
+        return []
+    was, now = _definitions(old), _definitions(new)
+    reached = _reached(after.compile.function, now)
+    return [
+        _definition_change(name, file, was.get(name), now[name])
+        for name in now
+        if name in reached and (name not in was or ast.dump(was[name]) != ast.dump(now[name]))
+    ]
+
+
+def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
+    """Top-level functions and variables, and the methods of classes, by name."""
+    found: dict[str, ast.stmt] = {}
+    for statement in tree.body:
+        if isinstance(statement, _FUNCTIONS):
+            found[statement.name] = statement
+        elif isinstance(statement, ast.ClassDef):
+            methods = [item for item in statement.body if isinstance(item, _FUNCTIONS)]
+            found |= {f"{statement.name}.{item.name}": item for item in methods}
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            found |= {target.id: statement for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _reached(function: str, definitions: Mapping[str, ast.stmt]) -> set[str]:
+    """The definitions that a function names, and those that these name in turn; of a method, those of its class too."""
+    simple = function.rpartition(".")[2]
+    start = [name for name in definitions if name == function or name.rpartition(".")[2] == simple]
+    reached, waiting = set(start), list(start)
+    while waiting:
+        name = waiting.pop()
+        words = {node.id for node in ast.walk(definitions[name]) if isinstance(node, ast.Name)}
+        words |= {node.attr for node in ast.walk(definitions[name]) if isinstance(node, ast.Attribute)}
+        owner = name.rpartition(".")[0]
+        for other in definitions:
+            alike = other.rpartition(".")[2] in words or (owner and other == f"{owner}.__init__")
+            if other not in reached and alike:
+                reached.add(other)
+                waiting.append(other)
+    return reached
+
+
+def _definition_change(name: str, file: str, was: ast.stmt | None, now: ast.stmt) -> Cause:
+    if isinstance(now, (ast.Assign, ast.AnnAssign)) and isinstance(was, (ast.Assign, ast.AnnAssign)):
+        values = [brief(ast.unparse(each.value), 60) if each.value else "no value" for each in (was, now)]
+        return Cause(f"{name} went from {values[0]} to {values[1]}", Span(file, now.lineno), None)
+    old, new = ("" if each is None else ast.unparse(each) for each in (was, now))
+    lines = list(unified_diff(old.splitlines(), new.splitlines(), "before", "after", lineterm="", n=1))
+    what = f"the source of {name} changed" if was is not None else f"{name} is new"
+    return Cause(what, Span(file, _first_change(was, now)), None, "\n".join(lines[:_MAX_DIFF]))
+
+
+def _first_change(was: ast.stmt | None, now: ast.stmt) -> int:
+    """The line of the first statement of a function that is not as it was."""
+    if isinstance(was, _FUNCTIONS) and isinstance(now, _FUNCTIONS) and ast.dump(was.args) == ast.dump(now.args):
+        for position, statement in enumerate(now.body):
+            if position >= len(was.body) or ast.dump(was.body[position]) != ast.dump(statement):
+                return statement.lineno
+    return now.lineno
+
+
+def _triton_source(compared: _Comparison) -> Iterator[Cause]:
+    change = compared.of("user_defined_triton_source", "triton_kernel_source_codes")[0]
+    name = re.search(r"def (\w+)\(", change.after)
+    span = None if name is None else definition_span(compared.after.sources, name[1])
+    kernel = f"the Triton kernel {name[1]}" if name else "a Triton kernel"
+    yield Cause(f"the source of {kernel} changed: {change.was} → {change.now}", span, None)
+
+
+_Explain = Callable[[_Comparison], Iterator[Cause]]
+_PASSES = (
+    "pre_grad_custom_pass",
+    "post_grad_custom_pre_pass",
+    "post_grad_custom_post_pass",
+    "joint_custom_pre_pass",
+    "joint_custom_post_pass",
+    "_pre_fusion_custom_pass",
+    "_post_fusion_custom_pass",
+    "_fuse_ddp_communication_passes",
+    "custom_backend_passes",
+    "_custom_partitioner_fn",
+)
+# The groups of components that each looks at, the deepest causes first.
+_EXPLAINERS: tuple[tuple[tuple[str, ...], _Explain], ...] = (
+    (("torch_version", "system_info"), _torch),
+    (("inductor_config", "inductor_config_comms"), _options),
+    (("autograd_config",), _functorch_options),
+    (("cpp_runtime_thread_count",), _threads),
+    (_PASSES, _passes),
+    (tuple(_SWITCHES), _switches),
+    (("user_defined_triton_source", "triton_kernel_source_codes"), _triton_source),
+    (("example_inputs",), _dynamic),
+    (("gm",), _source_change),
+    (("example_inputs",), _inputs),
+    (("aot_config",), _names_of_inputs),
+    (("gm",), _graph),
+)
+# What follows from a cause, beside the groups that it looks at.
+_FOLLOWS: dict[_Explain, tuple[str, ...]] = {
+    _torch: ("inductor_config", "inductor_config_comms", "autograd_config"),
+    _options: ("fx_kwargs",),
+    _functorch_options: (),
+    _threads: (),
+    _passes: (),
+    _switches: ("gm", "aot_config", "fx_kwargs", "example_inputs"),
+    _triton_source: ("gm",),
+    _dynamic: ("gm", "aot_config", "fx_kwargs", "var_to_hint_override"),
+    _source_change: ("aot_config", "fx_kwargs", "example_inputs"),
+    _inputs: ("gm", "fx_kwargs"),
+    _names_of_inputs: (),
+    _graph: ("fx_kwargs",),
+}

@@ -1,0 +1,107 @@
+"""The components in which two cache keys differ, with the two values as far as they differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from dynadiag.explanation.formatting import brief
+from dynadiag.recording.cache_keys import component_group
+from dynadiag.recording.records import KeyComponent
+
+__all__ = ["ChangedComponent", "changed_components", "input_change", "is_symbolic"]
+
+_ABSENT = "not there"
+_MAX_VALUE = 120  # characters of a value that is shown
+_FIELD = re.compile(r"(\w+)=((?:torch\.Size)?\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\]|device\([^)]*\)|[^,()]+)")
+_SYMBOL = re.compile(r"\bs\d+\b|\bu\d+\b")
+_TENSOR_FIELDS = ("shape", "stride", "dtype", "device", "layout", "requires_grad", "storage_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedComponent:
+    """A component of a key by torch's own name, and its two values. ``hashes`` tell apart what the values do not."""
+
+    component: str
+    was: str
+    now: str
+    before: str = ""  # the whole values
+    after: str = ""
+
+    @property
+    def group(self) -> str:
+        """The name without its index."""
+        return component_group(self.component)
+
+
+def changed_components(before: Sequence[KeyComponent], after: Sequence[KeyComponent]) -> tuple[ChangedComponent, ...]:
+    """Return the components whose hashes differ, in torch's order. Empty unless both keys were recorded."""
+    if not before or not after:
+        return ()
+    old, new = ({each.name: each for each in key} for key in (before, after))
+    return tuple(
+        _change(name, old.get(name), new.get(name))
+        for name in dict.fromkeys((*new, *old))
+        if name not in old or name not in new or old[name].hash != new[name].hash
+    )
+
+
+def _change(name: str, old: KeyComponent | None, new: KeyComponent | None) -> ChangedComponent:
+    was, now = (_ABSENT if each is None else each.value for each in (old, new))
+    short = _different_part(name, was, now)
+    return ChangedComponent(name, *short, was, now)
+
+
+def _different_part(name: str, was: str, now: str) -> tuple[str, str]:
+    """The two values, of long ones only the part that differs."""
+    if component_group(name) == "example_inputs" and (fields := input_change(was, now)):
+        return tuple(", ".join(f"{field} {pair[side]}" for field, pair in fields.items()) for side in (0, 1))  # type: ignore[return-value]
+    if "\n" in was or "\n" in now:
+        was, now = _first_different_lines(was, now)
+    if len(was) > _MAX_VALUE or len(now) > _MAX_VALUE:
+        was, now = _around_difference(was, now)
+    if was == now:  # the texts are alike, the hashes are not
+        return f"{brief(was, _MAX_VALUE)} (another object)", f"{brief(now, _MAX_VALUE)} (another object)"
+    return brief(was, _MAX_VALUE), brief(now, _MAX_VALUE)
+
+
+def _first_different_lines(was: str, now: str) -> tuple[str, str]:
+    old, new = was.split("\n"), now.split("\n")
+    for tag, i, j, k, m in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            return " ".join(old[i:j]).strip() or _ABSENT, " ".join(new[k:m]).strip() or _ABSENT
+    return was, now
+
+
+def _around_difference(was: str, now: str) -> tuple[str, str]:
+    """The part of two long values from a little before the first difference to a little after the last one."""
+    start = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
+    most = min(len(was), len(now)) - start
+    end = next((i for i in range(most) if was[-1 - i] != now[-1 - i]), most)
+    start = max(0, start - 20)
+    return tuple(f"{'…' * (start > 0)}{text[start : len(text) - max(0, end - 20)]}" for text in (was, now))  # type: ignore[return-value]
+
+
+def input_change(was: str, now: str) -> dict[str, tuple[str, str]]:
+    """Return the fields of two inputs' metadata that differ, such as ``shape``, each with both values."""
+    old, new = (dict(_FIELD.findall(text)) for text in (was, now))
+    fields = [*(field for field in _TENSOR_FIELDS if field in old or field in new), *(old.keys() | new.keys())]
+    return {
+        field: (_plain(old.get(field, _ABSENT)), _plain(new.get(field, _ABSENT)))
+        for field in dict.fromkeys(fields)
+        if old.get(field) != new.get(field) and old and new
+    }
+
+
+def _plain(value: str) -> str:
+    """A value as PyTorch's users write it: ``(4, 8)`` for ``torch.Size([4, 8])``."""
+    value = value.removeprefix("torch.Size(").removesuffix(")") if value.startswith("torch.Size(") else value
+    value = value.replace("[", "(").replace("]", ")")
+    return value.removeprefix("device(type='").removesuffix("')") if value.startswith("device(type=") else value
+
+
+def is_symbolic(value: str) -> bool:
+    """Whether a component's value has symbolic sizes."""
+    return _SYMBOL.search(value) is not None

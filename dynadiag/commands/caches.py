@@ -1,0 +1,89 @@
+"""Why a start compiles although the program was compiled before: what each compile asked of each cache.
+
+TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME): it is run twice with caches of its own, empty and
+then filled, and the report says why the second start still compiles. Or TARGET is a recording or a TORCH_TRACE log, or
+two of them: of the second one the report says which component of each key changed, and what in the program changed it.
+
+-o names the recording of the second start; that of the first is beside it. The exit code is 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from dynadiag.caches import read_caches
+from dynadiag.commands import common
+from dynadiag.commands.target_options import add_recorder_options, add_target, parse_program, run_recorded
+from dynadiag.commands.target_recordings import existing_recordings
+from dynadiag.errors import DynadiagError
+from dynadiag.kernels.link_digest import fold_with_links, open_with_links
+from dynadiag.render.cache_report import cache_report_text, caches_document
+from dynadiag.render.json_document import encode
+
+_MAX_RECORDINGS = 2
+_INTERRUPTED = 130
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    common.add_json(parser)
+    common.add_output(parser, "the recording of the second start")
+    add_recorder_options(parser)
+    add_target(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    if not args.target:
+        raise DynadiagError("caches: name a program, a recording, or two recordings")
+    common.check_json_path(args.json)
+    paths = _recordings(args)
+    if paths is not None:
+        _report(paths, args)
+        return 0
+    return _run_twice(args)
+
+
+def _recordings(args: argparse.Namespace) -> list[Path] | None:
+    """The recordings that the words name, None if the first one is a program."""
+    first = None if args.module else existing_recordings(args.target, args.output, force=args.force)
+    if first is None:
+        return None
+    paths = [*first]
+    for word in args.arguments:
+        more = existing_recordings(word, None, force=False)
+        if more is None:
+            raise DynadiagError(f"{word}: a program beside a recording; record it first (dynadiag record)")
+        paths += more
+    if len(paths) > _MAX_RECORDINGS:
+        raise DynadiagError(f"{args.target}: {len(paths)} recordings; give one, or two to compare")
+    return paths
+
+
+def _run_twice(args: argparse.Namespace) -> int:
+    program = parse_program(args)
+    second = common.new_recording(args.output, program.text, force=args.force)
+    first = common.new_recording(second.with_stem(f"{second.stem}-first"), program.text, force=args.force)
+    with tempfile.TemporaryDirectory(prefix="dynadiag-caches-") as folder:
+        for recording in (first, second):
+            ended = run_recorded(program, recording, args, caches=Path(folder))
+            fold_with_links(recording)
+            if ended.interrupted:
+                return _INTERRUPTED
+    _report([first, second], args)
+    common.print_path(first)
+    common.print_path(second)
+    return 0
+
+
+def _report(paths: list[Path], args: argparse.Namespace) -> None:
+    with ExitStack() as stack:
+        report = read_caches([stack.enter_context(open_with_links(path)) for path in paths])
+    common.write_json(args.json, encode(caches_document(report)))
+    if args.json != "-":
+        sys.stdout.write(cache_report_text(report, common.style_for(sys.stdout)))
+        sys.stdout.flush()

@@ -1,0 +1,184 @@
+"""Graphs that bypass torch's caches: why, by torch's reason, at which line, and what makes them cacheable.
+
+Such a graph is compiled again at each start of the program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dynadiag.explanation.findings import Advice, Cost, Finding
+from dynadiag.explanation.identity import identity
+from dynadiag.explanation.source_search import call_span, definition_span, option_span
+from dynadiag.recording.records import CacheLookup, Compile, Span
+
+__all__ = ["BypassReason", "bypass_findings", "explain_bypass", "without_address"]
+
+_RULE = "cache-bypass"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_NAMES = {"aot_autograd": "the AOTAutograd cache", "fx_graph": "the FX graph cache", "precompile": "precompiled code"}
+_PASS_OPTIONS = {
+    "pre grad": ("pre_grad_custom_pass",),
+    "post grad": ("post_grad_custom_post_pass", "post_grad_custom_pre_pass"),
+    "joint": ("joint_custom_post_pass", "joint_custom_pre_pass"),
+    "pre_fusion": ("_pre_fusion_custom_pass",),
+    "post_fusion": ("_post_fusion_custom_pass",),
+    "fuse_ddp": ("_fuse_ddp_communication_passes",),
+}
+_UUID = (
+    "Make the pass a subclass of torch._inductor.custom_graph_pass.CustomGraphPass whose uuid() returns "
+    "get_hash_for_files((__file__,)): the key then changes only if its file does."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BypassReason:
+    """Why a lookup was bypassed: a cause in words, the line that it is about if that is known, and the cure."""
+
+    cause: str
+    span: Span | None
+    cure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """Reasons of one kind. ``{0}`` in the texts is the first group of the pattern."""
+
+    pattern: str
+    cause: str
+    cure: str | None
+    options: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+
+# Texts of torch 2.11 to 2.15: codecache.py, autograd_cache.py, package.py.
+_FAMILIES = (
+    _Family(
+        r"Cannot cache a graph with freezing|frozen constants",
+        "parameters are frozen into the graph, so that it holds for this run alone",
+        "Leave torch._inductor.config.freezing off, or load a package that AOTInductor has compiled before.",
+        options=("freezing",),
+    ),
+    _Family(
+        r"SAC context_fn does not have a cache_hash",
+        "the context_fn of selective activation checkpointing has no cache_hash: torch cannot tell whether it changed",
+        "Give the context_fn an attribute cache_hash, a text that changes with what it decides.",
+        calls=("checkpoint", "create_selective_checkpoint_contexts"),
+    ),
+    _Family(
+        r"(activation_memory_budget_\w+) is a raw callable",
+        "{0} is a plain function, so torch cannot tell whether it changed",
+        "Subclass torch._functorch.partitioners' CustomRuntimeEstimator or CustomKnapsackSolver and return a uuid().",
+        options=("activation_memory_budget_runtime_estimator", "activation_memory_budget_solver"),
+    ),
+    _Family(
+        r"Can't cache HigherOrderOperator: (\S+)",
+        "the graph calls the higher-order operator {0}, which is not cacheable",
+        "Compile what is around it by itself: the other graphs are cached then.",
+    ),
+    _Family(
+        r"Won't cache a graph with fakify_first_call",
+        "a frame before it is compiled with fake tensors only",
+        None,
+    ),
+    _Family(r"FX graph cache is not enabled", "the FX graph cache below it is off", None, options=("fx_graph_cache",)),
+    _Family(
+        r"[Rr]untime constant folding",
+        "constants are folded at run time, so that the graph holds for this run alone",
+        "Leave torch._inductor.config.aot_inductor.use_runtime_constant_folding off.",
+        options=("aot_inductor.use_runtime_constant_folding", "use_runtime_constant_folding"),
+    ),
+    _Family(r"mkldnn tensors", "the graph holds constants in MKLDNN's layout, which cannot be hashed", None),
+    _Family(r"bisect", "torch's compiler bisector is on, and it switches the cache off", None),
+    _Family(r"[Pp]ickle|unpicklable", "a part of the cache key cannot be pickled", None),
+)
+_FUNCTION = re.compile(
+    r"Unsupported call_function target .*?Function module: (.*?), *\s*Function name: (\S+)", re.DOTALL
+)
+_CUSTOM_PASS = re.compile(r"Unsupported _?(pre grad|post grad|joint|pre_fusion|post_fusion|fuse_ddp)")
+
+
+def explain_bypass(reason: str, sources: Mapping[str, str]) -> BypassReason:
+    """Explain torch's reason for a bypass with the program's source files."""
+    if found := _FUNCTION.search(reason):
+        return _uncacheable_function(found[2], found[1], sources)
+    if found := _CUSTOM_PASS.search(reason):
+        options = _PASS_OPTIONS[found[1]]
+        span = option_span(sources, options)
+        return BypassReason(f"a {found[1]} custom pass is a plain function without uuid()", span, _UUID)
+    for family in _FAMILIES:
+        if found := re.search(family.pattern, reason):
+            span = option_span(sources, family.options) or call_span(sources, family.calls)
+            return BypassReason(family.cause.format(*found.groups()), span, family.cure)
+    return BypassReason(" ".join(without_address(reason).split()), None, None)
+
+
+def _uncacheable_function(name: str, module: str, sources: Mapping[str, str]) -> BypassReason:
+    registered = call_span(_mentioning(sources, name), ("allow_in_graph", "nonstrict_trace", "substitute_in_graph"))
+    return BypassReason(
+        f"{name} is called from the graph as a whole (allow_in_graph): torch cannot tell whether its code changed",
+        registered or definition_span(sources, name),
+        f"Make {name} a custom operator (torch.library.custom_op), or vouch for it: "
+        f'torch._inductor.config.unsafe_marked_cacheable_functions["{module}.{name}"] = a text that changes with it.',
+    )
+
+
+def _mentioning(sources: Mapping[str, str], name: str) -> dict[str, str]:
+    return {file: text for file, text in sources.items() if name in text}
+
+
+def without_address(text: str) -> str:
+    """The text without addresses of objects, which differ from run to run.
+
+    >>> without_address("<function f at 0x7f51bf2804a0>")
+    '<function f>'
+    """
+    return _ADDRESS.sub("", text)
+
+
+def bypass_findings(
+    lookups: Sequence[CacheLookup], compiles: Sequence[Compile], sources: Mapping[str, str]
+) -> list[Finding]:
+    """Return one finding for each reason that graphs bypass a cache, and the line that it is about."""
+    known = {each.compile_id: each for each in compiles}
+    groups: dict[tuple[str, Span], list[CacheLookup]] = defaultdict(list)
+    for lookup in lookups:
+        if lookup.outcome == "bypass" and lookup.compile_id in known:
+            reason = without_address(lookup.reason or "no reason was recorded")
+            groups[reason, _place(lookup, known[lookup.compile_id], sources)].append(lookup)
+    return [_finding(reason, span, group, known, sources) for (reason, span), group in groups.items()]
+
+
+def _place(lookup: CacheLookup, compile_: Compile, sources: Mapping[str, str]) -> Span:
+    return explain_bypass(lookup.reason or "", sources).span or Span(compile_.file, compile_.line)
+
+
+def _finding(
+    reason: str, span: Span, group: Sequence[CacheLookup], known: Mapping[str, Compile], sources: Mapping[str, str]
+) -> Finding:
+    told = explain_bypass(reason, sources)
+    ids = tuple(dict.fromkeys(lookup.compile_id for lookup in group))
+    functions = dict.fromkeys(known[id_].function for id_ in ids)
+    caches = " and ".join(dict.fromkeys(_NAMES.get(lookup.cache, lookup.cache) for lookup in group))
+    seconds = sum(max((each.seconds or 0.0 for each in group if each.compile_id == id_), default=0.0) for id_ in ids)
+    what = next(iter(functions)) if len(functions) == 1 else f"{len(ids)} graphs"
+    function = next(iter(functions)) if len(functions) == 1 else "?"
+    return Finding(
+        rule=_RULE,
+        id=None,
+        identity=identity(_RULE, None, function, [span], sources, re.sub(r"\s+", " ", reason)[:80]),
+        severity="warning",
+        span=span,
+        function=function,
+        title=f"{what} bypasses {caches}, and is compiled again at each start"
+        if len(functions) == 1
+        else f"{what} bypass {caches}, and are compiled again at each start",
+        cause=told.cause,
+        places=(span,),
+        compile_ids=ids,
+        cost=Cost(compile_seconds=seconds or None, graphs=len(ids)),
+        advice=() if told.cure is None else (Advice(told.cure, "unchecked"),),
+    )

@@ -1,0 +1,93 @@
+"""Find the line of a program that sets an option of torch's, calls a function or defines a name.
+
+Only the syntax tree is read. Where several lines match, the last one is taken: it is the one that counts.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from dynadiag.explanation.identity import parsed
+from dynadiag.recording.records import Span
+
+__all__ = ["call_span", "definition_span", "option_span"]
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def option_span(sources: Mapping[str, str], options: Collection[str]) -> Span | None:
+    """Return the place that sets one of these options: an assignment, a keyword, or the key of a dictionary.
+
+    >>> option_span({"f.py": "import a\\na.config.triton.cudagraphs = True"}, ["triton.cudagraphs"])
+    Span(file='f.py', line=2, column=None, end_line=None, end_column=None)
+    """
+    return _last(sources, lambda node: _sets_option(node, options))
+
+
+def call_span(sources: Mapping[str, str], functions: Collection[str], *, keyword: str | None = None) -> Span | None:
+    """Return the place that calls one of these functions, by the last part of the name, or decorates with it.
+
+    With ``keyword`` only calls that pass it count.
+    """
+    return _last(sources, lambda node: _calls(node, functions, keyword))
+
+
+def definition_span(sources: Mapping[str, str], name: str) -> Span | None:
+    """Return the place where a function, a class or a variable of this name is defined."""
+    simple = name.rpartition(".")[2]
+    return _last(sources, lambda node: _defines(node, simple))
+
+
+def _last(sources: Mapping[str, str], line_of: Callable[[ast.AST], int | None]) -> Span | None:
+    found = None
+    for file, text in sources.items():
+        tree = parsed(text)
+        lines = [line for node in ast.walk(tree) if (line := line_of(node))] if tree is not None else []
+        found = Span(file, max(lines)) if lines else found
+    return found
+
+
+def _sets_option(node: ast.AST, options: Collection[str]) -> int | None:
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any(_is_option(ast.unparse(target), options) for target in targets if isinstance(target, ast.Attribute)):
+            return node.lineno
+    elif isinstance(node, ast.Dict):
+        keys = [key for key in node.keys if isinstance(key, ast.Constant) and key.value in options]
+        return keys[-1].lineno if keys else None
+    elif isinstance(node, ast.Call):
+        named = [word.value.lineno for word in node.keywords if word.arg in options]
+        texts = [word.lineno for word in node.args if isinstance(word, ast.Constant) and word.value in options]
+        return max([*named, *texts], default=None)
+    return None
+
+
+def _is_option(target: str, options: Collection[str]) -> bool:
+    return any(target.endswith(f".{option}") for option in options)
+
+
+def _calls(node: ast.AST, functions: Collection[str], keyword: str | None) -> int | None:
+    if isinstance(node, _DEFINITIONS):
+        marks = [mark for mark in node.decorator_list if _names(mark, functions)]
+        return marks[0].lineno if marks and keyword is None else None
+    if isinstance(node, ast.Call) and _names(node.func, functions):
+        return node.lineno if keyword is None or any(word.arg == keyword for word in node.keywords) else None
+    return None
+
+
+def _names(node: ast.expr, functions: Collection[str]) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+    return name in functions
+
+
+def _defines(node: ast.AST, name: str) -> int | None:
+    if isinstance(node, _DEFINITIONS):
+        return node.lineno if node.name == name else None
+    targets = _targets(node)
+    return getattr(node, "lineno", None) if name in targets else None
+
+
+def _targets(node: ast.AST) -> Iterator[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return (target.id for target in targets if isinstance(target, ast.Name))

@@ -1,0 +1,250 @@
+"""What the caches were asked, as text and as JSON: the causes first, then all answers, then where the time went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dynadiag import __version__
+from dynadiag.caches import CacheEntry, CacheReport, Phase, StartedRun
+from dynadiag.caches.cache_report import cost_of
+from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.formatting import count, duration
+from dynadiag.recording.records import Span
+from dynadiag.render.components import fact_lines, labelled_lines, location_line
+from dynadiag.render.json_document import SCHEMA
+from dynadiag.render.paths import source_location
+from dynadiag.render.snippet import snippet
+from dynadiag.render.style import Style
+from dynadiag.render.table import table
+from dynadiag.render.wrap import wrap_indented
+
+__all__ = ["CachesDocument", "cache_report_text", "caches_document"]
+
+_BAR = 40  # columns of the longest bar
+_OUTCOMES = ("hit", "miss", "bypass", "disabled")
+_SHOWN = 10  # groups of causes
+_WORDS = {"miss": "misses", "bypass": "bypasses", "disabled": "is off in"}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedDocument:
+    """A component of a key, and its two values."""
+
+    component: str
+    was: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseDocument:
+    """Seconds in one phase; `side_by_side` is how many ran at once on average."""
+
+    name: str
+    seconds: float
+    side_by_side: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDocument:
+    """One start of the program."""
+
+    seconds: float | None
+    compile_seconds: float
+    phases: tuple[PhaseDocument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDocument:
+    """What one cache was asked. `cause` is a sentence; `line` is what it is about, else that of the compile."""
+
+    run: int
+    compile_id: str
+    graph: str | None
+    cache: str
+    outcome: str
+    key: str | None
+    reason: str | None
+    file: str | None
+    line: int | None
+    function: str
+    changed: tuple[ChangedDocument, ...]
+    seconds: float | None
+    cause: str | None
+    advice: tuple[Advice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CachesDocument:
+    """The document of `dynadiag caches`."""
+
+    schema: int
+    dynadiag: str
+    torch: str | None
+    target: str
+    runs: tuple[RunDocument, ...]
+    entries: tuple[EntryDocument, ...]
+    notes: tuple[str, ...]
+
+
+def caches_document(report: CacheReport) -> CachesDocument:
+    """Return the document of a report."""
+    last = report.runs[-1].run
+    return CachesDocument(
+        SCHEMA,
+        __version__,
+        last.torch,
+        last.target,
+        tuple(_run_document(run) for run in report.runs),
+        tuple(_entry_document(entry) for entry in report.entries),
+        report.notes,
+    )
+
+
+def _run_document(run: StartedRun) -> RunDocument:
+    phases = tuple(PhaseDocument(each.name, each.seconds, each.side_by_side) for each in run.phases.phases)
+    return RunDocument(run.phases.seconds, run.compile_seconds, phases)
+
+
+def _entry_document(entry: CacheEntry) -> EntryDocument:
+    lookup = entry.lookup
+    cures = dict.fromkeys(cause.cure for cause in entry.causes if cause.cure is not None)
+    return EntryDocument(
+        run=entry.run,
+        compile_id=lookup.compile_id,
+        graph=lookup.graph,
+        cache=lookup.cache,
+        outcome=lookup.outcome,
+        key=lookup.key,
+        reason=lookup.reason or _cause(entry),
+        file=entry.span.file,
+        line=entry.span.line,
+        function=entry.function,
+        changed=tuple(ChangedDocument(each.component, each.was, each.now) for each in entry.changed),
+        seconds=lookup.seconds,
+        cause=_cause(entry),
+        advice=tuple(Advice(cure, "unchecked") for cure in cures),
+    )
+
+
+def _cause(entry: CacheEntry) -> str | None:
+    return "; ".join(cause.text for cause in entry.causes) or None
+
+
+def cache_report_text(report: CacheReport, style: Style) -> str:
+    """Return the report: a first line that says what still compiles and why, the causes, all answers, the time."""
+    lines = [*wrap_indented("", headline(report), style.columns), ""]
+    lines += [line for block in _blocks(report, style) for line in (*block, "")]
+    lines += _answers(report, style)
+    for number, run in enumerate(report.runs):
+        title = "Where the seconds went" if len(report.runs) == 1 else f"Where the seconds of run {number + 1} went"
+        lines += _bars(title, run, style)
+    lines += [line for note in report.notes for line in labelled_lines("note", "dim", note, style)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def headline(report: CacheReport) -> str:
+    """Return the first line of a report."""
+    compiled, graphs = report.compiled, len(report.graphs)
+    start = "The second start" if len(report.runs) == 2 else "This start"
+    if not graphs:
+        return f"{start} asked no cache of compiled graphs."
+    spent = report.runs[-1].compile_seconds
+    if not compiled:
+        before = f", {duration(report.runs[0].compile_seconds)} in the first" if len(report.runs) == 2 else ""
+        which = "the graph" if graphs == 1 else f"all {graphs} graphs"
+        return f"{start} compiled nothing: {which} came from the caches ({duration(spent)} of compiling{before})."
+    cost = sum(cost_of(entries) for entries in compiled)
+    causes = [text for entries in compiled for text in [_main_cause(entries)] if text]
+    most = Counter(causes).most_common(1)
+    why = f": {most[0][0]}" if most else ""
+    others = len(set(causes)) - 1
+    more = f" (and {count(others, 'other cause')})" if others > 0 else ""
+    verb = "still compiled" if len(report.runs) == 2 else "compiled"
+    total = f"{duration(cost)} of {duration(spent)}"
+    return f"{start} {verb} {len(compiled)} of {count(graphs, 'graph')}, {total} of compiling{why}{more}."
+
+
+def _telling(entries: Sequence[CacheEntry]) -> CacheEntry:
+    """The lookup of a compile that says most: one whose key was compared, else one with any cause, else the first."""
+    return max(entries, key=lambda entry: (bool(entry.changed), bool(entry.causes)))
+
+
+def _main_cause(entries: Sequence[CacheEntry]) -> str | None:
+    return next((cause.text for cause in _telling(entries).causes), None)
+
+
+def _blocks(report: CacheReport, style: Style) -> Iterator[list[str]]:
+    """One block for each cause, the costliest first."""
+    groups: dict[tuple[str | None, Span], list[tuple[CacheEntry, ...]]] = {}
+    for entries in report.compiled:
+        groups.setdefault((_main_cause(entries), _telling(entries).span), []).append(entries)
+    for (cause, span), compiles in list(groups.items())[:_SHOWN]:
+        yield list(_block(cause, span, compiles, report, style))
+    if len(groups) > _SHOWN:
+        yield [f"and {count(len(groups) - _SHOWN, 'cause')} more: --json has all"]
+
+
+def _block(
+    cause: str | None, span: Span, compiles: Sequence[tuple[CacheEntry, ...]], report: CacheReport, style: Style
+) -> Iterator[str]:
+    entries = [entry for each in compiles for entry in each]
+    outcomes = Counter(entry.lookup.outcome for entry in entries)
+    outcome = outcomes.most_common(1)[0][0]
+    names = list(dict.fromkeys(f"{each[0].function} [{each[0].lookup.compile_id}]" for each in compiles))
+    what = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    caches = ", ".join(dict.fromkeys(entry.lookup.cache for entry in entries if entry.lookup.outcome == outcome))
+    unknown = "" if len(report.runs) == 2 else "; a second run is needed to say why"
+    told = cause or (entries[0].lookup.reason or f"not in the cache{unknown}")
+    yield from labelled_lines(f"{outcome} ({caches})", "break", f"{what}: {told}", style)
+    if span.file is not None and span.line is not None:
+        yield location_line(source_location(span.file, span.line, None, report.runs[-1].run.cwd), style)
+        yield from snippet(report.sources.get(span.file), span, style)
+    yield from _facts(entries, compiles, style)
+
+
+def _facts(entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry, ...]], style: Style) -> Iterator[str]:
+    changed = {each.component: each for entry in entries for each in entry.changed}
+    for each in list(changed.values())[:4]:
+        yield from fact_lines("key", f"{each.component}: {each.was} → {each.now}", style)
+    if len(changed) > 4:
+        yield from fact_lines("key", f"and {count(len(changed) - 4, 'component')} more", style)
+    for diff in dict.fromkeys(cause.diff for entry in entries for cause in entry.causes if cause.diff):
+        yield from fact_lines("diff", diff.replace("\n", "\n    "), style)
+    cost = sum(cost_of(each) for each in compiles)
+    if cost:
+        yield from fact_lines("cost", f"{duration(cost)} at each start", style)
+    for cure in dict.fromkeys(cause.cure for entry in entries for cause in entry.causes if cause.cure):
+        yield from labelled_lines("help (not tried)", "help", cure, style)
+
+
+def _answers(report: CacheReport, style: Style) -> list[str]:
+    """A table of the answers, by cache and run."""
+    caches = list(dict.fromkeys((entry.run, entry.lookup.cache) for entry in report.entries))
+    if not caches:
+        return []
+    counts = Counter((entry.run, entry.lookup.cache, entry.lookup.outcome) for entry in report.entries)
+    names = [f"run {run + 1} {cache}" if len(report.runs) == 2 else cache for run, cache in caches]
+    columns = [(outcome, [str(counts[run, cache, outcome] or "") for run, cache in caches]) for outcome in _OUTCOMES]
+    return [*table(names, columns, style), ""]
+
+
+def _bars(title: str, run: StartedRun, style: Style) -> list[str]:
+    phases = run.phases.phases
+    if not phases:
+        return []
+    whole = "" if run.phases.seconds is None else f" ({duration(run.phases.seconds)})"
+    longest = max(phase.seconds for phase in phases)
+    room = max(len(_phase_name(phase)) for phase in phases)
+    return [f"{title}{whole}", *(_bar(phase, longest, room, style) for phase in phases), ""]
+
+
+def _phase_name(phase: Phase) -> str:
+    return phase.name if phase.side_by_side is None else f"{phase.name} ({phase.side_by_side:.1f} at once)"
+
+
+def _bar(phase: Phase, longest: float, room: int, style: Style) -> str:
+    length = round(_BAR * phase.seconds / longest) if longest else 0
+    bar = style.paint("█" * length or "▏", "gutter")
+    return f"  {_phase_name(phase):<{room}}  {duration(phase.seconds):>8}  {bar}"

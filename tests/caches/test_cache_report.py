@@ -1,0 +1,175 @@
+"""The report of one start and of two, on journals written by hand."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynadiag.caches import CacheReport, read_caches
+from dynadiag.recording.import_export import import_log
+from dynadiag.recording.journal import Journal
+from dynadiag.recording.reader import Recording
+from dynadiag.render.cache_report import cache_report_text, caches_document
+from dynadiag.render.json_document import encode
+from dynadiag.render.style import Style
+
+SOURCE = """import torch
+import torch._inductor.config
+
+torch._inductor.config.epilogue_fusion = {0}
+
+
+def step(x):
+    return x + 1
+
+
+model = torch.compile(step)
+"""
+GRAPH = 'class GraphModule(torch.nn.Module):\n    def forward(self, L_x_: "f32[3]"):\n        add = L_x_ + {0}\n'
+CONTEXT = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+BYPASS = "Unsupported post grad custom pass"
+
+
+class Start:
+    """A journal of one start that compiles ``step``, written event by event."""
+
+    def __init__(self, folder: Path, number: int, source: str) -> None:
+        self.path = folder / f"{number}.log"
+        self.recording = folder / f"{number}.dynadiag"
+        self._journal = Journal.create(self.path)
+        run = {"target": "p.py", "argv": [], "cwd": str(folder), "torch": "2.13.0", "python": "3.11", "pid": number}
+        self.event({"dynadiag_run": {**run, "environment": {"TORCHINDUCTOR_CACHE_DIR": "/c"}}})
+        self.event({"dynadiag_source": {"file": "/u/p.py"}}, source)
+
+    def event(self, metadata: dict[str, Any], payload: str | None = None) -> None:
+        self._journal.append(metadata, payload)
+
+    def of_compile(self, kind: str, data: Any, payload: str | None = None) -> None:
+        self.event({kind: data, **CONTEXT}, payload)
+
+    def compile(self, outcome: str, *components: str, key: str = "k", seconds: float = 8.0, **told: Any) -> None:
+        self.of_compile("dynadiag_frame", {"file": "/u/p.py", "line": 7, "function": "step"})
+        self.of_compile("dynamo_start", {"stack": []})
+        self.of_compile("dynamo_output_graph", {}, GRAPH.format(1))
+        data = {"key": None if outcome == "bypass" else key, "components": list(components), **told}
+        above = json.dumps({"key": f"a{key}", "components": [], **told})
+        self.of_compile("artifact", {"name": f"aotautograd_cache_{outcome}", "encoding": "json"}, above)
+        artifact = {"name": f"fx_graph_cache_{outcome}", "encoding": "json"}
+        self.of_compile("aot_inference_graph", {}, GRAPH.format(1))
+        self.of_compile("inductor_output_code", {}, "")
+        self.of_compile("artifact", artifact, json.dumps(data | {"time_taken_ns": seconds * 1e9}))
+        metrics = {"entire_frame_compile_time_s": seconds + 1, "has_guarded_code": True, "guard_count": 1}
+        self.of_compile(
+            "compilation_metrics", metrics | {"inductor_compile_time_s": seconds, "backend_compile_time_s": seconds}
+        )
+
+    def section(self, name: str, start: float, end: float | None = None) -> None:
+        for kind, time in (("B", start), ("E", end)):
+            if time is not None:
+                self.of_compile("chromium_event", {}, json.dumps({"name": name, "ph": kind, "ts": time * 1e6}))
+
+    def ended(self, seconds: float) -> Path:
+        self.event({"dynadiag_end": {"seconds": seconds, "device": "cpu"}})
+        self.event({"dynadiag_exit": {"code": 0, "seconds": seconds + 2}})
+        self._journal.close()
+        import_log(self.path, self.recording)
+        return self.recording
+
+
+def report(*paths: Path) -> CacheReport:
+    with ExitStack() as stack:
+        return read_caches([stack.enter_context(Recording(path)) for path in paths])
+
+
+def text_of(found: CacheReport) -> str:
+    return cache_report_text(found, Style(width=100))
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> CacheReport:
+    option = "inductor_config[epilogue_fusion]"
+    first, second = (Start(tmp_path, number, SOURCE.format(number == 0)) for number in (0, 1))
+    first.compile("miss", "[a] gm: code", f"[b] {option}: True", key="k1")
+    second.compile("miss", "[a] gm: code", f"[c] {option}: False", key="k2")
+    return report(first.ended(20.0), second.ended(19.0))
+
+
+def test_a_change_leads_with_its_cause_and_its_cost(changed: CacheReport) -> None:
+    text = text_of(changed)
+    first = " ".join(text.split("\n\n")[0].split())
+    assert first == (
+        "The second start still compiled 1 of 1 graph, 8.0 s of 9.0 s of compiling: "
+        "torch._inductor.config.epilogue_fusion went from True to False."
+    )
+    assert "--> /u/p.py:4" in text
+    assert "   4 | torch._inductor.config.epilogue_fusion = False" in text
+    assert "= key: inductor_config[epilogue_fusion]: True → False" in text
+
+
+def test_the_document_has_the_entries_of_the_contract(changed: CacheReport) -> None:
+    found = json.loads(encode(caches_document(changed)))
+    assert [run["compile_seconds"] for run in found["runs"]] == [9.0, 9.0]
+    before, after = [entry for entry in found["entries"] if entry["cache"] == "fx_graph"]
+    assert (before["run"], before["outcome"], before["changed"]) == (0, "miss", [])
+    assert after["changed"] == [{"component": "inductor_config[epilogue_fusion]", "was": "True", "now": "False"}]
+    assert (after["file"], after["line"], after["seconds"], after["key"]) == ("/u/p.py", 4, 8.0, "k2")
+    assert {"run", "compile_id", "graph", "cache", "outcome", "key", "reason", "file", "line"} <= after.keys()
+
+
+def test_two_starts_alike_compile_nothing(tmp_path: Path) -> None:
+    first, second = (Start(tmp_path, number, SOURCE.format(True)) for number in (0, 1))
+    first.compile("miss", "[a] gm: code")
+    second.compile("hit", "[a] gm: code", seconds=0.5)
+    found = report(first.ended(20.0), second.ended(5.0))
+    assert text_of(found).startswith("The second start compiled nothing: the graph came from the caches")
+    assert not any(entry.changed or entry.causes for entry in found.entries if entry.lookup.cache == "fx_graph")
+
+
+def test_a_bypass_names_the_line_that_sets_the_pass(tmp_path: Path) -> None:
+    start = Start(tmp_path, 0, f"{SOURCE.format(True)}torch._inductor.config.post_grad_custom_pre_pass = step\n")
+    start.compile("bypass", cache_bypass_reason=BYPASS)
+    found = report(start.ended(20.0))
+    (entry,) = [entry for entry in found.entries if entry.lookup.cache == "fx_graph"]
+    assert (entry.span.file, entry.span.line, entry.lookup.reason) == ("/u/p.py", 12, BYPASS)
+    assert "a post grad custom pass is a plain function without uuid()" in " ".join(text_of(found).split())
+    assert "help (not tried): Make the pass a subclass" in text_of(found)
+
+
+def test_the_same_key_may_still_miss(tmp_path: Path) -> None:
+    first, second = (Start(tmp_path, number, SOURCE.format(True)) for number in (0, 1))
+    first.compile("miss", "[a] gm: code")
+    second.compile("miss", "[a] gm: code", cache_status_detailed="guard_miss")
+    found = report(first.ended(20.0), second.ended(20.0))
+    assert "an entry with this key is there, but its guards on sizes fail" in " ".join(text_of(found).split())
+
+
+def test_seconds_go_to_the_phase_of_the_innermost_section(tmp_path: Path) -> None:
+    start = Start(tmp_path, 0, SOURCE.format(True))
+    start.compile("miss", "[a] gm: code")
+    start.section("entire_frame_compile", 0.0)
+    start.section("bytecode_tracing", 1.0, 2.0)
+    start.section("inductor_compile", 2.0)
+    start.section("compile_file", 3.0, 7.0)
+    for name, end in (("inductor_compile", 8.0), ("entire_frame_compile", 9.0)):
+        start.of_compile("chromium_event", {}, json.dumps({"name": name, "ph": "E", "ts": end * 1e6}))
+    (run,) = report(start.ended(20.0)).runs
+    assert {phase.name: phase.seconds for phase in run.phases.phases} == pytest.approx(
+        {"import": 2.0, "tracing": 3.0, "Inductor": 2.0, "C++ compiles": 4.0, "the program itself": 11.0}
+    )
+    assert run.phases.seconds == 22.0
+    assert "C++ compiles" in text_of(report(start.recording))
+
+
+def test_recordings_of_two_programs_are_not_compared(tmp_path: Path) -> None:
+    first, second = (Start(tmp_path, number, SOURCE.format(True)) for number in (0, 1))
+    first.compile("miss", "[a] gm: code")
+    second.of_compile("dynadiag_frame", {"file": "/u/other.py", "line": 1, "function": "other"})
+    second.of_compile("dynamo_start", {"stack": []})
+    second.of_compile("dynamo_output_graph", {}, GRAPH.replace("+", "@").format(5))
+    second.of_compile("compilation_metrics", {"has_guarded_code": True, "guard_count": 1})
+    found = report(first.ended(20.0), second.ended(20.0))
+    assert any("of different programs" in note for note in found.notes)

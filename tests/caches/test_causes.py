@@ -1,0 +1,197 @@
+"""Which change in the program a changed cache key is led back to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dynadiag.caches.causes import Cause, RunSide, find_causes
+from dynadiag.caches.key_changes import ChangedComponent, changed_components, input_change
+from dynadiag.recording.records import Compile, KeyComponent, Node, Run, Seconds, Span
+
+PROGRAM = """import torch
+import torch._inductor.config as inductor_config
+
+CLIP = 4.0
+
+
+def scaled(x):
+    return x * 2
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return scaled(x).clamp(max=CLIP)
+
+
+model = torch.compile(Net())
+"""
+TENSOR = "TensorMetadata(dtype=torch.float32, shape=torch.Size([{0}]), stride=({1}, 1), device=device(type='{2}'), x=1)"
+
+
+RUN = Run("p.py", (), "/u", "2.13.0", None, None, "cpu", None, 7, None, None, 0, True, ())
+
+
+def side(source: str = PROGRAM, *, function: str = "Net.forward", **more: Any) -> RunSide:
+    compiled = Compile(0, "0/0", "p.py", 12, function, (), "ok", 1, Seconds(), 0, None, None, None)
+    run: dict[str, Any] = more.pop("run", {})
+    return RunSide(replace(RUN, **run), compiled, {"p.py": source}, **more)
+
+
+def change(name: str, was: str, now: str) -> ChangedComponent:
+    (found,) = changed_components([KeyComponent(name, "1", was)], [KeyComponent(name, "2", now)])
+    return found
+
+
+def causes(changes: list[tuple[str, str, str]], before: RunSide, after: RunSide) -> list[Cause]:
+    return list(find_causes([change(*each) for each in changes], before, after))
+
+
+def test_only_components_whose_hashes_differ_are_changed() -> None:
+    old = [KeyComponent("a", "1", "x"), KeyComponent("b", "2", "y"), KeyComponent("c", "3", "z")]
+    new = [KeyComponent("a", "1", "other text"), KeyComponent("b", "9", "y"), KeyComponent("d", "4", "w")]
+    found = changed_components(old, new)
+    assert [each.component for each in found] == ["b", "d", "c"]
+    assert found[0].was.startswith("y (another object)")
+    assert changed_components((), new) == ()
+
+
+def test_an_input_differs_in_its_shape_stride_or_device() -> None:
+    fields = input_change(TENSOR.format("4, 8", 8, "cpu"), TENSOR.format("5, 8", 9, "cuda"))
+    assert fields == {"shape": ("(4, 8)", "(5, 8)"), "stride": ("(8, 1)", "(9, 1)"), "device": ("cpu", "cuda")}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "inductor_config.epilogue_fusion = False",
+        "torch.compile(Net(), options={'epilogue_fusion': False})",
+        "inductor_config.patch(epilogue_fusion=False)",
+    ],
+)
+def test_an_option_is_led_back_to_the_line_that_sets_it(line: str) -> None:
+    changed = [("inductor_config[epilogue_fusion]", "True", "False"), ("fx_kwargs[a]", "1", "2")]
+    (found,) = causes(changed, side(), side(PROGRAM + line))
+    assert found.text == "torch._inductor.config.epilogue_fusion went from True to False"
+    assert found.span == Span("p.py", PROGRAM.count("\n") + 1)
+
+
+def test_an_option_that_no_line_sets_may_come_from_a_variable() -> None:
+    after = side(environment={"TORCHINDUCTOR_MAX_AUTOTUNE": "1"})
+    (found,) = causes([("inductor_config[max_autotune]", "False", "True")], side(), after)
+    assert found.text.endswith("by TORCHINDUCTOR_MAX_AUTOTUNE (not set → 1)")
+
+
+def test_threads_come_from_the_environment_or_a_call() -> None:
+    changed = [("cpp_runtime_thread_count", "2", "1")]
+    sides = [side(environment={"OMP_NUM_THREADS": number}) for number in ("2", "1")]
+    (found,) = causes(changed, *sides)
+    assert found.text.startswith("the number of threads went from 2 to 1, by OMP_NUM_THREADS (2 → 1)")
+    (found,) = causes(changed, side(), side("import torch\ntorch.set_num_threads(1)\n"))
+    assert found.span == Span("p.py", 2)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "line", "told"),
+    [
+        ("CLIP = 4.0", "CLIP = 3.0", 4, "CLIP went from 4.0 to 3.0"),
+        ("x * 2", "x * 3", 8, "the source of scaled changed"),
+        ("scaled(x).clamp", "scaled(-x).clamp", 13, "the source of Net.forward changed"),
+    ],
+)
+def test_a_graph_is_led_back_to_the_source_that_changed(was: str, now: str, line: int, told: str) -> None:
+    changed = [("gm", "def forward(a):\n  x", "def forward(a):\n  y")]
+    (found,) = causes(changed, side(), side(PROGRAM.replace(was, now)))
+    assert (found.text, found.span) == (told, Span("p.py", line))
+    assert bool(found.diff) == told.startswith("the source")
+
+
+def test_source_that_the_function_does_not_reach_is_no_cause() -> None:
+    nodes = [Node(0, "clamp", "call_method", "clamp", (), "", None, None, None, Span("p.py", 13))]
+    code = "def forward(self, x):\n    clamp = x.clamp(max = {0});  x = None"
+    changed = [("gm", code.format("4"), code.format("5"))]
+    (found,) = causes(changed, side(), side(f"{PROGRAM}OTHER = 1\n", nodes=nodes))
+    assert found.text.startswith("a value that is fixed into the graph changed: clamp = x.clamp(max = 4)")
+    assert found.span == Span("p.py", 13)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value", "told"),
+    [
+        ({"environment": {"RANK": "0"}}, {"environment": {"RANK": "1"}}, "1", "RANK of this process (1) is in it"),
+        ({"run": {"cwd": "/a"}}, {"run": {"cwd": "/b"}}, "/b/cache", "the folder that the program runs in is in it"),
+        ({}, {"run": {"pid": 4242}}, "4242", "the process id is in it"),
+        ({}, {}, "f_at_0x7f00aa11bb22", "an address of this process is in it"),
+    ],
+)
+def test_what_only_one_process_has_is_named(
+    before: dict[str, Any], after: dict[str, Any], value: str, told: str
+) -> None:
+    old = "f_at_0x7f00aa11bbff" if "0x" in value else "0"
+    changed = [("gm", f"  y = g(x, {old})", f"  y = g(x, {value})")]
+    (found,) = causes(changed, side(**before), side(**after))
+    assert found.text.endswith(told)
+
+
+def test_symbolic_sizes_explain_the_graph_and_its_inputs() -> None:
+    changed = [
+        ("example_inputs[0]", TENSOR.format("4, 8", 8, "cpu"), "s77"),
+        ("gm", "a", "b"),
+        ("aot_config", "False", "True"),
+        ("fx_kwargs[static_input_idxs]", "[1]", "[2]"),
+    ]
+    (found,) = causes(changed, side(), side(PROGRAM.replace("Net())", "Net(), dynamic=True)")))
+    assert found.text == "sizes went from fixed to symbolic (dynamic shapes)"
+    assert found.span == Span("p.py", 16)
+
+
+def test_another_size_explains_the_graph() -> None:
+    changed = [
+        ("example_inputs[0]", TENSOR.format("4, 8", 8, "cpu"), TENSOR.format("5, 8", 8, "cpu")),
+        ("gm", "a", "b"),
+    ]
+    nodes = [Node(0, "l_x_", "placeholder", "L_x_", (), "", None, None, None, Span(None, None))]
+    (found,) = causes(changed, side(nodes=nodes), side(nodes=nodes))
+    assert found.text == "input L_x_: shape went from (4, 8) to (5, 8)"
+
+
+def test_a_renamed_argument_is_found_at_its_function() -> None:
+    names = "(0, [LocalSource(local_name='{0}', is_input=True)])"
+    renamed = PROGRAM.replace("def forward(self, x)", "def forward(self, features)")
+    (found,) = causes([("aot_config", names.format("x"), names.format("features"))], side(), side(renamed))
+    assert found.text.startswith("x is now called features")
+    assert found.span == Span("p.py", 12)
+
+
+def test_the_uuid_of_a_pass_and_the_rest_by_name() -> None:
+    source = f"{PROGRAM}class Own:\n    def uuid(self):\n        return b'2'\n"
+    changed = [("post_grad_custom_post_pass", "b'1'", "b'2'"), ("unheard_of", "1", "2")]
+    found = causes(changed, side(), side(source))
+    assert [each.text for each in found] == [
+        "the uuid() of the custom pass post_grad_custom_post_pass went from b'1' to b'2'",
+        "unheard_of went from 1 to 2",
+    ]
+    assert found[0].span == Span("p.py", 18)
+
+
+def test_functorchs_options_have_names_in_the_metrics() -> None:
+    sides = [side(options={"functorch_config": {"activation_memory_budget": value}}) for value in (1.0, 0.5)]
+    (found,) = causes([("autograd_config", "\x80\x02", "\x80\x03")], *sides)
+    assert found.text == "torch._functorch.config.activation_memory_budget went from 1.0 to 0.5"
+
+
+def test_another_torch_explains_its_options_too() -> None:
+    changed = [("torch_version", "a", "b"), ("inductor_config[new]", "not there", "1")]
+    (found,) = causes(changed, side(), side(run={"torch": "2.14.0"}))
+    assert found.text == "torch went from 2.13.0 to 2.14.0"
+
+
+def test_a_switch_of_torch_is_led_back_to_its_call() -> None:
+    (found,) = causes(
+        [("default_dtype", "torch.float32", "torch.float64"), ("gm", "a", "b")],
+        side(),
+        side(f"{PROGRAM}torch.set_default_dtype(torch.float64)\n"),
+    )
+    assert found.span == Span("p.py", 17)
