@@ -34,6 +34,7 @@ from dynadiag.check import (
 from dynadiag.check.configuration import relative_seconds
 from dynadiag.check.measurement import peak_memory
 from dynadiag.commands import common
+from dynadiag.commands.report import write_report
 from dynadiag.commands.target_options import add_recorder_options
 from dynadiag.commands.target_recordings import recordings_of
 from dynadiag.errors import DynadiagError
@@ -60,6 +61,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="the findings that are known")
     parser.add_argument("--update", action="store_true", help="write the baseline, so that what is there is known")
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="also write the problems as SARIF 2.1.0")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write the recordings as one HTML page")
     parser.add_argument(
         "--github", action="store_true", help="also print GitHub's annotations, and append to the step's summary"
     )
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         targets = [(name, False) for name in configuration.targets if not set(name) & set("*?[")]
     if not targets:
         raise DynadiagError("check: name a program, a recording or a log, or list targets in dynadiag.toml")
-    for path in (args.sarif, Path(args.json) if args.json not in (None, "-") else None):
+    for path in (args.sarif, args.html, Path(args.json) if args.json not in (None, "-") else None):
         if path is not None:
             common.check_writable(path, force=True)
     given = parse_budgets(_given_budgets(args), "check")
@@ -170,6 +172,8 @@ def _relative_name(name: str, root: Path) -> str:
 def _report(result: CheckResult, args: argparse.Namespace) -> None:
     if args.sarif is not None:
         common.write_file(args.sarif, sarif_json(result), force=True)
+    if args.html is not None:
+        write_report([Path(each.recording) for each in result.runs if each.recording], args.html)
     common.write_json(args.json, check_json(result))
     if args.json != "-":
         sys.stdout.write(check_text(result, common.style_for(sys.stdout)))

@@ -50,6 +50,12 @@ class Report(Explanation):
     def __str__(self) -> str:
         return explanation_text(self, calls=self.calls)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answer, the counts and the first findings."""
+        from dynadiag.render.page import summary_html  # it is made of reports
+
+        return summary_html(self)
+
     def to_json(self) -> str:
         """The contract's document."""
         return explanation_json(self, self.calls).decode("utf-8")

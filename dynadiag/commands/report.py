@@ -1,0 +1,52 @@
+"""Write recordings as one HTML page, to be opened offline or sent.
+
+RECORDING is a recording (*.dynadiag), a TORCH_TRACE log, or a folder of either; several stand one below the other. The
+page has the findings with their source, recompiles, compiles with their time, graphs and generated code. It is one file
+that asks for nothing from anywhere. `FILE.html#break-3` and `FILE.html#line=train.py:41` lead to a place in it.
+
+--redact leaves out everything that the program's author wrote: source, names, messages, values, paths.
+
+Exit code: 0; 2 usage error.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dynadiag.commands import common
+from dynadiag.commands.target_recordings import existing_recordings
+from dynadiag.errors import UnreadableInput
+from dynadiag.recording.store import atomic_write
+from dynadiag.render.page import Redaction, write_page
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    common.add_output(parser, "the page to write")
+    parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
+    parser.add_argument("recordings", nargs="+", metavar="RECORDING", help="recordings, logs, or folders of either")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    if args.output is not None:
+        common.check_writable(args.output, force=args.force)
+    paths = [path for name in args.recordings for path in _recordings(name)]
+    output = args.output or common.new_recording(None, Path(args.recordings[0]).name, force=False).with_suffix(".html")
+    write_report(paths, output, redact=args.redact)
+    common.print_path(output)
+    return 0
+
+
+def write_report(paths: list[Path], output: Path, *, redact: bool = False) -> None:
+    """Write the page of these recordings, whole or not at all."""
+    with atomic_write(output, True) as scratch, scratch.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        write_page(paths, file, Redaction(redact))
+
+
+def _recordings(name: str) -> tuple[Path, ...]:
+    found = existing_recordings(name, None, force=False)
+    if found is None:
+        raise UnreadableInput(f"{name[:200]}: no recording or log; `dynadiag record` makes one of a program")
+    return found

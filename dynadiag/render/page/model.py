@@ -1,0 +1,343 @@
+"""What a page shows of one recording, as plain text and numbers: the templates add the markup, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dynadiag.explanation.findings import Fact, Finding
+from dynadiag.explanation.formatting import duration
+from dynadiag.explanation.timing import PARTS, shares
+from dynadiag.recording.records import Compile, Kernel, Recompile, Span, Trial
+from dynadiag.render.page.redaction import Redaction
+from dynadiag.render.paths import relative_path, short_stack
+from dynadiag.render.report import Report
+from dynadiag.render.snippet import source_lines
+
+__all__ = [
+    "CodeLine",
+    "CompileView",
+    "FactView",
+    "FindingView",
+    "PageSection",
+    "RecompileView",
+    "SourceView",
+    "view_of",
+]
+
+_WORDS = {
+    "failed-compile": "failed compile",
+    "break": "graph break",
+    "recompile": "recompile",
+    "recompile-limit": "gave up",
+    "uncompiled": "uncompiled",
+}
+_CONTEXT = 2  # lines above and below a place
+_MAX_SNIPPET = 12  # lines of a span
+_MAX_TRIALS = 1000
+_MAX_CELL = 500  # characters of a candidate or an outcome
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """A line of source in three parts, of which the middle one is marked."""
+
+    number: int
+    before: str
+    marked: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactView:
+    """A line of evidence."""
+
+    label: str
+    text: str
+    place: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """A finding. ``anchors`` are the names by which a link leads to it; the first is its own."""
+
+    anchors: tuple[str, ...]
+    rule: str
+    word: str
+    label: str
+    severity: str
+    title: str
+    place: str
+    file: str
+    line: int | None
+    function: str
+    cause: str
+    because: str
+    code: tuple[CodeLine, ...]
+    facts: tuple[FactView, ...]
+    called: tuple[str, ...]
+    advice: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecompileView:
+    """What changed at a recompile, one row for each guard that failed."""
+
+    compile_id: str
+    function: str
+    source: str
+    was: str
+    now: str
+    against: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompileView:
+    """A compile, with the parts of its time as (part, start, width) in percent of the longest."""
+
+    compile_id: str
+    function: str
+    place: str
+    outcome: str
+    seconds: str
+    guards: int
+    parts: tuple[tuple[str, float, float], ...]
+    start: float
+    graphs: tuple[tuple[str, int, str], ...]  # stage, operators, block
+    kernels: tuple[tuple[str, str], ...]  # name, language
+    modules: tuple[str, ...]  # blocks of generated code
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """A file of the program with the findings in it: (line, anchor)."""
+
+    file: str
+    block: str
+    marks: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """A trial of a search."""
+
+    number: int
+    candidate: str
+    outcome: str
+    seconds: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageSection:
+    """One recording. ``name`` begins the anchors of the second and further ones."""
+
+    name: str
+    target: str
+    headline: str
+    severity: str
+    why: tuple[str, ...]
+    run: tuple[tuple[str, str], ...]
+    counts: tuple[tuple[str, int], ...]
+    findings: tuple[FindingView, ...]
+    recompiles: tuple[RecompileView, ...]
+    compiles: tuple[CompileView, ...]
+    parts: tuple[tuple[str, str], ...]
+    sources: tuple[SourceView, ...]
+    trials: tuple[TrialView, ...]
+    notes: tuple[str, ...]
+
+
+def view_of(made: Report, name: str, trials: Sequence[Trial], redaction: Redaction) -> PageSection:
+    """The view of one recording."""
+    run = made.run
+    findings = _findings(made, name, redaction)
+    facts = [("torch", run.torch), ("Python", run.python), ("device", run.device)]
+    facts += [("exit code", None if run.exit_code is None else str(run.exit_code))]
+    facts += [("seconds", None if run.seconds is None else f"{run.seconds:.1f}")]
+    kept = [] if redaction.active else list(made.notes)
+    spent = made.timing.shares if made.timing else ()
+    return PageSection(
+        name=name,
+        target=redaction.file(relative_path(run.target, run.cwd)),
+        headline=redaction.text(made.headline.sentence)
+        if made.headline.severity == "error"
+        else made.headline.sentence,
+        severity=made.headline.severity,
+        why=() if redaction.active else made.headline.why,
+        run=tuple((label, value) for label, value in facts if value),
+        counts=(
+            ("graphs", made.graph_count),
+            ("graph breaks", made.break_count),
+            ("recompiles", made.recompile_count),
+            ("compiles", len(made.compiles)),
+            ("kernels", len(made.kernels)),
+        ),
+        findings=findings,
+        recompiles=tuple(row for item in made.recompiles for row in _recompile(item, redaction)),
+        compiles=_compiles(made, name, redaction),
+        parts=tuple((share.part, duration(share.seconds)) for share in spent),
+        sources=() if redaction.active else _sources(made, name, findings),
+        trials=tuple(_trial(number, each, redaction) for number, each in enumerate(trials[:_MAX_TRIALS])),
+        notes=tuple(kept),
+    )
+
+
+def _headline(made: Report, redaction: Redaction) -> str:
+    """The answer; that of a failure quotes the program."""
+    if redaction.active and made.headline.severity == "error":
+        return "A compile failed."
+    return made.headline.sentence
+
+
+def _findings(made: Report, name: str, redaction: Redaction) -> tuple[FindingView, ...]:
+    anchors = _anchors(made, name)
+    return tuple(_finding(item, anchors, index, made, redaction) for index, item in enumerate(made.findings))
+
+
+def _anchors(made: Report, name: str) -> list[tuple[str, ...]]:
+    """``break-3`` is the fourth entry of the document's `breaks`, ``recompile-0`` the first of its `recompiles`."""
+    breaks = {item.index: position for position, item in enumerate(made.breaks)}
+    recompiles = {item.index: position for position, item in enumerate(made.recompiles)}
+    found = []
+    for index, item in enumerate(made.findings):
+        of_break = item.rule == "break" or (item.rule == "failed-compile" and item.records)
+        kind, position = ("break", breaks) if of_break else ("recompile", recompiles)
+        own = [f"{kind}-{position[record]}" for record in item.records if record in position]
+        found.append(tuple(f"{name}{each}" for each in (f"finding-{index}", *own)))
+    return found
+
+
+def _finding(
+    item: Finding, anchors: Sequence[tuple[str, ...]], index: int, made: Report, redaction: Redaction
+) -> FindingView:
+    cwd, open_ = made.run.cwd, not redaction.active
+    file = redaction.file(relative_path(item.span.file, cwd))
+    cause = item.cause or ""
+    return FindingView(
+        anchors=anchors[index],
+        rule=item.rule,
+        word=_WORDS.get(item.rule, item.rule),
+        label=item.label or "",
+        severity=item.severity,
+        title=item.title if open_ else "",
+        place=file if item.span.line is None else f"{file}:{item.span.line}",
+        file=file,
+        line=item.span.line,
+        function=redaction.function(item.function),
+        cause=cause if open_ and cause != item.title else "",
+        because="" if item.caused_by is None else anchors[item.caused_by][0],
+        code=_snippet(made.sources, item.span) if open_ else (),
+        facts=tuple(_fact(each, made) for each in item.evidence) if open_ else (),
+        called=tuple(short_stack(item.called, cwd)) if open_ else (),
+        advice=tuple((each.text, each.checked) for each in item.advice) if open_ else (),
+    )
+
+
+def _fact(item: Fact, made: Report) -> FactView:
+    span = item.span
+    place = "" if span is None else f"{relative_path(span.file, made.run.cwd)}:{span.line}"
+    lines = source_lines(made.sources.get(span.file or "", "")) if span else []
+    code = lines[(span.line or 0) - 1].strip() if span and 1 <= (span.line or 0) <= len(lines) else ""
+    return FactView(item.label, item.text, place, code)
+
+
+def _snippet(sources: Mapping[str, str], span: Span) -> tuple[CodeLine, ...]:
+    lines = source_lines(sources.get(span.file or "", ""))
+    first, last = span.line or 0, max(span.end_line or 0, span.line or 0)
+    if not 1 <= first <= len(lines):
+        return ()
+    shown = range(max(1, first - _CONTEXT), min(len(lines), last + _CONTEXT, first + _MAX_SNIPPET) + 1)
+    return tuple(_code_line(number, lines[number - 1], span, last) for number in shown)
+
+
+def _code_line(number: int, text: str, span: Span, last: int) -> CodeLine:
+    if span.column is None or not (span.line or 0) <= number <= last:
+        whole = number == span.line and span.column is None
+        return CodeLine(number, "" if whole else text, text if whole else "", "")
+    start = span.column if number == span.line else len(text) - len(text.lstrip())
+    end = span.end_column if number == last and span.end_column is not None else len(text)
+    return CodeLine(number, text[:start], text[start:end], text[end:])
+
+
+def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
+    function = redaction.function(item.function)
+    return [
+        RecompileView(
+            item.compile_id,
+            function,
+            redaction.text(each.source or each.guard),
+            redaction.text(each.was or ""),
+            redaction.text(each.now or ""),
+            each.against,
+        )
+        for each in item.reasons
+    ] or [RecompileView(item.compile_id, function, "no reason was recorded", "", "", "")]
+
+
+def _compiles(made: Report, name: str, redaction: Redaction) -> tuple[CompileView, ...]:
+    total = sum(each.seconds.total or 0.0 for each in made.compiles) or 1.0
+    graphs: dict[str, list[tuple[str, int, str]]] = {}
+    for each in made.graphs:
+        block = "" if redaction.active else f"{name}graph-{each.index}"
+        graphs.setdefault(each.compile_id, []).append((each.stage, each.ops, block))
+    kernels: dict[str, list[Kernel]] = {}
+    for kernel in made.kernels:
+        kernels.setdefault(kernel.compile_id, []).append(kernel)
+    found, before = [], 0.0
+    for item in made.compiles:
+        found.append(_compile(item, graphs, kernels, (before, total), name, made, redaction))
+        before += item.seconds.total or 0.0
+    return tuple(found)
+
+
+def _compile(
+    item: Compile,
+    graphs: Mapping[str, list[tuple[str, int, str]]],
+    kernels: Mapping[str, list[Kernel]],
+    time: tuple[float, float],
+    name: str,
+    made: Report,
+    redaction: Redaction,
+) -> CompileView:
+    own = kernels.get(item.compile_id, [])
+    before, total = time
+    parts, start = [], 0.0
+    for share in sorted(shares(item.seconds, cached=item.cache == "hit"), key=lambda each: PARTS.index(each.part)):
+        width = 100 * share.seconds / total
+        parts.append((share.part, round(start, 2), round(width, 2)))
+        start += width
+    modules = dict.fromkeys(each.event for each in own if each.event is not None)
+    file = redaction.file(relative_path(item.file, made.run.cwd))
+    return CompileView(
+        compile_id=item.compile_id,
+        function=redaction.function(item.function),
+        place=file if item.line is None else f"{file}:{item.line}",
+        outcome=item.outcome,
+        seconds="" if item.seconds.total is None else duration(item.seconds.total),
+        guards=item.guards,
+        parts=tuple(parts),
+        start=round(100 * before / total, 2),
+        graphs=tuple(graphs.get(item.compile_id, ())),
+        kernels=tuple(
+            (f"kernel {number}" if redaction.active else each.name, each.language) for number, each in enumerate(own)
+        ),
+        modules=() if redaction.active else tuple(f"{name}module-{event}" for event in modules),
+    )
+
+
+def _sources(made: Report, name: str, findings: Sequence[FindingView]) -> tuple[SourceView, ...]:
+    marks: dict[str, list[tuple[int, str]]] = {}
+    for item in findings:
+        if item.line is not None:
+            marks.setdefault(item.file, []).append((item.line, item.anchors[0]))
+    files = [relative_path(file, made.run.cwd) for file in made.sources]
+    return tuple(
+        SourceView(file, f"{name}source-{index}", tuple(marks.get(file, ()))) for index, file in enumerate(files)
+    )
+
+
+def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:
+    return TrialView(
+        number, redaction.text(item.candidate[:500]), redaction.text(item.outcome[:500]), f"{item.seconds:.1f}"
+    )

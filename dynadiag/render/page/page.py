@@ -1,0 +1,110 @@
+"""Write the page: the overview as markup, and everything large as compressed blocks that are opened on demand."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import jinja2
+from markupsafe import Markup
+
+from dynadiag import __version__
+from dynadiag.kernels import open_with_links
+from dynadiag.recording.reader import Recording
+from dynadiag.render.clean import clean
+from dynadiag.render.page.model import PageSection, view_of
+from dynadiag.render.page.redaction import Redaction
+from dynadiag.render.report import Report, report
+
+__all__ = ["summary_html", "write_page"]
+
+_MAX_BLOCK = 64 << 20  # characters of one text; of longer ones the beginning
+_SHOWN = 5  # findings of a summary
+
+
+def write_page(paths: Sequence[Path], output: IO[str], redaction: Redaction) -> None:
+    """Write the page of these recordings. Texts are read one after the other, so that memory stays small."""
+    sections = [_section(path, _name(index), redaction) for index, path in enumerate(paths)]
+    style, script = _asset("page.css"), _asset("page.js")
+    stream = (
+        _environment()
+        .get_template("page.html.j2")
+        .generate(
+            sections=sections,
+            version=__version__,
+            redacted=redaction.active,
+            style=Markup(style),
+            script=Markup(script),
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+            blocks=() if redaction.active else _blocks(paths),
+        )
+    )
+    for piece in stream:
+        output.write(piece)
+
+
+def summary_html(made: Report) -> str:
+    """The first section of a report for a notebook: no script, no style of its own, and text as text."""
+    view = view_of(made, "", (), Redaction())
+    return _environment().get_template("summary.html.j2").render(view=view, shown=_SHOWN)
+
+
+def _name(index: int) -> str:
+    """What the anchors of a recording begin with."""
+    return "" if index == 0 else f"r{index + 1}-"
+
+
+def _section(path: Path, name: str, redaction: Redaction) -> PageSection:
+    with open_with_links(path) as recording:
+        return view_of(report(recording), name, recording.trials(), redaction)
+
+
+def _blocks(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """The name of each text, and the text as gzip in base64. Equal texts are one block, named by all that have it."""
+    for index, path in enumerate(paths):
+        with open_with_links(path) as recording:
+            for name, text in _texts(recording, _name(index)):
+                packed = gzip.compress(clean(text[:_MAX_BLOCK]).encode(), 6, mtime=0)
+                yield name, base64.b64encode(packed).decode("ascii")
+
+
+def _texts(recording: Recording, name: str) -> Iterator[tuple[str, str]]:
+    made = report(recording)
+    for index, text in enumerate(made.sources.values()):
+        yield f"{name}source-{index}", text
+    for graph in made.graphs:
+        yield f"{name}graph-{graph.index}", recording.payload(graph.event)
+    for event in dict.fromkeys(kernel.event for kernel in made.kernels if kernel.event is not None):
+        yield f"{name}module-{event}", recording.payload(event)
+
+
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """The hash by which the page's policy knows its own style and script."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _shown(value: Any) -> Any:
+    """Text with its control characters shown; markup of ours is not touched."""
+    return value if not isinstance(value, str) or isinstance(value, Markup) else clean(value)

@@ -1,0 +1,35 @@
+"""What a page may show: everything, or nothing that the program's author wrote.
+
+A redacted page has rules, torch's ids, numbers of lines, counts, times and stages. It has no source, no text of
+messages, guards or values, no names of the program's, no path, and no name of a host or a user: files and functions
+have numbers instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["Redaction"]
+
+_LEFT_OUT = "(left out)"
+
+
+@dataclass(slots=True)
+class Redaction:
+    """How names and texts of a recording are shown. Files and functions keep one number all over a page."""
+
+    active: bool = False
+    _files: dict[str, str] = field(default_factory=dict)
+    _functions: dict[str, str] = field(default_factory=dict)
+
+    def text(self, text: str) -> str:
+        """A text that may quote the program."""
+        return _LEFT_OUT if self.active and text else text
+
+    def file(self, shown: str) -> str:
+        """The name of a file."""
+        return self._files.setdefault(shown, f"file-{len(self._files) + 1}.py") if self.active else shown
+
+    def function(self, name: str) -> str:
+        """The name of a function."""
+        return self._functions.setdefault(name, f"function-{len(self._functions) + 1}") if self.active else name

@@ -1,0 +1,237 @@
+"""The HTML page: what it shows, that it asks for nothing, and that foreign text stays text, also in a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dynadiag.__main__ import main
+from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import fold_in_place, open_recording
+from dynadiag.render.report import report
+from tests.commands.build import recording
+
+MARKUP = "<img src=x onerror=alert(1)></script></pre><b>\"'`{{ 7*7 }}\x1b[31m\u202e::error::"
+SECRETS = ("hunter2", "secret-host", "/home/alice", "alice", "SECRET_KEY", "sk-12345", "classified")
+VOID = {"meta", "input", "br", "img", "link", "hr"}
+
+
+class _Page(HTMLParser):
+    """The elements of a page, its text without scripts, and every attribute."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.ids: list[str] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] == ["script"]:
+            self.scripts.append(data)
+        elif self._open[-1:] != ["style"]:
+            self.text += data
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+def page(tmp_path: Path, text: str = "f", *options: str, file: str = "/somewhere/program.py") -> str:
+    (tmp_path / "in.dynadiag").unlink(missing_ok=True)
+    recording(tmp_path / "in.dynadiag", text, file=file)
+    assert main(["report", "--force", "-o", "out.html", *options, "in.dynadiag"]) == 0
+    return (tmp_path / "out.html").read_text()
+
+
+def blocks(text: str) -> dict[str, str]:
+    found = re.findall(r'<script type="application/gzip" id="block-([^"]+)">([^<]*)</script>', text)
+    return {name: gzip.decompress(base64.b64decode(packed)).decode() for name, packed in found}
+
+
+def test_the_counts_and_findings_are_those_of_the_document(tmp_path: Path) -> None:
+    parsed = _Page(page(tmp_path))
+    with open_recording(tmp_path / "in.dynadiag") as made:
+        document = json.loads(report(made).to_json())
+    words = " ".join(parsed.text.split())
+    for name in ("graph", "break", "recompile"):
+        assert re.search(rf"{name}s\s*{document[f'{name}_count']}\b", words)
+    assert f"Findings ({len(document['findings'])})" in words
+    for item in document["findings"]:
+        assert " ".join(item["title"].split()) in words
+    anchors = {each for each in parsed.ids if re.fullmatch(r"(break|recompile|finding)-\d+", each)}
+    assert {"break-0", "recompile-0"} <= anchors
+    assert len([each for each in anchors if each.startswith("finding")]) == len(document["findings"])
+
+
+def test_links_lead_to_what_is_there(tmp_path: Path) -> None:
+    parsed = _Page(page(tmp_path))
+    assert len(parsed.ids) == len(set(parsed.ids))
+    for name, value in parsed.attributes:
+        if name == "href" and not (value or "").startswith("#line="):
+            assert (value or "").removeprefix("#") in parsed.ids
+
+
+def test_large_texts_stand_in_blocks(tmp_path: Path) -> None:
+    text = page(tmp_path)
+    found = blocks(text)
+    assert found["source-0"].startswith("import torch\n")
+    assert any(name.startswith("graph-") for name in found)
+    assert any("extern_kernels.mm" in content for content in found.values())
+    for name in re.findall(r'data-block="([^"]+)"', text):
+        assert name in found
+
+
+def test_the_page_asks_for_nothing_and_its_policy_allows_nothing_else(tmp_path: Path) -> None:
+    text = page(tmp_path)
+    parsed = _Page(text)
+    policies = [value or "" for name, value in parsed.attributes if name == "content"]
+    (content,) = [value for value in policies if "default-src" in value]
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert style is not None
+    for kind, body in (("style-src", style[1]), ("script-src", parsed.scripts[-1])):
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in content
+    assert content.startswith("default-src 'none';")
+    assert {name for name, _ in parsed.attributes} & {"src", "style", "onclick", "onerror", "srcset", "action"} == set()
+    assert not re.search(r"https?://|url\(|@import|fetch\(|XMLHttpRequest|innerHTML|eval\(", text)
+
+
+@pytest.mark.parametrize("options", [(), ("--redact",)])
+def test_hostile_text_stays_text(options: tuple[str, ...], tmp_path: Path) -> None:
+    plain = _Page(page(tmp_path, "f", *options))
+    text = page(tmp_path, MARKUP, *options, file=f"/x/{MARKUP.replace('/', '')}.py")
+    hostile = _Page(text)
+    assert set(hostile.tags) == set(plain.tags)
+    assert {name for name, _ in hostile.attributes} == {name for name, _ in plain.attributes}
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "49" not in hostile.text.replace(MARKUP, "")
+    assert all("\x1b" not in content for content in blocks(text).values())
+
+
+def secret_recording(path: Path) -> Path:
+    """A recording with a secret wherever the program's author, host or user can leave one."""
+    made = Journal.create(path)
+    context = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+    file, function = "/home/alice/classified/train.py", "classified_step"
+    run = {"target": file, "argv": [file, "hunter2"], "cwd": "/home/alice", "host": "secret-host"}
+    frame = {"file": file, "line": 2, "function": function}
+    told = {**frame, "line": 3, "column": 0, "gb_type": "hunter2", "explanation": "hunter2"}
+    failed = {"co_filename": file, "fail_type": "hunter2", "fail_reason": "sk-12345"}
+    reason = {"name": "dynamo_graph_break_reason", "encoding": "string"}
+    events: list[tuple[dict[str, object], str | None]] = [
+        ({"dynadiag_frame": frame}, None),
+        ({"dynadiag_source": {"file": file}}, f"SECRET_KEY = 'sk-12345'\ndef {function}(x):\n    pass\n"),
+        ({"dynadiag_break": told}, None),
+        ({"artifact": reason}, f"hunter2 at {file}:3"),
+        ({"artifact": {"name": "recompile_reasons"}}, json.dumps(["0/0: L['alice'] == 'sk-12345'"])),
+        ({"dynamo_output_graph": {"sizes": {}}}, f"# {file} SECRET_KEY"),
+        ({"inductor_output_code": {"filename": file}}, "hunter2 = async_compile.cpp_pybinding([], '''\n''')"),
+        ({"compilation_metrics": failed}, None),
+    ]
+    made.append({"dynadiag_run": run})
+    for metadata, payload in events:
+        made.append({**metadata, **context}, payload)
+    made.append({"dynadiag_exit": {"code": 1, "notes": ["hunter2 of alice"]}})
+    made.close()
+    fold_in_place(path)
+    return path
+
+
+def test_redacted_pages_hold_no_secret(tmp_path: Path) -> None:
+    secret_recording(tmp_path / "alice-hunter2.dynadiag")
+    assert main(["report", "-o", "open.html", "alice-hunter2.dynadiag"]) == 0
+    assert main(["report", "-o", "redacted.html", "--redact", "alice-hunter2.dynadiag"]) == 0
+    shown = (tmp_path / "open.html").read_text()
+    shown += "".join(blocks(shown).values())
+    planted = [secret for secret in SECRETS if secret in shown]
+    assert len(planted) >= 5  # they are there to be left out
+    redacted = (tmp_path / "redacted.html").read_text()
+    assert [secret for secret in SECRETS if secret in redacted] == []
+    assert blocks(redacted) == {}
+    assert "redacted" in redacted
+    assert len(_Page(redacted).ids) > 5
+
+
+def test_several_recordings_have_anchors_of_their_own(tmp_path: Path) -> None:
+    recording(tmp_path / "a.dynadiag")
+    recording(tmp_path / "b.dynadiag")
+    assert main(["report", "-o", "out.html", "a.dynadiag", "b.dynadiag"]) == 0
+    parsed = _Page((tmp_path / "out.html").read_text())
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert {"break-0", "r2-break-0"} <= set(parsed.ids)
+
+
+def test_what_cannot_be_shown_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out.html").write_text("mine")
+    recording(tmp_path / "in.dynadiag")
+    (tmp_path / "bad.dynadiag").write_bytes(b"SQLite format 3\x00")
+    (tmp_path / "prog.py").write_text("print(1)")
+    for words in (["in.dynadiag"], ["--force", "bad.dynadiag"], ["--force", "prog.py"], ["--force", "no.dynadiag"]):
+        assert main(["report", "-o", "out.html", *words]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+        assert (tmp_path / "out.html").read_text() == "mine"
+
+
+def test_a_notebook_gets_a_summary_without_script(tmp_path: Path) -> None:
+    recording(tmp_path / "in.dynadiag", MARKUP)
+    with open_recording(tmp_path / "in.dynadiag") as made:
+        text = report(made)._repr_html_()
+    assert set(_Page(text).tags) <= {"div", "p", "strong", "table", "thead", "tbody", "tr", "th", "td", "code"}
+    assert len(text) < 10_000
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
+    """Load a page in Chromium: its document afterwards, and what it logged."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here: the page was not opened in a browser")
+
+    def load(url: str) -> tuple[str, str]:
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+        options += ["--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", "--dump-dom"]
+        done = subprocess.run([str(CHROMIUM), *options, url], capture_output=True, text=True, timeout=120, check=False)
+        return done.stdout, "\n".join(line for line in done.stderr.splitlines() if ":CONSOLE" in line)
+
+    return load
+
+
+def test_a_browser_shows_the_line_that_a_link_names(tmp_path: Path, browse: Callable[[str], tuple[str, str]]) -> None:
+    """The source is unpacked, hostile text in it stays text, and nothing is logged, so that nothing was refused."""
+    page(tmp_path, MARKUP)
+    document, console = browse(f"file://{tmp_path}/out.html#line=program.py:3")
+    assert console == ""
+    assert 'class="row found here" data-line="3"' in document or 'class="row here" data-line="3"' in document
+    assert "<img" not in document
+    assert "import torch" in document
