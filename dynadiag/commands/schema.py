@@ -17,8 +17,15 @@ import msgspec
 from dynadiag.errors import DynadiagError
 
 DOCUMENTS = {
+    "bisect": ("dynadiag.bisection.document", "BisectDocument"),
+    "caches": ("dynadiag.render.cache_report", "CachesDocument"),
     "check": ("dynadiag.render.check_report", "CheckDocument"),
+    "compare": ("dynadiag.compare.document", "CompareDocument"),
+    "diff": ("dynadiag.render.diff", "ComparisonDocument"),
     "explain": ("dynadiag.render.json_document", "ExplainDocument"),
+    "fix": ("dynadiag.fix.report", "FixDocument"),
+    "kernels": ("dynadiag.render.kernels_document", "KernelsDocument"),
+    "minify": ("dynadiag.minify.minify_result", "MinifyDocument"),
 }
 
 
