@@ -11,6 +11,7 @@ from pathlib import Path
 from dynadiag.capture.launch import ProcessEnd, launch
 from dynadiag.capture.settings import Settings
 from dynadiag.commands import common
+from dynadiag.recording.journal import SUFFIX
 from dynadiag.torch_private.gpu_specs import GPU_SPECS, gpu_spec
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.sandbox import cache_variables
@@ -105,6 +106,8 @@ def parse_program(args: argparse.Namespace) -> Program:
     """Return the program that the arguments name. Raises `TargetError` if they name none."""
     if not args.target:
         raise TargetError("name a program: FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME")
+    if Path(args.target).suffix == SUFFIX and not args.module:
+        raise TargetError(f"{args.target[:200]}: a recording cannot be run; name the program that it is of")
     file, colon, _ = args.target.rpartition(":")
     try:
         if colon and file.endswith(".py") and not args.module and not Path(file).is_file():

@@ -71,6 +71,7 @@ class _Search:
         first = self.trials.recorded("as written", fresh=True)
         torch = first.explanation.run.torch if first.explanation else None
         if not first.problems:
+            self._refuse_failing(first)
             return FixResult((), (), {}, None, torch)
         self.trials.runner.start_forks(first.outcome.facts.threads or 1, checkpoint=False)
         candidates = {problem: self._candidates(problem) for problem in first.problems}
@@ -79,6 +80,13 @@ class _Search:
         for problem in sorted(first.problems, key=lambda each: each.kind):  # breaks first: recompiles may go with them
             fixes.append(_gone_with(problem, fixes) or self._fix(problem, candidates[problem], baseline))
         return self._together(fixes, baseline, torch)
+
+    def _refuse_failing(self, first: RecordedRun) -> None:
+        """Raise `FailsUncompiled` for a program without a problem that fails, compiled or not."""
+        if first.outcome.exit_code != 0:
+            plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled", fresh=True)
+            if plain.outcome.exit_code != 0:
+                raise FailsUncompiled(plain.outcome.tail)
 
     def _candidates(self, problem: Problem) -> tuple[Candidate, ...]:
         found = (each for rewrite in CATALOGUE for each in rewrite.candidates(problem, self._sources))

@@ -284,3 +284,10 @@ def test_a_folder_of_recordings_is_one_document(tmp_path: Path, capsys: pytest.C
     document = json.loads(capsys.readouterr().out)
     assert document["target"] == "rank0"
     assert [other["target"] for other in document["ranks"]] == ["rank1", "rank2"]
+
+
+@pytest.mark.parametrize("command", ["bisect", "fix", "minify"])
+def test_a_recording_is_not_run_as_a_program(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording(tmp_path / "in.dynadiag")
+    output = ["-o", "repro.py"] if command == "minify" else []
+    assert "cannot be run" in assert_clean(capsys, main([command, *output, "in.dynadiag"]), refused=True)

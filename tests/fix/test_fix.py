@@ -64,3 +64,9 @@ def test_a_proved_patch_removes_the_breaks_and_changes_nothing_else(
     assert before.stdout == after.stdout
     assert "torch.where" in (tmp_path / "program.py").read_text()
     assert "2 of 2 causes have a proved fix" in capfd.readouterr().out
+
+
+def test_a_program_that_fails_uncompiled_has_nothing_to_fix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, document, _ = fix("raise ValueError('no')\n", tmp_path)
+    assert (code, document["fixes"]) == (4, [])
+    assert "ValueError: no" in capfd.readouterr().out
