@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from dynadiag.fix.user_globals import UserGlobals
 from dynadiag.trial.reachable_state import find_scalars
 from dynadiag.trial.reference_run import ReplayableCall, RunResult
 
@@ -25,6 +26,7 @@ __all__ = ["CallRecord", "Difference", "StateAfter", "compare", "random_state", 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
 _UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
+_MODULE_NAMES = "._non_persistent_buffers_set"  # a module's own list of names: a new buffer is in it
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
@@ -75,10 +77,11 @@ class StateAfter:
     random: str = ""
 
     @classmethod
-    def of(cls, call: ReplayableCall) -> StateAfter:
+    def of(cls, call: ReplayableCall, globals_: UserGlobals) -> StateAfter:
         """The state now."""
-        tensors = {name: value.detach().clone() for name, value in call.named_state().items() if ".grad" not in name}
-        return cls(tensors, scalars_of(call), random_state())
+        tensors = {name: value.detach().clone() for name, value in call.named_state().items()}
+        tensors = {name: value for name, value in {**globals_.tensors(), **tensors}.items() if ".grad" not in name}
+        return cls(tensors, {**globals_.scalars(), **scalars_of(call)}, random_state())
 
 
 def record_of(
@@ -111,7 +114,7 @@ def scalars_of(call: ReplayableCall) -> dict[str, Any]:
     """The numbers and texts that the call can reach now."""
     found = find_scalars(call.function, pytree.tree_leaves((call.args, call.kwargs)))
     kept = {name: value for name, value in found.items() if isinstance(value, _SPECIAL)}
-    return {name: value for name, value in kept.items() if "._" not in name and not name.startswith("_")}
+    return {name: value for name, value in kept.items() if _MODULE_NAMES not in name}
 
 
 def _plain(value: Any) -> Any:

@@ -108,6 +108,10 @@ class SourceFile:
         """The 1-based line on which a node begins."""
         return self._ranges[node].start.line
 
+    def end_line(self, node: cst.CSTNode) -> int:
+        """The 1-based line on which a node ends."""
+        return self._ranges[node].end.line
+
     def code(self, node: cst.CSTNode) -> str:
         """The text of a node as the user wrote it."""
         start, end = self.range(node)

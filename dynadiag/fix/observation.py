@@ -20,8 +20,9 @@ class Observation:
     ``journal`` is where the trial records what torch does. ``stderr`` is the file that gets its standard error, which
     otherwise goes where its standard output goes. ``records`` is the file with the results of the compiled calls: it is
     written where ``uncompiled`` is true (the unchanged program), and compared with otherwise. ``seed`` is for a program
-    that seeds nothing. ``time_calls`` measures a warm call at the end. ``sides`` are branches of which both sides are
-    wanted. ``as_tensors`` are attributes that the candidate turns from numbers into tensors.
+    that seeds nothing, ``root`` is the folder of the user's modules. ``time_calls`` measures a warm call at the end.
+    ``sides`` are branches of which both sides are wanted. ``as_tensors`` are attributes that the candidate turns from
+    numbers into tensors.
     """
 
     journal: str | None = None
@@ -30,6 +31,7 @@ class Observation:
     uncompiled: bool = False
     time_calls: bool = False
     seed: int = 0
+    root: str = ""
     seconds: float = 10.0  # for other inputs
     sides: tuple[str, ...] = ()
     as_tensors: tuple[str, ...] = ()

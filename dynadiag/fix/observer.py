@@ -34,6 +34,7 @@ from dynadiag.fix.observation import (
     VariantRun,
     WarmCall,
 )
+from dynadiag.fix.user_globals import UserGlobals
 from dynadiag.fix.variants import OWN, bytes_of, search_names, variant, variant_names
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import fix as torch_private
@@ -237,7 +238,7 @@ class _Reference(_Watch):
 
     def _run(self, call: ReplayableCall, index: int, name: str) -> CallRecord:
         self._inputs = name
-        made = _run_variant(call, index, name, call.function)
+        made = _run_variant(call, index, name, call.function, self._asked.root)
         self._records.append(made)
         TRIAL.send(VariantRun(index, name, made.error))
         self._inputs = OWN
@@ -278,7 +279,7 @@ class _Candidate(_Watch):
             call = ReplayableCall(original, args, kwargs)
             with torch_private.recompile_limit(_RECOMPILE_LIMIT):
                 for record in expected:
-                    self._compare(record, _run_variant(call, index, record.inputs, compiled))
+                    self._compare(record, _run_variant(call, index, record.inputs, compiled, self._asked.root))
             call.restore()
         return compiled(*args, **kwargs)
 
@@ -310,7 +311,7 @@ def _leaf_form(leaf: Any) -> str:
     return type(leaf).__name__
 
 
-def _run_variant(call: ReplayableCall, index: int, name: str, function: Callable[..., Any]) -> CallRecord:
+def _run_variant(call: ReplayableCall, index: int, name: str, function: Callable[..., Any], root: str) -> CallRecord:
     """Run one variant of a call from the call's state, and restore that state."""
 
     after = StateAfter()
@@ -318,15 +319,16 @@ def _run_variant(call: ReplayableCall, index: int, name: str, function: Callable
     def observed(*args: Any, **kwargs: Any) -> Any:
         nonlocal after
         result = changed(*args, **kwargs)
-        after = StateAfter.of(call)
+        after = StateAfter.of(call, held)
         return result
 
     with _captured_output() as printed, warnings.catch_warnings():
         warnings.simplefilter("always")
-        restore = _random_restorer()
+        restore, held = _random_restorer(), UserGlobals(root, call)
         changed, arguments = variant(name, call, call.copies(), function)
         ran = run_call(call, observed, arguments)
         restore()
+        held.restore()
     return record_of(call, index, name, ran, after, _text(printed))
 
 

@@ -78,7 +78,8 @@ def encode_document(document: FixDocument) -> bytes:
 def report_text(document: FixDocument, style: Style, note: str | None = None) -> str:
     """The report: what is proved first, then what is not, with why."""
     order = sorted(document.fixes, key=lambda entry: ("proved", "rejected", "none").index(entry.verdict))
-    parts = [_headline(document, note), *(_entry(entry, style) for entry in order)]
+    first = {entry.diff: entry for entry in reversed(order)}
+    parts = [_headline(document, note), *(_entry(entry, style, first[entry.diff] is entry) for entry in order)]
     if document.evidence is not None:
         parts.append(_together(document))
     return clean("\n".join(parts))
@@ -93,11 +94,14 @@ def _headline(document: FixDocument, note: str | None) -> str:
     return f"{proved} of {total} {what} a proved fix ({document.trials} trials, {document.seconds:.0f} s)\n"
 
 
-def _entry(entry: FixEntry, style: Style) -> str:
+def _entry(entry: FixEntry, style: Style, first: bool) -> str:
+    """One cause. A change that is told already is only named, unless this entry is its first."""
     problem = entry.problem
     id_ = f"[{problem.gb_id}] " if problem.gb_id else ""
     place = f"{problem.file}:{problem.line}" if problem.file else "in a library"
     lines = [style.paint(f"{problem.kind} {id_}at {place}", problem.kind), f"  {entry.verdict}: {entry.title}"]
+    if entry.diff and not first:
+        return "\n".join([*lines, "  by the same change as above", ""])
     if entry.why:
         lines.append(f"  why: {entry.why}")
     if entry.evidence is not None:

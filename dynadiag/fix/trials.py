@@ -118,6 +118,7 @@ class Trials:
             asked = Observation(
                 stderr=str(errors),
                 records=str(records),
+                root=str(copy.root),
                 uncompiled=True,
                 seconds=seconds,
                 sides=tuple(condition.key for condition in wanted),
@@ -138,7 +139,9 @@ class Trials:
         with self._copy(candidate.edits) as (folder, copy):
             errors = folder / "stderr"
             records = str(reference.records)
-            asked = Observation(stderr=str(errors), records=records, as_tensors=candidate.as_tensors)
+            asked = Observation(
+                stderr=str(errors), records=records, root=str(copy.root), as_tensors=candidate.as_tensors
+            )
             outcome = self._run(label, copy, Plan(rung=rung, task=asked.to_task()))
             folders = _folders(folder, copy)
             return ComparedRun(

@@ -44,7 +44,7 @@ def variant_names(call: ReplayableCall) -> list[str]:
 
 def _float_names(floats: Sequence[int], leaves: Sequence[Any]) -> list[str]:
     names = ["zeros", "ones", "nan", "inf", "-inf", "negative", "scaled 1000.0", "scaled 0.001"]
-    names += ["random 0", "random 1", "equal"]
+    names += ["random 0", "random 1", "equal", "double"]
     names += [f"zero argument {i}" for i in floats[:_LEAVES] if len(floats) > 1]
     names += ["requires grad"] if any(not leaves[i].requires_grad for i in floats) else []
     return names + (["requires no grad"] if any(leaves[i].requires_grad for i in floats) else [])
@@ -99,6 +99,9 @@ def _change_leaves(name: str, leaves: list[Any]) -> None:
     elif first == "requires":
         for i in floats:
             leaves[i] = leaves[i].detach().requires_grad_(rest == "grad")
+    elif name == "double":
+        for i in floats:
+            leaves[i] = leaves[i].detach().double().requires_grad_(leaves[i].requires_grad)
     elif first == "zero":
         _fill(leaves[int(rest.removeprefix("argument "))], "zeros", 0)
     else:

@@ -15,7 +15,15 @@ from typing import Any
 
 import torch
 
-__all__ = ["ContainerSnapshot", "bound_object", "expand_objects", "find_scalars", "find_state"]
+__all__ = [
+    "ContainerSnapshot",
+    "bound_object",
+    "expand_objects",
+    "find_scalars",
+    "find_scalars_in",
+    "find_state",
+    "walk_objects",
+]
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _TORCH_STATE_CLASSES = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
@@ -70,14 +78,19 @@ def find_state(
     Names are those by which the function reaches the tensor (``self.norm.running_mean``). The gradients of leaf tensors
     are among the tensors.
     """
-    found = list(_walk_objects(_roots(function, arguments)))
+    found = list(walk_objects(_roots(function, arguments)))
     tensors = [(name, value) for name, value in found if _is_tensor(value)]
     return tensors, [value for _, value in found if not _is_tensor(value)]
 
 
 def find_scalars(function: Callable[..., Any], arguments: Iterable[Any]) -> dict[str, Any]:
     """The numbers and texts in the containers and objects that a call can reach, by their names."""
-    held = [(name, value) for name, value in _walk_objects(_roots(function, arguments)) if not _is_tensor(value)]
+    return find_scalars_in(walk_objects(_roots(function, arguments)))
+
+
+def find_scalars_in(objects: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The numbers and texts that these containers and objects hold themselves, by their names."""
+    held = [(name, value) for name, value in objects if not _is_tensor(value)]
     return {name: value for pair in held for name, value in _children(*pair) if isinstance(value, _SCALARS)}
 
 
@@ -91,11 +104,11 @@ def _is_tensor(value: Any) -> bool:
 
 def expand_objects(values: Iterable[Any]) -> list[Any]:
     """The values, with each object of a user's class (a dataclass that a function returns) replaced by its tensors."""
-    tensors = lambda value: [found for _, found in _walk_objects([("", value)]) if isinstance(found, torch.Tensor)]  # noqa: E731
+    tensors = lambda value: [found for _, found in walk_objects([("", value)]) if isinstance(found, torch.Tensor)]  # noqa: E731
     return [part for value in values for part in (tensors(value) if _may_be_inspected(value) else [value])]
 
 
-def _walk_objects(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def walk_objects(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """The tensors, dicts, lists and user objects that the roots lead to, with their names, each once, depth first."""
     met: set[int] = set()
     waiting = list(roots)[::-1]

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dynadiag.fix.call_record import CallRecord, StateAfter, compare, record_of
+from dynadiag.fix.user_globals import UserGlobals
 from dynadiag.fix.variants import OWN, variant, variant_names
 from dynadiag.trial.reference_run import ReplayableCall, run_call
 
@@ -32,7 +33,7 @@ def recorded(module: torch.nn.Module, x: torch.Tensor, n: int = 3, name: str = O
     def observed(*args: object, **kwargs: object) -> object:
         nonlocal after
         result = function(*args, **kwargs)
-        after = StateAfter.of(call)
+        after = StateAfter.of(call, UserGlobals("", call))
         return result
 
     return record_of(call, 0, name, run_call(call, observed, arguments), after)

@@ -38,6 +38,24 @@ def test_a_print_that_is_no_format_string_stays(call: str, tmp_path: Path) -> No
     assert len(one(text, call, tmp_path)) == 1
 
 
+@pytest.mark.parametrize("function", ["warnings.warn", "logging.info"])
+def test_a_warning_and_a_log_of_the_root_logger_are_called_after_the_graph(function: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    {function}('long')\n    return x\n"
+    line = f"torch._dynamo.config.reorderable_logging_functions.add({function})"
+    assert one(text, f"{function}('long')", tmp_path) == [line]
+
+
+def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
+    text = f"{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    log.info('%d', 3)\n    return x\n"
+    assert one(text, "log.info('%d', 3)", tmp_path) == [
+        "def _log_info(*args):\n"
+        "log.info(*args, stacklevel=2)\n"
+        "torch._dynamo.config.reorderable_logging_functions.add(_log_info)\n"
+        "_log_info('%d', 3)"
+    ]
+    assert one(text.replace("logging.getLogger('a')", "Report()"), "log.info('%d', 3)", tmp_path) == []
+
+
 def test_a_setting_comes_from_torchs_hint_alone(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    return x[x > 0]\n"
     hint = "Enable it with `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"

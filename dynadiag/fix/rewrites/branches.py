@@ -94,7 +94,7 @@ def _conditional(file: SourceFile, found: cst.IfExp) -> Edit:
     sides = []
     for expression, order in ((found.body, "{name}, 1.0"), (found.orelse, "1.0, {name}")):
         _check_expression(file, expression)
-        names = _risky_names(file, [expression], set())
+        names = _risky_names(file, [expression])
         guards = {name: f"torch.where({condition}, {order.format(name=name)})" for name in names}
         sides.append(_renamed(file, expression, guards))
     return file.replace(found, f"torch.where({condition}, {sides[0]}, {sides[1]})")
@@ -289,7 +289,7 @@ class _Statement:
         expressions = [expression for _, expression, _ in side.assigned]
         expressions += [side.returned] if side.returned is not None else []
         names = {}
-        for name in _risky_names(self._file, expressions, set()):
+        for name in _risky_names(self._file, expressions):
             if not self._defined_before(name):
                 continue
             own = self._name(f"safe_{name}" if suffix == "if" else f"safe_{name}_else")
@@ -337,9 +337,9 @@ def _called(call: cst.Call) -> str | None:
     return call.func.value if isinstance(call.func, cst.Name) else None
 
 
-def _risky_names(file: SourceFile, expressions: Sequence[cst.BaseExpression], known: set[str]) -> list[str]:
+def _risky_names(file: SourceFile, expressions: Sequence[cst.BaseExpression]) -> list[str]:
     """Local names that a root, a logarithm, a division or the like is taken of."""
-    found = list(known)
+    found = list[str]()
     for expression in expressions:
         for operand in _risky_operands(file, expression):
             found += [node.value for node in _variables(file, operand)]

@@ -29,7 +29,7 @@ def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
     call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
     if file is None or call is None or (found := _read(call)) is None:
         return
-    kept = _kept(file, found)
+    kept = _kept(file, found) + (".to(torch.int64)" if file.code(call.func) == "int" else "")
     outer, function = _math(file, call)
     text = f"torch.{function}({kept})" if function else kept
     yield Candidate(

@@ -21,8 +21,9 @@ from dynadiag.fix.rewrites.config_lines import logging_line
 
 __all__ = ["candidates"]
 
-_LOGGING = re.compile(r"^(?:print|warnings\.warn)$")
-_LOGGER_METHOD = re.compile(r"^[\w.]+\.(debug|info|warning|error|critical|exception|log)$")
+_LEVELS = "debug|info|warning|error|critical|exception"
+_FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
+_LOGGER = re.compile(rf"^([A-Za-z_]\w*)\.({_LEVELS})$")
 
 
 def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
@@ -32,10 +33,10 @@ def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
     if file is None or call is None:
         return
     function = file.code(call.func)
-    if _LOGGING.match(function) or _is_warn(file, function):
+    if _FUNCTION.match(function) or _is_warn(file, function):
         yield logging_line(file, function)
-    if found := _LOGGER_METHOD.match(function):
-        yield from _logger(file, function, found[1], problem)
+    if (found := _LOGGER.match(function)) and _is_logger(file, found[1]):
+        yield _logger(file, call, found[1], found[2])
     if function == "print" and (text := _graph_print(file, call)) is not None:
         yield Candidate(
             "print from within the graph with `torch._higher_order_ops.print`",
@@ -49,15 +50,22 @@ def _is_warn(file: SourceFile, function: str) -> bool:
     return function == "warn" and re.search(r"^from warnings import .*\bwarn\b", file.text, re.M) is not None
 
 
-def _logger(file: SourceFile, function: str, method: str, problem: Problem) -> Iterator[Candidate]:
-    if (
-        "logg" not in f"{problem.title} {problem.explanation}".lower()
-        or re.search(r"^import logging\b", file.text, re.M) is None
-    ):
-        return
-    yield logging_line(file, f"logging.Logger.{method}")
-    if "." in function and re.match(r"^[A-Za-z_]\w*\.\w+$", function):
-        yield logging_line(file, function)
+def _is_logger(file: SourceFile, name: str) -> bool:
+    return re.search(rf"^{name}\s*=\s*(?:logging\.)?getLogger\(", file.text, re.M) is not None
+
+
+def _logger(file: SourceFile, call: cst.Call, logger: str, level: str) -> Candidate:
+    """A function of the module that logs: torch can call a function after the graph, and no method of a logger."""
+    name, end, unit = f"_{logger.lower().strip('_')}_{level}", file.newline, file.indent_unit
+    text = f"{end}def {name}(*args):{end}{unit}{logger}.{level}(*args, stacklevel=2){end}{end}{end}"
+    line = f"torch._dynamo.config.reorderable_logging_functions.add({name}){end}"
+    behind = next(each for each in file.module.body if re.match(rf"{logger}\s*=", file.code(each)))
+    return Candidate(
+        f"let torch log after the graph, by the function `{name}`",
+        "source",
+        (file.insert_line(file.end_line(behind) + 1, f"{end}{text}{line}"), file.replace(call.func, name)),
+        "the same message is logged when the graph has run, in the same order among its like",
+    )
 
 
 def _graph_print(file: SourceFile, call: cst.Call) -> str | None:

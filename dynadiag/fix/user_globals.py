@@ -1,0 +1,98 @@
+"""What the globals of the user's modules hold: a compiled call may change it, also from functions that it calls.
+
+`ReplayableCall` finds what the compiled function itself names. A module whose forward appends to a list of its file is
+found here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from dynadiag.trial.reachable_state import ContainerSnapshot, find_scalars_in, walk_objects
+from dynadiag.trial.reference_run import ReplayableCall
+
+__all__ = ["UserGlobals"]
+
+_MAX_OBJECTS = 5_000
+_MAX_ELEMENTS = 1 << 24  # of all tensors together
+_CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
+_SCALARS = (bool, int, float, str, bytes, complex, type(None))
+
+
+class UserGlobals:
+    """The globals of the modules below the folder ``root``, without what a call reaches itself, as they are now."""
+
+    def __init__(self, root: str, call: ReplayableCall) -> None:
+        self._root = root
+        self._known = {id(value) for value in (*call.state, *call.containers)}
+        self._scalars = list(self._scalar_globals())
+        objects = [value for _, value in self._objects()]
+        self._containers = [ContainerSnapshot(value) for value in objects if not isinstance(value, torch.Tensor)]
+        self._tensors = [(value, value.detach().clone()) for value in _few(objects)]
+
+    def restore(self) -> None:
+        """Make all of it as it was."""
+        for namespace, name, value in self._scalars:
+            if namespace.get(name) is not value:
+                namespace[name] = value
+        for container in self._containers:
+            container.restore()
+        for tensor, saved in self._tensors:
+            if tensor.shape == saved.shape and not torch.equal(tensor.detach(), saved):
+                tensor.data.copy_(saved)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Copies of the tensors now, by name."""
+        named = dict(self._objects())
+        kept = _few(list(named.values()))
+        wanted = {id(tensor) for tensor in kept}
+        return {name: value.detach().clone() for name, value in named.items() if id(value) in wanted}
+
+    def scalars(self) -> dict[str, Any]:
+        """The numbers and texts now, by name."""
+        found = {f"{namespace['__name__']}.{name}": value for namespace, name, value in self._scalar_globals()}
+        return found | find_scalars_in(self._objects())
+
+    def _objects(self) -> list[tuple[str, Any]]:
+        roots = [
+            (f"{space['__name__']}.{name}", value)
+            for space in self._namespaces()
+            for name, value in list(space.items())
+            if not name.startswith("__") and not isinstance(value, (*_CODE, *_SCALARS))
+        ]
+        found = []
+        for name, value in walk_objects(roots):
+            if id(value) not in self._known:
+                found.append((name, value))
+            if len(found) >= _MAX_OBJECTS:
+                break
+        return found
+
+    def _scalar_globals(self) -> Iterator[tuple[dict[str, Any], str, Any]]:
+        for space in self._namespaces():
+            for name, value in list(space.items()):
+                if not name.startswith("__") and isinstance(value, _SCALARS):
+                    yield space, name, value
+
+    def _namespaces(self) -> Iterator[dict[str, Any]]:
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if self._root and isinstance(file, str) and file.startswith(self._root) and isinstance(module, ModuleType):
+                yield vars(module)
+
+
+def _few(values: list[Any]) -> list[torch.Tensor]:
+    """The dense tensors among the values, the first of them, up to a limit of memory."""
+    found, left = [], _MAX_ELEMENTS
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            left -= value.numel()
+            if left < 0:
+                break
+            found.append(value)
+    return found
