@@ -29,8 +29,9 @@ class GpuSpec:
         return f"sm_{self.major}{self.minor}"
 
 
-# Threads and registers of a multiprocessor: the CUDA C++ Programming Guide, "Technical Specifications per Compute
-# Capability". The number of multiprocessors: see each. A device without such a source is left out.
+# Only the h200's figures were read on the device. The others are UNCHECKED: they were written from memory, and each
+# names the source to compare it with. For threads and registers of a multiprocessor that is the
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 GPU_SPECS: Mapping[str, GpuSpec] = {
     "a100": GpuSpec("NVIDIA A100-SXM4-80GB", 8, 0, 108, 2048),  # paper "NVIDIA A100 Tensor Core GPU Architecture"
     "a10": GpuSpec("NVIDIA A10", 8, 6, 72, 1536),  # datasheet: 9,216 CUDA cores, of which a multiprocessor has 128
