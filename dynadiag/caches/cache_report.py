@@ -63,6 +63,7 @@ class CacheReport:
     entries: tuple[CacheEntry, ...]
     notes: tuple[str, ...]
     sources: Mapping[str, str]
+    same_program: bool = True  # False if no compile of one run is in the other
 
     @property
     def last(self) -> tuple[CacheEntry, ...]:
@@ -99,7 +100,8 @@ def read_caches(recordings: Sequence[Recording]) -> CacheReport:
     if len(sides) == 2:
         entries += _compared(*sides)
     sources = {file: text for side in sides for file, text in side.sources.items()}
-    return CacheReport(runs, tuple(entries), tuple(_notes(sides)), sources)
+    alike = len(sides) == 1 or _alike(*sides)
+    return CacheReport(runs, tuple(entries), tuple(_notes(sides)), sources, alike)
 
 
 class _Side:
@@ -249,8 +251,6 @@ def _notes(sides: Sequence[_Side]) -> Iterator[str]:
             yield f"{which} has no keys of the AOTAutograd cache: from torch 2.12 on a TORCH_TRACE log lacks them"
         if side.recording.run.exit_code:
             yield f"{which} ended with exit code {side.recording.run.exit_code}"
-    if len(sides) == 2 and not _alike(*sides):
-        yield "the two recordings are of different programs: no compile of one is in the other"
 
 
 def _alike(before: _Side, after: _Side) -> bool:

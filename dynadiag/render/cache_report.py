@@ -146,6 +146,8 @@ def cache_report_text(report: CacheReport, style: Style) -> str:
 
 def headline(report: CacheReport) -> str:
     """Return the first line of a report."""
+    if not report.same_program:
+        return "The two recordings are of different programs: no compile of one is in the other."
     compiled, graphs = report.compiled, len(report.graphs)
     start = "The second start" if len(report.runs) == 2 else "This start"
     if not graphs:
@@ -214,7 +216,8 @@ def _facts(entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry, .
         yield from fact_lines("diff", diff.replace("\n", "\n    "), style)
     cost = sum(cost_of(each) for each in compiles)
     if cost:
-        yield from fact_lines("cost", f"{duration(cost)} at each start", style)
+        always = " at each start" if any(entry.lookup.outcome == "bypass" for entry in entries) else ""
+        yield from fact_lines("cost", f"{duration(cost)}{always}", style)
     for cure in dict.fromkeys(cause.cure for entry in entries for cause in entry.causes if cause.cure):
         yield from labelled_lines("help (not tried)", "help", cure, style)
 
