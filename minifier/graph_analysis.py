@@ -137,7 +137,7 @@ def analyze(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphAnalysis:
         ) from error
     values = tuple(recorder.values.get(i) for i in range(len(nodes)))
     reads = tuple(tuple(place[arg] for arg in node.all_input_nodes) for node in nodes)
-    firm, groups = _group(nodes, place, values, on)
+    firm, groups = _partition(nodes, place, values, on)
     return GraphAnalysis(
         module=module,
         nodes=nodes,
@@ -165,7 +165,7 @@ def _written_nodes(recorder: _Recorder) -> list[list[int]]:
     ]
 
 
-def _group(
+def _partition(
     nodes: tuple[fx.Node, ...], place: dict[fx.Node, int], values: tuple[Any, ...], written: list[list[int]]
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
     """The smallest parts, and the parts in which nodes on one written storage are joined too."""

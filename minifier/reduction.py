@@ -84,7 +84,7 @@ def reduce_graph(
     _check(gm, inputs)
     gm = replace_kernel_calls(gm)
     ledger = SearchContext(memo, budget, progress)
-    asked = fails if votes == 1 else _voting(fails, votes)
+    asked = fails if votes == 1 else _majority_of(fails, votes)
     setting = _SearchSetup(asked, ledger, [], executor, width)
     whole = Case(gm, tuple(inputs))
     _check_fails(setting, whole)
@@ -112,7 +112,7 @@ def _check(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
         raise ReductionError(f"the graph has {places} placeholders and {len(inputs)} inputs were given")
 
 
-def _voting(fails: Fails, votes: int) -> Fails:
+def _majority_of(fails: Fails, votes: int) -> Fails:
     def on_case(case: Case) -> bool:
         copied = copy_case(case)
         return fails(copied.module, list(copied.inputs))

@@ -88,7 +88,7 @@ class Dataflow:
         for node in range(self._count):
             if node not in before or node in kept or node not in self.anatomy.group_of:
                 continue
-            above = self._reach[node] & mask
+            above = self._reachable[node] & mask
             if above and not self._has_complete_substitute(node, above, mask):
                 mask |= 1 << node
                 joints.append(node)
@@ -98,13 +98,13 @@ class Dataflow:
         if isinstance(self.anatomy.values[node], (tuple, list)):
             group = self.anatomy.groups[self.anatomy.group_of[node]]
             return all(user in group for user in self._users[node])  # then its items are checked themselves
-        return any(self._reach_with_self(s) & mask & above == above for s in self.anatomy.substitutes[node])
+        return any(self._reachable_with_self(s) & mask & above == above for s in self.anatomy.substitutes[node])
 
-    def _reach_with_self(self, node: int) -> int:
-        return self._reach[node] | (1 << node)
+    def _reachable_with_self(self, node: int) -> int:
+        return self._reachable[node] | (1 << node)
 
     @cached_property
-    def _reach(self) -> list[int]:
+    def _reachable(self) -> list[int]:
         reach: list[int] = []
         for reads in self.anatomy.reads:
             bits = 0
@@ -137,7 +137,7 @@ class Dataflow:
                 continue
             ways = [s for s in sources if s in stands and routes.get(node, s) == s]
             if ways:
-                stands[node] = stands[max(ways, key=lambda s: ((self._reach_with_self(s) & mask).bit_count(), s))]
+                stands[node] = stands[max(ways, key=lambda s: ((self._reachable_with_self(s) & mask).bit_count(), s))]
         return stands
 
     def _support_nodes(

@@ -30,7 +30,7 @@ def _line(item: Line, columns: int) -> Iterator[Line]:
     indent = " " * min(blank, columns // 2)
     row: list[Fragment] = []
     used, goes_on = 0, item.continues
-    for word, role in _words(item.fragments, columns - len(indent)):
+    for word, role in _split_words(item.fragments, columns - len(indent)):
         size = cell_len(word)
         if used + size > columns and not word.strip():
             continue
@@ -44,7 +44,7 @@ def _line(item: Line, columns: int) -> Iterator[Line]:
     yield Line(tuple(row), item.target, goes_on)
 
 
-def _words(fragments: Iterable[Fragment], columns: int) -> Iterator[Fragment]:
+def _split_words(fragments: Iterable[Fragment], columns: int) -> Iterator[Fragment]:
     """Yield words with the blanks before them. A word that is longer than a line is split."""
     for text, role in fragments:
         for word in _WORD.findall(text):

@@ -25,7 +25,7 @@ class SearchBudget:
     seconds: float | None = None
     trials: int = MAX_TRIALS
     _began: float = field(default_factory=time.monotonic)
-    _made: int = 0
+    _used: int = 0
 
     def seconds_left(self) -> float | None:
         """The seconds that are left, 0 or less where none are; ``None`` without a limit."""
@@ -35,9 +35,9 @@ class SearchBudget:
         """Count new trials that are about to run. Raises `SearchStoppedError` where nothing is left for them."""
         if self.seconds is not None and self.seconds - (time.monotonic() - self._began) <= 0:
             raise self.out_of_time()
-        if self._made >= self.trials:
-            raise SearchStoppedError(f"it does not converge: {self._made} trials have named no culprit")
-        self._made += count
+        if self._used >= self.trials:
+            raise SearchStoppedError(f"it does not converge: {self._used} trials have named no culprit")
+        self._used += count
 
     def out_of_time(self) -> SearchStoppedError:
         """The error for a search whose seconds are spent."""

@@ -100,7 +100,7 @@ def read_caches(recordings: Sequence[Recording]) -> CacheReport:
     if len(sides) == 2:
         entries += _compared(*sides)
     sources = {file: text for side in sides for file, text in side.sources.items()}
-    alike = len(sides) == 1 or _alike(*sides)
+    alike = len(sides) == 1 or _share_a_graph(*sides)
     return CacheReport(runs, tuple(entries), tuple(_notes(sides)), sources, alike)
 
 
@@ -253,7 +253,7 @@ def _notes(sides: Sequence[_Side]) -> Iterator[str]:
             yield f"{which} ended with exit code {side.recording.run.exit_code}"
 
 
-def _alike(before: _Side, after: _Side) -> bool:
+def _share_a_graph(before: _Side, after: _Side) -> bool:
     if not (before.compiles and after.compiles):
         return True
     return any(pair.before and pair.after for pair in match_compiles(before.graphs, after.graphs))

@@ -176,7 +176,7 @@ _SWITCHES = {
 }
 
 
-def _switches(compared: _Comparison) -> Iterator[Cause]:
+def _changed_settings(compared: _Comparison) -> Iterator[Cause]:
     told = set()
     for change in compared.of(*_SWITCHES):
         what, calls = _SWITCHES[change.group]
@@ -390,7 +390,7 @@ _EXPLAINERS: tuple[tuple[tuple[str, ...], _Explain], ...] = (
     (("autograd_config",), _functorch_options),
     (("cpp_runtime_thread_count",), _threads),
     (_PASSES, _passes),
-    (tuple(_SWITCHES), _switches),
+    (tuple(_SWITCHES), _changed_settings),
     (("user_defined_triton_source", "triton_kernel_source_codes"), _triton_source),
     (("example_inputs",), _dynamic),
     (("gm",), _source_change),
@@ -405,7 +405,7 @@ _FOLLOWS: dict[_Explain, tuple[str, ...]] = {
     _functorch_options: (),
     _threads: (),
     _passes: (),
-    _switches: ("gm", "aot_config", "fx_kwargs", "example_inputs"),
+    _changed_settings: ("gm", "aot_config", "fx_kwargs", "example_inputs"),
     _triton_source: ("gm",),
     _dynamic: ("gm", "aot_config", "fx_kwargs", "var_to_hint_override"),
     _source_change: ("aot_config", "fx_kwargs", "example_inputs"),

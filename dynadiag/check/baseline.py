@@ -86,7 +86,7 @@ def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, rel
     most, counted = most_in_one_run(runs), {each.identity: each.count for each in old.known}
     for identity, occurrences in _by_identity(runs).items():
         kept = known.get(identity)
-        entry = _known(occurrences, root)
+        entry = _known_finding(occurrences, root)
         known[identity] = replace(
             entry,
             count=max(most[identity], counted[identity]) if kept else most[identity],
@@ -114,7 +114,7 @@ def _by_identity(runs: Iterable[Measurement]) -> dict[str, list[tuple[str, Occur
     return found
 
 
-def _known(occurrences: Sequence[tuple[str, Occurrence]], root: Path) -> KnownFinding:
+def _known_finding(occurrences: Sequence[tuple[str, Occurrence]], root: Path) -> KnownFinding:
     first = occurrences[0][1]
     return KnownFinding(
         rule=first.rule,

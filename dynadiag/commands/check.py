@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
             common.check_writable(path, force=True)
     given = parse_budgets(_given_budgets(args), "check")
     path = args.baseline or root / configuration.baseline
-    known = _known(path, args)
+    known = _read_baseline(path, args)
     runs = [each for name, module in targets for each in _measured(name, module, args, configuration, root)]
     if args.update:
         known = updated_baseline(known or Baseline(), runs, root, _relative(configuration, runs))
@@ -122,7 +122,7 @@ def _number_or_text(text: str) -> float | str:
         return text
 
 
-def _known(path: Path, args: argparse.Namespace) -> Baseline | None:
+def _read_baseline(path: Path, args: argparse.Namespace) -> Baseline | None:
     """The baseline; None where there is none and none was named."""
     if args.update:
         common.check_writable(path, force=True)

@@ -52,7 +52,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_variants(parser: argparse.ArgumentParser) -> None:
-    modes, backends = _choices(MODES, "mode"), _names
+    modes, backends = _choices(MODES, "mode"), _split_names
     parser.add_argument(
         "--modes",
         type=modes,
@@ -77,7 +77,7 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help=f"values of torch.compile(dynamic=...): {', '.join(DYNAMIC)}",
     )
-    parser.add_argument("--also", type=_names, default=(), metavar="A,B", help="more functions of the same file")
+    parser.add_argument("--also", type=_split_names, default=(), metavar="A,B", help="more functions of the same file")
     parser.add_argument(
         "--inputs",
         metavar="NAME",
@@ -162,7 +162,7 @@ def _report(comparison: Comparison, program: Program, args: argparse.Namespace) 
         sys.stdout.flush()
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise argparse.ArgumentTypeError(f"{text!r}: give names, separated by commas")
@@ -171,7 +171,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _choices(known: Collection[str], what: str) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
-        names = _names(text)
+        names = _split_names(text)
         unknown = [name for name in names if name not in known]
         if unknown:
             raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}. There are {', '.join(known)}")

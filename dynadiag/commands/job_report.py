@@ -26,10 +26,10 @@ class JobReader:
         self.job = open_job(paths)
         self._main = main
         self._reports: dict[Path, Report] = {}
-        if not self._told():
+        if not self._reported():
             raise UnreadableInput(self.job.processes[0].problem or f"{paths[0]}: nothing was recorded")
 
-    def _told(self) -> list[Process]:
+    def _reported(self) -> list[Process]:
         """The processes that are told of: all but a launcher that compiled nothing itself."""
         read = [each for each in self.job.processes if each.trace is not None]
         return [each for each in read if each.role == "rank" or (each.trace and each.trace.steps)] or read
@@ -41,7 +41,7 @@ class JobReader:
 
     def _groups(self) -> list[tuple[Process, ...]]:
         """The sets of alike processes: ranks by restart, then the others."""
-        told = self._told()
+        told = self._reported()
         found: list[tuple[Process, ...]] = []
         for restart in self.job.restarts:
             found += alike([each for each in told if each.role == "rank" and each.restart == restart])
@@ -49,8 +49,8 @@ class JobReader:
 
     def document(self, told: JobReport) -> ExplainDocument:
         """Return the document of the job."""
-        lead = self._main if self.job.ranks else self._main or self._told()[0].path
-        ranks = self.job.ranks or tuple(each for each in self._told() if each.path != lead)
+        lead = self._main if self.job.ranks else self._main or self._reported()[0].path
+        ranks = self.job.ranks or tuple(each for each in self._reported() if each.path != lead)
         first = {each.path: part.processes[0] for part in told.parts for each in part.processes}
         documents = [
             rank_document(self._explain(each if len(ranks) <= _MAX_EXPLAINED else first.get(each.path, each)), each)

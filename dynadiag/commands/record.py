@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         return _record_command(folder, args)
     program = parse_program(args)
     if folder is not None:
-        recording = _free_path(_made(folder))
+        recording = _free_path(_make_folder(folder))
     else:
         output = None if args.output is None else Path(args.output)
         recording = common.new_recording(output, program.text, force=args.force)
@@ -70,7 +70,7 @@ def _folder(output: str | None) -> Path | None:
     return Path(output) if output and (output.endswith(os.sep) or Path(output).is_dir()) else None
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -90,7 +90,7 @@ def _record_command(folder: Path, args: argparse.Namespace) -> int:
         raise DynadiagError("record: name a command after --, such as torchrun --nproc-per-node 2 train.py")
     if args.stop_after is not None or args.fresh:
         raise DynadiagError("record: --stop-after and --fresh are for one program, not for a command after --")
-    if any(_made(folder).glob(f"*{SUFFIX}")) and not args.force:
+    if any(_make_folder(folder).glob(f"*{SUFFIX}")) and not args.force:
         raise DynadiagError(f"{folder} has recordings already: name another folder, or --force to add to them")
     ended = launch_job([args.target, *args.arguments], folder, recorder_settings(args))
     for path in ended.other_journals:

@@ -96,7 +96,7 @@ class Measurer:
         ``marked`` puts a mark around the call, so that a profile can separate it from the rest of the step.
         """
         call = partial(self._compiled, *args, **self._kwargs)
-        step = _autocast(partial(_called, call) if marked else call, self._variant)
+        step = _autocast(partial(_call_marked, call) if marked else call, self._variant)
         if self._variant.step == "inference":
             step = torch.no_grad()(step)
         elif self._variant.step == "train":
@@ -115,7 +115,7 @@ class Measurer:
             self._before_warm = _memory_status("VmRSS")
 
 
-def _called(call: Callable[[], Any]) -> Any:
+def _call_marked(call: Callable[[], Any]) -> Any:
     """Make the call under a profiler mark."""
     with profiler_mark(CALL):
         return call()

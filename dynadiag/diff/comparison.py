@@ -153,12 +153,12 @@ def _text(node: CanonicalNode | None) -> str:
 
 
 def _node(change: NodeChange) -> NodeDifference:
-    texts = [None if node is None else _printed(node) for node in (change.before, change.after)]
+    texts = [None if node is None else _node_text(node) for node in (change.before, change.after)]
     line = change.source_line
     return NodeDifference(change.kind, texts[0], texts[1], line.file if line else None, line.line if line else None)
 
 
-def _printed(node: CanonicalNode) -> str:
+def _node_text(node: CanonicalNode) -> str:
     text = node.text.removeprefix("torch.ops.")
     return f"{node.name} = {text}" if node.computes else text
 

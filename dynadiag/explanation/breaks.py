@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dynadiag.explanation.exceptions import linked, raised_in
+from dynadiag.explanation.exceptions import link_exceptions, raised_in
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.hints import break_advice
@@ -53,7 +53,7 @@ def break_findings(run: RunRecords) -> tuple[Finding, ...]:
         for fatal in (True, False):  # a break and an exception at one place are two events
             if same := [item for item in met if item.fatal is fatal]:
                 groups.setdefault(_cause(same[0]), []).append(same)
-    return linked([_finding(group, paid, run) for group in groups.values()])
+    return link_exceptions([_finding(group, paid, run) for group in groups.values()])
 
 
 def _cause(root: Break) -> tuple[object, ...]:

@@ -148,11 +148,11 @@ def bypass_findings(
     for lookup in lookups:
         if lookup.outcome == "bypass" and lookup.compile_id in known:
             reason = without_address(lookup.reason or "no reason was recorded")
-            groups[reason, _place(lookup, known[lookup.compile_id], sources)].append(lookup)
+            groups[reason, _blamed_span(lookup, known[lookup.compile_id], sources)].append(lookup)
     return [_finding(reason, span, group, known, sources) for (reason, span), group in groups.items()]
 
 
-def _place(lookup: CacheLookup, compile_: Compile, sources: Mapping[str, str]) -> Span:
+def _blamed_span(lookup: CacheLookup, compile_: Compile, sources: Mapping[str, str]) -> Span:
     return explain_bypass(lookup.reason or "", sources).span or Span(compile_.file, compile_.line)
 
 

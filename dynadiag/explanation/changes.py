@@ -39,7 +39,7 @@ def changes(reasons: Sequence[GuardFailure]) -> tuple[GuardChange, ...]:
     found: dict[tuple[object, ...], list[GuardFailure]] = {}
     for reason in reasons:
         found.setdefault(_key(reason), []).append(reason)
-    return tuple(_joined(same) for same in found.values())
+    return tuple(_merge(same) for same in found.values())
 
 
 def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
@@ -64,7 +64,7 @@ def _key(reason: GuardFailure) -> tuple[object, ...]:
     return (reading.kind, reason.source, reason.now, reason.file, reason.line, None if named else reason.guard)
 
 
-def _joined(same: Sequence[GuardFailure]) -> GuardChange:
+def _merge(same: Sequence[GuardFailure]) -> GuardChange:
     first = same[0]
     return GuardChange(
         reading=parse_guard(first),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.recording.records import Span
 
-__all__ = ["Raised", "linked", "raised_in"]
+__all__ = ["Raised", "link_exceptions", "raised_in"]
 
 _EXCEPTION = re.compile(r"^The exception: (?P<text>.*)$", re.MULTILINE)
 _ORIGIN = re.compile(r'^Raised at: File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<name>.+)$', re.MULTILINE)
@@ -35,7 +35,7 @@ def raised_in(explanation: str) -> Raised | None:
     return Raised(found["text"], Span(at["file"], int(at["line"])) if at else None)
 
 
-def linked(found: Sequence[Finding]) -> tuple[Finding, ...]:
+def link_exceptions(found: Sequence[Finding]) -> tuple[Finding, ...]:
     """The findings, of each exception the raise as the cause and the others as notes that follow from it."""
     groups: dict[Raised, list[int]] = {}
     for index, item in enumerate(found):
@@ -48,7 +48,7 @@ def linked(found: Sequence[Finding]) -> tuple[Finding, ...]:
         if cause is None or chosen is None:  # nobody knows which of them raised it
             continue
         passed = [made[index] for index in indices if index != chosen]
-        made[chosen] = _told(cause, raised, passed)
+        made[chosen] = _raise_finding(cause, raised, passed)
         for index in indices:
             if index != chosen:
                 title = f"passed by {raised.text}"
@@ -64,7 +64,7 @@ def _cause(raised: Raised, found: Sequence[Finding]) -> Finding | None:
     return max(found, key=lambda item: len(item.called))
 
 
-def _told(item: Finding, raised: Raised, passed: Sequence[Finding]) -> Finding:
+def _raise_finding(item: Finding, raised: Raised, passed: Sequence[Finding]) -> Finding:
     """The cause, at the line of the raise, with what the exception passed."""
     own = raised.span is None or (raised.span.file, raised.span.line) == (item.span.file, item.span.line)
     span = item.span if own or raised.span is None else raised.span

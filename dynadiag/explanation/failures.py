@@ -117,7 +117,7 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     reason = reason.removeprefix(_BACKWARD)
     traceback = run.tracebacks.get(item.compile_id, "")[-_MAX_TEXT:]
     stage, why = _stage(item, reason, traceback), _why(reason)
-    span, lines = _place(reason, item.compile_id, run)
+    span, lines = _blamed_spans(reason, item.compile_id, run)
     named = f"{stage} (backward)" if backward else stage
     return _Failure(named, why, span, lines, _advice(stage, reason, why))
 
@@ -153,7 +153,7 @@ def _why(reason: str) -> str:
     return text.partition("\n")[0][:_MAX_LINE] or "no reason was recorded"
 
 
-def _place(reason: str, compile_id: str, run: RunRecords) -> tuple[Span | None, tuple[Span, ...]]:
+def _blamed_spans(reason: str, compile_id: str, run: RunRecords) -> tuple[Span | None, tuple[Span, ...]]:
     """The user's line: torch names it, or the operators that the text names have one; else the lines of the graph."""
     for heading in _USER_STACKS:
         _, found, after = reason.partition(heading)

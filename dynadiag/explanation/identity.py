@@ -44,7 +44,7 @@ def place_text(source: str | None, span: Span) -> str:
     found = None if tree is None else _at(tree, source, span)
     if tree is None or found is None:
         return _line(source, span.line)
-    return _alike(found, _local_names(tree, span.line))
+    return _with_numbered_locals(found, _local_names(tree, span.line))
 
 
 def local_number(source: str | None, line: int | None, name: str) -> str:
@@ -193,7 +193,7 @@ def _own(function: ast.AST) -> Iterator[ast.AST]:
             stack += ast.iter_child_nodes(node)
 
 
-def _alike(nodes: Iterable[ast.AST], local: frozenset[str]) -> str:
+def _with_numbered_locals(nodes: Iterable[ast.AST], local: frozenset[str]) -> str:
     """The code of the nodes, each local name replaced by its number in the order of appearance."""
     numbers: dict[str, str] = {}
     renamed = (_Renaming(local, numbers).visit(_copy(node)) for node in nodes)

@@ -108,11 +108,11 @@ def switch_words(value: str) -> str:
 
 def global_state(found: Sequence[ParsedGuard]) -> list[str]:
     """Advice for guards on settings and modes."""
-    names = dict.fromkeys(name for item in found for name in _names(item))
+    names = dict.fromkeys(name for item in found for name in _setting_names(item))
     return [_advice_on(name) for name in names]
 
 
-def _names(item: ParsedGuard) -> list[str]:
+def _setting_names(item: ParsedGuard) -> list[str]:
     """The settings that a guard names. torch's own sentence may have several."""
     name = item.index or item.subject or ""
     return [name] if name in _WORDS else name.split()

@@ -93,7 +93,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     return Finding(
         rule=rule,
         id=None,
-        identity=identity(rule, None, item.function, (span,), run.sources, _subject(own, span, run)),
+        identity=identity(rule, None, item.function, (span,), run.sources, _changed_source(own, span, run)),
         severity="warning" if cause is None else "note",
         span=span,
         function=item.function,
@@ -111,7 +111,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     )
 
 
-def _subject(own: Sequence[GuardChange], span: Span, run: RunRecords) -> str:
+def _changed_source(own: Sequence[GuardChange], span: Span, run: RunRecords) -> str:
     """What changed, for an identity: a local variable by its number, since it may be renamed."""
     if not own:
         return "no reason was recorded"

@@ -17,7 +17,7 @@ _Key = tuple[str | None, int | None, str]
 
 def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Finding, ...]:
     """A finding for each function that was left, with the finding of ``before`` that tells why."""
-    told = _told(run, before)
+    told = _explained_skips(run, before)
     compiled = any(graph.stage == "dynamo" for graph in run.graphs)
     found = []
     for frame in dict.fromkeys(run.skipped):
@@ -47,7 +47,7 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
     )
 
 
-def _told(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, int]:
+def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, int]:
     """The finding that tells why a function was left: the break that it met, or its recompiles up to the limit."""
     met = {id_: index for index, item in enumerate(before) if item.rule != "recompile" for id_ in item.compile_ids}
     told = {

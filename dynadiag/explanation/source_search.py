@@ -69,14 +69,14 @@ def _is_option(target: str, options: Collection[str]) -> bool:
 
 def _calls(node: ast.AST, functions: Collection[str], keyword: str | None) -> int | None:
     if isinstance(node, _DEFINITIONS):
-        marks = [mark for mark in node.decorator_list if _names(mark, functions)]
+        marks = [mark for mark in node.decorator_list if _refers_to(mark, functions)]
         return marks[0].lineno if marks and keyword is None else None
-    if isinstance(node, ast.Call) and _names(node.func, functions):
+    if isinstance(node, ast.Call) and _refers_to(node.func, functions):
         return node.lineno if keyword is None or any(word.arg == keyword for word in node.keywords) else None
     return None
 
 
-def _names(node: ast.expr, functions: Collection[str]) -> bool:
+def _refers_to(node: ast.expr, functions: Collection[str]) -> bool:
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
     return name in functions
 

@@ -46,10 +46,10 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
     rejected = tuple(Rejected(candidate.title, why) for candidate, why in fix.rejected)
     if fix.candidate is None:
         verdict, title = ("rejected", "every change that was tried is wrong here") if rejected else ("none", _none(fix))
-        return FixEntry(_place(fix.problem, project), verdict, title, None, "", fix.problem.title, None, rejected)
+        return FixEntry(_place_of(fix.problem, project), verdict, title, None, "", fix.problem.title, None, rejected)
     sources = {edit.file: project.source(edit.file) for edit in fix.candidate.edits}
     return FixEntry(
-        problem=_place(fix.problem, project),
+        problem=_place_of(fix.problem, project),
         verdict="proved",
         title=fix.candidate.title,
         kind=fix.candidate.kind,
@@ -64,7 +64,7 @@ def _none(fix: Fix) -> str:
     return _NOT_THEIRS if fix.problem.file is None else _NO_REWRITE
 
 
-def _place(problem: Problem, project: Project) -> ProblemPlace:
+def _place_of(problem: Problem, project: Project) -> ProblemPlace:
     file = problem.span.file if problem.file is None else str(project.root / problem.file)
     return ProblemPlace(problem.kind, problem.gb_id, problem.compile_id, file, problem.span.line)
 

@@ -51,13 +51,13 @@ def difference(expected: str, actual: str) -> str | None:
     first, second = expected.split("\n"), actual.split("\n")
     for a, b in zip(first, second, strict=False):
         if a != b and not (UNSTABLE in a and a in (UNSTABLE, _NUMBER.sub(UNSTABLE, b))):
-            return _words(a, b, first, second)
+            return _line_difference(a, b, first, second)
     if len(first) != len(second):
         return f"{len(second) - 1} lines instead of {len(first) - 1}"
     return None
 
 
-def _words(expected: str, actual: str, first: list[str], second: list[str]) -> str:
+def _line_difference(expected: str, actual: str, first: list[str], second: list[str]) -> str:
     if sorted(first) == sorted(second):
         return f"the same lines in another order: {actual[:80]!r} comes before {expected[:80]!r}"
     return f"it prints {actual[:80]!r} where the unchanged program prints {expected[:80]!r}"

@@ -82,7 +82,7 @@ def summarize(explanation: Explanation, project: Project) -> RunSummary:
     dynamo = [graph.ops for graph in explanation.graphs if graph.stage == "dynamo"]
     return RunSummary(
         causes=Counter(problem.identity for problem in [*breaks, *again]),
-        places={problem.identity: _place(problem) for problem in [*again, *breaks]},
+        places={problem.identity: _location(problem) for problem in [*again, *breaks]},
         breaks=explanation.break_count,
         recompiles=explanation.recompile_count,
         graphs=explanation.graph_count,
@@ -90,7 +90,7 @@ def summarize(explanation: Explanation, project: Project) -> RunSummary:
     )
 
 
-def _place(problem: Problem) -> str:
+def _location(problem: Problem) -> str:
     where = f"line {problem.span.line}" if problem.file is None else f"{problem.file}:{problem.span.line}"
     return f"{where}: {problem.title}"
 

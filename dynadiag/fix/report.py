@@ -81,7 +81,7 @@ def report_text(document: FixDocument, style: Style, note: str | None = None) ->
     first = {entry.diff: entry for entry in reversed(order)}
     parts = [_headline(document, note), *(_entry(entry, style, first[entry.diff] is entry) for entry in order)]
     if document.evidence is not None:
-        parts.append(_together(document))
+        parts.append(_combined_evidence(document))
     return clean("\n".join(parts))
 
 
@@ -124,6 +124,6 @@ def _evidence(evidence: EvidenceDocument) -> list[str]:
     return lines
 
 
-def _together(document: FixDocument) -> str:
+def _combined_evidence(document: FixDocument) -> str:
     assert document.evidence is not None
     return "\n".join(["all proved fixes together:", *(f"  {text}" for text in _evidence(document.evidence)), ""])

@@ -79,7 +79,7 @@ class _Search:
         fixes = list[Fix]()
         for problem in sorted(first.problems, key=lambda each: each.kind):  # breaks first: recompiles may go with them
             fixes.append(_gone_with(problem, fixes) or self._fix(problem, candidates[problem], baseline))
-        return self._together(fixes, baseline, torch)
+        return self._combine(fixes, baseline, torch)
 
     def _refuse_failing(self, first: RecordedRun) -> None:
         """Raise `FailsUncompiled` for a program without a problem that fails, compiled or not."""
@@ -156,12 +156,12 @@ class _Search:
         self._tried[tuple(sorted(proof.candidate.edits))] = proof
         self.message(f"{proof.candidate.title}: {'proved' if why is None else f'rejected, {why}'}")
 
-    def _together(self, fixes: Sequence[Fix], baseline: Baseline, torch: str | None) -> FixResult:
+    def _combine(self, fixes: Sequence[Fix], baseline: Baseline, torch: str | None) -> FixResult:
         """All proved fixes as one program. A fix that does not go with those before it is taken back."""
         kept = [fix for fix in fixes if fix.candidate is not None]
         evidence = kept[0].evidence if kept else None
         if len({tuple(sorted(fix.candidate.edits)) for fix in kept if fix.candidate}) > 1:
-            kept, evidence, lost = self._joined(kept, baseline)
+            kept, evidence, lost = self._provable_together(kept, baseline)
             fixes = [lost.get(fix.problem, fix) for fix in fixes]
         edits = tuple(sorted({edit for fix in kept if fix.candidate for edit in fix.candidate.edits}))
         if edits:
@@ -172,7 +172,7 @@ class _Search:
         sources = {edit.file: self._project.source(edit.file) for edit in edits}
         return FixResult(tuple(fixes), edits, apply_edits(sources, edits), evidence, torch)
 
-    def _joined(
+    def _provable_together(
         self, proved: Sequence[Fix], baseline: Baseline
     ) -> tuple[list[Fix], Evidence | None, dict[Problem, Fix]]:
         """The fixes that are proved together, and those that are not, with why."""

@@ -113,7 +113,7 @@ def _amdgcn(text: str, file: str) -> LineTable:
 def _parse_loc_directives(text: str, file: str, counts: Callable[[str], bool]) -> LineTable:
     files = {found[1]: found[2] for line in text.splitlines() if (found := _PTX_FILE.match(line))}
 
-    def place(line: str) -> tuple[bool, int | None]:
+    def location_of(line: str) -> tuple[bool, int | None]:
         found = _PTX_LOC.match(line)
         if found is None:
             return False, None
@@ -122,20 +122,20 @@ def _parse_loc_directives(text: str, file: str, counts: Callable[[str], bool]) -
 
     lines = text.splitlines()
     end = next((number for number, line in enumerate(lines) if line.lstrip().startswith(_DEBUG_SECTION)), len(lines))
-    return _parse_running(lines[:end], place, counts)
+    return _parse_running(lines[:end], location_of, counts)
 
 
 def _sass(text: str, file: str) -> LineTable:
     """SASS: nvdisasm writes ``//## File "kernel.py", line 33 [inlined at ...]`` above instructions."""
 
-    def place(line: str) -> tuple[bool, int | None]:
+    def location_of(line: str) -> tuple[bool, int | None]:
         found = _SASS.match(line)
         if found is None:
             return False, None
         chain = [(found[1], found[2]), *_SASS_INLINED.findall(line)]
         return True, next((int(number) for name, number in chain if name.endswith(file)), None)
 
-    return _parse_running(text.splitlines(), place, lambda line: bool(_INSTRUCTION.match(line)))
+    return _parse_running(text.splitlines(), location_of, lambda line: bool(_INSTRUCTION.match(line)))
 
 
 def _objdump(text: str, file: str) -> LineTable:
@@ -158,14 +158,14 @@ def _objdump(text: str, file: str) -> LineTable:
 
 
 def _parse_running(
-    lines: Iterable[str], place: Callable[[str], tuple[bool, int | None]], counts: Callable[[str], bool]
+    lines: Iterable[str], location_of: Callable[[str], tuple[bool, int | None]], counts: Callable[[str], bool]
 ) -> LineTable:
     """Parse a text in which a location line holds for the lines after it. Location lines are not shown."""
     shown: list[str] = []
     pairs: list[tuple[int, int]] = []
     here: int | None = None
     for line in lines:
-        is_place, number = place(line)
+        is_place, number = location_of(line)
         if is_place:
             here = number
             continue

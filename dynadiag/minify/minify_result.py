@@ -254,7 +254,7 @@ def issue_text(result: MinifyResult) -> str:
     return (
         f"# torch.compile: {failure.type}: {strip_directories(message)[:120]}\n\n"
         f"It fails at rung `{result.rung}` and passes uncompiled. The program below is reduced: "
-        f"{sizes(result)}.{_bisected(result)}\n\n"
+        f"{sizes(result)}.{_bisect_summary(result)}\n\n"
         f"```python\n{result.text.rstrip()}\n```\n\n"
         f"## What it prints\n\n{_fenced(printed)}\n\n"
         f"## What was run\n\n{proof}\n\n"
@@ -263,7 +263,7 @@ def issue_text(result: MinifyResult) -> str:
     )
 
 
-def _bisected(result: MinifyResult) -> str:
+def _bisect_summary(result: MinifyResult) -> str:
     if result.bisect_verdict is None:
         return ""
     return f" Bisected to {'; '.join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])}."

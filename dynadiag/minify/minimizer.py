@@ -156,7 +156,7 @@ class _Minimizer:
         seen_inputs: set[str | None] = set()
         for seed in range(_MAX_SEEDS):
             listener = _ReductionListener(self.search)
-            end, interrupted = self._run_task(self._task(base, place, located, listener), listener, seed)
+            end, interrupted = self._run_task(self._reduction_task(base, place, located, listener), listener, seed)
             if interrupted or not listener.passed_standalone or listener.inputs in seen_inputs:
                 break
             seen_inputs.add(listener.inputs)
@@ -198,7 +198,7 @@ class _Minimizer:
             answers.append(end.outcome)
             listener.begin_again()
 
-    def _task(
+    def _reduction_task(
         self, base: MinifyResult, place: FailingCall, located: FailingRung, listener: _ReductionListener
     ) -> ReductionTask:
         limits = self.search.runner.limits

@@ -30,8 +30,10 @@ def same_failure_of_source(
     if (found.type, found.cause) != (expected.type, expected.cause):
         return False
     if is_raised_by_program(expected):
-        return is_raised_by_program(found) and (not own_words or _words(found, text) == _words(expected, whole_text))
-    return raising_frame(found) == raising_frame(expected) and _words(found, text) == _words(expected, whole_text)
+        return is_raised_by_program(found) and (
+            not own_words or _words_of(found, text) == _words_of(expected, whole_text)
+        )
+    return raising_frame(found) == raising_frame(expected) and _words_of(found, text) == _words_of(expected, whole_text)
 
 
 def is_raised_by_program(signature: Signature) -> bool:
@@ -45,10 +47,10 @@ def raising_frame(signature: Signature) -> str | None:
     return frames[0] if frames else signature.where
 
 
-def _words(signature: Signature, text: str) -> tuple[str, ...]:
+def _words_of(signature: Signature, text: str) -> tuple[str, ...]:
     """The message without numbers and without names of the program, and the exception that Dynamo observed."""
     first = normalise(signature.message.strip().partition("\n")[0])
-    bound = _names(text)
+    bound = _defined_names(text)
     without = _QUOTED.sub(lambda quoted: _without_names(quoted[0], bound), first)
     return (re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", without), *_RAISED.findall(signature.message)[:1])
 
@@ -57,7 +59,7 @@ def _without_names(quoted: str, bound: frozenset[str]) -> str:
     return _WORD.sub(lambda word: "<name>" if word[0] in bound else word[0], quoted)
 
 
-def _names(text: str) -> frozenset[str]:
+def _defined_names(text: str) -> frozenset[str]:
     """The names that a program defines or assigns."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(text)):

@@ -203,10 +203,10 @@ def _block(
     if span.file is not None and span.line is not None:
         yield location_line(source_location(span.file, span.line, None, report.runs[-1].run.cwd), style)
         yield from snippet(report.sources.get(span.file), span, style)
-    yield from _facts(entries, compiles, style)
+    yield from _details(entries, compiles, style)
 
 
-def _facts(entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry, ...]], style: Style) -> Iterator[str]:
+def _details(entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry, ...]], style: Style) -> Iterator[str]:
     changed = {each.component: each for entry in entries for each in entry.changed}
     for each in list(changed.values())[:4]:
         yield from fact_lines("key", f"{each.component}: {each.was} → {each.now}", style)

@@ -55,7 +55,7 @@ def comparison_text(found: Comparison, before: Recording, after: Recording, styl
     return "".join(f"{line}\n" for line in lines)
 
 
-def _place(item: Difference, cwd: str | None) -> str:
+def _location(item: Difference, cwd: str | None) -> str:
     """The line of a difference after its stage, short enough for a sentence."""
     return f", {fit_path(source_location(item.file, item.line, None, cwd), _MAX_PLACE)}" if item.file else ""
 
@@ -76,7 +76,7 @@ def _body(found: Comparison, before: Recording, after: Recording, style: Style, 
         return
     first = found.differences[found.first]
     cwd = after.run.cwd
-    lead, *rest = wrap(f"first difference: {first.stage}{_place(first, cwd)}: {first.text}", style.columns)
+    lead, *rest = wrap(f"first difference: {first.stage}{_location(first, cwd)}: {first.text}", style.columns)
     yield style.paint(lead, "strong")
     yield from rest
     yield from _detail(first, before, after, style, all_=all_)
@@ -135,7 +135,7 @@ def _causes(given: Sequence[Difference], cwd: str | None, style: Style, *, all_:
     yield style.paint("also given differently:" if alone else "given differently:", "help")
     most = len(given) if all_ else _MAX_CAUSES
     for item in given[:most]:
-        yield from _listed(f"{item.text}{_place(item, cwd)}", style)
+        yield from _listed(f"{item.text}{_location(item, cwd)}", style)
         yield from _detail_lines(item.details[2:], style, len(item.details) if all_ else _MAX_NODES // 2)
     if len(given) > most:
         yield f"    ({len(given) - most} more: --all)"
@@ -152,6 +152,6 @@ def _consequences(
         here = [item for item in others if item.stage == stage]
         for item in here if all_ else here[:1]:
             more = f" (and {len(here) - 1} more: --all)" if len(here) > 1 and not all_ else ""
-            yield from _listed(f"{stage}{_place(item, after.run.cwd)}: {item.text}{more}", style)
+            yield from _listed(f"{stage}{_location(item, after.run.cwd)}: {item.text}{more}", style)
             if all_:
                 yield from _detail(item, before, after, style, all_=True)

@@ -80,7 +80,7 @@ def finding_text(
         location_line(source_location(item.span.file, item.span.line, item.span.column, cwd), style),
         *_source(item, explanation, style),
         *_facts(item, explanation, style, all_),
-        *_called(item, cwd, style),
+        *_call_stack(item, cwd, style),
         *_helps(item, {} if given is None else given, style),
     ]
 
@@ -148,7 +148,7 @@ def _line(sources: Mapping[str, str], span: Span) -> str:
     return clean_line(lines[(span.line or 0) - 1]) if 1 <= (span.line or 0) <= len(lines) else ""
 
 
-def _called(item: Finding, cwd: str | None, style: Style) -> list[str]:
+def _call_stack(item: Finding, cwd: str | None, style: Style) -> list[str]:
     """The way to the place, where it is more than the place itself."""
     frames = short_stack(item.called, cwd)
     if not frames:

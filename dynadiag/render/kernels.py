@@ -164,14 +164,14 @@ def kernel_text(calls: Sequence[KernelCall], scale: Roofline) -> str:
     """The source of a kernel, below what is known of it: comments of its language, so that it stays source."""
     call = calls[0]
     mark = _MARKS.get(call.language, "#")
-    facts = [line for one in calls for line in _facts(one, scale)]
+    facts = [line for one in calls for line in _details(one, scale)]
     head = "".join(f"{mark} {clean_line(line)}\n" for line in facts)
     if call.definition is None:
         return head + clean("".join(f"{one.text}\n" for one in calls))
     return head + clean(call.definition.source)
 
 
-def _facts(call: KernelCall, scale: Roofline) -> list[str]:
+def _details(call: KernelCall, scale: Roofline) -> list[str]:
     cache = f", FX graph cache {call.cache}" if call.cache else ""
     facts = [f"{call.name}: compile {call.compile_id}, {call.stage or 'graph unknown'}, call {call.call_number}{cache}"]
     facts.append(f"  called in line {call.line} of the generated module: {call.text}")
@@ -180,7 +180,7 @@ def _facts(call: KernelCall, scale: Roofline) -> list[str]:
     if call.partition:
         facts.append(f"  in CUDA graph {call.partition}")
     facts.append(
-        f"  lines: {', '.join(map(_place, call.source_lines or call.view_lines)) or 'no mapping'}{_evidence(call)}"
+        f"  lines: {', '.join(map(_location, call.source_lines or call.view_lines)) or 'no mapping'}{_evidence(call)}"
     )
     facts.append(f"  nodes: {', '.join(call.nodes) or 'no mapping'}")
     if call.enclosing_nodes:
@@ -214,7 +214,7 @@ def _built_facts(call: KernelCall) -> list[str]:
     ]
 
 
-def _place(place: SourceLine) -> str:
+def _location(place: SourceLine) -> str:
     return f"{place.file}:{place.line}"
 
 

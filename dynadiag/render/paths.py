@@ -13,7 +13,7 @@ from dynadiag.render.wrap import truncate_middle, width
 
 __all__ = ["fit_path", "relative_path", "short_stack", "source_location"]
 
-_LEAST = 8  # columns of a file's or a function's name at least
+_MIN_NAME = 8  # columns of a file's or a function's name at least
 _LONGEST = 4000  # columns of a place that are looked at: more than any terminal shows
 _PLACE = re.compile(r"(.*?)(:\d+(?::\d+)?)?( in [^/]*)?", re.DOTALL)  # path, line and column, function
 _STACK = 4  # frames of a user stack that are shown: the way in and where it ended
@@ -49,9 +49,9 @@ def fit_path(text: str, columns: int) -> str:
     found = _PLACE.fullmatch(truncate_middle(text, _LONGEST))
     path, line, function = found.groups(default="") if found else (text, "", "")
     path = _last_folders(path, columns - width(line + function))
-    path = truncate_middle(path, max(columns - width(line + function), _LEAST))
+    path = truncate_middle(path, max(columns - width(line + function), _MIN_NAME))
     room = columns - width(path + line)
-    function = truncate_middle(function, room) if room >= _LEAST else ""
+    function = truncate_middle(function, room) if room >= _MIN_NAME else ""
     return truncate_middle(path + line + function, columns)
 
 

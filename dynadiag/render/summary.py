@@ -30,7 +30,7 @@ _PARTS = {
 def summary_section(explanation: Explanation, style: Style) -> list[str]:
     """The answer first, then what was run, the counts, how the program ended, and notes."""
     lines = [*_headline(explanation, style), *_head(explanation.run, style), *_counts(explanation, style)]
-    lines += _ending(explanation.run, style)
+    lines += _exit_note(explanation.run, style)
     for note in explanation.notes:
         lines += labelled_lines("note", "strong", note, style)
     return lines
@@ -72,7 +72,7 @@ def _headline(explanation: Explanation, style: Style) -> list[str]:
     return lines
 
 
-def _ending(run: Run, style: Style) -> list[str]:
+def _exit_note(run: Run, style: Style) -> list[str]:
     """How the program ended, where that was not well."""
     if run.exit_code == 0 or run.is_foreign or (run.exit_code is None and run.complete):
         return []

@@ -11,7 +11,7 @@ from dynadiag.render.wrap import truncate_middle, width
 __all__ = ["fitted_table", "table"]
 
 _GAP = 2  # columns between columns
-_LEAST = 16  # columns of a cell that is cut
+_MIN_CELL = 16  # columns of a cell that is cut
 _INDENT = "    "  # before the further lines of a row
 _LABEL = 30  # columns of a name at most
 
@@ -71,7 +71,7 @@ def _narrowed(widths: Sequence[int], flexible: Sequence[bool], columns: int) -> 
     found = list(widths)
     for _ in range(max(_total(widths) - columns, 0)):
         widest = max((at for at, bends in enumerate(flexible) if bends), key=found.__getitem__, default=None)
-        if widest is None or found[widest] <= _LEAST:
+        if widest is None or found[widest] <= _MIN_CELL:
             break
         found[widest] -= 1
     return found

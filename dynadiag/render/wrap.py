@@ -54,7 +54,7 @@ def truncate_end(text: str, columns: int) -> str:
 def wrap(text: str, columns: int) -> list[str]:
     """The text cleaned, in lines of at most `columns`, broken between words only. What is too long is cut short."""
     lines: list[str] = []
-    for word in _words(clean_line(truncate_middle(text, _LONGEST)), columns):
+    for word in _unbreakable(clean_line(truncate_middle(text, _LONGEST)), columns):
         if lines and width(lines[-1]) + 1 + width(word) <= columns:
             lines[-1] += f" {word}"
         else:
@@ -68,7 +68,7 @@ def wrap_indented(lead: str, text: str, columns: int) -> list[str]:
     return [lead + first, *(" " * width(lead) + line for line in rest)]
 
 
-def _words(text: str, columns: int) -> list[str]:
+def _unbreakable(text: str, columns: int) -> list[str]:
     """What may not be broken: words, and code in backquotes as far as it fits on a line."""
     words: list[str] = []
     for piece in _PIECE.findall(text) or [""]:

@@ -65,13 +65,13 @@ class _SkipLogger(logging.Logger):
         own = super().debug  # before we tell: a listener may release us, and we are an ordinary logger from then on
         if msg == _MESSAGE and len(args) == 3:
             frame = sys._getframe(1).f_locals.get("frame")
-            _tell(listeners(self), getattr(frame, "f_code", None), str(args[1]))
+            _notify(listeners(self), getattr(frame, "f_code", None), str(args[1]))
         if getattr(own, "__func__", None) is logging.Logger.debug:
             options["stacklevel"] = options.get("stacklevel", 1) + 1
         own(msg, *args, **options)
 
 
-def _tell(listeners: tuple[OnSkip, ...], code: object, reason: str) -> None:
+def _notify(listeners: tuple[OnSkip, ...], code: object, reason: str) -> None:
     if isinstance(code, CodeType):
         for heard in listeners:
             heard(code, reason)

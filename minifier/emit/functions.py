@@ -106,7 +106,7 @@ class _Writer:
         if node.target is operator.setitem:
             self.lines.append(f"{self._subscript(node)} = {self._write(node.args[2])}")
             return
-        self._assign(node, self._called(node))
+        self._assign(node, self._call_text(node))
 
     def _call_method(self, node: fx.Node) -> None:
         receiver, *rest = node.args
@@ -134,7 +134,7 @@ class _Writer:
         elif not self._ended:
             self.lines.append(f"return {self._write(returned)}")
 
-    def _called(self, node: fx.Node) -> str:
+    def _call_text(self, node: fx.Node) -> str:
         function, args = node.target, node.args
         plain = not node.kwargs
         if function is operator.getitem and plain:

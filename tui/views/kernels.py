@@ -76,11 +76,11 @@ class KernelsView(ListingView):
         known, measured, kernels = self._costs, self._measured, self.session.all_kernels()
         cwd = self.session.run.cwd
 
-        def made(place: int) -> Row:
-            item = kernels[place]
+        def row_at(index: int) -> Row:
+            item = kernels[index]
             return _row(item, known.get((item.event, item.name)), cwd, measured=measured)
 
-        return LazyRows(len(kernels), made)
+        return LazyRows(len(kernels), row_at)
 
     def _sort(self) -> None:
         titles = [column.title for column in self.columns()]

@@ -108,7 +108,7 @@ class _Side:
     returned: cst.BaseExpression | None = None
 
     @property
-    def names(self) -> list[str]:
+    def assigned_names(self) -> list[str]:
         return list(dict.fromkeys(name for name, _, _ in self.assigned))
 
 
@@ -190,8 +190,8 @@ class _Statement:
     def _merged(self) -> list[str]:
         """The names that have a value on both sides and are read afterwards. Raises where only one side sets a name."""
         merged = []
-        for name in dict.fromkeys([*self._taken.names, *self._other.names]):
-            both = name in self._taken.names and name in self._other.names
+        for name in dict.fromkeys([*self._taken.assigned_names, *self._other.assigned_names]):
+            both = name in self._taken.assigned_names and name in self._other.assigned_names
             if not self._read_afterwards(name):
                 continue
             if not both and not self._defined_before(name):
@@ -255,10 +255,10 @@ class _Statement:
 
     def _value(self, side: _Side, name: str, suffix: str) -> str:
         """The value of a name on a side: an expression, where the last assignment is that and nothing reads it."""
-        if name not in side.names:
+        if name not in side.assigned_names:
             return name
         last = side.assigned[-1]
-        others = [other for other in side.names if other != name and self._read_afterwards(other)]
+        others = [other for other in side.assigned_names if other != name and self._read_afterwards(other)]
         if last[0] == name and not others:
             names = self._compute(side, suffix, side.assigned[:-1])
             return _assigned_text(self._file, last, names)
@@ -281,7 +281,7 @@ class _Statement:
 
     def _keeps(self, name: str) -> bool:
         """Whether a name has a value that the other side, or the code behind, still needs."""
-        both = name in self._taken.names and name in self._other.names
+        both = name in self._taken.assigned_names and name in self._other.assigned_names
         return both or self._read_afterwards(name) or self._defined_before(name)
 
     def _guarded(self, side: _Side, suffix: str) -> dict[str, str]:
@@ -326,12 +326,12 @@ def _check_expression(file: SourceFile, expression: cst.BaseExpression) -> None:
         if next(file.nodes(scope, expression), None) is not None:
             raise _Unsuitable
     for call in file.nodes(cst.Call, expression):
-        name = _called(call)
+        name = _callee_name(call)
         if name is None or (name.endswith("_") and not name.endswith("__")) or name in ("print", "setattr", "append"):
             raise _Unsuitable
 
 
-def _called(call: cst.Call) -> str | None:
+def _callee_name(call: cst.Call) -> str | None:
     if isinstance(call.func, cst.Attribute):
         return call.func.attr.value
     return call.func.value if isinstance(call.func, cst.Name) else None
@@ -354,7 +354,7 @@ def _risky_operands(file: SourceFile, expression: cst.BaseExpression) -> Iterato
             yield operation.left
             yield operation.right
     for call in file.nodes(cst.Call, expression):
-        if _PARTIAL.match(_called(call) or ""):
+        if _PARTIAL.match(_callee_name(call) or ""):
             yield from (argument.value for argument in call.args)
             if isinstance(call.func, cst.Attribute):
                 yield call.func.value
