@@ -1,0 +1,47 @@
+"""What two runs were given, without running anything: recordings made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dynadiag.diff.environment_differences import environment_differences
+from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import fold_in_place, open_recording
+from dynadiag.recording.reader import Recording
+
+
+def recorded(path: Path, variables: dict[str, str] | None, torch: str = "2.13.0") -> Recording:
+    run = {"target": "p.py", "argv": [], "pid": 1, "torch": torch}
+    with_variables = {} if variables is None else {"environment": variables}
+    journal = Journal.create(path)
+    journal.append({"dynadiag_run": {**run, **with_variables}})
+    journal.append({"dynadiag_exit": {"code": 0, "notes": []}})
+    journal.close()
+    fold_in_place(path)
+    return open_recording(path)
+
+
+def texts(before: Recording, after: Recording) -> list[str]:
+    return [found.text for found in environment_differences(before, after, ())]
+
+
+def test_a_variable_that_is_set_unset_or_changed(tmp_path: Path) -> None:
+    before = recorded(tmp_path / "a", {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "0", "SAME": "x"})
+    after = recorded(tmp_path / "b", {"OMP_NUM_THREADS": "2", "TORCHINDUCTOR_FREEZING": "1", "SAME": "x"})
+    assert texts(before, after) == [
+        "the environment variable OMP_NUM_THREADS was 1 and is 2",
+        "the environment variable TORCHDYNAMO_DISABLE was 0 and is not set",
+        "the environment variable TORCHINDUCTOR_FREEZING was not set and is 1",
+    ]
+
+
+def test_folders_logs_and_a_recording_without_variables_are_no_difference(tmp_path: Path) -> None:
+    before = recorded(tmp_path / "a", {"TORCHINDUCTOR_CACHE_DIR": "/a", "TORCH_LOGS": "guards"})
+    assert texts(before, recorded(tmp_path / "b", {"TORCHINDUCTOR_CACHE_DIR": "/b"})) == []
+    assert texts(before, recorded(tmp_path / "c", None)) == []
+
+
+def test_another_torch_is_told(tmp_path: Path) -> None:
+    assert texts(recorded(tmp_path / "a", {}), recorded(tmp_path / "b", {}, "2.14.0")) == [
+        "torch was 2.13.0 and is 2.14.0"
+    ]
