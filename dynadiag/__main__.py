@@ -35,6 +35,7 @@ COMMANDS = {
     "browse": "browse a recording in the terminal: source, graphs, kernels",
     "import": "convert a TORCH_TRACE log to a recording",
     "export": "convert a recording to a TORCH_TRACE log",
+    "pack": "store the recordings of a distributed job in one file",
     "report": "write recordings as one HTML page, to be sent",
     "schema": "print the JSON Schema of a command's document",
     "doctor": "check for torch, Triton, a compiler, a GPU",

@@ -34,6 +34,7 @@ def command(*words: str) -> str:
         command("explain", "GB0025"),
         command("import", "--help"),
         command("export", "--help"),
+        command("pack", "--help"),
         command("doctor"),
         "import dynadiag.commands.explain, dynadiag.commands.doctor, dynadiag.commands.import_",
         "import dynadiag.testing.plugin",

@@ -20,12 +20,13 @@ def run(path: Path, place: str = "") -> int:
     Raises `dynadiag.errors.DynadiagError` before it changes the terminal if no recording can be read.
     """
     gc.disable()  # nothing that is imported is garbage, and the collector takes a tenth of the import time
+    from dynadiag.recording.opening import has_recordings
     from tui.app import Browser
     from tui.session import Session
 
     gc.freeze()
     gc.enable()
-    if path.is_dir():
+    if path.is_dir() or has_recordings(path):
         from tui.recording_folder import open_folder
 
         opened = open_folder(path)

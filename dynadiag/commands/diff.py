@@ -26,7 +26,7 @@ from dynadiag.diff.comparison import compare_recordings
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.link_digest import fold_with_links, import_with_links, open_with_links
 from dynadiag.recording.journal import SUFFIX
-from dynadiag.recording.opening import list_recordings
+from dynadiag.recording.opening import has_recordings, list_recordings
 from dynadiag.recording.reader import Recording
 from dynadiag.render.diff import comparison_json, comparison_text
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 def _opened(target: str, args: argparse.Namespace, folder: Path) -> Recording:
     """Open a recording or a log, or record a program and open its recording."""
     path = Path(target)
-    if path.suffix != ".py" and path.is_dir():
+    if path.suffix != ".py" and (path.is_dir() or has_recordings(path)):
         return _open_folder(path, folder)
     if path.suffix == SUFFIX or (path.suffix != ".py" and path.is_file()):
         return _open_file(path, folder)
@@ -85,7 +85,7 @@ def _open_file(path: Path, folder: Path) -> Recording:
 
 
 def _open_folder(path: Path, folder: Path) -> Recording:
-    found: Sequence[Path] = list_recordings(path) if any(path.glob(f"*{SUFFIX}")) else ()
+    found: Sequence[Path] = list_recordings(path) if has_recordings(path) else ()
     if len(found) > 1:
         raise DynadiagError(f"{path}: it has {len(found)} recordings; name one of them, such as {found[0]}")
     return open_with_links(found[0]) if found else _imported(path, folder)

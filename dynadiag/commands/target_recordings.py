@@ -11,7 +11,8 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.kernels.link_digest import fold_with_links
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import SUFFIX
-from dynadiag.recording.opening import list_recordings, read_head
+from dynadiag.recording.opening import has_recordings, list_recordings, read_head
+from dynadiag.recording.packing import is_packed
 
 __all__ = ["existing_recordings", "import_target", "record_target", "recordings_of"]
 
@@ -33,10 +34,14 @@ def existing_recordings(target: str, output: Path | None, *, force: bool) -> tup
     """Return the recordings that a target names, a log converted to ``output``; ``None`` if it is a program."""
     path = Path(target)
     try:
+        if has_recordings(path):
+            return list_recordings(path)
         if path.is_dir():
-            return list_recordings(path) if any(path.glob(f"*{SUFFIX}")) else import_target(path, output, force=force)
+            return import_target(path, output, force=force)
         if path.suffix == ".py":
             return None
+        if is_packed(path.parent):
+            return (path,)
         if not path.exists():
             if path.suffix == SUFFIX or path.suffix == ".log":
                 raise UnreadableInput(f"{path}: no such file")

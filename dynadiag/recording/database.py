@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 import zstandard
 
 from dynadiag.errors import UnreadableInput
+from dynadiag.recording.packing import is_packed, read_member
 from dynadiag.recording.record_mapping import MAX_VALUE, FieldError
-from dynadiag.recording.schema import APPLICATION_ID, TABLES, VERSION
+from dynadiag.recording.schema import APPLICATION_ID, BLOCK_SIZE, TABLES, VERSION
 
 __all__ = ["Database", "check_type"]
 
@@ -27,7 +28,7 @@ R = TypeVar("R")
 
 
 class Database:
-    """An open file with our tables. Any thread may read from it."""
+    """An open file with our tables, or a recording of a packed job in memory. Any thread may read from it."""
 
     path: Path
     connection: sqlite3.Connection
@@ -37,11 +38,15 @@ class Database:
         """Open the file at `path`. Raises `UnreadableInput`."""
         self.path = path
         self._lock = threading.RLock()
-        _check_file(path)
+        packed = read_member(path.parent, path.name) if is_packed(path.parent) else None
+        if packed is None:
+            _check_file(path)
         with self.reading():
-            self.connection = _connect(path)
+            self.connection = _connect(path) if packed is None else _connect_packed(packed.tables)
         try:
-            self._check_schema()
+            self._check_schema(path.stat().st_size if packed is None else len(packed.tables))
+            if packed is not None:
+                self._add_log(packed.log)
         except BaseException:
             self.close()
             raise
@@ -69,7 +74,28 @@ class Database:
             raise UnreadableInput(f"{self.path}: a damaged recording ({len(found)} rows of {what}, not 1)")
         return found[0]
 
-    def _check_schema(self) -> None:
+    def tables_image(self) -> bytes:
+        """Return the tables without the log, as the bytes of an SQLite file."""
+        with self.reading():
+            copy = sqlite3.connect(":memory:", isolation_level=None)
+            try:
+                self.connection.backup(copy)
+                copy.execute("DELETE FROM block")
+                copy.execute("VACUUM")
+                return copy.serialize()
+            finally:
+                copy.close()
+
+    def _add_log(self, log: bytes) -> None:
+        """Fill the table of blocks of a recording in memory."""
+        blocks = (log[start : start + BLOCK_SIZE] for start in range(0, len(log), BLOCK_SIZE))
+        compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
+        with self.reading():
+            rows = ((number, compressor.compress(block)) for number, block in enumerate(blocks))
+            self.connection.executemany("INSERT INTO block VALUES (?, ?)", rows)
+            self.connection.execute("PRAGMA query_only = ON")
+
+    def _check_schema(self, file_size: int) -> None:
         with self.reading():
             (application,) = self.connection.execute("PRAGMA application_id").fetchone()
             (version,) = self.connection.execute("PRAGMA user_version").fetchone()
@@ -83,7 +109,7 @@ class Database:
             raise UnreadableInput(
                 f"{self.path}: made by a newer dynadiag (schema {version}, this one reads up to {VERSION}): upgrade it"
             )
-        if size != self.path.stat().st_size:
+        if size != file_size:
             raise UnreadableInput(f"{self.path}: a damaged recording (cut short or added to: {size} bytes expected)")
         self._check_tables()
 
@@ -119,10 +145,23 @@ def _connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(
         path.absolute().as_uri() + "?mode=ro", uri=True, isolation_level=None, check_same_thread=False
     )
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
-    for statement in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
-        database.execute(f"PRAGMA {statement}")
+    _restrict(database)
+    database.execute("PRAGMA query_only = ON")
     return database
+
+
+def _connect_packed(tables: bytes) -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    database.deserialize(tables)
+    _restrict(database)
+    return database
+
+
+def _restrict(database: sqlite3.Connection) -> None:
+    """Limit what a file that a stranger made can make SQLite do."""
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
+    for statement in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
+        database.execute(f"PRAGMA {statement}")
 
 
 def check_type(value: Any, kind: type[R]) -> R:

@@ -20,10 +20,12 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import EventDigest, fold
 from dynadiag.recording.journal import SUFFIX
+from dynadiag.recording.packing import is_packed, member_names
 from dynadiag.recording.reader import Recording
 
 __all__ = [
     "fold_in_place",
+    "has_recordings",
     "is_journal",
     "is_running",
     "journal_header",
@@ -43,15 +45,25 @@ def open_recording(path: Path, digest: Callable[[], EventDigest] = Digest) -> Re
     The journal of a running process is folded into a temporary file and is not changed. The same holds for a file
     without the suffix of recordings: it may be an exported log that must stay one.
     """
-    if is_journal(path):
+    if not is_packed(path.parent) and is_journal(path):
         if path.suffix != SUFFIX or is_running(path):
             return _snapshot(path, digest)
         fold_in_place(path, digest)
     return Recording(path)
 
 
+def has_recordings(path: Path) -> bool:
+    """Whether a path is a packed job, or a folder with recordings."""
+    return any(path.glob(f"*{SUFFIX}")) if path.is_dir() else is_packed(path)
+
+
 def list_recordings(folder: Path) -> tuple[Path, ...]:
-    """Return the recordings in a folder, by rank. Raises `UnreadableInput` if there are none."""
+    """Return the recordings in a folder or in a packed job, by name. Raises `UnreadableInput` if there are none.
+
+    The path of one in a packed job is that of the file, followed by its name.
+    """
+    if is_packed(folder):
+        return tuple(folder / name for name in member_names(folder))
     found = tuple(sorted(folder.glob(f"*{SUFFIX}")))
     if not found:
         raise UnreadableInput(f"{folder}: no recording in this folder (they are named *{SUFFIX})")

@@ -19,6 +19,7 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.cache_keys import merge_components, parse_components
 from dynadiag.recording.database import Database, check_type
 from dynadiag.recording.log import parse_metadata, payload_text
+from dynadiag.recording.packing import Content
 from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.records import (
     Break,
@@ -203,6 +204,10 @@ class Recording:
     def log_size(self) -> int:
         """Bytes of the log that the recording was made from, which `raw` yields."""
         return self._size
+
+    def packed_content(self) -> Content:
+        """Return the recording in the form in which a packed job stores it."""
+        return Content(self.path.name, self._database.tables_image(), b"".join(self.raw()))
 
     def event_spans(self, offset: int, limit: int) -> list[EventSpan]:
         """Return up to `limit` events, beginning with the one that contains byte `offset` of the log."""

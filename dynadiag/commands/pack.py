@@ -1,0 +1,53 @@
+"""Pack the recordings of a distributed job into one file, to keep or to send.
+
+What ranks have in common is stored once, so a job of a thousand like ranks needs little more than one of them. Every
+command that takes a folder of recordings takes the file, too; FILE/NAME is one recording of it.
+
+A recording that cannot be read is named and left out. Exit code: 0; 2 usage error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dynadiag.commands import common
+from dynadiag.errors import DynadiagError, UnreadableInput
+from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.recording.opening import list_recordings
+from dynadiag.recording.packing import Content, write_packed
+from dynadiag.recording.store import atomic_write
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    common.add_output(parser, "the packed job to write (job.dynadiag)")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the recordings of the job")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    if args.output is None:
+        raise DynadiagError("pack: name the file to write with -o job.dynadiag")
+    paths = list_recordings(args.folder)
+    common.check_writable(args.output, force=args.force)
+    left_out: list[str] = []
+    with atomic_write(args.output, True) as scratch:
+        write_packed(_contents([path for path in paths if path.name != args.output.name], left_out), scratch)
+        if len(left_out) == len(paths):
+            raise UnreadableInput(left_out[0])
+    for problem in left_out:
+        sys.stderr.write(f"left out: {problem}\n")
+    common.print_path(args.output)
+    return 0
+
+
+def _contents(paths: Sequence[Path], left_out: list[str]) -> Iterator[Content]:
+    for path in paths:
+        try:
+            with open_with_links(path) as recording:
+                yield recording.packed_content()
+        except UnreadableInput as error:
+            left_out.append(str(error))
