@@ -1,4 +1,4 @@
-"""Every Triton kernel of two programs as a GPU gets it: stages, registers, spills, time, the profiler's word on that.
+"""Every Triton kernel of two programs on a GPU: stages, registers, spills, and time beside the profiler's.
 
     python benchmarks/kernel_times.py [--write docs/kernels-gpu.md] [--keep FOLDER]
 
@@ -70,8 +70,8 @@ for event in profile.events():
         found[event.name] += event.device_time * 1e-6 / {STEPS}
 print(json.dumps({{"seconds": found, "occupancy": driver_occupancy()}}))
 """
-# What the driver says of each compiled kernel, started by Triton or by torch itself: its share of a processor's warps,
-# for each configuration (by its registers) that was loaded.
+# The driver's occupancy of each compiled kernel, launched by Triton or by torch, for each loaded configuration (told
+# apart by its registers).
 DRIVER = """
 import ctypes, gc
 
@@ -148,30 +148,31 @@ def table(name: str, found: dict[str, Any]) -> str:
     lines = [
         f"## {name}",
         "",
-        f"{peaks['device']}, torch {peaks['torch']}. It moves {peaks['bytes_per_second'] / 1e12:.2f} TB/s; "
-        f"10^12 operations a second: {products}.",
+        f"{peaks['device']}, torch {peaks['torch']}. Peak bandwidth: {peaks['bytes_per_second'] / 1e12:.2f} TB/s.",
+        f"Peak operations, in 10^12 a second: {products}.",
         "",
-        "| kernel | calls | stages | registers | spills | shared | occupancy | time | profiler's | ratio | of peak |",
+        "| # | calls | stages | registers | spills | shared | occupancy | time | profiler's | ratio | of peak |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in rows(found):
+    for number, row in enumerate(rows(found), 1):
         other, share = row["profiler"], row["peak_share"]
         cells = [
-            f"`{row['name']}`", row["calls"], " ".join(row["stages"]), row["registers"], row["spills"],
+            number, row["calls"], " ".join(row["stages"]), row["registers"], row["spills"],
             row["shared_memory"], "?" if row["occupancy"] is None else f"{row['occupancy']:.0%}",
             f"{row['total'] * 1e6:.2f} µs", "?" if other is None else f"{other * 1e6:.2f} µs",
             "?" if not other else f"{row['total'] / other:.3f}",
             "?" if share is None or row["calls"] > 1 else f"{share:.0%} of {row['bound']}",
         ]  # fmt: skip
         lines.append("| " + " | ".join(map(str, cells)) + " |")
+    lines += ["", *(f"{number}. `{row['name']}`" for number, row in enumerate(rows(found), 1))]
     ratios = [row["total"] / row["profiler"] for row in rows(found) if row["profiler"]]
     within = sum(0.9 <= ratio <= 1.1 for ratio in ratios)
-    lines += ["", f"{within} of {len(ratios)} within 10% of the profiler's time. {_held_against_driver(found)}"]
+    lines += ["", f"{within} of {len(ratios)} within 10% of the profiler's time.", _compared_to_driver(found)]
     return "\n".join(lines)
 
 
-def _held_against_driver(found: dict[str, Any]) -> str:
-    """The occupancies that the recording has and the driver's, of kernels that both runs compiled alike."""
+def _compared_to_driver(found: dict[str, Any]) -> str:
+    """Compares the recorded occupancy to the driver's, for kernels that both runs compiled to the same registers."""
     pairs = []
     for row in rows(found):
         shares = {share for share, registers in found["driver"].get(row["name"], ()) if registers == row["registers"]}
@@ -184,10 +185,12 @@ def _held_against_driver(found: dict[str, Any]) -> str:
 HEAD = """# Triton kernels on a GPU
 
 Made by `python benchmarks/kernel_times.py --write docs/kernels-gpu.md`. Stages, registers, spills and shared memory are
-of the binary that the recorded run used. Time is of a step, all calls of the kernel together, as `dynadiag kernels
---measure` has it (the generated module by itself, on random inputs, out of a cold cache); the profiler's is of the
-program as it is. The kernels are timed in the configurations that the recorded run had chosen by the clock; the
-profiled run finds them in Inductor's cache.
+those of the binary that the recorded run used. The time is that of one step, all calls of the kernel together, as
+`dynadiag kernels --measure` reports it: the generated module alone, on random inputs, with a cold cache. The profiler's
+time is that of the whole program. Both use the configurations that autotuning chose in the recorded run: `--measure`
+reads them from the recording, the profiled run from Inductor's cache.
+
+The names of the kernels are listed below each table, in the order of its rows.
 """
 
 

@@ -26,6 +26,7 @@ import re
 import sys
 import sysconfig
 import tempfile
+import textwrap
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -188,7 +189,14 @@ def page(outcomes: Iterable[Outcome]) -> str:
         for recompile in one.document["recompiles"]
     ]
     wrong = [f"- {one.name}: {sentence}" for one in done for sentence in one.wrong]
-    return "\n".join([*lines, *(["", "Not as it should be:", "", *wrong] if wrong else []), ""])
+    return "\n".join([*map(_wrapped, lines), *(["", "Not as it should be:", "", *wrong] if wrong else []), ""])
+
+
+def _wrapped(line: str) -> str:
+    """An item of a list on lines of at most 120 columns. Tables and headings stay as they are."""
+    if not line.startswith("- "):
+        return line
+    return textwrap.fill(line, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _changed(recompile: dict[str, Any]) -> str:

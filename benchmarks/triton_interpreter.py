@@ -136,14 +136,15 @@ def table(studied: dict[str, dict[str, Any]], target: str) -> str:
             f"{name}, torch {found['torch']}: {launched} launches in Triton's interpreter; of {len(found['errors'])} "
             f"tensors the farthest from eager is the {worst}, by {found['errors'][worst]:.1e} of its largest value",
             "",
-            f"| kernel | graph | launches | PTX lines | SASS lines | registers ({target}) |",
+            f"| # | graph | launches | PTX lines | SASS lines | registers ({target}) |",
             "|---|---|---:|---:|---:|---:|",
         ]
-        for kernel in found["kernels"]:
+        for number, kernel in enumerate(found["kernels"], 1):
             cells = (kernel.get("ptx", "none"), kernel.get("sass", "none"), kernel["registers"])
             count = found["launches"].get(kernel["name"], 0)
-            lines.append(f"| {kernel['name']} | {kernel['graph']} | {count} | {' | '.join(map(str, cells))} |")
-        lines.append("")
+            lines.append(f"| {number} | {kernel['graph']} | {count} | {' | '.join(map(str, cells))} |")
+        names = (f"{number}. `{kernel['name']}`" for number, kernel in enumerate(found["kernels"], 1))
+        lines += ["", *names, ""]
     return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -433,15 +434,19 @@ def markdown_page() -> str:
     parts = [
         "# The schema of a recording",
         "<!-- written by `python -m dynadiag.recording.schema`: change dynadiag/recording/schema.py instead -->",
-        "A recording is one SQLite file: any SQLite tool reads it. "
-        f"Its `application_id` is {APPLICATION_ID:#x}, its `user_version`, the version of this schema, is {VERSION}. "
-        "Lines are counted from 1, columns from 0, ends are exclusive, NULL is what torch did not say.",
+        "A recording is one SQLite file, which any SQLite tool reads. "
+        f"Its `application_id` is {APPLICATION_ID:#x}. Its `user_version` is the version of this schema, {VERSION}. "
+        "Lines count from 1, columns from 0. The end of a range is exclusive. NULL means that torch did not say.",
     ]
     for table in TABLES:
-        parts.append(f"## {table.name}\n\n{table.description}")
-        rows = "\n".join(f"| `{column.name}` | {column.sql} | {column.description} |" for column in table.columns)
-        parts.append(f"| column | type | meaning |\n|---|---|---|\n{rows}")
-    return "\n\n".join(parts) + "\n"
+        parts += [f"## {table.name}", table.description]
+        parts.append("\n".join(_wrapped(f"- `{one.name}` {one.sql}: {one.description}") for one in table.columns))
+    return "\n\n".join(part if part.startswith(("- ", "<!--")) else _wrapped(part) for part in parts) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    indent = "  " if text.startswith("- ") else ""
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":
