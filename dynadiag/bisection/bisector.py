@@ -104,7 +104,7 @@ def _run(bisection: Bisection) -> Verdict:
 def _stopped(bisection: Bisection, stop: SearchStoppedError) -> Verdict:
     """The verdict of a search that ended before its answer, with what is known so far."""
     search, failure = bisection.search, bisection.first.signature if bisection.first else None
-    rungs = {rung: search.known(bisection.labeled_rung(rung)) or "not_run" for rung in RUNGS}
+    rungs = {rung: search.known_status(bisection.labeled_rung(rung)) or "not_run" for rung in RUNGS}
     last = search.last_answers
     known = [f"{words}: {last[status].label}" for status, words in _WHAT_IS_KNOWN.items() if status in last]
     verdict = "flaky" if isinstance(stop, AnswersContradictError) else "stopped"

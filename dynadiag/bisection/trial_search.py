@@ -99,7 +99,7 @@ class TrialSearch:
         self.last_answers[self.status(self._outcomes[key], across_rungs)] = LabeledPlan(plan, label, across_rungs)
         return self._outcomes[key]
 
-    def known(self, candidate: LabeledPlan) -> str | None:
+    def known_status(self, candidate: LabeledPlan) -> str | None:
         """The status of a trial that has run; ``None`` where it has not."""
         outcome = self._outcomes.get(candidate.plan.key())
         return self.status(outcome, candidate.across_rungs) if outcome is not None else None
@@ -118,7 +118,7 @@ class TrialSearch:
         Not where the user expects that (``repeat``).
         """
         for one in candidates:
-            known, key = self.known(one), one.plan.key()
+            known, key = self.known_status(one), one.plan.key()
             if known is None or key in self._checked or self.repeat > 1:
                 continue
             self._checked.add(key)

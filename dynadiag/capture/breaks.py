@@ -79,7 +79,7 @@ def _line(tx: Any) -> int | None:
 
 def describe_raised_break(found: RaisedBreak, sources: Sources) -> dict[str, Any]:
     """Return ``gb_type``, torch's text, the location, and the user's stack down to the call."""
-    called = found.called
+    called = found.compiled
     code = called if isinstance(called, CodeType) else getattr(called, "__code__", None)
     place = _called_location(called, found)
     source = sources(code.co_filename) if isinstance(code, CodeType) else ()

@@ -23,10 +23,10 @@ from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
 from dynadiag.fix.edits import unified_diff
+from dynadiag.fix.fix_report import FixDocument, encode_document, report_text
 from dynadiag.fix.fix_result import document_of, exit_code_of
+from dynadiag.fix.fix_search import FailsUncompiled, FixResult, find_fixes
 from dynadiag.fix.project import Project
-from dynadiag.fix.report import FixDocument, encode_document, report_text
-from dynadiag.fix.search import FailsUncompiled, FixResult, find_fixes
 from dynadiag.fix.trials import HOOKS, Trials
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.program import Program

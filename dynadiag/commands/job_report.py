@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.job import Job, Process, alike, find_divergence, open_job
+from dynadiag.job import Job, Process, find_divergence, group_alike, open_job
 from dynadiag.job.waits import Wait, measure_waits
 from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.render.job import JobPart, JobReport, job_document, rank_document
@@ -44,8 +44,8 @@ class JobReader:
         told = self._reported()
         found: list[tuple[Process, ...]] = []
         for restart in self.job.restarts:
-            found += alike([each for each in told if each.role == "rank" and each.restart == restart])
-        return found + list(alike([each for each in told if each.role != "rank"]))
+            found += group_alike([each for each in told if each.role == "rank" and each.restart == restart])
+        return found + list(group_alike([each for each in told if each.role != "rank"]))
 
     def document(self, told: JobReport) -> ExplainDocument:
         """Return the document of the job."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from dynadiag.fix.edits import apply_edits, unified_diff
+from dynadiag.fix.fix_report import EvidenceDocument, FixDocument, FixEntry, ProblemPlace, Rejected
+from dynadiag.fix.fix_search import Fix, FixResult
 from dynadiag.fix.problems import Problem
 from dynadiag.fix.project import Project
 from dynadiag.fix.proof import Evidence
-from dynadiag.fix.report import EvidenceDocument, FixDocument, FixEntry, ProblemPlace, Rejected
-from dynadiag.fix.search import Fix, FixResult
 
 __all__ = ["document_of", "exit_code_of"]
 

@@ -384,6 +384,6 @@ def _flush() -> None:
 
 
 def _text(printed: list[bytes]) -> str:
-    from dynadiag.fix.printed import comparable
+    from dynadiag.fix.printed_output import comparable
 
     return comparable(b"".join(printed).decode("utf-8", "replace"))

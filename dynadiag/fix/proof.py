@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dynadiag.fix.candidate import Candidate
 from dynadiag.fix.observation import CallDiffers
-from dynadiag.fix.printed import difference
+from dynadiag.fix.printed_output import difference
 from dynadiag.fix.problems import Problem
 from dynadiag.fix.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.trial.outcome import Outcome

@@ -23,7 +23,7 @@ from dynadiag.fix.observation import (
     VariantRun,
     WarmCall,
 )
-from dynadiag.fix.printed import comparable
+from dynadiag.fix.printed_output import comparable
 from dynadiag.fix.problems import Problem, RunSummary, problems_of, summarize
 from dynadiag.fix.project import Project
 from dynadiag.recording.digest import Digest

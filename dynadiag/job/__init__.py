@@ -5,9 +5,9 @@ Pure functions of recordings; torch is never imported. `open_job` reads a job, `
 
 from __future__ import annotations
 
-from dynadiag.job.comparison import alike, find_divergence
+from dynadiag.job.comparison import find_divergence, group_alike
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Job, Process, open_job
 from dynadiag.job.ranks import rank_list
 
-__all__ = ["Divergence", "Job", "Process", "alike", "find_divergence", "open_job", "rank_list"]
+__all__ = ["Divergence", "Job", "Process", "find_divergence", "group_alike", "open_job", "rank_list"]

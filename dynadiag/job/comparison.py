@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 from dynadiag.job.differences import Difference, Side, first_difference
 from dynadiag.job.divergence import Divergence
+from dynadiag.job.divergence_text import describe_divergence
 from dynadiag.job.ended import ended_by_itself, find_dead_ranks
 from dynadiag.job.outliers import find_outlier
 from dynadiag.job.processes import Job, Process
-from dynadiag.job.telling import tell
 
-__all__ = ["alike", "find_divergence"]
+__all__ = ["find_divergence", "group_alike"]
 
 
-def alike(ranks: Sequence[Process]) -> tuple[tuple[Process, ...], ...]:
+def group_alike(ranks: Sequence[Process]) -> tuple[tuple[Process, ...], ...]:
     """Return the ranks in groups of those that are alike, the largest first, of equal ones that with the lowest rank.
 
     Numbers, sizes and guards of compiled code may differ in a group as far as each rank has a shard of its own.
@@ -59,7 +59,7 @@ def find_divergence(job: Job) -> Divergence | None:
 
 
 def _of_restart(job: Job, ranks: Sequence[Process], restart: int) -> Divergence | None:
-    groups = alike(ranks)
+    groups = group_alike(ranks)
     programs, caches = [], []
     for group in groups[1:]:
         program, cache = first_difference(_side(groups[0]), _side(group))
@@ -87,4 +87,4 @@ def _earliest(
     differing = [each for group, difference in found if difference.site == first.site for each in group]
     known = {id(each) for each in differing}
     rest = [each for group in groups for each in group if id(each) not in known]
-    return tell(first, (rest, differing), restart)
+    return describe_divergence(first, (rest, differing), restart)

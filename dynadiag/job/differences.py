@@ -109,7 +109,7 @@ def _pair(first: Side, second: Side, position: int, other: int) -> Iterator[Diff
         and isinstance(two, CollectiveStep)
         and (one.key != two.key or _swapped(first, second, one, two))
     ):
-        yield Difference("collective", position, one, two, _earlier(one, two))
+        yield Difference("collective", position, one, two, _on_earlier_line(one, two))
 
 
 def _swapped(first: Side, second: Side, one: CollectiveStep, two: CollectiveStep) -> bool:
@@ -126,7 +126,7 @@ def _lines(steps: Sequence[Step]) -> set[tuple[str | None, int | None]]:
     return {_line(step) for step in steps if isinstance(step, CollectiveStep)}
 
 
-def _earlier(one: CollectiveStep, two: CollectiveStep) -> int:
+def _on_earlier_line(one: CollectiveStep, two: CollectiveStep) -> int:
     """Of two collectives the one on an earlier line of the same function: the other rank went past that line."""
     same = (one.collective.file, one.collective.function) == (two.collective.file, two.collective.function)
     return 0 if same and (one.collective.line or 0) < (two.collective.line or 0) else 1
@@ -150,7 +150,7 @@ def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[in
     issued = [next((step for step in own[side] if isinstance(step, CollectiveStep)), None) for side in (0, 1)]
     one, two = issued
     if one is not None and two is not None:
-        yield Difference("collective", here[0], one, two, _earlier(one, two))
+        yield Difference("collective", here[0], one, two, _on_earlier_line(one, two))
     elif one is not None and not ended[1]:
         yield Difference("collective", here[0], one, None, 0)
     elif two is not None and not ended[0]:

@@ -42,7 +42,7 @@ def _of_compiles(ranks: Sequence[Process], steps: Sequence[CompileStep], restart
         usual, times = values.most_common(1)[0]
         if len(values) > 1 and times * 2 > len(steps):
             odd = [index for index, step in enumerate(steps) if details[id(step)].get(name) != usual]
-            return _told(name, usual, details[id(steps[odd[0]])].get(name), odd, ranks, steps, restart)
+            return _outlier_divergence(name, usual, details[id(steps[odd[0]])].get(name), odd, ranks, steps, restart)
     return None
 
 
@@ -57,7 +57,7 @@ def _details(step: CompileStep) -> Iterator[tuple[tuple[str, Hashable, int], Has
         seen[guard.source] += 1
 
 
-def _told(
+def _outlier_divergence(
     name: tuple[str, Hashable, int],
     usual: Hashable,
     value: Hashable,

@@ -14,7 +14,7 @@ from dynadiag.kernels.comments import Comment
 from dynadiag.kernels.generated_module import GeneratedModule, source_lines_of
 from dynadiag.kernels.graph_parser import SourceLine, graph_lines, operator_of, parse_graph
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, parse_module
-from dynadiag.kernels.source_lines import Surroundings, locate_cache_hit
+from dynadiag.kernels.source_lines import CompileContext, locate_cache_hit
 
 __all__ = ["CompileLinker", "DocumentLinks"]
 
@@ -68,7 +68,7 @@ class CompileLinker:
         graph = parse_graph(text)
         is_backward = not title.startswith("joint") and any(name.startswith(_TANGENT) for name in graph.nodes)
         before = parse_graph(forward) if is_backward and forward is not None else None
-        own = locate_cache_hit(graph, Surroundings(parse_graph(dynamo), forward=before, from_cache=True))
+        own = locate_cache_hit(graph, CompileContext(parse_graph(dynamo), forward=before, from_cache=True))
         if own is graph:
             return self.later_graph(text)
         lines = {name: node.source_line for name, node in own.nodes.items() if node.source_line is not None}

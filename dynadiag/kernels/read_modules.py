@@ -31,7 +31,7 @@ from dynadiag.kernels.scheduler_operations import (
     nodes_of_calls,
     parse_operations,
 )
-from dynadiag.kernels.source_lines import Surroundings, locate, locate_dynamo
+from dynadiag.kernels.source_lines import CompileContext, locate, locate_dynamo
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.records import Event, Graph
 
@@ -97,7 +97,7 @@ class _ModuleReader:
         lowered = self._lowered_graph(event, compile_id, module.stage)
         scheduled = self._scheduled_graph(event)
         around = replace(
-            self._surroundings(event, compile_id, event, module.stage == "backward"),
+            self._compile_context(event, compile_id, event, module.stage == "backward"),
             dynamo_sources=scheduled.dynamo_sources,
             before_passes=self._parsed_graph(self._last_graph(event, compile_id, ("before_post_grad",), 0)),
         )
@@ -121,15 +121,15 @@ class _ModuleReader:
         is_joint = "joint" in graph.stage
         is_backward = not is_joint and any(name.startswith(_TANGENT_PREFIX) for name in printed.nodes)
         after = (one for one in self._modules if _same_compile(one, event) and one.index > event.index)
-        around = self._surroundings(event, graph.compile_id, next(after, event), is_backward)
+        around = self._compile_context(event, graph.compile_id, next(after, event), is_backward)
         return locate_dynamo(around) if graph.stage == "dynamo" else locate(printed, around)
 
-    def _surroundings(self, event: Event, compile_id: str, module: Event, is_backward: bool) -> Surroundings:
+    def _compile_context(self, event: Event, compile_id: str, module: Event, is_backward: bool) -> CompileContext:
         """What is known about the graph of an event. `module` is the event of the code generated from it."""
         dynamo = self._last_graph(event, compile_id, ("dynamo",), 0)
         from_cache = self._cache_outcome(module) == "hit"
         forward = self._last_graph(event, compile_id, ("forward",), 0) if from_cache and is_backward else None
-        return Surroundings(
+        return CompileContext(
             dynamo=self._parsed_graph(dynamo),
             dynamo_nodes=self._recording.nodes(dynamo.index) if dynamo else (),
             forward=self._parsed_graph(forward) if forward else None,

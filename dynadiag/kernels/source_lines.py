@@ -16,7 +16,7 @@ from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.records import Node
 
-__all__ = ["STEPS", "Surroundings", "locate", "locate_dynamo"]
+__all__ = ["STEPS", "CompileContext", "locate", "locate_dynamo"]
 
 # Operators that have different names in Dynamo's graph and in ATen's.
 _MATRIX_PRODUCTS = frozenset({"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "mv", "dot"})
@@ -33,7 +33,7 @@ _EMPTY = PrintedGraph({}, {})
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class CompileContext:
     """What else is known about the compile of a graph.
 
     `dynamo` is Dynamo's graph and `dynamo_nodes` are its nodes as the recorder stored them (none in a foreign log).
@@ -70,20 +70,20 @@ class Surroundings:
         }
 
 
-def locate(graph: PrintedGraph, around: Surroundings) -> PrintedGraph:
+def locate(graph: PrintedGraph, around: CompileContext) -> PrintedGraph:
     """Return the graph with the user's source lines, as far as they are known."""
     for step in STEPS:
         graph = step(graph, around)
     return graph
 
 
-def locate_dynamo(around: Surroundings) -> PrintedGraph:
+def locate_dynamo(around: CompileContext) -> PrintedGraph:
     """Return Dynamo's graph itself with the user's source lines."""
     own = {name: (name,) for name in around.torch_callers}
     return locate_torch_frames(around.dynamo, replace(around, dynamo_sources=own))
 
 
-def locate_replaced_nodes(graph: PrintedGraph, around: Surroundings) -> PrintedGraph:
+def locate_replaced_nodes(graph: PrintedGraph, around: CompileContext) -> PrintedGraph:
     """Give computing nodes without a line the line of the node that they replaced.
 
     A replaced node is not in the graph any more, and its inputs are among the inputs of the new node. If there are
@@ -111,7 +111,7 @@ def _line_of_replaced(node: PrintedNode, graph: PrintedGraph, before: PrintedGra
     return None
 
 
-def locate_retraced_bodies(graph: PrintedGraph, around: Surroundings) -> PrintedGraph:
+def locate_retraced_bodies(graph: PrintedGraph, around: CompileContext) -> PrintedGraph:
     """Give nodes of bodies that were traced again the lines of the nodes that they match in Dynamo's graph.
 
     Such bodies are a score function of ``flex_attention`` or a step of ``scan``. Their nodes have no line, or the line
@@ -139,7 +139,7 @@ def _subgraphs_by_line(graph: PrintedGraph) -> dict[SourceLine, list[str]]:
     return found
 
 
-def locate_cache_hit(graph: PrintedGraph, around: Surroundings) -> PrintedGraph:
+def locate_cache_hit(graph: PrintedGraph, around: CompileContext) -> PrintedGraph:
     """Replace the lines of a graph from the FX graph cache, which are those of the program that filled the cache.
 
     Two programs with the same computation share a cache entry. Dynamo's graph is from this run, so the nodes of the two
@@ -167,7 +167,7 @@ def locate_cache_hit(graph: PrintedGraph, around: Surroundings) -> PrintedGraph:
     return replace(graph, nodes={name: replace(node, source_line=moved(node)) for name, node in graph.nodes.items()})
 
 
-def locate_torch_frames(graph: PrintedGraph, around: Surroundings) -> PrintedGraph:
+def locate_torch_frames(graph: PrintedGraph, around: CompileContext) -> PrintedGraph:
     """Replace lines of torch's own code by the user's line that called it: ``flex_attention``, an optimizer's step.
 
     A printed graph names the innermost line of each node. The recorder stores Dynamo's graph with whole stacks. If
@@ -198,7 +198,7 @@ def _enclosing_line(node: PrintedNode, graph: PrintedGraph) -> SourceLine | None
     return next((line for line in lines if line is not None), node.source_line)
 
 
-STEPS: tuple[Callable[[PrintedGraph, Surroundings], PrintedGraph], ...] = (
+STEPS: tuple[Callable[[PrintedGraph, CompileContext], PrintedGraph], ...] = (
     locate_replaced_nodes,
     locate_retraced_bodies,
     locate_cache_hit,

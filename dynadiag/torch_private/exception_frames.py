@@ -26,12 +26,12 @@ _COMPILED_CALL = ("compile_wrapper", "torch/_dynamo/eval_frame.py")  # it has `f
 
 @dataclass(frozen=True, slots=True)
 class RaisedBreak:
-    """What the exception says. ``called`` is the function or the code that torch was to compile, None if unknown."""
+    """What the exception says. ``compiled`` is the function or the code that torch was to compile, None if unknown."""
 
     gb_type: str
     text: str
     compile_id: str | None
-    called: Any
+    compiled: Any
     caller: FrameType | None
     stack: tuple[traceback.FrameSummary, ...]  # down to the exception, outermost first
 

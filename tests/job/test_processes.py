@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.job import alike, open_job
+from dynadiag.job import group_alike, open_job
 from dynadiag.job.waits import clock_offsets, measure_waits
 from tests.job.build import collective, compiled, group, rank
 from tests.tui import build as recordings
@@ -47,7 +47,7 @@ def test_alike_ranks_share_their_steps(tmp_path: Path) -> None:
     for number in range(4):
         rank(tmp_path, number, compiled(breaks=number == 3), collective(), world=4)
     ranks = open_job(sorted(tmp_path.glob("*.dynadiag"))).ranks
-    assert [[each.rank for each in group] for group in alike(ranks)] == [[0, 1, 2], [3]]
+    assert [[each.rank for each in group] for group in group_alike(ranks)] == [[0, 1, 2], [3]]
     traces = [each.trace for each in ranks[:3]]
     assert all(trace is not None and traces[0] is not None and trace.steps is traces[0].steps for trace in traces)
 

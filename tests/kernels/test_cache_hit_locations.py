@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
-from dynadiag.kernels.source_lines import Surroundings, locate_cache_hit
+from dynadiag.kernels.source_lines import CompileContext, locate_cache_hit
 from dynadiag.recording.opening import open_recording
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
@@ -61,7 +61,7 @@ def _lines(graph: PrintedGraph) -> dict[str, int | None]:
 
 
 def test_matched_nodes_have_this_runs_lines_and_what_has_no_match_has_none() -> None:
-    found = locate_cache_hit(parse_graph(_GRAPH), Surroundings(parse_graph(_DYNAMO), from_cache=True))
+    found = locate_cache_hit(parse_graph(_GRAPH), CompileContext(parse_graph(_DYNAMO), from_cache=True))
     lines = _lines(found)
     assert (lines["relu"], lines["sin"]) == (14, 14)
     assert (lines["mul"], lines["erf"]) == (None, None)
@@ -70,13 +70,13 @@ def test_matched_nodes_have_this_runs_lines_and_what_has_no_match_has_none() -> 
 
 def test_this_runs_own_graph_stays() -> None:
     dynamo = parse_graph(_DYNAMO)
-    assert locate_cache_hit(dynamo, Surroundings(dynamo, from_cache=True)) is dynamo
-    assert locate_cache_hit(dynamo, Surroundings(from_cache=True)) is dynamo
+    assert locate_cache_hit(dynamo, CompileContext(dynamo, from_cache=True)) is dynamo
+    assert locate_cache_hit(dynamo, CompileContext(from_cache=True)) is dynamo
 
 
 def test_a_backward_graph_has_its_forwards_lines() -> None:
     backward = parse_graph(_GRAPH)
-    around = Surroundings(parse_graph(_DYNAMO), forward=parse_graph(_GRAPH), from_cache=True)
+    around = CompileContext(parse_graph(_DYNAMO), forward=parse_graph(_GRAPH), from_cache=True)
     found = locate_cache_hit(backward, around)
     assert found.nodes["erf"].source_line is None  # nothing of that line was matched
     assert found.nodes["sin"].source_line == SourceLine("ours.py", 14)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
-from dynadiag.kernels.source_lines import Surroundings, locate_replaced_nodes, locate_retraced_bodies
+from dynadiag.kernels.source_lines import CompileContext, locate_replaced_nodes, locate_retraced_bodies
 
 _FILE = "/home/x/net.py"
 
@@ -25,7 +25,7 @@ def _lines(graph: PrintedGraph) -> dict[str, int | None]:
 def test_a_node_has_the_line_of_what_it_replaced() -> None:
     before = _graph((3, "mm = aten.mm(x, x)"), (4, "add = aten.add(mm, x)"))
     after = _graph((None, "addmm = aten.addmm(x, x, x)"))
-    assert _lines(locate_replaced_nodes(after, Surroundings(before_passes=before))) == {"addmm": 3}
+    assert _lines(locate_replaced_nodes(after, CompileContext(before_passes=before))) == {"addmm": 3}
 
 
 def test_a_node_whose_pass_came_before_has_the_line_of_what_reads_it() -> None:
@@ -38,7 +38,7 @@ def test_a_node_whose_pass_came_before_has_the_line_of_what_reads_it() -> None:
         (5, "exp = aten.exp(sub_tensor)"),
         (None, "unused = aten.sin(x)"),
     )
-    found = _lines(locate_replaced_nodes(after, Surroundings(before_passes=after)))
+    found = _lines(locate_replaced_nodes(after, CompileContext(before_passes=after)))
     assert found == {"mm": 3, "div_tensor": 5, "amax_default": 5, "sub_tensor": 5, "exp": 5, "unused": None}
 
 
@@ -67,6 +67,6 @@ def _called(operator: str, *body: str) -> PrintedGraph:
 def test_a_body_that_was_traced_again_has_the_lines_of_dynamos() -> None:
     dynamo = _called("scan", "# File: /home/x/net.py:5 in step, code: x.sin()", "sin = x.sin()", "return (sin,)")
     graph = _called("while_loop", "add = aten.add(x, 1)", "sin = aten.sin(x)", "return (sin, add)")
-    nodes = locate_retraced_bodies(graph, Surroundings(dynamo)).nodes
+    nodes = locate_retraced_bodies(graph, CompileContext(dynamo)).nodes
     assert nodes["step_0_sin"].source_line == SourceLine(_FILE, 5)
     assert nodes["step_0_add"].source_line == SourceLine(_FILE, 9), "the line of the loop itself"

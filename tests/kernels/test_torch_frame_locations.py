@@ -6,7 +6,7 @@ import pytest
 
 from dynadiag.kernels import generated_modules
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
-from dynadiag.kernels.source_lines import Surroundings, locate_dynamo, locate_torch_frames
+from dynadiag.kernels.source_lines import CompileContext, locate_dynamo, locate_torch_frames
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.records import Node, Span
@@ -34,7 +34,7 @@ DYNAMO = _graph(
     (_TORCHS, 90, "out = torch.sum(mask_1)"),
 )
 NODES = [_node("y", 3), _node("mask", 4), _node("mask_1", 5), _node("out", 5)]
-AROUND = Surroundings(DYNAMO, NODES)
+AROUND = CompileContext(DYNAMO, NODES)
 
 
 def test_only_lines_of_torchs_lead_to_another() -> None:
@@ -82,12 +82,12 @@ def test_where_no_node_has_a_line_all_have_the_call() -> None:
     text = 'class M(torch.nn.Module):\n    def forward(self, x: "f32[4]"):\n'
     dynamo = parse_graph(text + "        y = torch.sin(x)\n        return (y,)\n")
     lowered = parse_graph(text + "        sin = aten.sin(x)\n        return (sin,)\n")
-    around = Surroundings(dynamo, [_node("y", 9)])
+    around = CompileContext(dynamo, [_node("y", 9)])
     assert locate_torch_frames(lowered, around).nodes["sin"].source_line == SourceLine(_OWN, 9)
 
 
 def test_a_log_without_dynamos_nodes_keeps_its_lines() -> None:
-    assert locate_dynamo(Surroundings(DYNAMO)) == DYNAMO
+    assert locate_dynamo(CompileContext(DYNAMO)) == DYNAMO
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_log_without_dynamos_nodes_keeps_its_lines() -> None:
 )
 def test_a_node_has_the_line_that_called_torch(sources: dict[str, list[str]], line: tuple[str, int]) -> None:
     lowered = _graph((_OWN, 3, "sin = aten.sin(x)"), (_TORCHS, 70, "full = aten.full(sin)"))
-    placed = locate_torch_frames(lowered, Surroundings(DYNAMO, NODES, sources))
+    placed = locate_torch_frames(lowered, CompileContext(DYNAMO, NODES, sources))
     assert [node.source_line for node in placed.nodes.values()] == [None, SourceLine(_OWN, 3), SourceLine(*line)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.fix.printed import comparable, difference, mask_unstable
+from dynadiag.fix.printed_output import comparable, difference, mask_unstable
 
 
 def test_a_warning_of_a_moved_line_is_the_same() -> None:

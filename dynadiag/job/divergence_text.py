@@ -23,33 +23,33 @@ from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.recording.code_origin import is_user_file, user_frame
 from dynadiag.recording.records import Compile, Frame, Recompile
 
-__all__ = ["tell"]
+__all__ = ["describe_divergence"]
 
 _TYPE = re.compile(r"(?<=\])\[.*$")  # strides and device after dtype and sizes
 _NODE = 100  # characters of a node of a graph
 
-Place = tuple[str | None, int | None, str]  # file, line, function
+Location = tuple[str | None, int | None, str]  # file, line, function
 Sides = tuple[Sequence[Process], Sequence[Process]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What is specific to a kind: text, place, cause, advice, and sentences on what follows."""
+class _DivergenceText:
+    """What is specific to a kind: text, location, cause, advice, and sentences on what follows."""
 
     text: str
-    place: Place
+    location: Location
     cause: str | None = None
     advice: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
 
 
-def tell(found: Difference, sides: Sides, restart: int) -> Divergence:
+def describe_divergence(found: Difference, sides: Sides, restart: int) -> Divergence:
     """Return the divergence of two sets of ranks. The sides are those of the difference, with all their ranks."""
     doing, others = sides[found.unusual], sides[1 - found.unusual]
-    told = _TELLERS[found.kind](found, doing, others)
+    specific = _DESCRIBERS[found.kind](found, doing, others)
     fewer, more = (others, doing) if len(others) < len(doing) else (doing, others)
     step = found.step if isinstance(found.step, CompileStep) else _other_step(found)
-    file, line, function = told.place
+    file, line, function = specific.location
     return Divergence(
         kind=found.kind,
         ranks=_numbers(fewer),
@@ -59,10 +59,10 @@ def tell(found: Difference, sides: Sides, restart: int) -> Divergence:
         file=file,
         line=line,
         function=function,
-        text=told.text,
-        cause=told.cause,
-        consequences=(*told.follows, *describe_ends([*doing, *others])),
-        advice=tuple(Advice(text, "unchecked") for text in told.advice),
+        text=specific.text,
+        cause=specific.cause,
+        consequences=(*specific.follows, *describe_ends([*doing, *others])),
+        advice=tuple(Advice(text, "unchecked") for text in specific.advice),
     )
 
 
@@ -74,21 +74,21 @@ def _numbers(ranks: Sequence[Process]) -> tuple[int, ...]:
     return tuple(sorted(each.rank or 0 for each in ranks))
 
 
-def _names(ranks: Sequence[Process]) -> str:
+def _ranks(ranks: Sequence[Process]) -> str:
     return rank_list(_numbers(ranks))
 
 
 def _does_not(ranks: Sequence[Process]) -> str:
-    return f"{_names(ranks)} {'does' if len(ranks) == 1 else 'do'} not"
+    return f"{_ranks(ranks)} {'does' if len(ranks) == 1 else 'do'} not"
 
 
 def _verb(ranks: Sequence[Process], verb: str) -> str:
     """``rank 1 breaks``, ``ranks 1-3 break``."""
     singular = f"{verb}es" if verb.endswith(("ss", "sh")) else f"{verb}s"
-    return f"{_names(ranks)} {singular if len(ranks) == 1 else verb}"
+    return f"{_ranks(ranks)} {singular if len(ranks) == 1 else verb}"
 
 
-def _compile_place(item: Compile) -> Place:
+def _compile_location(item: Compile) -> Location:
     """The function that was compiled; where it is torch's, the user's line that calls it."""
     if not _is_users(item.file) and (own := [each for each in item.user_stack if _is_users(each.file)]):
         return own[-1].file, own[-1].line, own[-1].function
@@ -99,7 +99,7 @@ def _is_users(file: str | None) -> bool:
     return file is not None and is_user_file(file)
 
 
-def _recompile(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+def _recompile(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     step = found.step
     assert isinstance(step, CompileStep)
     assert step.recompile is not None
@@ -113,11 +113,11 @@ def _recompile(found: Difference, doing: Sequence[Process], others: Sequence[Pro
     )
     spent = sum(each.compile.seconds.total or 0.0 for each in same)
     follows = (
-        f"{_names(doing[:1])} compiles it again {len(same)} times in all, {duration(spent)} in which the others wait",
+        f"{_ranks(doing[:1])} compiles it again {len(same)} times in all, {duration(spent)} in which the others wait",
     )
-    return _Told(
+    return _DivergenceText(
         text,
-        _recompile_place(step.recompile, step.compile),
+        _recompile_location(step.recompile, step.compile),
         why,
         (
             "Give each rank the same sizes (pad to a length that all ranks agree on), or compile for all sizes at once:"
@@ -130,24 +130,24 @@ def _recompile(found: Difference, doing: Sequence[Process], others: Sequence[Pro
     )
 
 
-def _recompile_place(item: Recompile, compile_: Compile) -> Place:
+def _recompile_location(item: Recompile, compile_: Compile) -> Location:
     """The user's line of the guard that failed, else that of the function."""
     reason = next((each for each in item.reasons if _is_users(each.file)), None)
-    return (reason.file, reason.line, item.function) if reason is not None else _compile_place(compile_)
+    return (reason.file, reason.line, item.function) if reason is not None else _compile_location(compile_)
 
 
-def _break(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+def _break(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     item = found.brk
     assert item is not None
     frame = None if _is_users(item.span.file) else user_frame(item)
-    place = (frame.file, frame.line, frame.function) if frame else (item.span.file, item.span.line, item.function)
+    location = (frame.file, frame.line, frame.function) if frame else (item.span.file, item.span.line, item.function)
     id_ = f"{item.gb_id}, " if item.gb_id else ""
     follows = _other_collectives(found, doing, others)
-    return _Told(
+    return _DivergenceText(
         f"{_verb(doing, 'break')} the graph of {item.function} ({id_}{item.gb_type or item.reason}), "
         f"{_does_not(others)}",
-        place,
-        _value_cause(found, doing, others, place) or item.reason or None,
+        location,
+        _value_cause(found, doing, others, location) or item.reason or None,
         (
             "Run the same code on each rank inside what is compiled: move what only some ranks do out of it, "
             "before or after the call.",
@@ -165,46 +165,46 @@ def _other_collectives(found: Difference, doing: Sequence[Process], others: Sequ
     if numbers[0] == numbers[1]:
         return ()
     return (
-        f"the first graph of {_names(doing)} then has {numbers[0]} of the collectives, "
-        f"that of {_names(others)} has {numbers[1]}",
+        f"the first graph of {_ranks(doing)} then has {numbers[0]} of the collectives, "
+        f"that of {_ranks(others)} has {numbers[1]}",
     )
 
 
-def _node_difference(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+def _node_difference(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     step = found.step
     assert isinstance(step, CompileStep)
     function, node, other = step.compile.function, found.node, found.other_node
-    place = _node_place(found, doing, others)
-    where = f" (line {place[1]})" if place[1] is not None else ""
+    location = _node_place(found, doing, others)
+    where = f" (line {location[1]})" if location[1] is not None else ""
     if node is None and other is None:
         count = [len(each.graphs) if isinstance(each, CompileStep) else 0 for each in (step, _other_step(found))]
-        text = f"{_names(doing)} makes {count[0]} graphs of {function}, {_names(others)} {count[1]}"
+        text = f"{_ranks(doing)} makes {count[0]} graphs of {function}, {_ranks(others)} {count[1]}"
     elif node is not None and other is None:
-        text = (
-            f"the graph of {function} on {_names(doing)} has `{_short(node)}`{where}, that of {_names(others)} has not"
-        )
+        text = f"the graph of {function} on {_ranks(doing)} has `{_short(node)}`{where}, not that of {_ranks(others)}"
     elif node is None and other is not None:
         text = (
-            f"the graph of {function} on {_names(others)} has `{_short(other)}`{where}, that of {_names(doing)} has not"
+            f"the graph of {function} on {_ranks(others)} has `{_short(other)}`{where}, that of {_ranks(doing)} has not"
         )
     else:
         assert node is not None
         assert other is not None
-        text = f"the graph of {function} has `{_short(node)}` on {_names(doing)}, `{_short(other)}` on {_names(others)}"
+        text = f"the graph of {function} has `{_short(node)}` on {_ranks(doing)}, `{_short(other)}` on {_ranks(others)}"
     if found.kind == "collective":
         advice = "Issue the same collectives in the same order on each rank: a rank that has nothing gives zeros."
     else:
         advice = "Make what the code branches on the same on each rank, or give it to the graph as a tensor."
-    return _Told(text, place, _value_cause(found, doing, others, place), (advice,))
+    return _DivergenceText(text, location, _value_cause(found, doing, others, location), (advice,))
 
 
-def _value_cause(found: Difference, doing: Sequence[Process], others: Sequence[Process], place: Place) -> str | None:
+def _value_cause(
+    found: Difference, doing: Sequence[Process], others: Sequence[Process], location: Location
+) -> str | None:
     """The guarded value that differs between the ranks, where one does."""
-    value = _value_difference(found, place[1])
+    value = _value_difference(found, location[1])
     if value is None:
         return None
-    at = f" (line {value.line})" if value.line is not None and value.line != place[1] else ""
-    return f"`{value.source}` is {value.first} on {_names(doing)}, {value.second} on {_names(others)}{at}"
+    at = f" (line {value.line})" if value.line is not None and value.line != location[1] else ""
+    return f"`{value.source}` is {value.first} on {_ranks(doing)}, {value.second} on {_ranks(others)}{at}"
 
 
 def _value_difference(found: Difference, line: int | None) -> ValueDifference | None:
@@ -221,7 +221,7 @@ def _short(node: CanonicalNode) -> str:
     return brief(f"{node.call}: {node.type}" if node.type else node.call, _NODE)
 
 
-def _node_place(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> Place:
+def _node_place(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> Location:
     """The user's line of the node that differs: of the unusual one if there is one."""
     sides = ((found.step, doing, found.node), (_other_step(found), others, found.other_node))
     for step, ranks, node in sides:
@@ -234,7 +234,7 @@ def _node_place(found: Difference, doing: Sequence[Process], others: Sequence[Pr
     value = _value_difference(found, None)
     if value is not None and _is_users(value.file):
         return value.file, value.line, step.compile.function
-    return _compile_place(step.compile)
+    return _compile_location(step.compile)
 
 
 def _line_of(item: Process, compile_id: str, graph: int, node: CanonicalNode) -> Frame | None:
@@ -249,30 +249,30 @@ def _line_of(item: Process, compile_id: str, graph: int, node: CanonicalNode) ->
     return Frame(at.file, at.line, "") if at is not None and _is_users(at.file) else None
 
 
-def _collective(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+def _collective(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     if isinstance(found.step, CompileStep):
         return _node_difference(found, doing, others)
     one, two = found.step, _other_step(found)
     here = one.collective if isinstance(one, CollectiveStep) else None
     there = two.collective if isinstance(two, CollectiveStep) else None
     assert here is not None or there is not None
-    told = [
+    issued = [
         f"{each.op} of {each.sizes or 'nothing'} {each.dtypes} at line {each.line}".replace("  ", " ") if each else None
         for each in (here, there)
     ]
     if here is None:
-        text = f"{_verb(others, 'issue')} {told[1]}, {_does_not(doing)}"
+        text = f"{_verb(others, 'issue')} {issued[1]}, {_does_not(doing)}"
     elif there is None:
-        text = f"{_verb(doing, 'issue')} {told[0]}, {_does_not(others)}"
+        text = f"{_verb(doing, 'issue')} {issued[0]}, {_does_not(others)}"
     else:
-        text = f"{_verb(doing, 'issue')} {told[0]} where {_verb(others, 'issue')} {told[1]}"
+        text = f"{_verb(doing, 'issue')} {issued[0]} where {_verb(others, 'issue')} {issued[1]}"
     at = here or there
     assert at is not None
     advice = "Issue the same collectives in the same order on each rank: a rank that has nothing gives zeros."
-    return _Told(text, (at.file, at.line, at.function or "?"), None, (advice,))
+    return _DivergenceText(text, (at.file, at.line, at.function or "?"), None, (advice,))
 
 
-def _skip(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+def _skip(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     step = _other_step(found)
     assert isinstance(step, CompileStep)
     skipped = found.step
@@ -284,13 +284,13 @@ def _skip(found: Difference, doing: Sequence[Process], others: Sequence[Process]
     issued = [each for each in (doing[0].trace.steps if doing[0].trace else ()) if isinstance(each, CollectiveStep)]
     inside = [each for each in issued if each.collective.function == step.compile.function.rpartition(".")[2]]
     follows = (
-        f"the compiled graph of {_names(others)} has {collectives} collectives, which Inductor may bucket; "
-        f"{_names(doing)} issues its own one by one",
+        f"the compiled graph of {_ranks(others)} has {collectives} collectives, which Inductor may bucket; "
+        f"{_ranks(doing)} issues its own one by one",
     )
-    return _Told(
-        f"{_verb(others, 'compile')} {step.compile.function}, {_names(doing)} "
+    return _DivergenceText(
+        f"{_verb(others, 'compile')} {step.compile.function}, {_ranks(doing)} "
         f"{'runs' if len(doing) == 1 else 'run'} it uncompiled or not at all: {why}",
-        _compile_place(step.compile),
+        _compile_location(step.compile),
         why,
         ("Compile it on each rank or on none: compiled code may issue other collectives, and rounds otherwise.",),
         follows if collectives and inside else (),
@@ -313,19 +313,19 @@ def _why_not_compiled(item: Process, compiled: Compile) -> str:
     return "no call of it through torch.compile was recorded there"
 
 
-def _cache(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _Told:
+def _cache(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     step, other = found.step, _other_step(found)
     assert isinstance(step, CompileStep)
     assert isinstance(other, CompileStep)
     spent, saved = step.compile.seconds.total, other.compile.seconds.total
     text = (
-        f"the FX graph cache answers {step.compile.function} with a {step.compile.cache} on {_names(doing)}, "
-        f"with a {other.compile.cache} on {_names(others)}"
+        f"the FX graph cache answers {step.compile.function} with a {step.compile.cache} on {_ranks(doing)}, "
+        f"with a {other.compile.cache} on {_ranks(others)}"
     )
     times = f": {duration(spent)} there, {duration(saved)} here" if spent is not None and saved is not None else ""
-    return _Told(
+    return _DivergenceText(
         text + times,
-        _compile_place(step.compile),
+        _compile_location(step.compile),
         None,
         (
             "Give all ranks one cache folder (TORCHINDUCTOR_CACHE_DIR on a shared disk), or fill each host's first, "
@@ -334,7 +334,7 @@ def _cache(found: Difference, doing: Sequence[Process], others: Sequence[Process
     )
 
 
-_TELLERS: dict[str, Callable[[Difference, Sequence[Process], Sequence[Process]], _Told]] = {
+_DESCRIBERS: dict[str, Callable[[Difference, Sequence[Process], Sequence[Process]], _DivergenceText]] = {
     "recompile": _recompile,
     "break": _break,
     "graph": _node_difference,

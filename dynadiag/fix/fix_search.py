@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dynadiag.fix.candidate import Candidate, Sources
 from dynadiag.fix.edits import Edit, EditConflict, apply_edits
-from dynadiag.fix.printed import UNSTABLE, mask_unstable
+from dynadiag.fix.printed_output import UNSTABLE, mask_unstable
 from dynadiag.fix.problems import Problem
 from dynadiag.fix.project import Project
 from dynadiag.fix.proof import COMPARISONS, RECORDED, TIMED, Baseline, Evidence, Proof, evidence_of, first_objection
