@@ -180,7 +180,9 @@ def _node_difference(found: Difference, doing: Sequence[Process], others: Sequen
         count = [len(each.graphs) if isinstance(each, CompileStep) else 0 for each in (step, _other_step(found))]
         text = f"{_ranks(doing)} makes {count[0]} graphs of {function}, {_ranks(others)} {count[1]}"
     elif node is not None and other is None:
-        text = f"the graph of {function} on {_ranks(doing)} has `{_short(node)}`{where}, not that of {_ranks(others)}"
+        text = (
+            f"the graph of {function} on {_ranks(doing)} has `{_short(node)}`{where}, that of {_ranks(others)} has not"
+        )
     elif node is None and other is not None:
         text = (
             f"the graph of {function} on {_ranks(others)} has `{_short(other)}`{where}, that of {_ranks(doing)} has not"
