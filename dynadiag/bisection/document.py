@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dynadiag.render.json_document import Document, SourceLine
+from dynadiag.render.json_document import Document, LineDocument
 from dynadiag.trial.signature import Signature
 
 __all__ = ["BisectDocument", "CulpritDocument", "FailureDocument"]
@@ -38,7 +38,7 @@ class CulpritDocument(msgspec.Struct, frozen=True):
     graph: str | None
     file: str | None
     line: int | None
-    lines: tuple[SourceLine, ...]
+    lines: tuple[LineDocument, ...]
     nodes: tuple[str, ...]
 
 

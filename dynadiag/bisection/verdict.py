@@ -14,7 +14,7 @@ from dynadiag.bisection.document import BisectDocument, CulpritDocument, Failure
 from dynadiag.explanation.formatting import list_counted
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json_document import SourceLine, encode
+from dynadiag.render.json_document import LineDocument, encode
 from dynadiag.render.paths import source_location
 from dynadiag.render.snippet import snippet
 from dynadiag.render.style import Style
@@ -113,7 +113,7 @@ def _installed_torch() -> str | None:
 
 def _culprit_document(culprit: Culprit) -> CulpritDocument:
     file, line = culprit.lines[-1] if culprit.lines else (None, None)
-    lines = tuple(SourceLine(*each) for each in culprit.lines)
+    lines = tuple(LineDocument(*each) for each in culprit.lines)
     place = (culprit.compile_id, culprit.graph, file, line)
     return CulpritDocument(culprit.group, culprit.name, *place, lines, culprit.nodes)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dynadiag.caches.cache_report import CacheEntry, CacheReport, Cause, StartedRun, read_caches
 from dynadiag.caches.key_changes import ChangedComponent, changed_components
-from dynadiag.caches.start_phases import Phase, StartPhases, start_phases
+from dynadiag.caches.start_phases import StartPhase, StartPhases, start_phases
 
 __all__ = [
     "CacheEntry",
     "CacheReport",
     "Cause",
     "ChangedComponent",
-    "Phase",
+    "StartPhase",
     "StartPhases",
     "StartedRun",
     "changed_components",

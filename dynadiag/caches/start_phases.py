@@ -16,7 +16,7 @@ import orjson
 
 from dynadiag.recording.records import Event, Run
 
-__all__ = ["PHASES", "Phase", "StartPhases", "TimedRecording", "start_phases"]
+__all__ = ["PHASES", "StartPhase", "StartPhases", "TimedRecording", "start_phases"]
 
 _CPP, _WAITING = "C++ compiles", "waiting for compiles"
 _SEVERAL = 1.05  # at once on average
@@ -51,7 +51,7 @@ _SECTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class StartPhase:
     """Seconds in one phase of the start. ``side_by_side`` is how many ran at once on average, where several did."""
 
     name: str
@@ -64,8 +64,8 @@ class StartPhases:
     """The phases of a run and of each compile in it, of no length left out."""
 
     seconds: float | None  # of the whole run
-    phases: tuple[Phase, ...]
-    by_compile: tuple[tuple[str, tuple[Phase, ...]], ...]
+    phases: tuple[StartPhase, ...]
+    by_compile: tuple[tuple[str, tuple[StartPhase, ...]], ...]
 
 
 class TimedRecording(Protocol):
@@ -99,14 +99,14 @@ def start_phases(recording: TimedRecording) -> StartPhases:
         by_compile[each.compile_id].append(each)
     total, before = _process_seconds(recording)
     rest = None if total is None else total - before - compiling
-    phases = [Phase("import", before)] if before else []
+    phases = [StartPhase("import", before)] if before else []
     phases += _phases(found)
-    phases += [Phase("the program itself", rest)] if rest and rest > 0 and found else []
+    phases += [StartPhase("the program itself", rest)] if rest and rest > 0 and found else []
     kept = [(id_, _phases(each)) for id_, each in by_compile.items()]
     return StartPhases(total, tuple(phases), tuple((id_, each) for id_, each in kept if each))
 
 
-def _phases(sections: Iterable[_Section]) -> tuple[Phase, ...]:
+def _phases(sections: Iterable[_Section]) -> tuple[StartPhase, ...]:
     own: dict[str, float] = defaultdict(float)
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for each in sections:
@@ -116,7 +116,7 @@ def _phases(sections: Iterable[_Section]) -> tuple[Phase, ...]:
         own[_CPP] = _union([*spans[_CPP], *spans[_WAITING]])
         del spans[_WAITING]
     named = [name for name in PHASES if name in spans and own[name] > 0]
-    return tuple(Phase(name, own[name], _at_once(spans[name]) if name == _CPP else None) for name in named)
+    return tuple(StartPhase(name, own[name], _at_once(spans[name]) if name == _CPP else None) for name in named)
 
 
 def _at_once(spans: Sequence[tuple[float, float]]) -> float | None:

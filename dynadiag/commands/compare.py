@@ -20,7 +20,7 @@ from pathlib import Path
 from dynadiag.commands import common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
-from dynadiag.compare import AMP, DYNAMIC, MODES, Comparison, ComparisonOptions, Variant, compare, variants
+from dynadiag.compare import AMP, DYNAMIC, MODES, ComparisonOptions, Variant, VariantComparison, compare, variants
 from dynadiag.compare.comparison_report import comparison_text
 from dynadiag.compare.document import compare_document
 from dynadiag.errors import DynadiagError
@@ -155,7 +155,7 @@ def _discard(folder: Path) -> None:
         folder.rmdir()
 
 
-def _report(comparison: Comparison, program: Program, args: argparse.Namespace) -> None:
+def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace) -> None:
     common.write_json(args.json, encode(compare_document(comparison, program.text)))
     if args.json != "-":
         sys.stdout.write(comparison_text(comparison, program.text, common.style_for(sys.stdout)))

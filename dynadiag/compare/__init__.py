@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.compare.comparison import Comparison, ComparisonOptions, compare
+from dynadiag.compare.comparison import ComparisonOptions, VariantComparison, compare
 from dynadiag.compare.variant import AMP, DYNAMIC, MODES, STEPS, Variant, variants
 from dynadiag.compare.variant_result import RelativeSpeed, VariantResult, relative_speed
 
@@ -11,10 +11,10 @@ __all__ = [
     "DYNAMIC",
     "MODES",
     "STEPS",
-    "Comparison",
     "ComparisonOptions",
     "RelativeSpeed",
     "Variant",
+    "VariantComparison",
     "VariantResult",
     "compare",
     "relative_speed",

@@ -24,7 +24,7 @@ from dynadiag.trial.sandbox import Sandboxes, cache_variables, trial_environment
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["Comparison", "ComparisonOptions", "compare"]
+__all__ = ["ComparisonOptions", "VariantComparison", "compare"]
 
 OnTrial = Callable[[int, str, str, float], None]
 _NOT_RUN = Signature("interrupted", "interrupted", "not measured: the comparison was interrupted")
@@ -47,7 +47,7 @@ class ComparisonOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class VariantComparison:
     """The results in the order of the variants. ``interrupted``: not all rounds ran."""
 
     results: tuple[VariantResult, ...]
@@ -77,7 +77,7 @@ class Comparison:
 
 def compare(
     program: Program, chosen: Sequence[Variant], folder: Path, options: ComparisonOptions, on_trial: OnTrial
-) -> Comparison:
+) -> VariantComparison:
     """Measure the variants of a target. Their recordings go to ``folder``.
 
     Calls ``on_trial(number, label, status, seconds)`` after each step. On Ctrl-C it returns what was measured so far; a
@@ -100,7 +100,7 @@ def compare(
             with suppress(KeyboardInterrupt):  # a second Ctrl-C: stop at once, keep what there is
                 session.finish()
     results = (_with_summary(session.results.get(variant, VariantResult(variant, _NOT_RUN))) for variant in chosen)
-    return Comparison(tuple(_mark_unmeasured(result) for result in results), session.interrupted)
+    return VariantComparison(tuple(_mark_unmeasured(result) for result in results), session.interrupted)
 
 
 def _with_summary(result: VariantResult) -> VariantResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from dynadiag import __version__
-from dynadiag.compare.comparison import Comparison
+from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.document import kernel_counts
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import RelativeSpeed, VariantResult
@@ -27,7 +27,7 @@ _MISSING = "-"
 Column = tuple[str, Callable[[VariantResult], str]]
 
 
-def comparison_text(comparison: Comparison, target: str, style: Style) -> str:
+def comparison_text(comparison: VariantComparison, target: str, style: Style) -> str:
     """The tables: times, then what was compiled, then compile times by part; failures and notes below."""
     measured = [result for result in comparison.results if result.warm is not None]
     lines = [*_head(comparison, target, style), ""]
@@ -45,7 +45,7 @@ def comparison_text(comparison: Comparison, target: str, style: Style) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(comparison: Comparison, target: str, style: Style) -> list[str]:
+def _head(comparison: VariantComparison, target: str, style: Style) -> list[str]:
     torch, threads = comparison.torch, comparison.threads
     device = truncate_middle(clean_line(comparison.device or ""), _MAX_NAME_WIDTH)
     parts = [f"dynadiag {__version__}", f"torch {torch}" if torch else "torch unknown", device]
@@ -61,7 +61,7 @@ def _name(result: VariantResult, results: Sequence[VariantResult]) -> str:
     return f"{result.variant.name}: {result.variant.label}" if several else result.variant.label
 
 
-def _times(comparison: Comparison) -> list[Column]:
+def _times(comparison: VariantComparison) -> list[Column]:
     return [
         ("first call", lambda result: short_duration(result.first[0])),
         ("warm call", lambda result: short_duration(result.warm.median) if result.warm else _MISSING),
@@ -130,7 +130,7 @@ def _table(results: Sequence[VariantResult], columns: Sequence[Column], style: S
     return table(names, [(title, [show(result) for result in results]) for title, show in columns], style)
 
 
-def _failure(result: VariantResult, comparison: Comparison, style: Style) -> list[str]:
+def _failure(result: VariantResult, comparison: VariantComparison, style: Style) -> list[str]:
     failure = result.failure
     assert failure is not None
     message = next((line for line in failure.message.splitlines() if line.strip()), "")
@@ -140,7 +140,7 @@ def _failure(result: VariantResult, comparison: Comparison, style: Style) -> lis
     return [style.paint(first[: len(lead) - 1], "error") + first[len(lead) - 1 :], *rest]
 
 
-def _notes(comparison: Comparison, measured: Sequence[VariantResult]) -> Iterator[str]:
+def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> Iterator[str]:
     if comparison.interrupted:
         rounds = max((len(result.rounds) for result in comparison.results), default=0)
         yield f"interrupted after {count(rounds, 'round')}; these are the results until then"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dynadiag.compare.comparison import Comparison
+from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.compile_summary import CompileSummary
 from dynadiag.compare.variant_result import Peak, RelativeSpeed, VariantResult
 from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost
@@ -131,7 +131,7 @@ class CompareDocument(Document):
     rows: tuple[VariantRow, ...]
 
 
-def compare_document(comparison: Comparison, target: str) -> CompareDocument:
+def compare_document(comparison: VariantComparison, target: str) -> CompareDocument:
     """The document of a comparison of the variants of ``target``."""
     return CompareDocument(
         torch=comparison.torch,

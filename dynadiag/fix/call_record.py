@@ -21,7 +21,7 @@ from dynadiag.fix.user_globals import UserGlobals
 from dynadiag.trial.reachable_state import find_scalars
 from dynadiag.trial.reference_run import ReplayableCall, RunResult
 
-__all__ = ["CallRecord", "Difference", "StateAfter", "compare", "random_state", "record_of", "scalars_of"]
+__all__ = ["CallDifference", "CallRecord", "StateAfter", "compare", "random_state", "record_of", "scalars_of"]
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
@@ -57,7 +57,7 @@ class CallRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CallDifference:
     """One difference: the obligation that it breaks, and what is different."""
 
     what: str
@@ -163,7 +163,7 @@ def random_state() -> str:
     return digest.hexdigest()
 
 
-def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...] = ()) -> Iterator[Difference]:
+def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...] = ()) -> Iterator[CallDifference]:
     """How a candidate's record differs from the unchanged program's.
 
     Where the unchanged program raises, the candidate has to raise too, and nothing more is compared; torch has types of
@@ -171,24 +171,24 @@ def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...
     """
     if expected.error or actual.error:
         if not (expected.error and actual.error) and expected.error not in _UNDEFINED:
-            yield Difference("error", _errors(expected.error, actual.error))
+            yield CallDifference("error", _errors(expected.error, actual.error))
         return
     if expected.form != actual.form or len(expected.outputs) != len(actual.outputs):
-        yield Difference("results", f"it returns {actual.form[:80]} instead of {expected.form[:80]}")
+        yield CallDifference("results", f"it returns {actual.form[:80]} instead of {expected.form[:80]}")
         return
     for position, (one, other) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
         yield from _value("results", f"output {position}", one, other)
     if expected.shared != actual.shared:
-        yield Difference("results", "other outputs share memory with one another or with the arguments")
+        yield CallDifference("results", "other outputs share memory with one another or with the arguments")
     yield from _same_names("mutations", expected.arguments, actual.arguments, " afterwards")
     yield from _same_names("mutations", expected.state, actual.state, " afterwards")
     yield from _scalars(expected, actual, as_tensors)
     if all(_is_finite(value) for value in expected.outputs):  # of NaN and infinity no gradient makes sense
         yield from _compared_gradients(expected.gradients, actual.gradients)
     if expected.random != actual.random:
-        yield Difference("random", "it draws other random numbers, or another count of them")
+        yield CallDifference("random", "it draws other random numbers, or another count of them")
     if expected.printed != actual.printed:
-        yield Difference("printed", f"it prints {actual.printed[:80]!r} instead of {expected.printed[:80]!r}")
+        yield CallDifference("printed", f"it prints {actual.printed[:80]!r} instead of {expected.printed[:80]!r}")
 
 
 def _errors(expected: str | None, actual: str | None) -> str:
@@ -197,23 +197,25 @@ def _errors(expected: str | None, actual: str | None) -> str:
     return f"the unchanged program raises {expected}, and it {f'raises {actual}' if actual else 'does not'}"
 
 
-def _same_names(what: str, expected: Mapping[str, Any], actual: Mapping[str, Any], when: str) -> Iterator[Difference]:
+def _same_names(
+    what: str, expected: Mapping[str, Any], actual: Mapping[str, Any], when: str
+) -> Iterator[CallDifference]:
     for name in expected.keys() & actual.keys():
         yield from _value(what, name + when, expected[name], actual[name])
 
 
-def _scalars(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...]) -> Iterator[Difference]:
+def _scalars(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...]) -> Iterator[CallDifference]:
     """Numbers and texts in objects. One that the candidate keeps in a tensor has to be named by the rewrite."""
     for name, value in expected.scalars.items():
         kept = name.rpartition(".")[2] in as_tensors and name in actual.state
         now = actual.state[name].item() if kept else actual.scalars.get(name, _MISSING)
         if now is _MISSING:
             found = "a tensor" if name in actual.state else "not there"
-            yield Difference("mutations", f"{name} is {found} instead of {value!r:.60}")
+            yield CallDifference("mutations", f"{name} is {found} instead of {value!r:.60}")
         elif not _same_number(value, now):
-            yield Difference("mutations", f"{name} is {now!r:.60} instead of {value!r:.60}")
+            yield CallDifference("mutations", f"{name} is {now!r:.60} instead of {value!r:.60}")
     for name in actual.scalars.keys() - expected.scalars.keys():
-        yield Difference("mutations", f"{name} is new")
+        yield CallDifference("mutations", f"{name} is new")
 
 
 _MISSING = object()
@@ -225,10 +227,10 @@ def _same_number(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _compared_gradients(expected: Any, actual: Any) -> Iterator[Difference]:
+def _compared_gradients(expected: Any, actual: Any) -> Iterator[CallDifference]:
     """A gradient that is missing counts as zeros."""
     if (expected is None) != (actual is None):
-        yield Difference("gradients", "it can be differentiated" if expected is None else "it has no gradients")
+        yield CallDifference("gradients", "it can be differentiated" if expected is None else "it has no gradients")
         return
     for name in (expected or {}).keys() | (actual or {}).keys():
         one, other = (expected or {}).get(name), (actual or {}).get(name)
@@ -237,18 +239,18 @@ def _compared_gradients(expected: Any, actual: Any) -> Iterator[Difference]:
         yield from _value("gradients", f"the gradient of {name}", one, other)
 
 
-def _value(what: str, name: str, expected: Any, actual: Any) -> Iterator[Difference]:
+def _value(what: str, name: str, expected: Any, actual: Any) -> Iterator[CallDifference]:
     if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
         if isinstance(expected, torch.Tensor) or isinstance(actual, torch.Tensor):
-            yield Difference(what, f"{name} is {_kind(actual)} instead of {_kind(expected)}")
+            yield CallDifference(what, f"{name} is {_kind(actual)} instead of {_kind(expected)}")
         elif not _same_number(expected, actual):
-            yield Difference(what, f"{name} is {actual!r:.60} instead of {expected!r:.60}")
+            yield CallDifference(what, f"{name} is {actual!r:.60} instead of {expected!r:.60}")
         return
     if text := _metadata(expected, actual):
-        yield Difference(what, f"{name}: {text}")
+        yield CallDifference(what, f"{name}: {text}")
     elif not _equal(expected, actual):
         close = _close(expected, actual)
-        yield Difference(what, f"{name}: {_worst(expected, actual)}", rounding=close)
+        yield CallDifference(what, f"{name}: {_worst(expected, actual)}", rounding=close)
 
 
 def _is_finite(value: Any) -> bool:

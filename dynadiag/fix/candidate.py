@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dynadiag.fix.edits import Edit, SourceFile
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.edits import Edit, ParsedSource
+from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
 
 __all__ = ["Candidate", "Condition", "Rewrite", "Sources"]
@@ -49,15 +49,15 @@ class Sources:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._files: dict[str, SourceFile | None] = {}
+        self._files: dict[str, ParsedSource | None] = {}
 
-    def file(self, name: str | None) -> SourceFile | None:
+    def file(self, name: str | None) -> ParsedSource | None:
         """The file, ``None`` where it is not the user's or cannot be parsed."""
         if not name:
             return None
         if name not in self._files:
             try:
-                self._files[name] = SourceFile(name, self._project.source(name))
+                self._files[name] = ParsedSource(name, self._project.source(name))
             except cst.ParserSyntaxError:
                 self._files[name] = None
         return self._files[name]
@@ -68,4 +68,4 @@ class Rewrite:
     """One rewrite of the catalogue: ``candidates`` yields its changes for a problem, the smallest first."""
 
     name: str
-    candidates: Callable[[Problem, Sources], Iterable[Candidate]]
+    candidates: Callable[[FixProblem, Sources], Iterable[Candidate]]

@@ -17,7 +17,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, Posi
 
 from dynadiag.recording.records import Span
 
-__all__ = ["Edit", "EditConflict", "SourceFile", "apply_edits", "unified_diff"]
+__all__ = ["Edit", "EditConflict", "ParsedSource", "apply_edits", "unified_diff"]
 
 N = TypeVar("N", bound=cst.CSTNode)
 FUNCTIONS = (cst.FunctionDef, cst.Lambda)
@@ -71,7 +71,7 @@ def _lines(text: str) -> list[str]:
     return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-class SourceFile:
+class ParsedSource:
     """A file of the user's: its text and its syntax tree with positions. Raises `libcst.ParserSyntaxError`."""
 
     def __init__(self, name: str, text: str) -> None:

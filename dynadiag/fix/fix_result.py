@@ -7,7 +7,7 @@ from dataclasses import asdict
 from dynadiag.fix.edits import apply_edits, unified_diff
 from dynadiag.fix.fix_report import EvidenceDocument, FixDocument, FixEntry, ProblemPlace, Rejected
 from dynadiag.fix.fix_search import Fix, FixResult
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
 from dynadiag.fix.proof import Evidence
 
@@ -64,7 +64,7 @@ def _none(fix: Fix) -> str:
     return _NOT_THEIRS if fix.problem.file is None else _NO_REWRITE
 
 
-def _place_of(problem: Problem, project: Project) -> ProblemPlace:
+def _place_of(problem: FixProblem, project: Project) -> ProblemPlace:
     file = problem.span.file if problem.file is None else str(project.root / problem.file)
     return ProblemPlace(problem.kind, problem.gb_id, problem.compile_id, file, problem.span.line)
 

@@ -8,9 +8,18 @@ from dataclasses import dataclass, field, replace
 from dynadiag.fix.candidate import Candidate, Sources
 from dynadiag.fix.edits import Edit, EditConflict, apply_edits
 from dynadiag.fix.printed_output import UNSTABLE, mask_unstable
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
-from dynadiag.fix.proof import COMPARISONS, RECORDED, TIMED, Baseline, Evidence, Proof, evidence_of, first_objection
+from dynadiag.fix.proof import (
+    COMPARISONS,
+    RECORDED,
+    TIMED,
+    Evidence,
+    Proof,
+    UnchangedProgram,
+    evidence_of,
+    first_objection,
+)
 from dynadiag.fix.rewrites import CATALOGUE
 from dynadiag.fix.trials import RecordedRun, Trials
 
@@ -28,7 +37,7 @@ class FailsUncompiled(Exception):  # noqa: N818 - an outcome of the search
 class Fix:
     """One cause, with the candidate that is proved for it, if any, and those that are not, with why."""
 
-    problem: Problem
+    problem: FixProblem
     candidate: Candidate | None
     evidence: Evidence | None
     rejected: tuple[tuple[Candidate, str], ...]
@@ -88,11 +97,11 @@ class _Search:
             if plain.outcome.exit_code != 0:
                 raise FailsUncompiled(plain.outcome.tail)
 
-    def _candidates(self, problem: Problem) -> tuple[Candidate, ...]:
+    def _candidates(self, problem: FixProblem) -> tuple[Candidate, ...]:
         found = (each for rewrite in CATALOGUE for each in rewrite.candidates(problem, self._sources))
         return tuple(found)
 
-    def _baseline(self, first: RecordedRun, candidates: dict[Problem, tuple[Candidate, ...]]) -> Baseline:
+    def _baseline(self, first: RecordedRun, candidates: dict[FixProblem, tuple[Candidate, ...]]) -> UnchangedProgram:
         """The unchanged program, as a fork, and uncompiled. Raises `FailsUncompiled` where that fails."""
         recorded = self.trials.recorded("as written, for comparison")
         every = [condition for found in candidates.values() for each in found for condition in each.both_sides]
@@ -104,9 +113,9 @@ class _Search:
         if code != 0:  # it fails compiled alone, so a change has to make it as it is uncompiled
             plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
             code, printed = plain.outcome.exit_code, plain.printed
-        return Baseline(recorded, reference, printed, UNSTABLE not in printed, code)
+        return UnchangedProgram(recorded, reference, printed, UNSTABLE not in printed, code)
 
-    def _fix(self, problem: Problem, candidates: Sequence[Candidate], baseline: Baseline) -> Fix:
+    def _fix(self, problem: FixProblem, candidates: Sequence[Candidate], baseline: UnchangedProgram) -> Fix:
         rejected: list[tuple[Candidate, str]] = []
         for candidate in candidates:
             proof, why = self._prove((problem,), candidate, baseline)
@@ -118,7 +127,7 @@ class _Search:
         return Fix(problem, None, None, tuple(rejected))
 
     def _prove(
-        self, problems: tuple[Problem, ...], candidate: Candidate, baseline: Baseline
+        self, problems: tuple[FixProblem, ...], candidate: Candidate, baseline: UnchangedProgram
     ) -> tuple[Proof | None, str | None]:
         """The proof of a candidate, and why it is rejected; ``None`` where it is proved."""
         known = self._tried.get(tuple(sorted(candidate.edits)))
@@ -145,7 +154,7 @@ class _Search:
         self._remember(proof, why)
         return proof, why
 
-    def _timed_again(self, proof: Proof, label: str) -> tuple[Baseline, RecordedRun]:
+    def _timed_again(self, proof: Proof, label: str) -> tuple[UnchangedProgram, RecordedRun]:
         """Both programs, each with the shorter time of a warm call of two runs: the machine may have been busy."""
         before = proof.baseline.recorded
         first = self.trials.recorded("as written, timed again")
@@ -156,7 +165,7 @@ class _Search:
         self._tried[tuple(sorted(proof.candidate.edits))] = proof
         self.message(f"{proof.candidate.title}: {'proved' if why is None else f'rejected, {why}'}")
 
-    def _combine(self, fixes: Sequence[Fix], baseline: Baseline, torch: str | None) -> FixResult:
+    def _combine(self, fixes: Sequence[Fix], baseline: UnchangedProgram, torch: str | None) -> FixResult:
         """All proved fixes as one program. A fix that does not go with those before it is taken back."""
         kept = [fix for fix in fixes if fix.candidate is not None]
         evidence = kept[0].evidence if kept else None
@@ -173,14 +182,14 @@ class _Search:
         return FixResult(tuple(fixes), edits, apply_edits(sources, edits), evidence, torch)
 
     def _provable_together(
-        self, proved: Sequence[Fix], baseline: Baseline
-    ) -> tuple[list[Fix], Evidence | None, dict[Problem, Fix]]:
+        self, proved: Sequence[Fix], baseline: UnchangedProgram
+    ) -> tuple[list[Fix], Evidence | None, dict[FixProblem, Fix]]:
         """The fixes that are proved together, and those that are not, with why."""
         proof, why = self._prove_all(proved, baseline)
         if why is None and proof is not None:
             return list(proved), evidence_of(proof), {}
         kept: list[Fix] = []
-        lost: dict[Problem, Fix] = {}
+        lost: dict[FixProblem, Fix] = {}
         evidence = None
         for fix in proved:
             proof, why = self._prove_all([*kept, fix], baseline)
@@ -190,7 +199,7 @@ class _Search:
                 lost[fix.problem] = _taken_back(fix, f"not together with the fixes above: {why}")
         return kept, evidence, lost
 
-    def _prove_all(self, fixes: Sequence[Fix], baseline: Baseline) -> tuple[Proof | None, str | None]:
+    def _prove_all(self, fixes: Sequence[Fix], baseline: UnchangedProgram) -> tuple[Proof | None, str | None]:
         parts = [fix.candidate for fix in fixes if fix.candidate is not None]
         candidate = Candidate(
             f"{len(parts)} fixes together",
@@ -202,7 +211,7 @@ class _Search:
         )
         return self._prove(tuple(fix.problem for fix in fixes), candidate, baseline)
 
-    def _ends_as_in_a_fresh_interpreter(self, edits: tuple[Edit, ...], baseline: Baseline) -> str | None:
+    def _ends_as_in_a_fresh_interpreter(self, edits: tuple[Edit, ...], baseline: UnchangedProgram) -> str | None:
         """Why the patched program does not hold in a fresh interpreter, as the user will run it."""
         final = self.trials.recorded("the patched program, in a fresh interpreter", edits, fresh=True)
         proof = Proof((), Candidate("", "source", edits, ""), baseline, final)
@@ -214,7 +223,7 @@ def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
     return replace(one, warm=min(times, default=None))
 
 
-def _gone_with(problem: Problem, fixes: Sequence[Fix]) -> Fix | None:
+def _gone_with(problem: FixProblem, fixes: Sequence[Fix]) -> Fix | None:
     """The fix of another cause that this one goes with."""
     found = (fix for fix in fixes if fix.candidate is not None and problem.identity not in fix.left)
     fix = next(found, None) if problem.kind == "recompile" else None

@@ -8,7 +8,7 @@ import msgspec
 
 from dynadiag.trial.events import HookEvent
 
-__all__ = ["SIDE_BUILTIN", "CallDiffers", "CallsCompared", "Observation", "SideTaken", "VariantRun", "WarmCall"]
+__all__ = ["SIDE_BUILTIN", "CallDiffers", "CallsCompared", "Observation", "SideTaken", "VariantRun", "WarmCallTime"]
 
 SIDE_BUILTIN = "__dynadiag_side__"  # the builtin that an instrumented condition asks
 
@@ -85,7 +85,7 @@ class VariantRun(HookEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class WarmCall(HookEvent):
+class WarmCallTime(HookEvent):
     """The shortest time of one warm call, in seconds."""
 
     seconds: float

@@ -32,7 +32,7 @@ from dynadiag.fix.observation import (
     Observation,
     SideTaken,
     VariantRun,
-    WarmCall,
+    WarmCallTime,
 )
 from dynadiag.fix.user_globals import UserGlobals
 from dynadiag.fix.variants import OWN, bytes_of, search_names, variant, variant_names
@@ -157,7 +157,7 @@ class _LastCall(_Watch):
                 began = clock()
                 self._last()
                 best = min(best, clock() - began)
-            TRIAL.send(WarmCall(best))
+            TRIAL.send(WarmCallTime(best))
 
 
 def _clock() -> Callable[[], float]:

@@ -12,11 +12,11 @@ from dynadiag.fix.project import Project
 from dynadiag.recording.code_origin import user_frame
 from dynadiag.recording.records import Break, Frame, Recompile, Span
 
-__all__ = ["Problem", "RunSummary", "problems_of", "summarize"]
+__all__ = ["FixProblem", "RunSummary", "problems_of", "summarize"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FixProblem:
     """One cause of breaks or of recompiles.
 
     ``file`` is the user's file relative to the project, ``None`` where the cause is in a library. ``span`` is the place
@@ -64,11 +64,11 @@ class RunSummary:
         return cls(Counter(), {}, 0, 0, 0, 0)
 
 
-def problems_of(explanation: Explanation, project: Project) -> tuple[Problem, ...]:
+def problems_of(explanation: Explanation, project: Project) -> tuple[FixProblem, ...]:
     """The causes in a run of the unchanged program, each once, in the order torch met them."""
     found = [_break_problem(item, explanation, project) for item in explanation.roots]
     found += [problem for item in explanation.recompiles for problem in _recompile_problems(item, explanation, project)]
-    first: dict[tuple[object, ...], Problem] = {}
+    first: dict[tuple[object, ...], FixProblem] = {}
     for problem in found:
         line = problem.span.line if problem.kind == "break" else None
         first.setdefault((problem.identity, line), problem)
@@ -90,16 +90,16 @@ def summarize(explanation: Explanation, project: Project) -> RunSummary:
     )
 
 
-def _location(problem: Problem) -> str:
+def _location(problem: FixProblem) -> str:
     where = f"line {problem.span.line}" if problem.file is None else f"{problem.file}:{problem.span.line}"
     return f"{where}: {problem.title}"
 
 
-def _break_problem(item: Break, explanation: Explanation, project: Project) -> Problem:
+def _break_problem(item: Break, explanation: Explanation, project: Project) -> FixProblem:
     span, file = item.span, project.relative(item.span.file)
     if file is None and (frame := user_frame(item)) is not None:
         file, span = project.relative(frame.file), Span(frame.file, frame.line)
-    return Problem(
+    return FixProblem(
         kind="break",
         identity=identity("break", item.gb_id, item.function, (item.span,), explanation.sources),
         file=file,
@@ -114,7 +114,7 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> P
     )
 
 
-def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[Problem]:
+def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[FixProblem]:
     found_at = next((each.user_stack for each in explanation.compiles if each.compile_id == item.compile_id), ())
     stack = tuple(replace(frame, file=project.relative(frame.file) or "") for frame in found_at)
     span, found = Span(item.file, item.line), []
@@ -122,7 +122,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
     for change in own:
         what = f"{change.source or change.guard} of {item.function} changes"
         found.append(
-            Problem(
+            FixProblem(
                 kind="recompile",
                 identity=f"recompile {item.function}: {change.reading.kind} {change.source or change.guard}",
                 file=project.relative(item.file),

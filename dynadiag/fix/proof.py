@@ -13,11 +13,20 @@ from dataclasses import dataclass
 from dynadiag.fix.candidate import Candidate
 from dynadiag.fix.observation import CallDiffers
 from dynadiag.fix.printed_output import difference
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.trial.outcome import Outcome
 
-__all__ = ["COMPARISONS", "RECORDED", "TIMED", "Baseline", "Evidence", "Proof", "evidence_of", "first_objection"]
+__all__ = [
+    "COMPARISONS",
+    "RECORDED",
+    "TIMED",
+    "Evidence",
+    "Proof",
+    "UnchangedProgram",
+    "evidence_of",
+    "first_objection",
+]
 
 _SHRUNK = 0.9  # share of the largest graph's operators that has to stay compiled
 _SLOWER = 1.5  # times the time of a warm call, beyond which a change is slower than noise explains
@@ -25,7 +34,7 @@ _NOISE = 300e-6  # seconds by which a warm call may differ in any case: of small
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class UnchangedProgram:
     """The unchanged program: as it is, and uncompiled with many inputs. ``printed`` has unstable parts masked.
 
     ``exit_code`` is that of the run which the changed program has to be like.
@@ -42,9 +51,9 @@ class Baseline:
 class Proof:
     """The runs that a candidate is judged by. ``compared`` is ``None`` while only the recorded run was made."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[FixProblem, ...]
     candidate: Candidate
-    baseline: Baseline
+    baseline: UnchangedProgram
     recorded: RecordedRun
     compared: ComparedRun | None = None
 

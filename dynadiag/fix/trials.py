@@ -21,10 +21,10 @@ from dynadiag.fix.observation import (
     Observation,
     SideTaken,
     VariantRun,
-    WarmCall,
+    WarmCallTime,
 )
 from dynadiag.fix.printed_output import comparable
-from dynadiag.fix.problems import Problem, RunSummary, problems_of, summarize
+from dynadiag.fix.problems import FixProblem, RunSummary, problems_of, summarize
 from dynadiag.fix.project import Project
 from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import fold
@@ -47,7 +47,7 @@ class RecordedRun:
 
     outcome: Outcome
     summary: RunSummary
-    problems: tuple[Problem, ...]
+    problems: tuple[FixProblem, ...]
     explanation: Explanation | None
     printed: str
     warm: float | None
@@ -99,7 +99,7 @@ class Trials:
             plan = Plan(rung=rung, task=Observation(journal=str(journal), time_calls=not fresh).to_task())
             outcome = self._run(label, copy, plan, fresh=fresh)
             explanation = self._explanation(journal)
-            warm = next(_events(outcome, WarmCall), None)
+            warm = next(_events(outcome, WarmCallTime), None)
             return RecordedRun(
                 outcome,
                 summarize(explanation, copy) if explanation else RunSummary.empty(),

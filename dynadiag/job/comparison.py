@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynadiag.job.differences import Difference, Side, first_difference
+from dynadiag.job.differences import RankDifference, Side, first_difference
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.divergence_text import describe_divergence
 from dynadiag.job.ended import ended_by_itself, find_dead_ranks
@@ -80,7 +80,7 @@ def _side(group: Sequence[Process]) -> Side:
 
 
 def _earliest(
-    groups: Sequence[Sequence[Process]], found: Sequence[tuple[Sequence[Process], Difference]], restart: int
+    groups: Sequence[Sequence[Process]], found: Sequence[tuple[Sequence[Process], RankDifference]], restart: int
 ) -> Divergence:
     """The difference that comes first in the order of the largest group, with all ranks that have the same one."""
     first = min((difference for _, difference in found), key=lambda each: each.position)

@@ -15,7 +15,7 @@ from dynadiag.job.ranks import are_multiples, follows_rank
 from dynadiag.job.trace import CollectiveStep, CompileStep, GraphContent, Step
 from dynadiag.recording.records import Break
 
-__all__ = ["Difference", "Side", "first_difference"]
+__all__ = ["RankDifference", "Side", "first_difference"]
 
 _MAX_ALIGNED = 4_000_000  # pairs of steps that are aligned; of longer sequences only what they have in common at first
 _USUAL_TYPE = "f32"  # torch's default dtype
@@ -35,7 +35,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RankDifference:
     """The first difference of two ranks, ``kind`` as in the contract.
 
     ``position`` is that in the steps of the first one. ``first`` and ``second`` are their steps; None where a rank has
@@ -66,7 +66,7 @@ class Difference:
         return self.kind, self.position, own.label if own else None, node.call if node else None
 
 
-def first_difference(first: Side, second: Side) -> tuple[Difference | None, Difference | None]:
+def first_difference(first: Side, second: Side) -> tuple[RankDifference | None, RankDifference | None]:
     """Return the first difference in what the ranks do, and the first in what their caches answered."""
     cache = None
     for found in _differences(first, second):
@@ -76,7 +76,7 @@ def first_difference(first: Side, second: Side) -> tuple[Difference | None, Diff
     return None, cache
 
 
-def _differences(first: Side, second: Side) -> Iterator[Difference]:
+def _differences(first: Side, second: Side) -> Iterator[RankDifference]:
     for kind, start, end, other, last in _aligned(first.steps, second.steps):
         if kind == "equal":
             for offset in range(end - start):
@@ -99,7 +99,7 @@ def _aligned(first: Sequence[Step], second: Sequence[Step]) -> Iterator[tuple[st
         yield kind, start + same, end + same, other + same, last + same
 
 
-def _pair(first: Side, second: Side, position: int, other: int) -> Iterator[Difference]:
+def _pair(first: Side, second: Side, position: int, other: int) -> Iterator[RankDifference]:
     one, two = first.steps[position], second.steps[other]
     if isinstance(one, CompileStep) and isinstance(two, CompileStep):
         if one.key != two.key or one.details != two.details:
@@ -109,7 +109,7 @@ def _pair(first: Side, second: Side, position: int, other: int) -> Iterator[Diff
         and isinstance(two, CollectiveStep)
         and (one.key != two.key or _swapped(first, second, one, two))
     ):
-        yield Difference("collective", position, one, two, _on_earlier_line(one, two))
+        yield RankDifference("collective", position, one, two, _on_earlier_line(one, two))
 
 
 def _swapped(first: Side, second: Side, one: CollectiveStep, two: CollectiveStep) -> bool:
@@ -132,7 +132,7 @@ def _on_earlier_line(one: CollectiveStep, two: CollectiveStep) -> int:
     return 0 if same and (one.collective.line or 0) < (two.collective.line or 0) else 1
 
 
-def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[int, int]) -> Iterator[Difference]:
+def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[int, int]) -> Iterator[RankDifference]:
     """The differences in steps that only one of the ranks has."""
     sides = (first, second)
     spans = (here, there)
@@ -144,17 +144,17 @@ def _unmatched(first: Side, second: Side, here: tuple[int, int], there: tuple[in
             steps[side] = step
             if isinstance(step, CompileStep) and not ended[1 - side]:
                 if step.recompile is not None:
-                    yield Difference("recompile", here[0], steps[0], steps[1], side)
+                    yield RankDifference("recompile", here[0], steps[0], steps[1], side)
                 elif not _compiles_it(sides[1 - side].steps, step):
-                    yield Difference("skip", here[0], steps[0], steps[1], 1 - side)
+                    yield RankDifference("skip", here[0], steps[0], steps[1], 1 - side)
     issued = [next((step for step in own[side] if isinstance(step, CollectiveStep)), None) for side in (0, 1)]
     one, two = issued
     if one is not None and two is not None:
-        yield Difference("collective", here[0], one, two, _on_earlier_line(one, two))
+        yield RankDifference("collective", here[0], one, two, _on_earlier_line(one, two))
     elif one is not None and not ended[1]:
-        yield Difference("collective", here[0], one, None, 0)
+        yield RankDifference("collective", here[0], one, None, 0)
     elif two is not None and not ended[0]:
-        yield Difference("collective", here[0], None, two, 1)
+        yield RankDifference("collective", here[0], None, two, 1)
 
 
 def _compiles_it(steps: Sequence[Step], step: CompileStep) -> bool:
@@ -162,27 +162,27 @@ def _compiles_it(steps: Sequence[Step], step: CompileStep) -> bool:
     return any(each.label == step.label for each in steps)
 
 
-def _compiles(one: CompileStep, two: CompileStep, position: int, sides: tuple[Side, Side]) -> Iterator[Difference]:
+def _compiles(one: CompileStep, two: CompileStep, position: int, sides: tuple[Side, Side]) -> Iterator[RankDifference]:
     """The differences of two compiles of one function: what it is, breaks, graphs, then caches."""
     if (one.recompile is None) != (two.recompile is None):
-        yield Difference("recompile", position, one, two, int(one.recompile is None))
+        yield RankDifference("recompile", position, one, two, int(one.recompile is None))
     yield from _breaks(one, two, position)
     if (one.compile.outcome == "skipped") != (two.compile.outcome == "skipped"):
-        yield Difference("skip", position, one, two, int(two.compile.outcome == "skipped"))
+        yield RankDifference("skip", position, one, two, int(two.compile.outcome == "skipped"))
     for index, (here, there) in enumerate(zip(one.graphs, two.graphs, strict=False)):
         yield from _graphs(one, two, position, index, (here, there), sides)
     if len(one.graphs) != len(two.graphs):
-        yield Difference("graph", position, one, two, int(len(one.graphs) < len(two.graphs)))
+        yield RankDifference("graph", position, one, two, int(len(one.graphs) < len(two.graphs)))
     if one.compile.cache != two.compile.cache and one.compile.cache and two.compile.cache:
-        yield Difference("cache", position, one, two, int(one.compile.cache == "hit"))
+        yield RankDifference("cache", position, one, two, int(one.compile.cache == "hit"))
 
 
-def _breaks(one: CompileStep, two: CompileStep, position: int) -> Iterator[Difference]:
+def _breaks(one: CompileStep, two: CompileStep, position: int) -> Iterator[RankDifference]:
     known = [{_break_site(each) for each in step.breaks} for step in (one, two)]
     for side, step in enumerate((one, two)):
         for each in step.breaks:
             if _break_site(each) not in known[1 - side]:
-                yield Difference("break", position, one, two, side, brk=each)
+                yield RankDifference("break", position, one, two, side, brk=each)
                 return
 
 
@@ -197,11 +197,11 @@ def _graphs(
     index: int,
     pair: tuple[GraphContent, GraphContent],
     sides: tuple[Side, Side],
-) -> Iterator[Difference]:
+) -> Iterator[RankDifference]:
     here, there = pair
     if here.shape == there.shape:
         if here.types == there.types and (nodes := _number_nodes(here, there, sides)) is not None:
-            yield Difference("graph", position, one, two, 1, None, index, nodes[1], nodes[0])
+            yield RankDifference("graph", position, one, two, 1, None, index, nodes[1], nodes[0])
         return
     if (collectives := _collective_nodes(here, there)) is not None:
         yield _of_nodes("collective", position, (one, two), index, collectives)
@@ -215,9 +215,9 @@ def _of_nodes(
     steps: tuple[CompileStep, CompileStep],
     index: int,
     nodes: tuple[CanonicalNode | None, CanonicalNode | None],
-) -> Difference:
+) -> RankDifference:
     side = _unusual(*nodes)
-    return Difference(kind, position, *steps, side, None, index, nodes[side], nodes[1 - side])
+    return RankDifference(kind, position, *steps, side, None, index, nodes[side], nodes[1 - side])
 
 
 def _number_nodes(

@@ -13,7 +13,7 @@ from dynadiag.explanation.formatting import brief, duration
 from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.guards import complete
 from dynadiag.job.causes import ValueDifference, find_value_difference
-from dynadiag.job.differences import Difference
+from dynadiag.job.differences import RankDifference
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.ended import describe_ends
 from dynadiag.job.processes import Process
@@ -43,7 +43,7 @@ class _DivergenceText:
     follows: tuple[str, ...] = ()
 
 
-def describe_divergence(found: Difference, sides: Sides, restart: int) -> Divergence:
+def describe_divergence(found: RankDifference, sides: Sides, restart: int) -> Divergence:
     """Return the divergence of two sets of ranks. The sides are those of the difference, with all their ranks."""
     doing, others = sides[found.unusual], sides[1 - found.unusual]
     specific = _DESCRIBERS[found.kind](found, doing, others)
@@ -66,7 +66,7 @@ def describe_divergence(found: Difference, sides: Sides, restart: int) -> Diverg
     )
 
 
-def _other_step(found: Difference) -> object:
+def _other_step(found: RankDifference) -> object:
     return (found.first, found.second)[1 - found.unusual]
 
 
@@ -99,7 +99,7 @@ def _is_users(file: str | None) -> bool:
     return file is not None and is_user_file(file)
 
 
-def _recompile(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
+def _recompile(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     step = found.step
     assert isinstance(step, CompileStep)
     assert step.recompile is not None
@@ -136,7 +136,7 @@ def _recompile_location(item: Recompile, compile_: Compile) -> Location:
     return (reason.file, reason.line, item.function) if reason is not None else _compile_location(compile_)
 
 
-def _break(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
+def _break(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     item = found.brk
     assert item is not None
     frame = None if _is_users(item.span.file) else user_frame(item)
@@ -156,7 +156,7 @@ def _break(found: Difference, doing: Sequence[Process], others: Sequence[Process
     )
 
 
-def _other_collectives(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> tuple[str, ...]:
+def _other_collectives(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> tuple[str, ...]:
     """That the collectives of the graphs differ too, where they do: most often that is what stops the job."""
     numbers = [
         sum(len(graph.collectives) for graph in step.graphs) if isinstance(step, CompileStep) else 0
@@ -170,7 +170,7 @@ def _other_collectives(found: Difference, doing: Sequence[Process], others: Sequ
     )
 
 
-def _node_difference(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
+def _node_difference(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     step = found.step
     assert isinstance(step, CompileStep)
     function, node, other = step.compile.function, found.node, found.other_node
@@ -199,7 +199,7 @@ def _node_difference(found: Difference, doing: Sequence[Process], others: Sequen
 
 
 def _value_cause(
-    found: Difference, doing: Sequence[Process], others: Sequence[Process], location: Location
+    found: RankDifference, doing: Sequence[Process], others: Sequence[Process], location: Location
 ) -> str | None:
     """The guarded value that differs between the ranks, where one does."""
     value = _value_difference(found, location[1])
@@ -209,7 +209,7 @@ def _value_cause(
     return f"`{value.source}` is {value.first} on {_ranks(doing)}, {value.second} on {_ranks(others)}{at}"
 
 
-def _value_difference(found: Difference, line: int | None) -> ValueDifference | None:
+def _value_difference(found: RankDifference, line: int | None) -> ValueDifference | None:
     step, other = found.step, _other_step(found)
     if isinstance(step, CompileStep) and isinstance(other, CompileStep):
         return find_value_difference(step, other, line)
@@ -223,7 +223,7 @@ def _short(node: CanonicalNode) -> str:
     return brief(f"{node.call}: {node.type}" if node.type else node.call, _NODE)
 
 
-def _node_place(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> Location:
+def _node_place(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> Location:
     """The user's line of the node that differs: of the unusual one if there is one."""
     sides = ((found.step, doing, found.node), (_other_step(found), others, found.other_node))
     for step, ranks, node in sides:
@@ -251,7 +251,7 @@ def _line_of(item: Process, compile_id: str, graph: int, node: CanonicalNode) ->
     return Frame(at.file, at.line, "") if at is not None and _is_users(at.file) else None
 
 
-def _collective(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
+def _collective(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     if isinstance(found.step, CompileStep):
         return _node_difference(found, doing, others)
     one, two = found.step, _other_step(found)
@@ -274,7 +274,7 @@ def _collective(found: Difference, doing: Sequence[Process], others: Sequence[Pr
     return _DivergenceText(text, (at.file, at.line, at.function or "?"), None, (advice,))
 
 
-def _skip(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
+def _skip(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     step = _other_step(found)
     assert isinstance(step, CompileStep)
     skipped = found.step
@@ -315,7 +315,7 @@ def _why_not_compiled(item: Process, compiled: Compile) -> str:
     return "no call of it through torch.compile was recorded there"
 
 
-def _cache(found: Difference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
+def _cache(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
     step, other = found.step, _other_step(found)
     assert isinstance(step, CompileStep)
     assert isinstance(other, CompileStep)
@@ -336,7 +336,7 @@ def _cache(found: Difference, doing: Sequence[Process], others: Sequence[Process
     )
 
 
-_DESCRIBERS: dict[str, Callable[[Difference, Sequence[Process], Sequence[Process]], _DivergenceText]] = {
+_DESCRIBERS: dict[str, Callable[[RankDifference, Sequence[Process], Sequence[Process]], _DivergenceText]] = {
     "recompile": _recompile,
     "break": _break,
     "graph": _node_difference,

@@ -7,7 +7,7 @@ compares the kernels of two recordings.
 
 from __future__ import annotations
 
-from dynadiag.kernels.cost import Cost, roofline_bound
+from dynadiag.kernels.cost import RooflineCost, roofline_bound
 from dynadiag.kernels.document_links import CompileLinker, DocumentLinks
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, source_lines_of
 from dynadiag.kernels.graph_parser import SourceLine
@@ -20,13 +20,13 @@ from dynadiag.kernels.stages import CompiledStages, Stage, make_stages
 __all__ = [
     "CompileLinker",
     "CompiledStages",
-    "Cost",
     "DocumentLinks",
     "GeneratedModule",
     "KernelCall",
     "KernelChange",
     "LinkDigest",
     "LinkIndex",
+    "RooflineCost",
     "SourceLine",
     "Stage",
     "change_diff",

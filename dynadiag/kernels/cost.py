@@ -17,7 +17,7 @@ from dynadiag.kernels.expressions import evaluate_size, split_arguments
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, TensorType
 from dynadiag.kernels.module_parser import ModuleCall, ParsedModule, buffer_name
 
-__all__ = ["MACHINE_BALANCE", "Cost", "estimate_cost", "is_product", "roofline_bound"]
+__all__ = ["MACHINE_BALANCE", "RooflineCost", "estimate_cost", "is_product", "roofline_bound"]
 
 # Operations that a device can do while it moves one byte, measured as docs/kernels.md says (two cores of an x86
 # server with AVX-512, float32). Any other device has to be measured: its vendor's peak figures would mislead.
@@ -33,7 +33,7 @@ _MATRIX_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "addmv"
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RooflineCost:
     """Bytes read and written and floating-point operations of one call. None when a size is unknown.
 
     `product_dtype` is the dtype of its matrix products as graphs print it ("bf16"), None when it has none.
@@ -55,7 +55,7 @@ class Cost:
         return self.flops / self.bytes_moved if self.bytes_moved and self.flops is not None else None
 
 
-def roofline_bound(cost: Cost, balance: float | None) -> str | None:
+def roofline_bound(cost: RooflineCost, balance: float | None) -> str | None:
     """Return what limits a kernel on a device that does `balance` operations while it moves one byte.
 
     "memory" below the balance, "compute" above it, None when either is unknown (the roofline model, Williams et al.
@@ -74,7 +74,7 @@ def estimate_cost(
     hints: Mapping[str, int],
     *,
     products: bool = True,
-) -> Cost:
+) -> RooflineCost:
     """Estimate the cost of one call that computes `nodes`. `hints` are the values of size symbols.
 
     Without `products`, matrix products, convolutions and attention count no operations: a generated kernel that is not
@@ -88,8 +88,8 @@ def estimate_cost(
     flops = _sum_known(counts) if chosen else None
     product = next((_product_dtype(node, graph) for node in computing if products and is_product(node)), None)
     if call.is_generated:
-        return Cost(*_buffer_traffic(module, call, hints), flops, product)
-    return Cost(*_boundary_traffic(computing or chosen, graph, hints), flops, product)
+        return RooflineCost(*_buffer_traffic(module, call, hints), flops, product)
+    return RooflineCost(*_boundary_traffic(computing or chosen, graph, hints), flops, product)
 
 
 def _iteration_count(module: ParsedModule, call: ModuleCall, hints: Mapping[str, int]) -> int | None:

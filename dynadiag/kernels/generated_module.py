@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dynadiag.kernels.align import AlignedStatement
-from dynadiag.kernels.cost import Cost
+from dynadiag.kernels.cost import RooflineCost
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine
 from dynadiag.kernels.module_parser import KernelDefinition, ParsedModule
 from dynadiag.kernels.triton_artifacts import TritonArtifact
@@ -55,7 +55,7 @@ class KernelCall:
     view_lines: tuple[SourceLine, ...]
     evidence: str
     grid: str | None
-    cost: Cost
+    cost: RooflineCost
     device: str | None
     cache: str | None  # outcome of the FX graph cache: "hit", "miss" or "bypass"
     partition: str | None

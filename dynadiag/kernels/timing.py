@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.cost import MACHINE_BALANCE, Cost, roofline_bound
+from dynadiag.kernels.cost import MACHINE_BALANCE, RooflineCost, roofline_bound
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.isolated_job import run_isolated
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
@@ -37,11 +37,11 @@ class DevicePeaks:
     product_flops: Mapping[str, float]
     vector_flops: float | None
 
-    def flops_for(self, cost: Cost) -> float | None:
+    def flops_for(self, cost: RooflineCost) -> float | None:
         """Return the peak operations per second for a kernel of this cost."""
         return self.product_flops.get(cost.product_dtype) if cost.product_dtype else self.vector_flops
 
-    def balance_for(self, cost: Cost) -> float | None:
+    def balance_for(self, cost: RooflineCost) -> float | None:
         """Return the operations that the device can do while it moves one byte, for a kernel of this cost."""
         flops = self.flops_for(cost)
         return None if flops is None else flops / self.bytes_per_second
@@ -54,7 +54,7 @@ class CallTime:
     seconds: float
     device_kernels: tuple[str, ...]
 
-    def peak_share(self, cost: Cost, peaks: DevicePeaks) -> float | None:
+    def peak_share(self, cost: RooflineCost, peaks: DevicePeaks) -> float | None:
         """Return the share of the peak that limits the kernel, 0 to 1, or None when it is unknown."""
         limit = roofline_bound(cost, peaks.balance_for(cost)) or "memory"
         done, most = (

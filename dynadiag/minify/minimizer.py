@@ -27,7 +27,7 @@ from dynadiag.minify.reduction_task import (
     ReductionTask,
     ReproWritten,
 )
-from dynadiag.trial.events import Event, Note
+from dynadiag.trial.events import Note, TrialEvent
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
@@ -272,7 +272,7 @@ class _ReductionListener:
         """The task starts again, and reports the same candidates again."""
         self._known_candidates, self._candidates = max(self._known_candidates, self._candidates), 0
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: TrialEvent) -> None:
         """Handle an event."""
         match event:
             case GraphCaptured():

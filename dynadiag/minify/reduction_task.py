@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dynadiag.trial.events import Event
+from dynadiag.trial.events import TrialEvent
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 
@@ -61,7 +61,7 @@ class ReductionTask:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphCaptured(Event):
+class GraphCaptured(TrialEvent):
     """The failing graph was reached. ``operations`` counts its operations."""
 
     operations: int
@@ -69,14 +69,14 @@ class GraphCaptured(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class InputsKept(Event):
+class InputsKept(TrialEvent):
     """The key of the captured graph with its inputs, by which another run knows whether they are the same."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateTried(Event):
+class CandidateTried(TrialEvent):
     """One trial of the reduction. ``size`` counts operations or lines."""
 
     key: str
@@ -91,14 +91,14 @@ class CandidateTried(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ReductionRefused(Event):
+class ReductionRefused(TrialEvent):
     """The graph cannot be reduced; ``text`` says why."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ReproWritten(Event):
+class ReproWritten(TrialEvent):
     """The result. ``signature`` is the repro's failure."""
 
     text: str
@@ -113,5 +113,5 @@ class ReproWritten(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ReductionEnded(Event):
+class ReductionEnded(TrialEvent):
     """The reduction has ended, with or without a repro."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynadiag import __version__
-from dynadiag.caches import CacheEntry, CacheReport, Phase, StartedRun
+from dynadiag.caches import CacheEntry, CacheReport, StartedRun, StartPhase
 from dynadiag.caches.cache_report import cost_of
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration
@@ -243,11 +243,11 @@ def _bars(title: str, run: StartedRun, style: Style) -> list[str]:
     return [f"{title}{whole}", *(_bar(phase, longest, room, style) for phase in phases), ""]
 
 
-def _phase_name(phase: Phase) -> str:
+def _phase_name(phase: StartPhase) -> str:
     return phase.name if phase.side_by_side is None else f"{phase.name} ({phase.side_by_side:.1f} at once)"
 
 
-def _bar(phase: Phase, longest: float, room: int, style: Style) -> str:
+def _bar(phase: StartPhase, longest: float, room: int, style: Style) -> str:
     length = round(_BAR * phase.seconds / longest) if longest else 0
     bar = style.paint("█" * length or "▏", "gutter")
     return f"  {_phase_name(phase):<{room}}  {duration(phase.seconds):>8}  {bar}"

@@ -30,8 +30,8 @@ __all__ = [
     "Document",
     "ExplainDocument",
     "FindingDocument",
+    "LineDocument",
     "ProcessDocument",
-    "SourceLine",
     "document",
     "encode",
     "explanation_json",
@@ -52,7 +52,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLine:
+class LineDocument:
     """A line of a file, from 1."""
 
     file: str | None
@@ -154,7 +154,7 @@ class KernelDocument:
     name: str
     language: str
     nodes: tuple[str, ...]
-    lines: tuple[SourceLine, ...]
+    lines: tuple[LineDocument, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class FindingDocument:
     title: str
     cause: str | None
     caused_by: int | None
-    places: tuple[SourceLine, ...]
+    places: tuple[LineDocument, ...]
     compile_ids: tuple[str, ...]
     ranks: tuple[int, ...] | None
     cost: CostDocument
@@ -193,7 +193,7 @@ class FindingDocument:
     @classmethod
     def of(cls, item: Finding) -> FindingDocument:
         """The document of a finding."""
-        places = tuple(SourceLine(span.file, span.line) for span in item.places)
+        places = tuple(LineDocument(span.file, span.line) for span in item.places)
         return _from(cls, item, **asdict(item.span), places=places, cost=_from(CostDocument, item.cost))
 
 
@@ -334,7 +334,7 @@ def _kernel(item: Kernel, calls: Sequence[KernelCall]) -> KernelDocument:
         KernelDocument,
         item,
         nodes=tuple(dict.fromkeys(node for call in own for node in call.nodes)),
-        lines=tuple(SourceLine(line.file, line.line) for line in lines),
+        lines=tuple(LineDocument(line.file, line.line) for line in lines),
     )
 
 

@@ -63,7 +63,7 @@ class ModuleError:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class MeasurementDocument:
     """Where the times were measured, and the peaks of that device."""
 
     device: str
@@ -86,7 +86,7 @@ class KernelsDocument(Document):
     """The calls, most expensive first. ``target``, ``facts``, ``notes`` and ``stages`` are those of ``--stage``."""
 
     kernels: tuple[KernelEntry, ...]
-    measured: Measurement | None = None
+    measured: MeasurementDocument | None = None
     target: str | None = None
     facts: dict[str, str | int] | None = None
     notes: tuple[str, ...] = ()
@@ -139,11 +139,11 @@ def changes_document(after: Recording, changes: Iterable[KernelChange]) -> Chang
     return ChangesDocument(torch=after.run.torch, changes=tuple(map(_change_entry, changes)))
 
 
-def _measurement(times: KernelTimes) -> Measurement:
+def _measurement(times: KernelTimes) -> MeasurementDocument:
     peaks = times.peaks
     rates = {**peaks.product_flops, "vector": peaks.vector_flops}
     errors = tuple(ModuleError(event, why) for event, why in times.errors.items())
-    return Measurement(times.device, times.torch, peaks.bytes_per_second, rates, errors)
+    return MeasurementDocument(times.device, times.torch, peaks.bytes_per_second, rates, errors)
 
 
 def _entry(call: KernelCall, scale: Roofline, *, whole: bool) -> KernelEntry:

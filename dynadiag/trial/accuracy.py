@@ -18,7 +18,7 @@ import torch
 
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note, WrongResult
-from dynadiag.trial.fp64_oracle import Difference, compare_runs
+from dynadiag.trial.fp64_oracle import ResultDifference, compare_runs
 from dynadiag.trial.process import run_facts
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.signature import Signature, signature_of, witness_of
@@ -80,7 +80,7 @@ def _check(call: ReplayableCall, expected: RunResult, actual: RunResult, values:
         TRIAL.send(Note(difference.text))
 
 
-def _wrong_result(call: ReplayableCall, text: str, difference: Difference | None = None) -> Signature:
+def _wrong_result(call: ReplayableCall, text: str, difference: ResultDifference | None = None) -> Signature:
     kind = difference.kind if difference else "wrong_result"
     message = f"{call.name}: {text}"
     return Signature(kind, kind, message, user=_program_line(), cause=kind, rung=TRIAL.plan.rung)

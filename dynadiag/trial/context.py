@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.trial.events import Event, EventWriter
+from dynadiag.trial.events import EventWriter, TrialEvent
 from dynadiag.trial.outcome import Decision
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.typed_json import dump, load
@@ -66,7 +66,7 @@ class TrialContext:
         if serve is not None:
             serve()
 
-    def send(self, event: Event) -> None:
+    def send(self, event: TrialEvent) -> None:
         """Report an event to the supervisor, if there is one."""
         if self.reporter is not None:
             self.reporter.send(event)

@@ -20,7 +20,6 @@ from dynadiag.trial.typed_json import dump, to_data, typed
 __all__ = [
     "BackendUsed",
     "DecisionWithdrawn",
-    "Event",
     "EventWriter",
     "HookEvent",
     "KernelLaunched",
@@ -32,6 +31,7 @@ __all__ = [
     "RunFacts",
     "TargetUnusable",
     "TrialEnded",
+    "TrialEvent",
     "ValuesDiverged",
     "WrongResult",
     "parse_events",
@@ -40,18 +40,18 @@ __all__ = [
 ]
 
 
-class Event:
+class TrialEvent:
     """Something that a trial's process reports. Subclasses are dataclasses, known to `parse_events` by their names."""
 
     __slots__ = ()
     _kinds: ClassVar[dict[str, type[Any]]] = {}
 
     def __init_subclass__(cls) -> None:
-        Event._kinds[cls.__name__] = cls
+        TrialEvent._kinds[cls.__name__] = cls
 
 
 @dataclass(frozen=True, slots=True)
-class HookEvent(Event):
+class HookEvent(TrialEvent):
     """An event of a search's own hook. The outcome of the trial has it as it came; its recording has not."""
 
 
@@ -76,7 +76,7 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialEnded(Event):
+class TrialEnded(TrialEvent):
     """The program, or the action, has ended. ``failure`` is ``None`` where it passed."""
 
     failure: Signature | None
@@ -86,7 +86,7 @@ class TrialEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class WrongResult(Event):
+class WrongResult(TrialEvent):
     """A compared call is wrong, which ends the trial."""
 
     failure: Signature
@@ -95,21 +95,21 @@ class WrongResult(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TargetUnusable(Event):
+class TargetUnusable(TrialEvent):
     """The target cannot be imported, or its function returns something unusable."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Note(Event):
+class Note(TrialEvent):
     """A remark for the report."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class BackendUsed(Event):
+class BackendUsed(TrialEvent):
     """Dynamo calls a backend, whose own rung is ``rung``."""
 
     name: str
@@ -117,28 +117,28 @@ class BackendUsed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorUsed(Event):
+class OperatorUsed(TrialEvent):
     """A custom operator is traced."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class KernelLaunched(Event):
+class KernelLaunched(TrialEvent):
     """Triton's interpreter has run a kernel, for the first time in this trial."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionWithdrawn(Event):
+class DecisionWithdrawn(TrialEvent):
     """What was reported as a decision is none."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class LoweringFailed(Event):
+class LoweringFailed(TrialEvent):
     """The lowering of a node raised. ``key`` is that of the decision on it."""
 
     key: str
@@ -146,7 +146,7 @@ class LoweringFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class KernelRunning(Event):
+class KernelRunning(TrialEvent):
     """From now on the kernel that computes these nodes runs; none where ``keys`` is empty."""
 
     keys: tuple[str, ...]
@@ -154,7 +154,7 @@ class KernelRunning(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ValuesDiverged(Event):
+class ValuesDiverged(TrialEvent):
     """A kernel's values differ ``jump`` times as much from the uncompiled graph's as all before."""
 
     keys: tuple[str, ...]
@@ -163,7 +163,7 @@ class ValuesDiverged(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTrialStarted(Event):
+class OwnTrialStarted(TrialEvent):
     """A task that cannot fork goes on as the trial of ``plan``, for at most ``seconds``."""
 
     plan: Plan
@@ -181,7 +181,7 @@ class EventWriter:
         """A path by which another process of this user can open the stream while this process lives."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
-    def send(self, event: Event) -> None:
+    def send(self, event: TrialEvent) -> None:
         """Write one event."""
         write_line(self._descriptor, {"event": type(event).__name__, **to_data(event)})
 
@@ -204,10 +204,10 @@ def parse_lines(data: bytes) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def parse_events(data: bytes) -> Iterator[Event]:
+def parse_events(data: bytes) -> Iterator[TrialEvent]:
     """The events in the bytes that were read. What is no event is left out."""
     for record in parse_lines(data):
-        kind = Event._kinds.get(record.pop("event", ""))
+        kind = TrialEvent._kinds.get(record.pop("event", ""))
         with suppress(ValueError):  # other fields than the event has
             if kind is not None:
                 yield typed(record, kind)

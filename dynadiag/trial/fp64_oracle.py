@@ -18,7 +18,7 @@ from dynadiag.trial.float64 import run_in_float64, to_float64
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.rounding import StochasticRounding
 
-__all__ = ["Difference", "compare_runs"]
+__all__ = ["ResultDifference", "compare_runs"]
 
 # (rtol, atol) of each dtype, as in torch.testing.assert_close.
 _TOLERANCE = {
@@ -36,7 +36,7 @@ _MAX_SUSPECTS_LEFT = 0.9  # share of suspects left after doubling the samples, b
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ResultDifference:
     """One difference in words. ``rounding`` is true where float64 does not contradict the compiled value."""
 
     text: str
@@ -61,7 +61,7 @@ def compare_runs(
     tolerance: tuple[float, float] | None,
     *,
     values: bool = True,
-) -> list[Difference]:
+) -> list[ResultDifference]:
     """Every difference of the compiled run ``actual`` from ``expected``. With ``values=False`` only structure and
     dtypes.
 
@@ -69,7 +69,7 @@ def compare_runs(
     """
     structure = _structure_difference(expected, actual)
     if structure is not None:
-        return [Difference(structure, rounding=False)]
+        return [ResultDifference(structure, rounding=False)]
     if not values:
         return []
     apart = [pair for pair in _compared_values(call, expected, actual) if not _close(pair, tolerance)]
@@ -188,25 +188,25 @@ def _to_dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
-def _judge(pair: _ComparedValue, referee: _Oracle, tolerance: tuple[float, float] | None) -> Difference:
+def _judge(pair: _ComparedValue, referee: _Oracle, tolerance: tuple[float, float] | None) -> ResultDifference:
     """The difference in words, and whether float64 calls it rounding."""
     e, a = pair.expected, pair.actual
     if not isinstance(e, torch.Tensor) or not isinstance(a, torch.Tensor) or e.shape != a.shape:
-        return Difference(f"{pair.name}: {a!r:.80} instead of {e!r:.80}", rounding=False)
+        return ResultDifference(f"{pair.name}: {a!r:.80} instead of {e!r:.80}", rounding=False)
     e, a = _to_dense(e), _to_dense(a)
     arms = to_float64(e), to_float64(a)
     rtol, atol = _tolerances(e.dtype, tolerance)
     truth = referee.value(pair.pick)
     if truth is None:
-        return Difference(
+        return ResultDifference(
             _describe(pair.name, *arms, atol, rtol) + "; the function does not run in float64", rounding=False
         )
     bad = _beyond_rounding(arms, truth, referee.samples(pair.pick), (rtol, atol))
     text = _describe(pair.name, *arms, atol, rtol)
     if not bool(bad.any()):
-        return Difference(text + "; rounding, by a float64 run", rounding=True)
+        return ResultDifference(text + "; rounding, by a float64 run", rounding=True)
     kind = "nan" if _only_compiled_is_not_finite(*arms, truth) else "wrong_result"
-    return Difference(f"{text}; {int(bad.sum())} of them wrong by float64", rounding=False, kind=kind)
+    return ResultDifference(f"{text}; {int(bad.sum())} of them wrong by float64", rounding=False, kind=kind)
 
 
 def _only_compiled_is_not_finite(e: torch.Tensor, a: torch.Tensor, truth: torch.Tensor) -> bool:

@@ -11,7 +11,6 @@ from typing import TypeVar
 from dynadiag.trial.events import (
     BackendUsed,
     DecisionWithdrawn,
-    Event,
     HookEvent,
     KernelLaunched,
     KernelRunning,
@@ -21,6 +20,7 @@ from dynadiag.trial.events import (
     RunFacts,
     TargetUnusable,
     TrialEnded,
+    TrialEvent,
     ValuesDiverged,
     WrongResult,
 )
@@ -31,11 +31,11 @@ from dynadiag.trial.supervise import ProcessResult
 
 __all__ = ["Decision", "Outcome", "build_outcome"]
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=TrialEvent)
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Event):
+class Decision(TrialEvent):
     """One decision of the compiler, which a trial may switch off.
 
     ``group`` is the kind of decision (``lowering``, ``fusion``, ...). ``key`` is the same in every trial: it is made of

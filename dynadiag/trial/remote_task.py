@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dynadiag.trial.events import Event, OwnTrialStarted, parse_events
+from dynadiag.trial.events import OwnTrialStarted, TrialEvent, parse_events
 from dynadiag.trial.outcome import Outcome, build_outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.runner import Runner
@@ -17,7 +17,7 @@ from dynadiag.trial.supervise import ProcessResult, RunningProcess, kill_session
 
 __all__ = ["OnEvent", "TaskResult", "run_task"]
 
-OnEvent = Callable[[Event], None]
+OnEvent = Callable[[TrialEvent], None]
 _STOP_TIMEOUT = 30.0  # seconds that a task has to deliver its results after Ctrl-C
 
 
@@ -60,7 +60,7 @@ class _OwnTrial:
     plan: Plan
     seconds: float
     began: float = field(default_factory=time.monotonic)
-    events: list[Event] = field(default_factory=list)
+    events: list[TrialEvent] = field(default_factory=list)
     stop_reason: str | None = None
 
 

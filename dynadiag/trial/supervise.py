@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynadiag.trial.events import Event, parse_events
+from dynadiag.trial.events import TrialEvent, parse_events
 
 __all__ = ["Limits", "ProcessResult", "RunningProcess", "kill_session", "read_tail", "session_memory", "supervise"]
 
@@ -58,7 +58,7 @@ class RunningProcess:
 class ProcessResult:
     """What the supervisor saw. ``stop_reason`` is ``hang`` or ``memory`` where it ended the process itself."""
 
-    events: tuple[Event, ...]
+    events: tuple[TrialEvent, ...]
     seconds: float
     stop_reason: str | None
 

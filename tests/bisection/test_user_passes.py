@@ -13,7 +13,7 @@ from torch.fx import Graph, GraphModule, symbolic_trace
 from dynadiag.bisection import function_hooks, user_passes
 from dynadiag.bisection.function_hooks import hook_function, reachable_functions
 from dynadiag.trial.context import TRIAL
-from dynadiag.trial.events import DecisionWithdrawn, Event
+from dynadiag.trial.events import DecisionWithdrawn, TrialEvent
 from dynadiag.trial.outcome import Decision
 from dynadiag.trial.plan import AS_WRITTEN, Plan, Switch
 
@@ -63,7 +63,7 @@ class Told:
     def __init__(self) -> None:
         self.points: list[str] = []
 
-    def send(self, event: Event) -> None:
+    def send(self, event: TrialEvent) -> None:
         if isinstance(event, Decision):
             self.points.append(event.name)
         elif isinstance(event, DecisionWithdrawn):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.compare.comparison import Comparison
+from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.comparison_report import comparison_text
 from dynadiag.compare.compile_summary import CompileSummary
 from dynadiag.compare.document import compare_document
@@ -56,7 +56,7 @@ EAGER = measured("eager", 0.02, 0.01)
 
 
 def text(*rows: VariantResult, interrupted: bool = False, style: Style | None = None) -> str:
-    return comparison_text(Comparison((EAGER, *rows), interrupted), "t.py:make", style or Style())
+    return comparison_text(VariantComparison((EAGER, *rows), interrupted), "t.py:make", style or Style())
 
 
 def test_the_table_says_how_each_stands_against_eager() -> None:
@@ -73,7 +73,7 @@ def test_what_is_within_the_noise_is_said_to_be() -> None:
     assert "within the noise" in shown
     assert "--repeat" in shown
     document = json.loads(
-        encode(compare_document(Comparison((EAGER, measured("default", 5.0, 0.01)), False), "t.py:make"))
+        encode(compare_document(VariantComparison((EAGER, measured("default", 5.0, 0.01)), False), "t.py:make"))
     )
     assert document["rows"][1]["against_eager"] == {"ratio": 1.0, "noise": True, "pays_after": None}
 
@@ -84,7 +84,7 @@ def test_a_failure_is_told_in_its_first_line_and_whole_in_the_document() -> None
     shown = text(row)
     assert "default: SomeError: first line\\x1b[31m" in shown
     assert "second line" not in shown
-    document = json.loads(encode(compare_document(Comparison((EAGER, row), False), "t.py:make")))
+    document = json.loads(encode(compare_document(VariantComparison((EAGER, row), False), "t.py:make")))
     assert document["rows"][1]["failure"]["message"].endswith("second line")
     assert (document["schema"], document["torch"]) == (1, "2.13.0")
 

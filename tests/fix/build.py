@@ -8,7 +8,7 @@ from typing import Any
 
 from dynadiag.fix.candidate import Candidate, Sources
 from dynadiag.fix.edits import apply_edits
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
 from dynadiag.fix.rewrites import CATALOGUE
 from dynadiag.recording.records import Frame, Span
@@ -17,7 +17,7 @@ from dynadiag.trial.program import Program
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 
 
-def problem_at(text: str, marked: str, **fields: Any) -> Problem:
+def problem_at(text: str, marked: str, **fields: Any) -> FixProblem:
     """A break at the only place where ``marked`` stands in the text."""
     assert text.count(marked) == 1
     start = text.index(marked)
@@ -25,7 +25,7 @@ def problem_at(text: str, marked: str, **fields: Any) -> Problem:
     end = start + len(marked)
     end_line, end_column = text.count("\n", 0, end) + 1, end - (text.rfind("\n", 0, end) + 1)
     span = Span("f.py", line, column, end_line, end_column)
-    return Problem(
+    return FixProblem(
         **{
             "kind": "break",
             "identity": "b",
@@ -41,13 +41,13 @@ def problem_at(text: str, marked: str, **fields: Any) -> Problem:
 
 def recompile_of(
     text: str, function: str, source: str, line: int, call_line: int, values: tuple[str, str], folder: Path
-) -> Problem:
+) -> FixProblem:
     """A recompile of a function on ``line``, called on ``call_line``, whose guard on ``source`` failed."""
     stack = (
         Frame("f.py", call_line, "main"),
         Frame("f.py", line, function.rpartition(".")[2]),
     )
-    return Problem(
+    return FixProblem(
         "recompile",
         "r",
         "f.py",
@@ -62,7 +62,7 @@ def recompile_of(
     )
 
 
-def candidates(text: str, problem: Problem, folder: Path) -> list[Candidate]:
+def candidates(text: str, problem: FixProblem, folder: Path) -> list[Candidate]:
     """All candidates of the catalogue."""
     return [found for rewrite in CATALOGUE for found in rewrite.candidates(problem, _sources(text, folder))]
 

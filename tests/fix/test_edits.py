@@ -8,14 +8,14 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from dynadiag.fix.edits import Edit, EditConflict, SourceFile, apply_edits, unified_diff
+from dynadiag.fix.edits import Edit, EditConflict, ParsedSource, apply_edits, unified_diff
 from dynadiag.recording.records import Span
 
 TEXT = "import torch\n\n\ndef f(x):\n\ty = g( x )  # a comment\n\treturn y.item() + h(y.item())\n"
 
 
 def test_the_rest_of_a_file_stays_to_the_letter() -> None:
-    file = SourceFile("a.py", TEXT)
+    file = ParsedSource("a.py", TEXT)
     call = next(node for node in file.nodes(cst.Call) if file.code(node.func) == "g")
     changed = apply_edits({"a.py": TEXT}, [file.replace(call, "k(x)")])
     assert changed == {"a.py": TEXT.replace("g( x )", "k(x)")}
@@ -29,7 +29,7 @@ def test_equal_edits_count_once_and_overlapping_ones_conflict() -> None:
 
 
 def test_a_span_names_the_node_that_stands_exactly_there() -> None:
-    file = SourceFile("a.py", TEXT)
+    file = ParsedSource("a.py", TEXT)
     call = file.at(Span("a.py", 6, 21, 6, 29), cst.Call)
     assert call is not None
     assert file.range(call)[0] == file.offset(6, 21)
@@ -47,5 +47,5 @@ def test_patch_takes_the_diff(tmp_path: Path, text: str) -> None:
 
 
 def test_configuration_goes_behind_the_last_import() -> None:
-    file = SourceFile("a.py", '"""Doc."""\nimport a\nfrom b import (\n    c,\n)\nx = 1\n')
+    file = ParsedSource("a.py", '"""Doc."""\nimport a\nfrom b import (\n    c,\n)\nx = 1\n')
     assert file.after_imports() == 6

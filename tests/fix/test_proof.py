@@ -11,14 +11,14 @@ import pytest
 
 from dynadiag.fix.candidate import Candidate, Condition
 from dynadiag.fix.observation import CallDiffers, CallsCompared
-from dynadiag.fix.problems import Problem, RunSummary
-from dynadiag.fix.proof import COMPARISONS, RECORDED, TIMED, Baseline, Proof, evidence_of, first_objection
+from dynadiag.fix.problems import FixProblem, RunSummary
+from dynadiag.fix.proof import COMPARISONS, RECORDED, TIMED, Proof, UnchangedProgram, evidence_of, first_objection
 from dynadiag.fix.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.recording.records import Span
 from dynadiag.trial.outcome import Outcome
 
 CAUSE = "break GB0124 f: x.item()"
-PROBLEM = Problem("break", CAUSE, "f.py", Span("f.py", 3), "f", "0/0", "item")
+PROBLEM = FixProblem("break", CAUSE, "f.py", Span("f.py", 3), "f", "0/0", "item")
 CONDITION = Condition("f.py", 10, 15)
 ENDED = Outcome(exit_code=0)
 
@@ -32,7 +32,7 @@ BEFORE = RecordedRun(ENDED, summary(1), (PROBLEM,), None, "loss 1\n", 1e-3)
 REFERENCE = ReferenceRun(
     ENDED, Path("r"), {(CONDITION.key, True): "zeros", (CONDITION.key, False): "ones"}, 9, "a\n", "b\n"
 )
-BASELINE = Baseline(BEFORE, REFERENCE, BEFORE.printed, True, 0)
+BASELINE = UnchangedProgram(BEFORE, REFERENCE, BEFORE.printed, True, 0)
 RECORDED_RUN = RecordedRun(ENDED, summary(0, graphs=1), (), None, "loss 1\n", 1e-3)
 COMPARED_RUN = ComparedRun(ENDED, (), CallsCompared(3, 30, True), "a\n", "b\n")
 PROVED = Proof((PROBLEM,), Candidate("t", "source", (), "w", (CONDITION,)), BASELINE, RECORDED_RUN, COMPARED_RUN)

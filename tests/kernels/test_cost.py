@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynadiag.kernels.cost import Cost, estimate_cost, roofline_bound
+from dynadiag.kernels.cost import RooflineCost, estimate_cost, roofline_bound
 from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.kernels.module_parser import parse_module
 
@@ -15,7 +15,7 @@ few = settings(max_examples=25)
 
 def _cost(
     arguments: dict[str, str], nodes: dict[str, tuple[str, str]], code: str, *, products: bool = True, **hints: int
-) -> Cost:
+) -> RooflineCost:
     """The estimate for the last call in `code`, which computes `nodes` (name -> type, call) of a graph."""
     given_ = ", ".join(f'{name}: "{kind}"' for name, kind in arguments.items())
     typed = {name: f'{name}: "{kind}"' if kind else name for name, (kind, _) in nodes.items()}
@@ -44,7 +44,7 @@ def test_a_matrix_product(m: int, n: int, k: int) -> None:
     code = "        extern_kernels.mm(a, b, out=buf0)\n"
     nodes = {"mm": (f"f32[{m}, {n}]", "torch.ops.aten.mm.default(a, b)")}
     cost = _cost({"a": f"f32[{m}, {k}]", "b": f"f32[{k}, {n}]"}, nodes, code)
-    assert cost == Cost(4 * (m * k + k * n), 4 * m * n, 2 * m * n * k, "f32")
+    assert cost == RooflineCost(4 * (m * k + k * n), 4 * m * n, 2 * m * n * k, "f32")
 
 
 @few
@@ -70,7 +70,7 @@ def test_a_matrix_times_itself_is_read_once(n: int) -> None:
     nodes = {"addmm": (f"f32[{n}, {n}]", "torch.ops.aten.addmm.default(c, a, a)")}
     code = "        extern_kernels.addmm(c, a, a, alpha=1, beta=1, out=buf0)\n"
     cost = _cost({"c": f"f32[{n}]", "a": f"f32[{n}, {n}]"}, nodes, code)
-    assert cost == Cost(4 * (n + n * n), 4 * n * n, 2 * n**3, "f32")
+    assert cost == RooflineCost(4 * (n + n * n), 4 * n * n, 2 * n**3, "f32")
 
 
 @few
@@ -86,7 +86,7 @@ def test_pointwise_with_a_row_for_all_columns(m: int, n: int) -> None:
         "gt": (f"b8[{m}, {n}]", "torch.ops.aten.gt.Scalar(add, 0)"),
     }
     cost = _cost({"a": f"f32[{m}, {n}]", "b": f"f32[{n}]"}, nodes, code)
-    assert cost == Cost(4 * (m * n + n), m * n, 2 * m * n)
+    assert cost == RooflineCost(4 * (m * n + n), m * n, 2 * m * n)
 
 
 @few
@@ -108,7 +108,7 @@ def test_a_softmax(m: int, n: int) -> None:
         "div": (whole, "torch.ops.aten.div.Tensor(exp, sum_1)"),
     }
     cost = _cost({"a": whole}, nodes, code)
-    assert cost == Cost(4 * m * n, 4 * (2 * m + m * n), 5 * m * n)
+    assert cost == RooflineCost(4 * m * n, 4 * (2 * m + m * n), 5 * m * n)
 
 
 @few
@@ -122,7 +122,7 @@ def test_a_reduction_over_a_symbol(m: int, n: int, s0: int) -> None:
     )
     nodes = {"sum_1": (f"f32[{m}]", "torch.ops.aten.sum.dim_IntList(a, [1])")}
     cost = _cost({"a": f"f32[{m}, {n}*s0]"}, nodes, code, s0=s0)
-    assert cost == Cost(4 * m * n * s0, 4 * m, m * n * s0)
+    assert cost == RooflineCost(4 * m * n * s0, 4 * m, m * n * s0)
     assert _cost({"a": f"f32[{m}, {n}*s0]"}, nodes, code).bytes_read is None, (
         "without the symbol's value nothing is known"
     )
@@ -138,7 +138,7 @@ def test_a_convolution(batch: int, channels: int, filters: int, side: int, size:
     cost = _cost({"x": image, "w": weight}, nodes, "        buf0 = extern_kernels.convolution(x, w, stride=(1, 1))\n")
     read = batch * channels * size**2 + filters * channels * side**2
     written = batch * filters * out**2
-    assert cost == Cost(4 * read, 4 * written, 2 * written * channels * side**2, "f32")
+    assert cost == RooflineCost(4 * read, 4 * written, 2 * written * channels * side**2, "f32")
 
 
 @few
@@ -182,12 +182,14 @@ def test_a_view_moves_and_computes_nothing_by_itself(m: int, n: int) -> None:
         "permute": (f"f32[{m}, {n}]", "torch.ops.aten.permute.default(a, [1, 0])"),
         "sin": (f"f32[{m}, {n}]", "torch.ops.aten.sin.default(permute)"),
     }
-    assert _cost({"a": f"f32[{n}, {m}]"}, nodes, code) == Cost(4 * m * n, 4 * m * n, m * n)
+    assert _cost({"a": f"f32[{n}, {m}]"}, nodes, code) == RooflineCost(4 * m * n, 4 * m * n, m * n)
 
 
 @few
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.floats(0.1, 1000))
 def test_the_bound_is_that_of_the_roofline(moved: int, flops: int, balance: float) -> None:
-    assert roofline_bound(Cost(moved, 0, flops), balance) == ("memory" if flops / moved < balance else "compute")
-    assert roofline_bound(Cost(moved, 0, None), balance) is None
-    assert roofline_bound(Cost(moved, 0, flops), None) is None
+    assert roofline_bound(RooflineCost(moved, 0, flops), balance) == (
+        "memory" if flops / moved < balance else "compute"
+    )
+    assert roofline_bound(RooflineCost(moved, 0, None), balance) is None
+    assert roofline_bound(RooflineCost(moved, 0, flops), None) is None

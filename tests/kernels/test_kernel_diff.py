@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynadiag.kernels import Cost, KernelCall, change_diff, compare_kernels
+from dynadiag.kernels import KernelCall, RooflineCost, change_diff, compare_kernels
 from dynadiag.kernels.module_parser import KernelDefinition
 
 
@@ -29,7 +29,7 @@ def _kernel(name: str, nodes: str, source: str | None = None, stage: str = "forw
         view_lines=(),
         evidence="scheduler",
         grid=None,
-        cost=Cost(),
+        cost=RooflineCost(),
         device="cpu",
         cache=None,
         partition=None,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dynadiag.kernels.cost import Cost
+from dynadiag.kernels.cost import RooflineCost
 from dynadiag.kernels.isolated_job import run_isolated
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.timing import CallTime, DevicePeaks, saved_times
@@ -82,11 +82,11 @@ torch.compile(lambda x: x.sum(0) + 1)(torch.randn(4096, 4096, device="cuda"))
 
 
 def test_a_share_is_of_what_bounds_the_kernel() -> None:
-    pointwise = Cost(bytes_read=5 * 10**11, bytes_written=5 * 10**11, flops=10**10)
-    product = Cost(bytes_read=10**9, bytes_written=10**9, flops=10**15, product_dtype="bf16")
+    pointwise = RooflineCost(bytes_read=5 * 10**11, bytes_written=5 * 10**11, flops=10**10)
+    product = RooflineCost(bytes_read=10**9, bytes_written=10**9, flops=10**15, product_dtype="bf16")
     assert CallTime(2.0, ()).peak_share(pointwise, _PEAKS) == pytest.approx(0.5)
     assert CallTime(4.0, ()).peak_share(product, _PEAKS) == pytest.approx(0.25)
-    assert CallTime(1.0, ()).peak_share(Cost(None, None, 5), _PEAKS) is None
+    assert CallTime(1.0, ()).peak_share(RooflineCost(None, None, 5), _PEAKS) is None
 
 
 _WRAPPED = """

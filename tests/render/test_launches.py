@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from dynadiag.explanation.explanation import explain
-from dynadiag.kernels import Cost, KernelCall, SourceLine
+from dynadiag.kernels import KernelCall, RooflineCost, SourceLine
 from dynadiag.recording.records import Kernel
 from dynadiag.render.json_document import explanation_json
 from dynadiag.render.report import explanation_text
@@ -35,7 +35,7 @@ FUSED = KernelCall(
     view_lines=(),
     evidence="scheduler",
     grid=None,
-    cost=Cost(16, 16, 12),
+    cost=RooflineCost(16, 16, 12),
     device="cpu",
     cache=None,
     partition=None,
@@ -81,7 +81,7 @@ def test_of_many_places_those_are_shown_that_fit_with_their_lines() -> None:
 
 
 def test_the_largest_of_many_calls_are_shown() -> None:
-    calls = tuple(replace(FUSED, name=f"k{i}", cost=Cost(i, i, 1)) for i in range(9))
+    calls = tuple(replace(FUSED, name=f"k{i}", cost=RooflineCost(i, i, 1)) for i in range(9))
     text = explanation_text(MADE, calls=calls)
     assert [name for name in ("k8", "k4", "k3") if f" {name}: relu" in text] == ["k8", "k4"]
     assert "... and 4 more calls; `dynadiag kernels` lists them" in text
@@ -89,7 +89,7 @@ def test_the_largest_of_many_calls_are_shown() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    bare = replace(FUSED, stage=None, nodes=(), source_lines=(), evidence="none", cost=Cost())
+    bare = replace(FUSED, stage=None, nodes=(), source_lines=(), evidence="none", cost=RooflineCost())
     text = explanation_text(MADE, calls=(bare,))
     assert "    0/0 graph unknown cpp_fused_add_relu_sigmoid_0: no mapping to nodes\n" in text
     inferred = explanation_text(MADE, calls=(replace(FUSED, evidence="dataflow"),))

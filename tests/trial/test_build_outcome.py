@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from dynadiag.trial.events import Event, KernelRunning, Note, RunFacts, TrialEnded, ValuesDiverged, parse_events
+from dynadiag.trial.events import KernelRunning, Note, RunFacts, TrialEnded, TrialEvent, ValuesDiverged, parse_events
 from dynadiag.trial.outcome import Decision, Outcome, build_outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
@@ -22,7 +22,7 @@ frame #0: c10::Error::Error()
 """
 
 
-def _ended(*events: Event, code: int, printed: str = "", accuracy: bool = False) -> Outcome:
+def _ended(*events: TrialEvent, code: int, printed: str = "", accuracy: bool = False) -> Outcome:
     return build_outcome(ProcessResult(events, 1.0, None), code, 1, Plan(accuracy=accuracy), printed)
 
 
@@ -31,7 +31,7 @@ def test_a_reported_exception_counts_and_not_the_later_abort() -> None:
 
 
 @pytest.mark.parametrize("told", [TrialEnded(None, RunFacts()), Note("")])
-def test_a_killed_process_failed_by_its_signal(told: Event) -> None:
+def test_a_killed_process_failed_by_its_signal(told: TrialEvent) -> None:
     found = _ended(told, code=-signal.SIGSEGV, printed=ABORTED).signature
     assert found == Signature("signal", "SIGSEGV", "killed by SIGSEGV")
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dynadiag.trial.fp64_oracle import Difference, compare_runs
+from dynadiag.trial.fp64_oracle import ResultDifference, compare_runs
 from dynadiag.trial.reference_run import ReplayableCall, run_call
 from tests.watching import autocast_watcher
 
 
-def _judged(function: object, wrong: object, *args: torch.Tensor) -> list[Difference]:
+def _judged(function: object, wrong: object, *args: torch.Tensor) -> list[ResultDifference]:
     call = ReplayableCall(function, args, {})  # type: ignore[arg-type]  # any callable
     expected, actual = (run_call(call, one, call.copies()) for one in (function, wrong))  # type: ignore[arg-type]
     return compare_runs(call, expected, actual, None)

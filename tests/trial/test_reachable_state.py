@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from dynadiag.trial.fp64_oracle import Difference, compare_runs
+from dynadiag.trial.fp64_oracle import ResultDifference, compare_runs
 from dynadiag.trial.reachable_state import expand_objects
 from dynadiag.trial.reference_run import ReplayableCall, run_call
 
 
-def _judged(function: Any, wrong: Any, *args: Any) -> list[Difference]:
+def _judged(function: Any, wrong: Any, *args: Any) -> list[ResultDifference]:
     call = ReplayableCall(function, args, {})
     expected, actual = (run_call(call, one, call.copies()) for one in (function, wrong))
     return compare_runs(call, expected, actual, None)

@@ -16,8 +16,8 @@ import libcst as cst
 from libcst import matchers as m
 
 from dynadiag.fix.candidate import Candidate, Condition, Sources
-from dynadiag.fix.edits import Edit, SourceFile
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.edits import Edit, ParsedSource
+from dynadiag.fix.problems import FixProblem
 from dynadiag.recording.records import Span
 
 __all__ = ["candidates"]
@@ -37,7 +37,7 @@ class _Unsuitable(Exception):  # noqa: N818 - this branch is not of the form tha
     """The branch has a form that is not rewritten."""
 
 
-def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """`torch.where` for an `if` statement, an early return, or a conditional expression."""
     file = sources.file(problem.file)
     if file is None or problem.kind != "break" or not re.search(r"^import torch\b(?! as)", file.text, re.M):
@@ -53,7 +53,7 @@ def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
     yield Candidate("compute both sides and choose with `torch.where`", "source", (edit,), _WHY, (condition,))
 
 
-def _branch(file: SourceFile, span: Span) -> cst.If | cst.IfExp | None:
+def _branch(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | None:
     """The innermost branch whose condition holds the span of the break."""
     if span.line is None or span.column is None:
         return None
@@ -63,7 +63,7 @@ def _branch(file: SourceFile, span: Span) -> cst.If | cst.IfExp | None:
     return min(holding, key=lambda node: file.range(node.test)[1] - file.range(node.test)[0], default=None)
 
 
-def _condition(file: SourceFile, test: cst.BaseExpression) -> str:
+def _condition(file: ParsedSource, test: cst.BaseExpression) -> str:
     """The condition as a tensor: without `bool()` and `.item()`, and with operators on tensors."""
     if isinstance(test, cst.BooleanOperation):
         sign = "&" if isinstance(test.operator, cst.And) else "|"
@@ -77,7 +77,7 @@ def _condition(file: SourceFile, test: cst.BaseExpression) -> str:
     return _without_item(file, test)
 
 
-def _without_item(file: SourceFile, test: cst.BaseExpression) -> str:
+def _without_item(file: ParsedSource, test: cst.BaseExpression) -> str:
     if isinstance(test, cst.Comparison) and len(test.comparisons) != 1:
         raise _Unsuitable  # `0 < x < 1` is two conditions
     start, text = file.range(test)[0], file.code(test)
@@ -88,7 +88,7 @@ def _without_item(file: SourceFile, test: cst.BaseExpression) -> str:
     return text
 
 
-def _conditional(file: SourceFile, found: cst.IfExp) -> Edit:
+def _conditional(file: ParsedSource, found: cst.IfExp) -> Edit:
     """A conditional expression as a call of `torch.where`."""
     condition = _condition(file, found.test)
     sides = []
@@ -115,7 +115,7 @@ class _Side:
 class _Statement:
     """An `if` statement with two sides of assignments, or of returns."""
 
-    def __init__(self, file: SourceFile, found: cst.If) -> None:
+    def __init__(self, file: ParsedSource, found: cst.If) -> None:
         self._file, self._if = file, found
         self._function = file.enclosing(found, cst.FunctionDef)
         if not isinstance(self._function, cst.FunctionDef) or isinstance(file.parent(found), cst.If):
@@ -320,7 +320,7 @@ def _tuple_parts(value: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [element.value for element in value.elements] if isinstance(value, cst.Tuple) else [value]
 
 
-def _check_expression(file: SourceFile, expression: cst.BaseExpression) -> None:
+def _check_expression(file: ParsedSource, expression: cst.BaseExpression) -> None:
     """Raises where an expression may do more than compute, or has names of its own."""
     for scope in _SCOPES:
         if next(file.nodes(scope, expression), None) is not None:
@@ -337,7 +337,7 @@ def _callee_name(call: cst.Call) -> str | None:
     return call.func.value if isinstance(call.func, cst.Name) else None
 
 
-def _risky_names(file: SourceFile, expressions: Sequence[cst.BaseExpression]) -> list[str]:
+def _risky_names(file: ParsedSource, expressions: Sequence[cst.BaseExpression]) -> list[str]:
     """Local names that a root, a logarithm, a division or the like is taken of."""
     found = list[str]()
     for expression in expressions:
@@ -346,7 +346,7 @@ def _risky_names(file: SourceFile, expressions: Sequence[cst.BaseExpression]) ->
     return list(dict.fromkeys(found))
 
 
-def _risky_operands(file: SourceFile, expression: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+def _risky_operands(file: ParsedSource, expression: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     for operation in file.nodes(cst.BinaryOperation, expression):
         if isinstance(operation.operator, _DIVISIONS):
             yield operation.right
@@ -360,7 +360,7 @@ def _risky_operands(file: SourceFile, expression: cst.BaseExpression) -> Iterato
                 yield call.func.value
 
 
-def _variables(file: SourceFile, expression: cst.BaseExpression) -> Iterator[cst.Name]:
+def _variables(file: ParsedSource, expression: cst.BaseExpression) -> Iterator[cst.Name]:
     """Names of variables that are read, not those of attributes, keywords, functions, or objects with attributes."""
     for node in file.nodes(cst.Name, expression):
         parent = file.parent(node)
@@ -371,7 +371,7 @@ def _variables(file: SourceFile, expression: cst.BaseExpression) -> Iterator[cst
         yield node
 
 
-def _is_value(parent: cst.Attribute | cst.Arg, node: cst.Name, file: SourceFile) -> bool:
+def _is_value(parent: cst.Attribute | cst.Arg, node: cst.Name, file: ParsedSource) -> bool:
     """Whether a name stands for a tensor here: `x` in `x.sqrt()` and in `f(x)`, not `self` in `self.scale`."""
     if parent.value is not node:
         return False
@@ -382,7 +382,7 @@ def _is_value(parent: cst.Attribute | cst.Arg, node: cst.Name, file: SourceFile)
     return is_method and node.value not in ("torch", "F", "math", "np", "nn", "self", "cls")
 
 
-def _renamed(file: SourceFile, expression: cst.BaseExpression, names: Mapping[str, str]) -> str:
+def _renamed(file: ParsedSource, expression: cst.BaseExpression, names: Mapping[str, str]) -> str:
     """The text of an expression with variables renamed."""
     start, text = file.range(expression)[0], file.code(expression)
     for node in reversed(list(_variables(file, expression))):
@@ -392,7 +392,9 @@ def _renamed(file: SourceFile, expression: cst.BaseExpression, names: Mapping[st
     return f"({text})" if "\n" in text else text
 
 
-def _assigned_text(file: SourceFile, item: tuple[str, cst.BaseExpression, str | None], names: Mapping[str, str]) -> str:
+def _assigned_text(
+    file: ParsedSource, item: tuple[str, cst.BaseExpression, str | None], names: Mapping[str, str]
+) -> str:
     name, expression, operator = item
     text = _renamed(file, expression, names)
     return text if operator is None else f"{names.get(name, name)} {operator} ({text})"

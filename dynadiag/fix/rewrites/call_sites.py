@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dynadiag.fix.candidate import Sources
-from dynadiag.fix.edits import SourceFile
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.edits import ParsedSource
+from dynadiag.fix.problems import FixProblem
 
 __all__ = ["CallSite", "argument_name", "call_sites"]
 
@@ -22,7 +22,7 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cs
 class CallSite:
     """A call of the compiled function, and the arguments that were asked for, by the names of their parameters."""
 
-    file: SourceFile
+    file: ParsedSource
     call: cst.Call
     arguments: dict[str, cst.Arg]
 
@@ -33,7 +33,7 @@ def argument_name(source: str | None) -> str | None:
     return found[1] if found and found[1] != "self" else None
 
 
-def call_sites(problem: Problem, sources: Sources, names: list[str]) -> Iterator[CallSite]:
+def call_sites(problem: FixProblem, sources: Sources, names: list[str]) -> Iterator[CallSite]:
     """The calls on the user's line that led to the compile, that give all these parameters."""
     parameters = _parameters(problem, sources)
     if parameters is None or not set(names) <= set(parameters):
@@ -48,7 +48,7 @@ def call_sites(problem: Problem, sources: Sources, names: list[str]) -> Iterator
             return
 
 
-def _parameters(problem: Problem, sources: Sources) -> list[str] | None:
+def _parameters(problem: FixProblem, sources: Sources) -> list[str] | None:
     """The parameters of the compiled function, without the object of a method."""
     file = sources.file(problem.file)
     wanted = problem.function.rpartition(".")[2]
@@ -64,7 +64,7 @@ def _parameters(problem: Problem, sources: Sources) -> list[str] | None:
     return names[1:] if names[:1] in (["self"], ["cls"]) else names
 
 
-def _lines(problem: Problem, sources: Sources) -> Iterator[tuple[SourceFile, int]]:
+def _lines(problem: FixProblem, sources: Sources) -> Iterator[tuple[ParsedSource, int]]:
     """The user's lines on the way to the compiled function, the innermost first."""
     for frame in reversed(problem.stack):
         file = sources.file(frame.file)
@@ -85,7 +85,7 @@ def _bound(call: cst.Call, parameters: list[str]) -> dict[str, cst.Arg]:
     return found
 
 
-def _in_own_scope(file: SourceFile, call: cst.Call) -> bool:
+def _in_own_scope(file: ParsedSource, call: cst.Call) -> bool:
     """Whether a call is in a comprehension or a lambda: a statement in front of it does not see its variables."""
     statement = file.statement(call)
     around = file.enclosing(call, *_COMPREHENSIONS)

@@ -10,15 +10,15 @@ import re
 from collections.abc import Iterator
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.edits import Edit, SourceFile
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.edits import Edit, ParsedSource
+from dynadiag.fix.problems import FixProblem
 
 __all__ = ["candidates", "config_line", "logging_line"]
 
 _SETTING = re.compile(r"torch\._dynamo\.config\.(\w+) ?= ?True")
 
 
-def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The settings that the hints of a break name."""
     file = sources.file(problem.file)
     if file is None or problem.kind != "break":
@@ -33,7 +33,7 @@ def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
         )
 
 
-def logging_line(file: SourceFile, function: str) -> Candidate:
+def logging_line(file: ParsedSource, function: str) -> Candidate:
     """The candidate that lets torch call a printing function after the graph."""
     line = f"torch._dynamo.config.reorderable_logging_functions.add({function})"
     return Candidate(
@@ -44,7 +44,7 @@ def logging_line(file: SourceFile, function: str) -> Candidate:
     )
 
 
-def config_line(file: SourceFile, line: str) -> Edit:
+def config_line(file: ParsedSource, line: str) -> Edit:
     """The edit that puts a line of configuration behind the imports at the top of a file."""
     end = file.newline
     needs_import = not _imports_torch(file)
@@ -52,5 +52,5 @@ def config_line(file: SourceFile, line: str) -> Edit:
     return file.insert_line(file.after_imports(), text)
 
 
-def _imports_torch(file: SourceFile) -> bool:
+def _imports_torch(file: ParsedSource) -> bool:
     return re.search(r"^import torch\b(?! as)", file.text, re.M) is not None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.problems import FixProblem
 
 __all__ = ["candidates"]
 
@@ -20,7 +20,7 @@ _COPY = re.compile(r"^(?:copy\.)?(?:deepcopy|copy)$")
 _PLAIN = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
-def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """A clone in place of the copy."""
     file = sources.file(problem.file)
     call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.edits import Edit, SourceFile
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.edits import Edit, ParsedSource
+from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.rewrites.call_sites import CallSite, argument_name, call_sites
 
 __all__ = ["candidates"]
@@ -22,7 +22,7 @@ _SIZE = re.compile(r"^L\['(\w+)'\]\.size\(\)\[(\d+)\]$")
 _WHY = "torch compiles with a symbol for the size, and no value changes"
 
 
-def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """Marks in front of the call, then ``dynamic=True``."""
     sizes = [found for source in (problem.source, *problem.also) if (found := _SIZE.match(source or ""))]
     if problem.kind != "recompile" or not sizes:
@@ -52,7 +52,7 @@ def _marks(site: CallSite, wanted: list[tuple[str, int]], function: str) -> Edit
     return file.insert_line(file.line(statement), text)
 
 
-def _dynamic(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def _dynamic(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """``dynamic=True`` where the only `torch.compile` of the file is."""
     file = sources.file(problem.file)
     found = _compile_calls(file) if file is not None else []
@@ -68,12 +68,12 @@ def _dynamic(problem: Problem, sources: Sources) -> Iterator[Candidate]:
     yield Candidate("compile with `dynamic=True`", "argument", (edit,), _WHY)
 
 
-def _compile_calls(file: SourceFile) -> list[cst.CSTNode]:
+def _compile_calls(file: ParsedSource) -> list[cst.CSTNode]:
     calls: list[cst.CSTNode] = [call for call in file.nodes(cst.Call) if file.code(call.func) == "torch.compile"]
     bare = [each.decorator for each in file.nodes(cst.Decorator) if file.code(each.decorator) == "torch.compile"]
     return [*calls, *bare]
 
 
-def _with_argument(file: SourceFile, call: cst.Call, text: str) -> Edit:
+def _with_argument(file: ParsedSource, call: cst.Call, text: str) -> Edit:
     end = file.range(call.args[-1])[1] if call.args else file.range(call)[1] - 1
     return Edit(file.name, end, end, f", {text}" if call.args else text)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.rewrites.call_sites import call_sites
 
 __all__ = ["candidates", "is_float", "is_number"]
@@ -18,7 +18,7 @@ __all__ = ["candidates", "is_float", "is_number"]
 _VALUE = re.compile(r"^L\['(\w+)'\]$")
 
 
-def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """`torch.tensor` around the argument, where the function is called."""
     found = _VALUE.match(problem.source or "")
     if problem.kind != "recompile" or found is None or not is_number(problem):
@@ -35,12 +35,12 @@ def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
             )
 
 
-def is_number(problem: Problem) -> bool:
+def is_number(problem: FixProblem) -> bool:
     """Whether the value that changed is a number, before and after."""
     values = (*problem.was, problem.now or "")
     return all(re.fullmatch(r"-?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)", value) for value in values)
 
 
-def is_float(problem: Problem) -> bool:
+def is_float(problem: FixProblem) -> bool:
     """Whether one of the values was written as a float."""
     return any(not re.fullmatch(r"-?\d+", value) for value in (*problem.was, problem.now or ""))

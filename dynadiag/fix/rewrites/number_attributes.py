@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.edits import Edit, SourceFile
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.edits import Edit, ParsedSource
+from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.rewrites.number_arguments import is_float, is_number
 
 __all__ = ["candidates"]
@@ -23,7 +23,7 @@ __all__ = ["candidates"]
 _ATTRIBUTE = re.compile(r"^L\['self'\]\.(\w+)$")
 
 
-def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """A buffer in place of the attribute."""
     found = _ATTRIBUTE.match(problem.source or "")
     file = sources.file(problem.file)
@@ -48,12 +48,12 @@ def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
     )
 
 
-def _class(file: SourceFile, function: str) -> cst.ClassDef | None:
+def _class(file: ParsedSource, function: str) -> cst.ClassDef | None:
     name = function.split(".")[-2] if "." in function else None
     return next((each for each in file.nodes(cst.ClassDef) if each.name.value == name), None)
 
 
-def _first_assignment(file: SourceFile, class_: cst.ClassDef, attribute: str) -> cst.Assign | None:
+def _first_assignment(file: ParsedSource, class_: cst.ClassDef, attribute: str) -> cst.Assign | None:
     """The assignment in the constructor; ``None`` where there is not exactly one."""
     found = [
         assign
@@ -65,7 +65,7 @@ def _first_assignment(file: SourceFile, class_: cst.ClassDef, attribute: str) ->
     return found[0] if len(found) == 1 else None
 
 
-def _later(file: SourceFile, made: cst.Assign, attribute: str) -> Iterator[Edit]:
+def _later(file: ParsedSource, made: cst.Assign, attribute: str) -> Iterator[Edit]:
     """Later assignments of a number become those of a tensor's value."""
     for change in file.nodes(cst.AugAssign):
         target = file.code(change.target)

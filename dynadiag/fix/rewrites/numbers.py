@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.edits import SourceFile
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.edits import ParsedSource
+from dynadiag.fix.problems import FixProblem
 
 __all__ = ["candidates"]
 
@@ -23,7 +23,7 @@ _MATH = re.compile(r"^(?:sqrt|exp|log|log2|log10|log1p|expm1|a?sin|a?cos|a?tan|t
 _RENAMED = {"fabs": "abs"}
 
 
-def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The tensor in place of the number."""
     file = sources.file(problem.file)
     call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
@@ -53,14 +53,14 @@ def _read(call: cst.Call) -> cst.BaseExpression | None:
     return None
 
 
-def _kept(file: SourceFile, value: cst.BaseExpression) -> str:
+def _kept(file: ParsedSource, value: cst.BaseExpression) -> str:
     text = file.code(value)
     if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript)):  # memory that the program may change later
         return f"{text}.detach().clone()"
     return f"{text}.detach()" if isinstance(value, cst.Call) or value.lpar else f"({text}).detach()"
 
 
-def _math(file: SourceFile, call: cst.Call) -> tuple[cst.Call, str | None]:
+def _math(file: ParsedSource, call: cst.Call) -> tuple[cst.Call, str | None]:
     """The call of a `math` function around a number, and its name in torch; the call itself where there is none."""
     argument = file.parent(call)
     outer = file.parent(argument) if isinstance(argument, cst.Arg) else None

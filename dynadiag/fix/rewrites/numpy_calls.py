@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 import libcst as cst
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.edits import Edit, SourceFile
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.edits import Edit, ParsedSource
+from dynadiag.fix.problems import FixProblem
 
 __all__ = ["candidates"]
 
@@ -23,7 +23,7 @@ _WRAPPERS = re.compile(r"^torch\.(?:from_numpy|as_tensor)$")
 Arguments = dict[str, str]
 
 
-def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The torch function in place of a NumPy function."""
     file = sources.file(problem.file)
     call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
@@ -42,7 +42,7 @@ def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
     )
 
 
-def _edits(file: SourceFile, call: cst.Call, text: str) -> Iterator[Edit]:
+def _edits(file: ParsedSource, call: cst.Call, text: str) -> Iterator[Edit]:
     """The call replaced, and each `torch.from_numpy` of its result taken away."""
     argument = file.parent(call)
     outer = file.parent(argument) if isinstance(argument, cst.Arg) else None
@@ -59,7 +59,7 @@ def _edits(file: SourceFile, call: cst.Call, text: str) -> Iterator[Edit]:
             yield file.replace(wrapper, name)
 
 
-def _arguments(file: SourceFile, call: cst.Call, parameters: tuple[str, ...]) -> Arguments | None:
+def _arguments(file: ParsedSource, call: cst.Call, parameters: tuple[str, ...]) -> Arguments | None:
     """The texts of the arguments by the names of NumPy's parameters; ``None`` where one is not known."""
     found: Arguments = {}
     for position, argument in enumerate(call.args):
@@ -70,7 +70,7 @@ def _arguments(file: SourceFile, call: cst.Call, parameters: tuple[str, ...]) ->
     return found
 
 
-def _tensor(file: SourceFile, value: cst.BaseExpression) -> str:
+def _tensor(file: ParsedSource, value: cst.BaseExpression) -> str:
     """The tensor that an argument is the array of; the text itself where it is none."""
     text = file.code(value)
     made = re.sub(r"(?:\.cpu\(\))?\.numpy\(\)$", "", text)

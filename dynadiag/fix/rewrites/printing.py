@@ -15,8 +15,8 @@ import libcst as cst
 from libcst import matchers as m
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.edits import SourceFile
-from dynadiag.fix.problems import Problem
+from dynadiag.fix.edits import ParsedSource
+from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.rewrites.config_lines import logging_line
 
 __all__ = ["candidates"]
@@ -26,7 +26,7 @@ _FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
 _LOGGER = re.compile(rf"^([A-Za-z_]\w*)\.({_LEVELS})$")
 
 
-def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
+def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """Both ways for a call at the break that prints."""
     file = sources.file(problem.file)
     call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
@@ -46,15 +46,15 @@ def candidates(problem: Problem, sources: Sources) -> Iterator[Candidate]:
         )
 
 
-def _is_warn(file: SourceFile, function: str) -> bool:
+def _is_warn(file: ParsedSource, function: str) -> bool:
     return function == "warn" and re.search(r"^from warnings import .*\bwarn\b", file.text, re.M) is not None
 
 
-def _is_logger(file: SourceFile, name: str) -> bool:
+def _is_logger(file: ParsedSource, name: str) -> bool:
     return re.search(rf"^{name}\s*=\s*(?:logging\.)?getLogger\(", file.text, re.M) is not None
 
 
-def _logger(file: SourceFile, call: cst.Call, logger: str, level: str) -> Candidate:
+def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Candidate:
     """A function of the module that logs: torch can call a function after the graph, and no method of a logger."""
     name, end, unit = f"_{logger.lower().strip('_')}_{level}", file.newline, file.indent_unit
     text = f"{end}def {name}(*args):{end}{unit}{logger}.{level}(*args, stacklevel=2){end}{end}{end}"
@@ -68,7 +68,7 @@ def _logger(file: SourceFile, call: cst.Call, logger: str, level: str) -> Candid
     )
 
 
-def _graph_print(file: SourceFile, call: cst.Call) -> str | None:
+def _graph_print(file: ParsedSource, call: cst.Call) -> str | None:
     """The call as an operator of the graph; ``None`` where its text cannot be a format string."""
     if any(argument.keyword is not None or argument.star for argument in call.args):
         return None
@@ -84,12 +84,12 @@ def _graph_print(file: SourceFile, call: cst.Call) -> str | None:
     return f"torch._higher_order_ops.print({', '.join([f'{quote}{text}{quote}', *values])})"
 
 
-def _quote(file: SourceFile, call: cst.Call) -> str:
+def _quote(file: ParsedSource, call: cst.Call) -> str:
     found = re.search(r"""["']""", file.code(call))
     return found[0] if found else '"'
 
 
-def _format(file: SourceFile, value: cst.BaseExpression) -> tuple[str, list[str]] | None:
+def _format(file: ParsedSource, value: cst.BaseExpression) -> tuple[str, list[str]] | None:
     """A part of a format string and the values for it."""
     if isinstance(value, cst.SimpleString) and isinstance(text := value.evaluated_value, str):
         return text.replace("{", "{{").replace("}", "}}"), []
@@ -100,7 +100,7 @@ def _format(file: SourceFile, value: cst.BaseExpression) -> tuple[str, list[str]
     return "{}", [file.code(value)]
 
 
-def _formatted(file: SourceFile, value: cst.FormattedString) -> tuple[str, list[str]] | None:
+def _formatted(file: ParsedSource, value: cst.FormattedString) -> tuple[str, list[str]] | None:
     pieces, values = [], []
     if "r" in value.start.lower():
         return None
