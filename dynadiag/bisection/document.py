@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dynadiag.render.json_document import Document, LineDocument
+from dynadiag.render.json_document import CommandDocument, LineDocument
 from dynadiag.trial.signature import Signature
 
 __all__ = ["BisectDocument", "CulpritDocument", "FailureDocument"]
@@ -43,7 +43,7 @@ class CulpritDocument(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BisectDocument(Document):
+class BisectDocument(CommandDocument):
     """The JSON document of ``dynadiag bisect``. It has fields beyond the contract."""
 
     target: str

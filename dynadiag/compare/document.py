@@ -11,7 +11,7 @@ from dynadiag.compare.compile_summary import CompileSummary
 from dynadiag.compare.variant_result import Peak, RelativeSpeed, VariantResult
 from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost
 from dynadiag.recording.records import Break
-from dynadiag.render.json_document import Document
+from dynadiag.render.json_document import CommandDocument
 from dynadiag.trial.signature import Signature
 
 __all__ = ["COMPILE_PARTS", "CompareDocument", "KernelCounts", "compare_document", "kernel_counts"]
@@ -121,7 +121,7 @@ class VariantRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareDocument(Document):
+class CompareDocument(CommandDocument):
     """The JSON document of ``dynadiag compare``."""
 
     target: str

@@ -12,7 +12,7 @@ from dynadiag.bisection.document import FailureDocument
 from dynadiag.bisection.verdict import Verdict, first_few
 from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.json_document import Document
+from dynadiag.render.json_document import CommandDocument
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.signature import Signature
@@ -128,7 +128,7 @@ class ReproCulpritDocument(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MinifyDocument(Document):
+class MinifyDocument(CommandDocument):
     """The JSON document of ``dynadiag minify``. It has fields beyond the contract."""
 
     target: str

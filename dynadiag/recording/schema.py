@@ -19,8 +19,8 @@ __all__ = [
     "RECORD_TABLES",
     "TABLES",
     "VERSION",
-    "Column",
-    "Table",
+    "SqlColumn",
+    "SqlTable",
     "mapping_of",
     "markdown_page",
 ]
@@ -31,7 +31,7 @@ BLOCK_SIZE = 1 << 20  # bytes of log in one block; docs/notes/recording-compress
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SqlColumn:
     """One column: its name, its SQL type with constraints, and a one-line description."""
 
     name: str
@@ -40,7 +40,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SqlTable:
     """One table.
 
     `record` is the record type of its rows, if any. The statements in `indexes` run once the table is full.
@@ -50,7 +50,7 @@ class Table:
 
     name: str
     description: str
-    columns: tuple[Column, ...]
+    columns: tuple[SqlColumn, ...]
     record: type | None = None
     options: str = ""
     indexes: tuple[str, ...] = ()
@@ -83,16 +83,16 @@ def _record_table(
     suffix: str = "",
     after: tuple[str, ...] = (),
     since: int = 1,
-) -> Table:
+) -> SqlTable:
     """Make the table of a record. Its columns follow from the annotations, their descriptions from `columns`."""
     made = []
     _MAPPINGS[record] = RecordMapping(record, name)
     for column, kind, optional in _MAPPINGS[record].columns:
         rule = " PRIMARY KEY" if column == "id" else "" if optional else " NOT NULL"
-        made.append(Column(column, kind + rule, columns.pop(column)))
+        made.append(SqlColumn(column, kind + rule, columns.pop(column)))
     if columns:
         raise TypeError(f"table {name} has no columns {sorted(columns)}")
-    return Table(name, meaning, tuple(made), record, suffix, after, since)
+    return SqlTable(name, meaning, tuple(made), record, suffix, after, since)
 
 
 _COMPILE_ID = 'torch\'s id of the compile: "0/1" is the second one of frame 0; "-" outside any'
@@ -107,38 +107,40 @@ _SPAN = {
 _SOURCE_LINE = {"file": "the source file", "line": "the line in it, from 1"}
 
 _STORAGE_TABLES = (
-    Table(
+    SqlTable(
         "log",
         "One row: the log that the recording was made from.",
         (
-            Column("name", "TEXT NOT NULL", "the name of the file"),
-            Column("size", "INTEGER NOT NULL", "its size in bytes"),
-            Column("block_size", "INTEGER NOT NULL", "bytes of log in each block except the last"),
-            Column("events", "INTEGER NOT NULL", "number of rows of `event`"),
-            Column("unparsed_lines", "INTEGER NOT NULL", "lines that belong to no event; they are kept too"),
+            SqlColumn("name", "TEXT NOT NULL", "the name of the file"),
+            SqlColumn("size", "INTEGER NOT NULL", "its size in bytes"),
+            SqlColumn("block_size", "INTEGER NOT NULL", "bytes of log in each block except the last"),
+            SqlColumn("events", "INTEGER NOT NULL", "number of rows of `event`"),
+            SqlColumn("unparsed_lines", "INTEGER NOT NULL", "lines that belong to no event; they are kept too"),
         ),
     ),
-    Table(
+    SqlTable(
         "block",
         "The log itself, byte for byte, in pieces of the same size: byte N is in block N / block_size.",
         (
-            Column("id", "INTEGER PRIMARY KEY", "from 0, in the order of the log"),
-            Column("data", "BLOB NOT NULL", "one zstd frame with its content size and a checksum"),
+            SqlColumn("id", "INTEGER PRIMARY KEY", "from 0, in the order of the log"),
+            SqlColumn("data", "BLOB NOT NULL", "one zstd frame with its content size and a checksum"),
         ),
     ),
-    Table(
+    SqlTable(
         "event",
         "Where each event of the log lies. The events cover every byte of the log.",
         (
-            Column("id", "INTEGER PRIMARY KEY", "from 0, in the order of the log"),
-            Column("kind", "TEXT NOT NULL", 'torch\'s name of the kind, such as "artifact"; ours begin with dynadiag_'),
-            Column("name", "TEXT", "the name in the metadata, such as an artifact's"),
-            Column("compile_id", "TEXT NOT NULL", _COMPILE_ID),
-            Column("attempt", "INTEGER", "the attempt within the compile, from 0"),
-            Column("time", "TEXT", '"MMDD HH:MM:SS.micros", local time, as the log has it'),
-            Column("start", "INTEGER NOT NULL", "offset of its header line in the log"),
-            Column("header_size", "INTEGER NOT NULL", "bytes of the header line with its newline"),
-            Column("payload_size", "INTEGER NOT NULL", "bytes of the payload as it stands in the log"),
+            SqlColumn("id", "INTEGER PRIMARY KEY", "from 0, in the order of the log"),
+            SqlColumn(
+                "kind", "TEXT NOT NULL", 'torch\'s name of the kind, such as "artifact"; ours begin with dynadiag_'
+            ),
+            SqlColumn("name", "TEXT", "the name in the metadata, such as an artifact's"),
+            SqlColumn("compile_id", "TEXT NOT NULL", _COMPILE_ID),
+            SqlColumn("attempt", "INTEGER", "the attempt within the compile, from 0"),
+            SqlColumn("time", "TEXT", '"MMDD HH:MM:SS.micros", local time, as the log has it'),
+            SqlColumn("start", "INTEGER NOT NULL", "offset of its header line in the log"),
+            SqlColumn("header_size", "INTEGER NOT NULL", "bytes of the header line with its newline"),
+            SqlColumn("payload_size", "INTEGER NOT NULL", "bytes of the payload as it stands in the log"),
         ),
         indexes=(
             "CREATE INDEX event_kind ON event (kind)",
@@ -146,30 +148,30 @@ _STORAGE_TABLES = (
             "CREATE INDEX event_compile ON event (compile_id)",
         ),
     ),
-    Table(
+    SqlTable(
         "count",
         "How many events there are of each kind, so that nobody has to count them.",
         (
-            Column("kind", "TEXT PRIMARY KEY NOT NULL", "as in `event`"),
-            Column("events", "INTEGER NOT NULL", "how many"),
+            SqlColumn("kind", "TEXT PRIMARY KEY NOT NULL", "as in `event`"),
+            SqlColumn("events", "INTEGER NOT NULL", "how many"),
         ),
         options=" WITHOUT ROWID",
     ),
-    Table(
+    SqlTable(
         "total",
         "How many rows each table of records has, so that a summary reads none of them.",
         (
-            Column("name", "TEXT PRIMARY KEY NOT NULL", "of the table"),
-            Column("records", "INTEGER NOT NULL", "how many"),
+            SqlColumn("name", "TEXT PRIMARY KEY NOT NULL", "of the table"),
+            SqlColumn("records", "INTEGER NOT NULL", "how many"),
         ),
         options=" WITHOUT ROWID",
     ),
-    Table(
+    SqlTable(
         "made",
         "What was made of the recording afterwards, on request, and kept: stages of kernels, times.",
         (
-            Column("key", "TEXT PRIMARY KEY NOT NULL", "a hash of what it was made from and by"),
-            Column("data", "BLOB NOT NULL", "one zstd frame with its content size: JSON"),
+            SqlColumn("key", "TEXT PRIMARY KEY NOT NULL", "a hash of what it was made from and by"),
+            SqlColumn("data", "BLOB NOT NULL", "one zstd frame with its content size: JSON"),
         ),
         since=3,
     ),
@@ -421,7 +423,7 @@ _TYPED_TABLES = (
 )
 
 TABLES = _STORAGE_TABLES + _TYPED_TABLES
-RECORD_TABLES: dict[type, Table] = {table.record: table for table in _TYPED_TABLES if table.record is not None}
+RECORD_TABLES: dict[type, SqlTable] = {table.record: table for table in _TYPED_TABLES if table.record is not None}
 
 
 def mapping_of(record: type) -> RecordMapping[Any]:

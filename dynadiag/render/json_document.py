@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA",
-    "Document",
+    "CommandDocument",
     "ExplainDocument",
     "FindingDocument",
     "LineDocument",
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class CommandDocument:
     """What each command's document begins with."""
 
     schema: int = SCHEMA

@@ -9,7 +9,7 @@ from dynadiag.kernels import CompiledStages, KernelCall, KernelChange, change_di
 from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.timing import KernelTimes, Roofline
 from dynadiag.recording.reader import Recording
-from dynadiag.render.json_document import Document
+from dynadiag.render.json_document import CommandDocument
 
 __all__ = ["ChangesDocument", "KernelsDocument", "changes_document", "kernels_document"]
 
@@ -82,7 +82,7 @@ class StageEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelsDocument(Document):
+class KernelsDocument(CommandDocument):
     """The calls, most expensive first. ``target``, ``facts``, ``notes`` and ``stages`` are those of ``--stage``."""
 
     kernels: tuple[KernelEntry, ...]
@@ -113,7 +113,7 @@ class ChangeEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangesDocument(Document):
+class ChangesDocument(CommandDocument):
     """The changes from the kernels of one recording to those of another."""
 
     changes: tuple[ChangeEntry, ...]

@@ -16,6 +16,6 @@ def test_page_is_current() -> None:
 
 
 @pytest.mark.parametrize("table", schema.TABLES, ids=lambda table: table.name)
-def test_everything_is_explained(table: schema.Table) -> None:
+def test_everything_is_explained(table: schema.SqlTable) -> None:
     assert table.description
     assert all(column.description for column in table.columns)
