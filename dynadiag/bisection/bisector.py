@@ -42,8 +42,8 @@ _WHAT_IS_KNOWN = {
     "invalid": "the last trial that could not run",
 }
 _CONFIDENCE = 0.95  # required probability that a faulty candidate fails within its repeats
-_DOUBTFUL_REPEATS = 5  # final runs as written, where something was seen to come and go
-_FINAL_REPEATS = 1  # final runs as written, where nothing was seen to come and go
+_DOUBTFUL_REPEATS = 5  # final runs as written, if an outcome was seen to come and go
+_FINAL_REPEATS = 1  # final runs as written, if no outcome was seen to come and go
 _MAX_PRINTED_LINES = 4
 _RANDOM_OPERATOR = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
 _RANDOM_NUMBERS_NOTE = (
@@ -53,7 +53,7 @@ _RANDOM_NUMBERS_NOTE = (
 
 
 def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
-    """The verdict on the search's program. Raises `TargetError` where the target cannot be used."""
+    """The verdict on the search's program. Raises `TargetError` if the target cannot be used."""
     began = time.monotonic()
     base = Plan(accuracy=options.accuracy, tolerance=options.tolerance)
     bisection = Bisection(search, options, base, [])
@@ -74,7 +74,7 @@ def bisect(search: TrialSearch, options: BisectOptions) -> Verdict:
 
 
 def _run_again_without_forks(bisection: Bisection) -> Verdict:
-    """The verdict. Where forks of the program contradict each other, the search begins again in fresh interpreters."""
+    """The verdict. If forks of the program contradict each other, the search begins again in fresh interpreters."""
     try:
         return _run(bisection)
     except AnswersContradictError as contradiction:
@@ -82,7 +82,7 @@ def _run_again_without_forks(bisection: Bisection) -> Verdict:
         bisection.search.runner.stop_forks()
         if not had_forks or bisection.search.runner.has_forks:  # there was, or is, no other way to run a trial
             raise
-        bisection.notes.append(f"forked trials contradict each other, fresh interpreters followed: {contradiction}")
+        bisection.notes.append(f"forked trials contradict each other, so fresh interpreters were used: {contradiction}")
     bisection.search.clear_cache()
     bisection.search.reference, bisection.fresh = None, True
     bisection.base = replace(bisection.base, rung=None)
@@ -150,7 +150,7 @@ def _found(first: Outcome, result: LadderResult, finding: DescentResult) -> Verd
 
 
 def _random_number_notes(bisection: Bisection, result: LadderResult) -> list[str]:
-    """A note where the failure disappears with eager's random numbers: Inductor draws others from the same seed."""
+    """A note if the failure disappears with eager's random numbers: Inductor draws others from the same seed."""
     assert result.first is not None
     assert result.outcome is not None
     operators = (p for p in result.outcome.points if p.group in ("lowering", "decomposition"))
@@ -163,7 +163,7 @@ def _random_number_notes(bisection: Bisection, result: LadderResult) -> list[str
 
 
 def _flaky(bisection: Bisection, finding: DescentResult) -> str | None:
-    """Why no culprit can be named with confidence, because the failure comes and goes; ``None`` where one can.
+    """Why no culprit can be named with confidence, because the failure comes and goes; ``None`` if one can.
 
     Runs the program as written again: single trials explain nothing about a failure that comes and goes.
     """

@@ -1,4 +1,4 @@
-"""How long a search may go on: its time, its number of trials, and the reason where it ends before its answer."""
+"""The limits of a search: its time, its number of trials, and the reason if it ends before its answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SearchBudget:
         return None if self.seconds is None else self.seconds - (time.monotonic() - self._began)
 
     def take(self, count: int) -> None:
-        """Count new trials that are about to run. Raises `SearchStoppedError` where nothing is left for them."""
+        """Count new trials that are about to run. Raises `SearchStoppedError` if nothing is left for them."""
         if self.seconds is not None and self.seconds - (time.monotonic() - self._began) <= 0:
             raise self.out_of_time()
         if self._used >= self.trials:

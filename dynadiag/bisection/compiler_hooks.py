@@ -1,6 +1,6 @@
 """Hooks in the compiler, in the trial's process: each decision that a trial can switch off.
 
-Each hook asks `TRIAL.is_on(kind, key, ...)` at the moment the compiler decides. Where the plan says off, the decision
+Each hook asks `TRIAL.is_on(kind, key, ...)` at the moment the compiler decides. If the plan says off, the decision
 goes the conservative way: a lowering falls back to ATen, two kernels are not fused, a pattern or a pass is skipped, an
 operator is not decomposed, a kernel is written without vectors, a value is stored before it is read. No cache folder is
 touched.
@@ -67,7 +67,7 @@ def _key(*parts: object, here: dict[str, Any]) -> str:
 def _user_lines(nodes: Iterable[Node]) -> list[tuple[str, int]]:
     """The user's lines of these nodes, each once.
 
-    Where torch wrote all of them: the line of the node that they are a part of, else the line of the call.
+    If all lines are torch's: the line of the enclosing node, else the line of the call.
     """
     lines = _written_lines(nodes) or _written_lines(torch_private.enclosing_nodes())[:1]
     return lines or [(frame["file"], frame["line"]) for frame in user_callers(sys._getframe())[-1:]]
@@ -138,7 +138,7 @@ def _pattern(inner: Callable[..., Any], entry: Any, match: Any, graph: Any, node
 
 
 def _fusion(fusable: bool, first: Any, second: Any) -> bool:
-    """Whether two kernels are fused: only where every part of both may be fused.
+    """Whether two kernels are fused: only if every part of both may be fused.
 
     There is one decision per part, not per pair. The same parts meet in many orders, and forbidding one order would
     only make Inductor take another.

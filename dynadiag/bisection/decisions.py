@@ -1,6 +1,6 @@
 """The decisions of one kind, the search among them, and the culprits that they make.
 
-The search goes by what the failure names, else by hash bisection.
+The search first tries the decisions that the failure names, then bisects by hash.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class DecisionPool:
         return self._add_switch(Switch(self.name, keep=True, suffixes=suffixes(keys, self.points)))
 
     def plan_without(self, keys: Collection[str]) -> Plan:
-        """The plan with exactly these off. Off with a frame go those that it inlined: run by Python, it would compile
-        them.
+        """The plan with exactly these off. Frames that an excluded frame had inlined are excluded too: Python would run
+        it, and Dynamo would compile them by themselves.
         """
         if self.name == "frame":
             return self.plan_with_only(self.points.keys() - keys)
@@ -71,8 +71,8 @@ class DecisionPool:
         return fails
 
     def _check_against_subsets(self, keys: frozenset[str], fails: bool) -> None:
-        """Run two trials again where one passes with decisions on of which a part fails: seldom a decision hides a
-        failure, more often the trials differ.
+        """If a set passes although a subset of it fails, run both trials again: seldom does a decision hide a failure,
+        more often the trials are not deterministic.
         """
         for other, other_fails in self._subsets.items():
             if (other_fails and not fails and other < keys) or (fails and not other_fails and keys < other):
@@ -81,7 +81,7 @@ class DecisionPool:
 
     @property
     def speculate(self) -> Speculate | None:
-        """Runs the trials of `fails_with_only` for several sets at once; ``None`` where they cannot run in parallel."""
+        """Runs the trials of `fails_with_only` for several sets at once; ``None`` if they cannot run in parallel."""
         return self.search.speculate(self.labeled_with_only, self.labeled_without)
 
     def run_without(self, keys: Collection[str]) -> Outcome:
@@ -117,7 +117,7 @@ def switch_all_off(name: str) -> Switch:
 
 
 def find_by_witness(pool: DecisionPool, failure: Outcome) -> frozenset[str] | None:
-    """The decisions that the failure names, added one after another until it is gone; ``None`` where that does not
+    """The decisions that the failure names, added one after another until it is gone; ``None`` if that does not
     help.
     """
     named: set[str] = set()
@@ -145,7 +145,7 @@ def _named(pool: DecisionPool, outcome: Outcome, already: set[str]) -> set[str]:
 def find_by_bisection(pool: DecisionPool, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:
     """Minimal failing sets, one after another, until with all of them off the same failure is gone.
 
-    ``known`` are sets that were found before. Returns none where the failure stays with the whole kind off: then no
+    ``known`` are sets that were found before. Returns none if the failure stays with the whole kind off: then no
     decision of this kind explains it.
     """
     found = list(known)
@@ -210,7 +210,7 @@ def _fusion(parts: Sequence[Decision]) -> Culprit:
 
 
 def _culprits(points: Sequence[Decision]) -> tuple[Culprit, ...]:
-    """One culprit per decision. Where they are many, one per operator, with its nodes listed."""
+    """One culprit per decision. If they are many, one per operator, with its nodes listed."""
     grouped: dict[str, list[Decision]] = {}
     for point in points:
         grouped.setdefault(point.target or point.key, []).append(point)

@@ -56,7 +56,7 @@ _KINDS_OF_RUNG = {
 
 @dataclass(frozen=True, slots=True)
 class DescentResult:
-    """What the descent found. ``confirmed`` is empty where no culprit was verified. ``plans`` reproduce the
+    """What the descent found. ``confirmed`` is empty if no culprit was verified. ``plans`` reproduce the
     verification.
     """
 
@@ -102,7 +102,7 @@ def find_culprits(search: TrialSearch, base: Plan, name: str, points: dict[str, 
 def _check_fake_kernels(search: TrialSearch, base: Plan, recorded: Outcome) -> DescentResult:
     """The wrong fake kernels that the failure comes from, where the program has custom operators.
 
-    One trial replaces all fake kernels and reports which of them were wrong. Where it passes, nothing else is searched:
+    One trial replaces all fake kernels and reports which of them were wrong. If it passes, nothing else is searched:
     decisions about operators that read the results would only look guilty.
     """
     if not recorded.facts.operators:
@@ -116,7 +116,7 @@ def _check_fake_kernels(search: TrialSearch, base: Plan, recorded: Outcome) -> D
 
 
 def _check_interrupted(search: TrialSearch, base: Plan, recorded: Outcome) -> DescentResult:
-    """The decision that was being applied when the process was killed. Only a trial with it off may end at all."""
+    """The decision that was being applied when the process was killed. Perhaps only a trial with it off ends at all."""
     name = next((p.group for p in recorded.points if recorded.was_killed and p.key in recorded.witness), None)
     if name is None:
         return DescentResult()
@@ -151,7 +151,7 @@ def _use_failure_line(culprits: tuple[Culprit, ...], recorded: Outcome) -> tuple
 
 
 def _statuses_when_gone(search: TrialSearch, base: Plan, rung: str) -> tuple[str, ...]:
-    """The statuses that mean that the failure is gone. Where the rung below fails differently, no trial can pass."""
+    """The statuses that mean that the failure is gone. If the rung below fails differently, no trial can pass."""
     if rung not in LOWER_RUNG:
         return ("pass",)
     below = search.run(*labeled_rung(base, LOWER_RUNG[rung]))  # known from the ladder
@@ -176,7 +176,7 @@ def _explaining_kinds(
 def _shortest_explaining_prefix(
     search: TrialSearch, base: Plan, classes: Sequence[str], gone: Sequence[str]
 ) -> int | None:
-    """The index of the last kind of the shortest prefix without the failure; ``None`` where no prefix helps.
+    """The index of the last kind of the shortest prefix without the failure; ``None`` if no prefix helps.
 
     Lowerings are at fault most often. With all of them off no kernel is written and nothing is fused. So they are tried
     first: where they do not help, no prefix that ends before them does.
@@ -239,7 +239,7 @@ def _inlined(point: Decision) -> str:
 
 
 def _search_failing_part(pool: DecisionPool, part: FailingPart) -> list[frozenset[str]]:
-    """The culprits in the graphs that the failure needs; none where it needs all graphs."""
+    """The culprits in the graphs that the failure needs; none if it needs all graphs."""
     points = {key: point for key, point in pool.points.items() if part.contains(point)}
     if part.graphs is None or not points or pool.name == "graph":
         return []

@@ -2,9 +2,9 @@
 
 In a trial that records ``INTERMEDIATES`` each graph first runs uncompiled, node by node, on the same inputs. Then every
 buffer that a kernel wrote is compared with the value of its node. The kernels are unchanged: only the module that calls
-them has more lines. Reported is the kernel where the distance grows most, since rounding grows slowly and a fault at
-once. Also reported: a kernel that the C++ compiler or Triton rejected, and the kernel that was running when the call
-raised or its process was killed. This is a hint where to look first: the descent verifies it.
+them has more lines. The kernel where the distance grows most is reported, because rounding grows slowly and a fault at
+once. So is a kernel that the C++ compiler or Triton rejected, and the kernel that was running when the call raised or
+its process was killed. This is a hint where to look first: the descent verifies it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _ComparedGraph:
         TRIAL.send(ValuesDiverged(self._keys(kernel), tuple(kernel.captured_names), jump))
 
     def report_running(self, mark: str) -> None:
-        """Report the kernel that runs from now on ("": none). Waits for earlier launches, so that their errors are
+        """Report the kernel that begins to run ("" for none). Waits for earlier launches, so that their errors are
         raised here.
         """
         if torch.cuda.is_initialized() and torch_private.can_read_tensors():
@@ -118,7 +118,7 @@ def compile_and_compare(compile_inner: Callable[[], Callable[..., Any]], prefix:
 
 
 def _uncompiled_values(module: GraphModule, inputs: list[Any], names: Any) -> dict[str, torch.Tensor]:
-    """The values of these nodes from running the graph uncompiled; none where that is not possible."""
+    """The values of these nodes from running the graph uncompiled; none if that is not possible."""
     if torch_private.uses_inductor_random(module):
         return {}
     kept = _ValueRecorder(module, frozenset(names))

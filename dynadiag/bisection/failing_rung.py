@@ -1,4 +1,6 @@
-"""At which rung a program fails first: the first run, the choice between forks and fresh interpreters, the ladder."""
+"""Finds the first rung at which a program fails: the first run, the choice between forks and fresh interpreters, the
+ladder.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ _DISABLED_NOTE = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._d
 
 @dataclass(frozen=True, slots=True)
 class BisectOptions:
-    """What the user asked for.
+    """The options of the user.
 
     ``rungs`` is ``None`` for the ladder of the program's own backends. ``tolerance`` is (rtol, atol). ``record`` are
     the kinds of decisions that each rung reports: reporting costs no trial of its own.
@@ -101,13 +103,13 @@ class FailingRung:
 
 
 def find_failing_rung(search: TrialSearch, options: BisectOptions) -> FailingRung:
-    """At which rung the search's program fails first. Raises `TargetError` where the target cannot be used."""
+    """Find the first rung at which the program fails. Raises `TargetError` if the target cannot be used."""
     bisection = Bisection(search, options, Plan(accuracy=options.accuracy, tolerance=options.tolerance), [])
     return replace(search_rungs(bisection), notes=tuple(bisection.notes))
 
 
 def search_rungs(bisection: Bisection) -> FailingRung:
-    """As `find_failing_rung`, for a bisection that goes on from there. Adds to its notes."""
+    """As `find_failing_rung`, for a bisection that continues from there. Adds to its notes."""
     first = bisection.first = _first_run(bisection)
     if first.passed:
         rungs, first = _passes_at_triton(bisection, first)
@@ -145,7 +147,7 @@ def _available_rungs(bisection: Bisection) -> tuple[str, ...] | None:
 def _passes_at_triton(bisection: Bisection, first: Outcome) -> tuple[dict[str, str] | None, Outcome]:
     """Try the triton rung for a program that passes as written, where that rung was asked for.
 
-    Returns the rungs of the verdict and the first run. Where it fails, returns ``None`` and that outcome, which is then
+    Returns the rungs of the verdict and the first run. If it fails, returns ``None`` and that outcome, which is then
     the failure to explain.
     """
     statuses = dict.fromkeys(RUNGS, "not_run")

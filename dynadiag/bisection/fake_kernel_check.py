@@ -1,8 +1,8 @@
 """Checks fake kernels of custom operators: whether the operator returns what its fake kernel promises.
 
-The compiler trusts a fake kernel: it generates code for the shape and dtype that it promises. Where that is wrong,
-operators that read the result fail, though no other decision of the compiler is at fault. Switched off, the decision to
-trust it is reversed: the operator itself runs on zeros, and its result replaces the promise.
+The compiler trusts a fake kernel: it generates code for the shape and dtype that it promises. If that is wrong,
+operators that read the result fail, though no other decision of the compiler is at fault. If that decision is switched
+off, the operator itself runs on zeros, and its result replaces the promise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dynadiag.trial.outcome import Decision
 __all__ = ["OPERATOR_KIND", "install", "is_custom_operator"]
 
 OPERATOR_KIND = "operator"  # the kind of these decisions
-_reported: set[str] = set()  # what this process has reported: operators, and wrong fake kernels
+_reported: set[str] = set()  # the operators and wrong fake kernels that this process has reported
 
 
 def install() -> None:

@@ -1,4 +1,4 @@
-"""Hooks functions of the user's, from wherever they are called.
+"""Hooks functions of the user, wherever they are called from.
 
 A function has many names: a global, an item of a list of passes, a method, an attribute of another module, an argument
 that torch keeps. So its code object is replaced, not its names.
@@ -17,7 +17,7 @@ import torch
 __all__ = ["hook_function", "reachable_functions"]
 
 _LIBRARY_PACKAGES = frozenset({"torch", "functorch", "dynadiag"}) | sys.stdlib_module_names
-_MAX_OBJECTS = 5_000  # objects; a backend's own functions are near, and the data that it holds may be large
+_MAX_OBJECTS = 5_000  # objects; a backend's own functions are found early, and the data that it holds may be large
 _PLACEHOLDER = "called"
 _originals: dict[types.FunctionType, types.FunctionType] = {}  # hooked function -> its original
 
@@ -28,9 +28,7 @@ def _trampoline(*args: Any, **kwargs: Any) -> Any:
 
 
 def hook_function(function: types.FunctionType, ask: Callable[..., Any]) -> None:
-    """Have ``ask(original, *args, **kwargs)`` called instead of ``function``, permanently. Does nothing the second
-    time.
-    """
+    """Call ``ask(original, *args, **kwargs)`` in place of ``function``, permanently. Does nothing the second time."""
     if function in _originals:
         return
     code, closure = function.__code__, function.__closure__

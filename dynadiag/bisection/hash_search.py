@@ -1,14 +1,13 @@
 """Finds which of many decisions cause a failure, with few trials.
 
 A decision is identified by its hash. So a set of them is a list of hash suffixes, which stays valid when other
-decisions appear or disappear (the idea of Go's `bisect`). Sets are taken in the order in which the compiler decides,
-not in that of the hashes: what it compiles for a prefix it has compiled before, so most kernels come from the C++
-cache.
+decisions appear or disappear (the idea of Go's `bisect`). Keys are ordered as the compiler decides them, not by their
+hashes: the kernels of a prefix were compiled before, so most come from the C++ cache.
 
 A minimal failing set is found by binary search with pinning. The shortest failing prefix ends in a culprit; that one is
 pinned, and the search continues in the prefix before it. This takes about k log2(n) trials for k culprits that only
 fail together. It assumes that adding decisions to a failing set does not hide the failure. The answer is verified by
-trials, so a wrong assumption costs trials but never gives a wrong answer. Where two trials can run at once, ranges are
+trials, so a wrong assumption costs trials but never gives a wrong answer. If two trials can run at once, ranges are
 split in thirds instead of halves: a fourth more trials in three fifths of the rounds.
 """
 
@@ -21,13 +20,13 @@ from dynadiag.trial.plan import hash_bits
 __all__ = ["Speculate", "find_culprit_sets", "find_minimal_set", "suffixes"]
 
 Fails = Callable[[frozenset[str]], bool]  # whether it fails with only these decisions on
-# Runs the trials of several sets in parallel before `Fails` asks for them. With the flag each set may be the answer:
-# then the trial without it is run too.
+# Runs the trials of several sets in parallel before `Fails` needs them. With the flag, each set may be the answer: then
+# the trial without the set is run too.
 Speculate = Callable[[Sequence[frozenset[str]], bool], None]
 
 
 def _in_order(keys: Collection[str]) -> list[str]:
-    """The keys in the given order. A set is put in the order of the hashes, which is always the same."""
+    """The keys in the given order. A set is ordered by hash, so that the order is always the same."""
     return sorted(keys, key=hash_bits) if isinstance(keys, Set) else list(keys)
 
 
@@ -118,7 +117,7 @@ def find_culprit_sets(keys: Collection[str], fails: Fails, ahead: Speculate | No
 
     Two faults that are each sufficient give two sets; one fault that needs both parts gives one set of two. Ranges of
     keys are tried by themselves. A range doubles after each that passes, and after a fault its length follows the
-    distance to that fault. Where every second decision is at fault, each costs two or three trials; where one in a
+    distance to that fault. If every second decision is at fault, each costs two or three trials; where one in a
     thousand is, it costs what halving costs (doubling in group testing: Du and Hwang, "Combinatorial Group Testing",
     2000).
     """

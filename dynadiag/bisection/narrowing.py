@@ -1,8 +1,8 @@
 """Narrows the search before and after it: where to look first, which graphs are needed, which direction is at fault.
 
-- The decisions on the nodes where a compiled graph first diverges, or fails, are tried before all others. Where that is
+- The decisions on the nodes where a compiled graph first diverges, or fails, are tried before all others. If that is
   right it saves the bisection of everything that the compiler decided, and each trial recompiles only the kernel in
-  question. Where it is wrong, one or two trials are lost and the whole search follows.
+  question. If it is wrong, one or two trials are lost and the whole search follows.
 - Graphs (forward or backward) that the failure does not need stay uncompiled during the search.
 - At the rungs that compile forward and backward as one, a culprit is narrowed to one of them.
 """
@@ -26,7 +26,7 @@ _LATER_KINDS = ("kernel", "fusion")  # kinds later than the lowerings: if they e
 def find_suspects(
     search: TrialSearch, base: Plan, recorded: Outcome
 ) -> tuple[DecisionPool, list[frozenset[str]]] | None:
-    """Minimal failing sets of the kind that explains the failure; ``None`` where the divergence leads to none.
+    """Minimal failing sets of the kind that explains the failure; ``None`` if the divergence leads to none.
 
     ``recorded`` is an outcome of ``base`` with every kind reported.
     """
@@ -82,7 +82,7 @@ def _without_all(pools: Sequence[DecisionPool], chosen: Sequence[list[str]]) -> 
 
 
 def _minimize(pool: DecisionPool, keys: Sequence[str]) -> frozenset[str]:
-    """Those of ``keys`` that must stay on. Decisions elsewhere stay on: off, they would mean many new kernels."""
+    """Those of ``keys`` that must stay on. Other decisions stay on: switching them off would mean many new kernels."""
     every = frozenset(keys)
     fails = lambda on: pool.search.status(pool.run_without(every - on)) == "same"  # noqa: E731
     return find_minimal_set(
@@ -91,11 +91,11 @@ def _minimize(pool: DecisionPool, keys: Sequence[str]) -> frozenset[str]:
 
 
 def find_inlined_value(lowerings: DecisionPool, keys: frozenset[str]) -> tuple[DecisionPool, frozenset[str]] | None:
-    """The values that must not be stored for the failure to show, for lowerings that only fail together.
+    """For lowerings that only fail together: the values that must not be stored for the failure to show.
 
     Each lowering of a chain computes the one before it inside its own kernel. So with any of them off the chain is cut,
-    and all of them look guilty. Where the failure goes with all lowerings on and one value stored in between, as its
-    dtype, that link is the answer. ``None`` where storing values does not help.
+    and all of them look guilty. If the failure goes with all lowerings on and one value stored in between, as its
+    dtype, that link is the answer. ``None`` if storing values does not help.
     """
     search, base = lowerings.search, lowerings.base
     plan = replace(base, record=("inline",), switches=(*base.switches, Switch("inline", keep=True, suffixes=())))
@@ -113,7 +113,7 @@ _SPLIT_GRAPHS = ("forward", "backward", "inference")
 
 @dataclass(frozen=True, slots=True)
 class FailingPart:
-    """A plan that compiles only ``graphs`` and still fails. ``graphs`` is ``None`` where that is all of them."""
+    """A plan that compiles only ``graphs`` and still fails. ``graphs`` is ``None`` if that is all of them."""
 
     plan: Plan
     graphs: tuple[Decision, ...] | None = None
@@ -129,10 +129,9 @@ class FailingPart:
 
 
 def find_needed_graphs(search: TrialSearch, base: Plan, recorded: Outcome) -> FailingPart:
-    """The part of the program that is enough for the failure.
-
-    Where the failure stays with every graph uncompiled, it comes from before Inductor: a pass or decomposition of
-    AOTAutograd. Where the failure names its decision, no search is needed.
+    """The part of the program that is enough for the failure. If the failure stays with every graph uncompiled, it
+    comes from before Inductor: a pass or decomposition of AOTAutograd. If the failure names its decision, no search is
+    needed.
     """
     points = {p.key: p for p in recorded.points if p.group == "graph"}
     graphs = DecisionPool(search, base, "graph", points)
@@ -163,7 +162,7 @@ class Direction:
 
 
 def find_direction(graphs: DecisionPool, key: str) -> Direction | None:
-    """The direction of a graph that the failure comes from; ``None`` where it needs both, or either is enough."""
+    """The direction of a graph that the failure comes from; ``None`` if it needs both, or either is enough."""
     plans = {name: _without(graphs, f"{key}/{name}") for name in _BOTH}
     status = {name: _status(graphs, plan, name) for name, plan in plans.items()}
     for name, other in (_BOTH, _BOTH[::-1]):

@@ -29,7 +29,7 @@ _MAX_TAIL = 4000  # characters of a trial's output that are kept in its row
 
 def outcome_to_json(outcome: Outcome, status: str, label: str = "") -> str:
     """A JSON record of a trial. ``status`` compares it with the failure that is searched for, ``label`` says what was
-    tried. What the outcome does not have is left out. `typed_json.load` reads it as an `Outcome`.
+    tried. Empty fields are left out. `typed_json.load` reads it as an `Outcome`.
     """
     data = {name: value for name, value in to_data(outcome).items() if value not in (None, (), "")}
     data["tail"] = outcome.tail[-_MAX_TAIL:]
@@ -50,7 +50,7 @@ class TrialLog:
     ) -> None:
         """``asked`` has the command and its options, which a resumed search must repeat.
 
-        Raises `DynadiagError` where ``resume`` is no search of this target, or where the journal exists: another search
+        Raises `DynadiagError` if ``resume`` is no search of this target, or where the journal exists: another search
         is writing it, or a stopped search has left it (``force`` removes that).
         """
         self.output = output

@@ -100,7 +100,7 @@ class TrialSearch:
         return self._outcomes[key]
 
     def known_status(self, candidate: LabeledPlan) -> str | None:
-        """The status of a trial that has run; ``None`` where it has not."""
+        """The status of a trial that has run; ``None`` if it has not."""
         outcome = self._outcomes.get(candidate.plan.key())
         return self.status(outcome, candidate.across_rungs) if outcome is not None else None
 
@@ -112,10 +112,10 @@ class TrialSearch:
             self.check_answers(filter(None, last))
 
     def check_answers(self, candidates: Iterable[LabeledPlan]) -> None:
-        """Run trials whose outcomes are known again, each at most once. Raises `AnswersContradictError` where one ends
+        """Run trials whose outcomes are known again, each at most once. Raises `AnswersContradictError` if one ends
         otherwise than before.
 
-        Not where the user expects that (``repeat``).
+        It does nothing if the user expects that (``repeat``).
         """
         for one in candidates:
             known, key = self.known_status(one), one.plan.key()
@@ -132,7 +132,7 @@ class TrialSearch:
         self._idle_core_plan = candidate
 
     def run_many(self, candidates: Iterable[LabeledPlan]) -> None:
-        """Run trials that will all be asked for in parallel, where the machine can."""
+        """Run trials whose outcomes are all needed, in parallel if the machine can."""
         new = {one.plan.key(): one for one in candidates if not self._has_outcome(one.plan.key())}
         if not new or not self._runs_in_parallel:
             return
@@ -149,7 +149,7 @@ class TrialSearch:
     def speculate(
         self, candidate: Callable[[frozenset[str]], LabeledPlan], counter: Callable[[frozenset[str]], LabeledPlan]
     ) -> Speculate | None:
-        """A function that runs the trials of several sets of decisions in parallel; ``None`` where that is not
+        """A function that runs the trials of several sets of decisions in parallel; ``None`` if that is not
         possible.
 
         ``counter`` makes the trial that follows where a set is the answer.
@@ -179,7 +179,7 @@ class TrialSearch:
         return known
 
     def _within_budget(self, run: Callable[[], list[Outcome]], count: int = 1) -> list[Outcome]:
-        """The outcomes of new trials. Raises `SearchStoppedError` where the budget ends before them, or in them."""
+        """The outcomes of new trials. Raises `SearchStoppedError` if the budget ends before them, or in them."""
         self.budget.take(count)
         left, limits = self.budget.seconds_left(), self.runner.limits
         if left is None or left >= limits.seconds:
@@ -210,7 +210,7 @@ class TrialSearch:
             self._slowest_pass = max(self._slowest_pass, outcome.seconds)
 
     def note_other_failure(self, found: Signature, label: str) -> None:
-        """Keep a failure other than the one that is searched for. One that has shown before is the same one."""
+        """Keep a failure other than the one that is searched for, unless it was seen before."""
         first = "".join(found.message.splitlines()[:1])
         self._other_failures.setdefault(found.identity(), f"{label}: {found.type}: {first[:200]}")
 

@@ -1,4 +1,4 @@
-"""The passes of a custom backend: functions of the user's that it calls with an FX graph.
+"""The passes of a custom backend: functions of the user that it calls with an FX graph.
 
 torch knows nothing about the parts of a custom backend. A user function that the backend reaches, that gets a graph and
 changes it, is a pass. A function that only reads or compiles the graph is not one, nor is one that calls passes. This

@@ -239,7 +239,7 @@ def _reproduce_commands(verdict: Verdict, style: Style) -> list[str]:
 
 
 def _at_rung(rung: str, verdict: Verdict) -> str | None:
-    """The command that runs the program at a rung without dynadiag; ``None`` where that does not show the failure."""
+    """The command that runs the program at a rung without dynadiag; ``None`` if that does not show the failure."""
     if rung not in _ENVIRONMENT_OF_RUNG or verdict.accuracy or _is_function(verdict.target):
         return None
     return f"{_ENVIRONMENT_OF_RUNG[rung]} python {verdict.command}"

@@ -1,4 +1,4 @@
-"""What a graph break knows when torch logs it: its type, and the exact span of source that it blames.
+"""Describes a graph break at the moment torch logs it: its type, and the exact span of source at fault.
 
 torch's text names a line. The span comes from the instruction that Dynamo's translator of that frame is at: its
 ``positions`` have columns for every instruction (Python 3.11 and up).
@@ -42,7 +42,7 @@ def _raised_at(failure: BaseException, emitter: FrameType | None) -> dict[str, A
     for tx in torch_private.instruction_translators(emitter, failure):
         try:
             frames = torch_private.exception_traceback(tx)
-        except Exception:  # noqa: BLE001 - it asks Dynamo's objects, and a break is worth more than its origin
+        except Exception:  # noqa: BLE001 - it reads Dynamo's objects, which may fail; the break is recorded without its origin then
             return None
         own = [frame for frame in frames if not is_stdlib_or_torch(frame[0])]
         if own or frames:

@@ -1,4 +1,4 @@
-"""What torch's caches were asked, where the trace does not say it."""
+"""Describes the lookups in torch's caches that the trace does not report."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def aot_autograd_key_json(emitter: FrameType) -> str | None:
 
 
 def describe_cpp_lookups(module: str, started: float) -> Iterator[dict[str, Any]]:
-    """Yield what the cache of C++ libraries was asked for a generated module.
+    """Yield the lookups of a generated module in the cache of C++ libraries.
 
-    torch reports no lookup of it. A library that is newer than ``started``, the start of this process in seconds since
-    the epoch, was built for it: a miss. Its seconds are those from its source to the library, waiting included.
+    torch does not report them. A library that is newer than ``started``, the start of this process in seconds since the
+    epoch, was built for it: a miss. Its seconds are those from its source to the library, waiting included.
     """
     for name, key, library in torch_private.cpp_libraries(module):
         built = _modified(library)
@@ -37,7 +37,7 @@ def describe_cpp_lookups(module: str, started: float) -> Iterator[dict[str, Any]
 
 
 def describe_pgo_lookup() -> dict[str, Any] | None:
-    """Return what the cache of Dynamo's profile was asked, None if it was not."""
+    """Return the lookup of Dynamo's profile. None if there was none."""
     if (found := torch_private.pgo_lookup()) is None:
         return None
     outcome, key = found

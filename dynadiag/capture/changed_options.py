@@ -16,7 +16,7 @@ _INDUCTOR = "torch._inductor.config"
 def describe_options(backend: Any) -> dict[str, dict[str, Any]]:
     """Return the backend, and the options by module and name, with values that JSON has.
 
-    Those of ``torch.compile(options=...)`` and ``mode=`` are in it: they hold while Inductor compiles.
+    They include those of ``torch.compile(options=...)`` and ``mode=``, which hold while Inductor compiles.
     """
     options = torch_private.changed_options()
     options[_INDUCTOR] = {**options.get(_INDUCTOR, {}), **torch_private.inductor_options(backend)}

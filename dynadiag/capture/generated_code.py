@@ -1,4 +1,4 @@
-"""What Inductor and Triton know about the code that they generated, beyond its text.
+"""Records what Inductor and Triton know about generated code beyond its text.
 
 The text of a C++ kernel names neither nodes nor lines. The lowered graph does, and it is a local variable of the
 function that emits ``inductor_output_code``. It is read once, names only. The Triton kernels that the program compiled

@@ -175,7 +175,7 @@ def _describe_leaf(leaf: Any, source: str, value: Any) -> Iterator[dict[str, Any
 
 
 def _describe_root_leaf(leaf: Any, lookup: _GuardScope, value: Any) -> Iterator[dict[str, Any]]:
-    """A guard on a mode, a setting or a default. Of one that is not known, only its text is told."""
+    """A guard on a mode, a setting or a default. Of an unknown one only the text is recorded."""
     code, comment = _split_comment("; ".join(leaf.verbose_code_parts()))
     common = {"guard": code, "kind": type(leaf).__name__, "comment": comment, "source": None, "was": None, "now": None}
     if code.startswith("___check_global_state"):

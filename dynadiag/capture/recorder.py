@@ -2,7 +2,7 @@
 
 When the torch function that emits an event knows more than the event says, a probe reads that function's local
 variables and writes an event of ours to the journal just before torch's. Nothing of torch is replaced, so nothing
-remains when the recorder is gone. A probe that fails writes that to the journal and changes nothing else.
+remains when the recorder is gone. If a probe fails, the journal notes it and nothing else changes.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Recorder(logging.Handler):
         """Do nothing: ``logging.config`` closes handlers that it did not make, and the journal must stay open."""
 
     def give_up(self, error: Exception) -> None:
-        """Record this process no further, and say so once. Never raises."""
+        """Stop recording this process, and say so once. Never raises."""
         if self._released:
             return
         try:
@@ -305,7 +305,7 @@ class _CudaGraphSkipHandler(logging.Handler):
             try:
                 data = {"reason": record.getMessage(), "compile_id": torch_private.current_compile_id()}
                 self._recorder.append("cuda_graph_skip", data, {})
-            except Exception as error:  # noqa: BLE001 - it would come up in the user's program
+            except Exception as error:  # noqa: BLE001 - it would be raised in the user's program
                 self._recorder.give_up(error)
         return True
 

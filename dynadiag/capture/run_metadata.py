@@ -1,4 +1,6 @@
-"""What is known about a run at its beginning and at its end. Imports no torch: the command line writes headers too."""
+"""The metadata of a run: what is known at its beginning and at its end. Imports no torch: the command line writes
+headers too.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,7 @@ def _device() -> str | None:
 
 
 def _peak_memory() -> int | None:
-    """Bytes: of a GPU that was used what torch had allocated at most, else of this process."""
+    """Peak memory in bytes: what torch had allocated on the GPU, if the program used one, else that of this process."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())

@@ -1,4 +1,4 @@
-"""Where a break is, in characters of the user's source: the code that its instruction works on.
+"""Finds the span of source that a break is about: the code that its instruction works on.
 
 CPython keeps a position for every instruction, with columns (3.11 and up). Some positions cover a whole statement with
 its block. Then the span is narrowed, because an underlined loop of fifty lines does not say what broke.

@@ -81,7 +81,7 @@ class Configuration(Budgets, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def find_configuration(folder: Path) -> tuple[Configuration, Path]:
     """The configuration for a folder and the folder that it stands in; an empty one for ``folder`` where there is none.
 
-    Raises `DynadiagError` that names the file and the entry where it cannot be used.
+    Raises `DynadiagError` that names the file and the entry if it cannot be used.
     """
     for place in (folder, *folder.parents):
         for name in _FILES:
@@ -120,7 +120,7 @@ def relative_seconds(value: float | str) -> float | None:
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
-    """What a file says about dynadiag; ``None`` where it says nothing. Raises `UnreadableInput`."""
+    """What a file says about dynadiag; ``None`` if it says nothing. Raises `UnreadableInput`."""
     if not path.is_file():
         return None
     try:

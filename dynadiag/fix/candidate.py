@@ -52,7 +52,7 @@ class Sources:
         self._files: dict[str, ParsedSource | None] = {}
 
     def file(self, name: str | None) -> ParsedSource | None:
-        """The file, ``None`` where it is not the user's or cannot be parsed."""
+        """The file, ``None`` if it is not the user's or cannot be parsed."""
         if not name:
             return None
         if name not in self._files:

@@ -38,7 +38,7 @@ class Edit:
 
 
 def apply_edits(sources: Mapping[str, str], edits: Iterable[Edit]) -> dict[str, str]:
-    """The changed files with their new texts. Equal edits count once. Raises `EditConflict` where edits overlap.
+    """The changed files with their new texts. Equal edits count once. Raises `EditConflict` if edits overlap.
 
     >>> apply_edits({"a.py": "x = 1"}, [Edit("a.py", 4, 5, "2")])
     {'a.py': 'x = 2'}

@@ -102,7 +102,7 @@ class _Search:
         return tuple(found)
 
     def _baseline(self, first: RecordedRun, candidates: dict[FixProblem, tuple[Candidate, ...]]) -> UnchangedProgram:
-        """The unchanged program, as a fork, and uncompiled. Raises `FailsUncompiled` where that fails."""
+        """The unchanged program, as a fork, and uncompiled. Raises `FailsUncompiled` if that fails."""
         recorded = self.trials.recorded("as written, for comparison")
         every = [condition for found in candidates.values() for each in found for condition in each.both_sides]
         reference = self.trials.reference(every, _OTHER_INPUTS_SECONDS)
@@ -129,7 +129,7 @@ class _Search:
     def _prove(
         self, problems: tuple[FixProblem, ...], candidate: Candidate, baseline: UnchangedProgram
     ) -> tuple[Proof | None, str | None]:
-        """The proof of a candidate, and why it is rejected; ``None`` where it is proved."""
+        """The proof of a candidate, and why it is rejected; ``None`` if it is proved."""
         known = self._tried.get(tuple(sorted(candidate.edits)))
         label = candidate.title
         try:

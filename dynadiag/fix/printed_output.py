@@ -45,7 +45,7 @@ def _masked(one: str, other: str) -> str:
 
 
 def difference(expected: str, actual: str) -> str | None:
-    """The first line that differs, in words; ``None`` where the texts agree. ``expected`` may be masked."""
+    """The first line that differs, in words; ``None`` if the texts agree. ``expected`` may be masked."""
     if expected == UNSTABLE:
         return None
     first, second = expected.split("\n"), actual.split("\n")

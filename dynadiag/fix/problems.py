@@ -19,7 +19,7 @@ __all__ = ["FixProblem", "RunSummary", "problems_of", "summarize"]
 class FixProblem:
     """One cause of breaks or of recompiles.
 
-    ``file`` is the user's file relative to the project, ``None`` where the cause is in a library. ``span`` is the place
+    ``file`` is the user's file relative to the project, ``None`` if the cause is in a library. ``span`` is the place
     of a break, and the function of a recompile. ``source``, ``guard``, ``was`` and ``now`` are those of the guard that
     failed. ``stack`` leads to the call of the compiled function; a file in it is relative to the project, and empty
     where it is not the user's. ``identity`` is the same in every run.

@@ -49,7 +49,7 @@ class Project:
         return None if hidden or not (self.root / path).is_file() else path.as_posix()
 
     def source(self, name: str) -> str:
-        """The text of a file. Raises `DynadiagError` where it cannot be read."""
+        """The text of a file. Raises `DynadiagError` if it cannot be read."""
         if name not in self.sources:
             try:
                 self.sources[name] = (self.root / name).read_bytes().decode("utf-8")

@@ -60,7 +60,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a proof saw, before and after. Results are "same" or "rounding"; gradients None where there are none."""
+    """What a proof saw, before and after. Results are "same" or "rounding"; gradients None if there are none."""
 
     breaks: tuple[int, int]
     recompiles: tuple[int, int]
@@ -74,7 +74,7 @@ class Evidence:
 
 
 def first_objection(proof: Proof, obligations: tuple[Callable[[Proof], str | None], ...]) -> str | None:
-    """Why the candidate is rejected, by the first of these obligations that it fails; ``None`` where there is none."""
+    """Why the candidate is rejected, by the first of these obligations that it fails; ``None`` if there is none."""
     return next((text for text in (check(proof) for check in obligations) if text is not None), None)
 
 

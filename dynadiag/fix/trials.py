@@ -171,7 +171,7 @@ class Trials:
         return outcome
 
     def _explanation(self, journal: Path) -> Explanation | None:
-        """What was recorded; ``None`` where the program ended before it imported torch."""
+        """What was recorded; ``None`` if the program ended before it imported torch."""
         if not journal.exists():
             return None
         made = journal.with_suffix(".dynadiag")

@@ -38,7 +38,7 @@ class Side:
 class RankDifference:
     """The first difference of two ranks, ``kind`` as in the contract.
 
-    ``position`` is that in the steps of the first one. ``first`` and ``second`` are their steps; None where a rank has
+    ``position`` is that in the steps of the first one. ``first`` and ``second`` are their steps; None if a rank has
     none. ``unusual`` is the side that did something more, 0 or 1. What differs is a break (``brk``), or nodes of the
     ``graph``-th graph: ``node`` on the unusual side, ``other_node`` on the other.
     """

@@ -89,7 +89,7 @@ def _verb(ranks: Sequence[Process], verb: str) -> str:
 
 
 def _compile_location(item: Compile) -> Location:
-    """The function that was compiled; where it is torch's, the user's line that calls it."""
+    """The function that was compiled; if it is torch's, the user's line that calls it."""
     if not _is_users(item.file) and (own := [each for each in item.user_stack if _is_users(each.file)]):
         return own[-1].file, own[-1].line, own[-1].function
     return item.file, item.line, item.function

@@ -42,7 +42,7 @@ def last_place(item: Process) -> Frame | None:
 
 
 def place_text(frame: Frame | None) -> str:
-    """``train.py:31``; empty where it is not known."""
+    """``train.py:31``; empty if it is not known."""
     return "" if frame is None else f"{frame.file.rpartition('/')[2]}:{frame.line}"
 
 

@@ -27,7 +27,7 @@ class Wait:
 
 
 def measure_waits(ranks: Sequence[Process]) -> dict[int, Wait]:
-    """Return the waits by rank. Empty where they cannot be known: asynchronous collectives, clocks that contradict."""
+    """Return the waits by rank. Empty if they cannot be known: asynchronous collectives, clocks that contradict."""
     times = _times(ranks)
     offsets = clock_offsets(ranks)
     if not times or any(each.host not in offsets for each in ranks):

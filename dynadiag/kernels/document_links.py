@@ -28,8 +28,8 @@ class DocumentLinks:
     """The links of one document. Lines are counted from 1.
 
     `lines` has the source lines of each linked line, `inferred` the lines whose link is inferred, `nodes` the line of
-    each node of a graph. `context` has the lines of a kernel's body that are no statement of a node, where others
-    are: they have the lines of the whole kernel.
+    each node of a graph. `context` has the lines of a kernel's body that belong to no node although other lines do:
+    they get the source lines of the whole kernel.
     """
 
     lines: Mapping[int, frozenset[SourceLine]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Compare the kernels of two recordings: same, changed, split, merged, appeared or went.
+"""Compare the kernels of two recordings: same, changed, split, merged, new or gone.
 
 Kernels are matched first by their source without the name, library calls by their arguments. Remaining kernels belong
 together when they share half of the smaller one's operators, each taken with the text of its source line. That holds

@@ -107,7 +107,7 @@ class _LinkRows:
 
 
 class LinkIndex:
-    """The links of one generated module, read from the recording's link table, to be asked from either end.
+    """The links of one generated module, read from the recording's link table. They can be followed in both directions.
 
     All lines are 1-based. A line without a mapping gives an empty answer.
     """
@@ -167,7 +167,7 @@ class LinkIndex:
         return frozenset(one for name in self.nodes(document, line, file) for one in self._module_lines.get(name, ()))
 
     def _lowered_from(self, dynamo: set[str]) -> set[str]:
-        """The lowered nodes made from Dynamo's. Where torch reported none, those of the same source line."""
+        """The lowered nodes made from Dynamo's. If torch reported none, those of the same source line."""
         lines = {self._line_of[owner] for name in dynamo if (owner := ("dynamo", name)) in self._line_of}
         same_line = {name for line in lines for owner, name in self._nodes_of[line] if owner == "graph"}
         return {made for name in dynamo for made in self._made_from.get(name, ())} | (same_line - self._reported)

@@ -97,12 +97,12 @@ def make_stages(recording: Recording, call: KernelCall, target: str | None = Non
 
 
 def _architecture(target: str) -> str:
-    """The architecture of a GPU that is named (``h100``); an architecture as it is."""
+    """The architecture of a named GPU (``h100``). An architecture is returned as it is."""
     return GPU_SPECS[target].architecture if target in GPU_SPECS else target
 
 
 def _generated_for(source: str) -> str | None:
-    """The architecture that Inductor generated a Triton kernel for; ``None`` where it had no GPU."""
+    """The architecture that Inductor generated a Triton kernel for; ``None`` if it had no GPU."""
     found = _GENERATED_FOR.search(source)
     return f"sm_{found[1]}" if found else None
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 __all__ = ["REDUCTIONS", "Statement", "is_often_elided", "is_single_statement", "matches_operator", "parse_statements"]
 
-_HELPER = "def _triton_helper"  # a helper of a scan, which holds none of the kernel's values
+_HELPER = "def _triton_helper"  # a helper function of a scan, which has none of the kernel's values
 _TARGET = re.compile(r"_?(?:masked_)?tmp\w*")
 _VARIABLE = re.compile(r"(?<![\w.])(?:_|masked_)?tmp\w*")
 _POINTER = re.compile(r"\b(?:(?:in_out|in|out)_ptr\d+|local_buffer_data\w*)\b")

@@ -117,8 +117,8 @@ class _Minimizer:
         return self._prove(result, located.ladder.rungs) if result.text else result
 
     def _compare_output(self, located: FailingRung) -> MinifyResult | None:
-        """Where no compiled call is wrong by itself: reduce a program that prints something else. None where it does
-        not.
+        """Reduce a program whose printed output differs although no compiled call is wrong. None if the output does not
+        differ.
         """
         from dynadiag.minify.source_minimizer import reduce_program  # as above
         from dynadiag.minify.source_trials import OUTPUT_DIFFERS

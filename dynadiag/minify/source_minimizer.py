@@ -1,4 +1,4 @@
-"""Reduces a program that fails in Dynamo itself: its source, by trials of the whole program. Writes the repro."""
+"""Reduces the source of a program that fails in Dynamo itself, by trials of the whole program, and writes the repro."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _OUTLAST = 45.0  # seconds that the repro of a hang has to outlast
 
 
 def reduce_program(search: TrialSearch, base: MinifyResult, expected: Signature) -> MinifyResult:
-    """Reduce the program's source. ``base`` has the rung and the failure, ``expected`` is it as forks show it.
+    """Reduce the program's source. ``base`` has the rung and the failure, ``expected`` is that failure as forks show
+    it.
 
     The repro is in the result, not proved yet. Raises `Interrupted` with the best so far after Ctrl-C.
     """
@@ -70,7 +71,9 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
 
 
 def _failing_text(trials: SourceTrials, text: str) -> str | None:
-    """The program as one file, if it fails as the program does; where only a call's result differs it is printed."""
+    """The program as one file, if that fails in the same way. If only the result of a call differs, it prints that
+    result.
+    """
     if trials.first_failure(text) is not None:
         return text
     if trials.expected is None or trials.expected.kind not in COMPARED:
@@ -86,7 +89,7 @@ def _reduced(trials: SourceTrials, text: str) -> SourceReduction:
 
 
 def _with_assertion(trials: SourceTrials, reduced: SourceReduction) -> SourceReduction | None:
-    """The program with an assertion in the place of the output that differs, reduced again. None where none fails."""
+    """The program with an assertion in place of the output that differs, reduced again. None if no assertion fails."""
     wrong, tree = trials.expected, ast.parse(reduced.text)
     trials.expected, trials.own_words = ASSERTION, False
     for form in (tree, ast.parse(ast.unparse(with_texts(tree)))):

@@ -1,4 +1,4 @@
-"""The text of a program as one file, with what it imports of libraries."""
+"""The text of a program as one file, with its imports of libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProgramSource:
 
 
 def read_program(program: Program) -> ProgramSource:
-    """The program and the modules of its project as one file. Raises `MergeError` where that cannot be made."""
+    """The program and the modules of its project as one file. Raises `MergeError` if that cannot be made."""
     file, folder = _file(program)
     merged = merge_program(file, [folder, Path.cwd()] if program.module else [folder], _package(program))
     text = merged.text

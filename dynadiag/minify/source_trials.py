@@ -27,11 +27,14 @@ _PREFIX = "source "  # of the keys of these trials in the trial log
 _COMPILED = Plan(rung="eager", caches=False)
 UNCOMPILED = Plan(rung="uncompiled", caches=False)
 _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
-_HANG_LEAST, _HANG_FACTOR = 3.0, 8.0  # seconds, and times of what passes, after which a candidate counts as hanging
+_HANG_LEAST, _HANG_FACTOR = (
+    3.0,
+    8.0,
+)  # a candidate hangs after these seconds, and after this multiple of the time of a program that passes
 _PRINTED = "printed.txt"
 _MAX_PRINTED = 4000  # characters that are compared; a trial log keeps as many
 _REDIRECT = f"import sys\nsys.stdout = open({_PRINTED!r}, 'w', buffering=1)\n"
-OUTPUT_DIFFERS = Signature("wrong_result", "wrong_result", "it prints something else than uncompiled", rung="eager")
+OUTPUT_DIFFERS = Signature("wrong_result", "wrong_result", "it prints something other than uncompiled", rung="eager")
 
 
 @dataclass(slots=True)
@@ -66,7 +69,9 @@ class SourceTrials:
         self.best_tokens = tokens
 
     def first_failure(self, text: str) -> Signature | None:
-        """How the whole program fails as one file: it becomes the expected failure. None where it does not fail so."""
+        """The failure of the whole program as one file, which becomes the expected one. None if it fails otherwise or
+        not at all.
+        """
         if self.expected is not None and self.expected.kind == "hang":
             self._shorten_limit(text)
         if self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
@@ -79,7 +84,7 @@ class SourceTrials:
         return found if self.run(text, UNCOMPILED, "uncompiled").passed else None
 
     def _shorten_limit(self, text: str) -> None:
-        """Let candidates hang for a short time only: several times what a compile that passes takes here."""
+        """Shorten the time limit of a candidate to several times what a compile that passes takes here."""
         passing = self.run(text, UNCOMPILED, "uncompiled"), self.run(_CONTROL, _COMPILED, "a compile that passes")
         self.limit_seconds(max(_HANG_LEAST, _HANG_FACTOR * max(outcome.seconds for outcome in passing)))
 
@@ -118,7 +123,7 @@ class SourceTrials:
         return uncompiled == self.printed(text, UNCOMPILED, "uncompiled, again")
 
     def printed(self, text: str, plan: Plan, label: str) -> str | None:
-        """What a program prints; None where it fails."""
+        """What a program prints; None if it fails."""
         lines = text.splitlines(keepends=True)
         first = sum(line.startswith("from __future__") for line in lines[:1])
         redirected = "".join([*lines[:first], _REDIRECT, *lines[first:]])
@@ -170,7 +175,7 @@ class SourceTrials:
             shutil.rmtree(folder, ignore_errors=True)
 
     def observe(self, text: str) -> Observed:
-        """What a run of a program shows, uncompiled. Nothing where it cannot be observed."""
+        """What an uncompiled run of the program showed. Empty if it cannot be observed."""
         if text not in self.observed:
             self.observed = {text: self._observe(text)}
         return self.observed[text]

@@ -145,7 +145,7 @@ class Recording:
         return self._of_compile(Kernel, compile_id)
 
     def cache_lookups(self, compile_id: str | None = None) -> tuple[CacheLookup, ...]:
-        """Return what the caches were asked for one compile, or for all.
+        """Return the cache lookups of one compile, or of all.
 
         Recordings of schema versions before 4 have none.
         """
@@ -154,9 +154,8 @@ class Recording:
         return self._of_compile(CacheLookup, compile_id)
 
     def key_components(self, lookup: CacheLookup) -> tuple[KeyComponent, ...]:
-        """Return the components of a lookup's key, or none if they were not recorded.
-
-        An event of ours has only what AOTAutograd's key has of its own. The rest is in the key of the graph below.
+        """Return the components of a lookup's key, or none if they were not recorded. An event of ours has only the
+        components that AOTAutograd adds. The rest is in the key of the graph below.
         """
         if lookup.event is None:
             return ()
@@ -291,7 +290,7 @@ class Recording:
             rows = self._database.execute(DERIVED_TABLE.select("WHERE key = ?"), (key,)).fetchall()
             return load_derived(check_type(rows[0][1], bytes)) if rows else None
 
-    # How it is done
+    # Internals
 
     def _records(self, record: type[R], rest: str = "", *values: object) -> tuple[R, ...]:
         with self._database.reading():

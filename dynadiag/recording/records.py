@@ -245,7 +245,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup:
-    """What one cache of compiled code was asked, and its answer.
+    """One lookup in a cache of compiled code, and its answer.
 
     ``seconds`` is what a miss or a bypass cost, or what a hit saved, as torch measured it. The components of the key
     are read on request (`Recording.key_components`).

@@ -168,9 +168,11 @@ _STORAGE_TABLES = (
     ),
     SqlTable(
         "made",
-        "What was made of the recording afterwards, on request, and kept: stages of kernels, times.",
+        "Data that was derived from the recording on request: stages of kernels, times.",
         (
-            SqlColumn("key", "TEXT PRIMARY KEY NOT NULL", "a hash of what it was made from and by"),
+            SqlColumn(
+                "key", "TEXT PRIMARY KEY NOT NULL", "a hash of the inputs and of the versions that it was derived with"
+            ),
             SqlColumn("data", "BLOB NOT NULL", "one zstd frame with its content size: JSON"),
         ),
         since=3,
@@ -183,7 +185,7 @@ _TYPED_TABLES = (
         "run",
         "One row: the process that was recorded.",
         {
-            "target": "what was run, as it was asked for",
+            "target": "what was run, as the user named it",
             "argv": "the program's arguments: JSON list",
             "cwd": "the folder it ran in",
             "torch": "torch's version",
@@ -210,7 +212,7 @@ _TYPED_TABLES = (
             "function": "the function that was compiled",
             "user_stack": _STACK,
             "outcome": '"ok", "break", "error" or "skipped"',
-            "attempts": "how often Dynamo began to trace it",
+            "attempts": "how many times Dynamo began to trace it",
             "seconds_total": "seconds in all",
             "seconds_dynamo": "of them in Dynamo",
             "seconds_aot": "of them in AOTAutograd and below",
@@ -218,7 +220,7 @@ _TYPED_TABLES = (
             "seconds_codegen": "of them in code generation",
             "guards": "how many guards the compiled code has",
             "error": "the type of the failure",
-            "reason": "torch's words on it",
+            "reason": "torch's message about it",
             "cache": '"hit", "miss" or "bypass" of the FX graph cache',
         },
     ),
@@ -264,8 +266,8 @@ _TYPED_TABLES = (
             "compile_id": _COMPILE_ID,
             "gb_id": 'its number in torch\'s registry, such as "GB0124"',
             "gb_type": "its type in torch's registry",
-            "reason": "torch's words on this one",
-            "explanation": "torch's words on the type",
+            "reason": "torch's message about this one",
+            "explanation": "torch's explanation of the type",
             "hints": "what torch advises: JSON list",
             **_SPAN,
             "function": "the function that the place is in",
@@ -337,7 +339,7 @@ _TYPED_TABLES = (
     _record_table(
         records.CacheLookup,
         "cache_lookup",
-        "What one cache of compiled code was asked, and its answer.",
+        "One lookup in a cache of compiled code, and its answer.",
         {
             "id": "from 0, in the order in which their compiles ended",
             "compile_id": _COMPILE_ID,
@@ -390,9 +392,9 @@ _TYPED_TABLES = (
             "to_event": "the event whose payload is the other document",
             "to_line": "the line in it, from 1; NULL where there is no mapping",
             "to_name": "the node there, or the source file",
-            "how": 'where it is known from: "scheduler", "comment", "dataflow"; "around", from the branch or '
-            'the loop that it is in alone; "aligned", from '
-            'the kernel\'s text laid beside the graph; "graph", which names its lines; or "none"',
+            "how": 'the evidence: "scheduler", "comment", "dataflow"; "around", only the branch or '
+            'loop that contains it is known; "aligned", from '
+            'the kernel\'s text matched to the graph; "graph", whose text names the line; or "none"',
         },
         after=(
             "CREATE INDEX link_from ON link (event, line)",

@@ -1,7 +1,7 @@
 """The state of a process that compiled code is guarded on: modes, settings, defaults. Read in torch 2.11, 2.13, 2.15.
 
 The guards are the ``init_ambient_guards`` of output_graph.py. Each is at the root of a cache entry's guards and has no
-source. What it was made for is in its text or in the closure of its check; what is there now, only torch knows.
+source. The guarded value is in its text or in the closure of its check; the present value has to be read from torch.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def global_state_changes(guard: str, names: list[str]) -> Iterator[dict[str, str
 
 
 def _autocast_changes(was: dict[str, Any], now: dict[str, Any], what: str) -> Iterator[tuple[Any, Any]]:
-    """The settings of autocast that changed. torch has them by device, in the order in which it names them."""
+    """The settings of autocast that changed. torch lists them by device, in a fixed order."""
     states = (state.get("autocast_state", {}).get(what, []) for state in (was, now))
     return (pair for pair in zip(*states, strict=False) if pair[0] != pair[1])
 

@@ -1,6 +1,6 @@
-"""What torch's caches of compiled code were asked, where the trace does not say it.
+"""The lookups in torch's caches of compiled code that the trace does not report.
 
-Each name was read in torch 2.13.0. Where a release lacks one, the function returns nothing, or its caller records that
+Each name was read in torch 2.13.0. If a release lacks one, the function returns nothing, or its caller records that
 the probe failed.
 """
 
@@ -25,8 +25,9 @@ CppLibrary = tuple[str, str, Path]  # the kernel's name in its module, the cache
 def aot_autograd_key(start: FrameType | None) -> list[str] | None:
     """Return the components of the key that AOTAutograd's cache was asked for, as ``[hash] name: value``.
 
-    None if the event has them already (2.11) or the lookup is not in this stack. Only what differs from the key of the
-    graphs below is here. Those have the rest, such as Inductor's configuration: no ``uuid()`` of the user's is called.
+    None if the event has them already (2.11) or the lookup is not in this stack. The result has only the components
+    that the keys of the graphs below lack. Those have the rest, such as Inductor's configuration, so no ``uuid()`` of
+    the user's is called.
     """
     found = emitter_locals(*_AOT_LOOKUP, start, package=_FUNCTORCH)
     if found is None or found.get("debug_lines") or found.get("cache_key") is None:
@@ -74,7 +75,7 @@ def cpp_libraries(module: str) -> Iterator[CppLibrary]:
 
 
 def pgo_lookup() -> tuple[str, str | None] | None:
-    """Return what Dynamo got when it asked for a profile of sizes (PGO), and the key. None if it has not asked."""
+    """Return the answer to Dynamo's lookup of a profile of sizes (PGO), and the key. None if there was no lookup."""
     pgo = sys.modules.get("torch._dynamo.pgo")
     if pgo is None or pgo._CODE_STATE is None:
         return None

@@ -52,7 +52,7 @@ def emitter_locals(
 
 
 def instruction_translators(start: FrameType | None, failure: BaseException | None) -> Iterator[Any]:
-    """Yield Dynamo's instruction instruction_translators of the user's frames, outermost first.
+    """Yield Dynamo's instruction translators of the user's frames, outermost first.
 
     First those that are running, then those in the traceback of ``failure``.
     """
@@ -89,7 +89,7 @@ def _translates(frame: FrameType) -> bool:
 
 
 def _translators_in_traceback(failure: BaseException | None) -> Iterator[Any]:
-    """The instruction_translators in the traceback of ``failure``, and of the exceptions that it was raised from."""
+    """The instruction translators in the traceback of ``failure``, and of the exceptions that it was raised from."""
     chain: list[BaseException] = []
     while failure is not None and failure not in chain:
         chain.append(failure)

@@ -46,7 +46,7 @@ class RefusedRecompile:
 
 
 def find_refused_recompile(failure: BaseException | None) -> RefusedRecompile | None:
-    """Return the find_refused_recompile recompile behind an exception, if there is one."""
+    """Return the refused recompile behind an exception, if there is one."""
     if not any(type(one).__name__ == "RecompileError" for one in _exception_chain(failure)):
         return None
     frames = [frame for one in _exception_chain(failure) for frame in _frames(one)]

@@ -46,7 +46,7 @@ def generate_for_gpu(name: str) -> None:
     """Make Inductor in this process generate code for the named GPU instead of the CPU.
 
     Code is only generated: compiled functions return what their graphs compute on the CPU. Compiler caches are off.
-    Raises `DynadiagError` for a name that is not in `GPU_SPECS`, and where this machine has a GPU.
+    Raises `DynadiagError` for a name that is not in `GPU_SPECS`, and if this machine has a GPU.
     """
     device = gpu_spec(name)
     if torch.cuda.is_available():

@@ -43,7 +43,7 @@ class KernelNodes:
 
     @classmethod
     def from_nodes(cls, nodes: Sequence[Node]) -> KernelNodes:
-        """Return the names from_nodes `nodes` and from_nodes their source nodes."""
+        """Make it from these nodes of the lowered graph."""
         captured = dict.fromkeys(name for node in nodes for name in labelled_names(node))
         return cls(tuple(dict.fromkeys(node.name for node in nodes)), tuple(captured))
 

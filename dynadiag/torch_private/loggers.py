@@ -59,10 +59,12 @@ OnSkip = Callable[[CodeType, str], None]  # the code of the skipped frame, and D
 
 
 class _SkipLogger(logging.Logger):
-    """Dynamo's logger while we listen. What it logs, and to whom, stays as the program configured it."""
+    """Dynamo's logger while we listen. It logs the same records to the same handlers as the program configured."""
 
     def debug(self, msg: object, *args: object, **options: Any) -> None:
-        own = super().debug  # before we tell: a listener may release us, and we are an ordinary logger from then on
+        own = (
+            super().debug
+        )  # read before listeners are called: a listener may release this logger, which is an ordinary one from then on
         if msg == _MESSAGE and len(args) == 3:
             frame = sys._getframe(1).f_locals.get("frame")
             _notify(listeners(self), getattr(frame, "f_code", None), str(args[1]))
@@ -133,7 +135,7 @@ class _TraceLogger(logging.Logger):
     def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         others = _theirs(self, record.levelno)
         for listener in listeners(self):
-            listener.handle(record)  # it may release us, and we are an ordinary logger from then on
+            listener.handle(record)  # it may release this logger, which is an ordinary one from then on
         for handler in others:
             if record.levelno >= handler.level:
                 handler.handle(record)

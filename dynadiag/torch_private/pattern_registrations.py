@@ -109,7 +109,7 @@ def _run_registration(made: Registration, act: Callable[[], Any]) -> Any:
 
 
 def user_registrations() -> Iterator[Registration]:
-    """Yield the user_registrations of the user's, not of torch's own."""
+    """Yield the registrations that the user made, not torch's own."""
     for made in _finished:
         function = function_of(made.handler if made.handler is not None else made.arguments["search_fn"])
         if function is not None and is_foreign(function):

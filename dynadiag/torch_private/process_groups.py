@@ -1,9 +1,9 @@
 """Collectives that a program issues from Python, and torch's Flight Recorder.
 
-The functions of ``torch.distributed`` look a method of their ``ProcessGroup`` up and call it. While somebody observes,
-a descriptor stands for the method: it tells of the look-up and returns torch's own method. So no frame of ours is in a
-traceback, and arguments and results are not touched. Dynamo replaces these functions before they come to the method.
-Read in torch 2.13.0. Methods that a version does not have are left out.
+The functions of ``torch.distributed`` look up a method of their ``ProcessGroup`` and call it. While there is a
+listener, a descriptor takes the place of the method: it reports the look-up and returns torch's own method. So no frame
+of ours is in a traceback, and arguments and results are not touched. Dynamo replaces these functions before they reach
+the method. Read in torch 2.13.0. Methods that a version does not have are left out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Heard = Callable[[str, Any, FrameType], None]  # the method, the group, the fram
 
 
 class _Observed:
-    """A method of ``ProcessGroup`` that tells of each look-up on a group."""
+    """A descriptor for a method of ``ProcessGroup`` that reports each look-up on a group."""
 
     def __init__(self, name: str, method: Any, heard: Heard) -> None:
         self.name, self.method, self.heard = name, method, heard
@@ -90,14 +90,14 @@ def caller_locals(frame: FrameType) -> dict[str, Any]:
 
 
 def stance() -> str | None:
-    """Return the stance that ``torch.compiler.set_stance`` set ("force_eager"), or None where it is the default."""
+    """Return the stance that ``torch.compiler.set_stance`` set ("force_eager"), or None if it is the default."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
     name = getattr(getattr(frames, "_stance", None), "stance", None)
     return name if isinstance(name, str) and name != "default" else None
 
 
 def flight_recorder() -> str | None:
-    """Return the collectives that the Flight Recorder has, as its JSON; None where it has none or is not there.
+    """Return the collectives that the Flight Recorder has, as its JSON; None if it has none or is not there.
 
     It has those of compiled graphs and of C++ (DDP's gradients) too. 2.13 keeps the last 2,000 by itself.
     """

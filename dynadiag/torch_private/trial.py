@@ -203,7 +203,7 @@ def compile_in_this_process() -> None:
 
 
 def rewrap(compiled: Any, wrap: WrapCompiled) -> Any:
-    """WrapCompiled what `torch.compile` or ``Module.compile()`` made before `wrap_compiled_callables` was called."""
+    """Wrap a callable that `torch.compile` or ``Module.compile()`` made before `wrap_compiled_callables` was called."""
     if isinstance(compiled, eval_frame.OptimizedModule):
         return compiled.dynamo_ctx(compiled._orig_mod)
     if isinstance(compiled, torch.nn.Module):

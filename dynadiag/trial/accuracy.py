@@ -1,9 +1,9 @@
 """Compares each compiled call with the same call uncompiled: same inputs, same random numbers.
 
 The uncompiled call runs on copies of the inputs. Parameters, buffers and other tensors that the function can reach are
-restored afterwards. Compared are the values, dtypes, shapes, strides and aliasing of every output, the inputs after the
-call, and, where the outputs can be differentiated, the gradient of every input and parameter. A float64 run decides
-whether a difference is rounding (`fp64_oracle`). The first difference that is not rounding ends the trial.
+restored afterwards. It compares the values, dtypes, shapes, strides and aliasing of every output and the inputs after
+the call. If the outputs can be differentiated, it also compares the gradient of every input and parameter. A float64
+run decides whether a difference is rounding (`fp64_oracle`). The first difference that is not rounding ends the trial.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ def call_and_compare(
     *,
     values: bool = True,
 ) -> Any:
-    """The result of the compiled call, after comparing it with the uncompiled call. Ends the process where it is wrong.
+    """Make the compiled call, compare it with the uncompiled call, and return its result. Ends the process if it is
+    wrong.
 
     With ``values=False`` only two things are wrong: the compiled call returns where the uncompiled one raises, and an
-    output of another structure or dtype. Nothing more can be said where both draw random numbers of their own.
+    output of another structure or dtype. That is all that can be compared if the two draw different random numbers.
     """
     if _active or torch.compiler.is_compiling():
         return compiled(*args, **kwargs)
@@ -96,6 +97,6 @@ def _program_line() -> str | None:
 
 
 def _end_trial(signature: Signature, witness: tuple[str, ...] = ()) -> NoReturn:
-    """Report the failure and end the trial: what the program does with a wrong result is of no interest."""
+    """Report the failure and end the trial: what the program does with a wrong result does not matter."""
     TRIAL.send(WrongResult(signature, run_facts(), witness))
     os._exit(1)

@@ -2,11 +2,11 @@
 
 ``python -m dynadiag.trial.compile_stages JOB RESULT``: JOB is JSON with ``language``, ``name``, ``source``, ``target``.
 RESULT is written as JSON: ``{"stages": {NAME: {"text", "lines"}}, "facts": {...}, "notes": [...]}`` or ``{"error":
-SENTENCE}``. Compiling a Triton kernel executes its source, which is Python: the caller must have asked whether it is
-trusted.
+SENTENCE}``. Compiling a Triton kernel executes its source, which is Python: the caller must check first that the user
+trusts it.
 
-C++ kernels give the machine code that this machine's compiler produces with Inductor's own flags. Triton kernels give
-TTIR, TTGIR, LLVM IR, PTX and SASS (or AMD assembly) for a target that this machine need not have.
+A C++ kernel becomes the machine code that this machine's compiler produces with Inductor's own flags. A Triton kernel
+becomes TTIR, TTGIR, LLVM IR, PTX and SASS (or AMD assembly), also for a GPU that this machine lacks.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def _compile(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _compile_cpp(source: str, folder: Path) -> dict[str, Any]:
-    """The machine code of a kernel with its line table. Raises `DynadiagError` where a tool is missing."""
+    """The machine code of a kernel with its line table. Raises `DynadiagError` if a tool is missing."""
     disassembler = shutil.which("objdump")
     if disassembler is None:
-        raise DynadiagError("there is no disassembler here (objdump): install binutils")
+        raise DynadiagError("objdump, the disassembler, is not installed: install binutils")
     file, output = folder / "kernel.cpp", folder / "kernel.o"
     file.write_text(source)
     command = torch_private.cpp_compile_command(str(file), str(output))
     try:
         _run(*command)
     except FileNotFoundError as error:
-        raise DynadiagError(f"there is no C++ compiler here ({command[0]}): install g++ or set CXX") from error
+        raise DynadiagError(f"the C++ compiler {command[0]} is not installed: install g++ or set CXX") from error
     listing = _run(
         disassembler, "--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn", "-C", str(output)
     )
@@ -83,7 +83,7 @@ def _compile_cpp(source: str, folder: Path) -> dict[str, Any]:
 
 
 def _compile_triton(name: str, source: str, target: str, folder: Path) -> dict[str, Any]:
-    """Every stage of a kernel. Raises `DynadiagError` where Triton has no such target, or is not installed."""
+    """Every stage of a kernel. Raises `DynadiagError` if Triton does not know the target or is not installed."""
     backend, arch, warp_size, device = _target(target)
     try:
         import triton
@@ -136,7 +136,8 @@ def _read_lines(stage: str, text: str, file: str = "kernel.py") -> dict[str, Any
 
 
 def _target(target: str) -> tuple[str, int | str, int, GpuSpec]:
-    """``h100`` or ``sm_90`` -> ("cuda", 90, 32), and the GPU: of an architecture the first that is known, else an H200.
+    """``h100`` or ``sm_90`` -> ("cuda", 90, 32), and the GPU. An architecture stands for the first known GPU that has
+    it, else for an H200.
 
     A wavefront has 64 lanes on gfx9, 32 after it.
     """
@@ -176,7 +177,7 @@ def _machine_code(cubin: bytes, folder: Path, stages: dict[str, str], facts: dic
     file.write_bytes(cubin)
     tools = _tools()
     if "nvdisasm" not in tools:
-        notes.append("no SASS: the disassembler (nvdisasm) is in neither Triton's wheel nor CUDA's folder here")
+        notes.append("no SASS: nvdisasm, the disassembler, is neither in Triton's wheel nor in CUDA's folder")
     else:
         stages["sass"] = _run(tools["nvdisasm"], "--print-line-info-inline", "--print-code", str(file))
     if "cuobjdump" in tools and (usage := _USAGE.search(_run(tools["cuobjdump"], "--dump-resource-usage", str(file)))):

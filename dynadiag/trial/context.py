@@ -28,13 +28,13 @@ __all__ = ["JOIN_VARIABLE", "TRIAL", "TrialContext", "install_hooks", "join"]
 
 
 class TrialContext:
-    """What the hooks in torch read."""
+    """The state of the trial, which the hooks in torch read."""
 
     def __init__(self) -> None:
         self.plan: Plan = AS_WRITTEN
         self.reporter: EventWriter | None = None
         self.at_first_call: Callable[[], None] | None = None  # forks the trials, and returns in each fork
-        # Makes each compiled call where a hook watches them: (compiled, original, args, kwargs) -> result.
+        # If set, makes each compiled call in its own way: (compiled, original, args, kwargs) -> result.
         self.call_observer: Callable[..., Any] | None = None
         self.at_first_graph: Callable[[], None] | None = None  # the same, at the first graph that reaches Inductor
         # Whether a call with fullgraph=True runs uncompiled. torch raises where no frame of such a call is compiled,
@@ -82,7 +82,7 @@ class TrialContext:
         return group in self.plan.record or self.plan.switch(group) is not None
 
     def is_on(self, group: str, key: str, describe: Callable[[], dict[str, Any]]) -> bool:
-        """Whether a decision stays on. Reports it, once, where the plan records its kind."""
+        """Whether a decision stays on. If the plan records its kind, reports the decision once."""
         if group in self.plan.record and (group, key) not in self._reported:
             self._reported.add((group, key))
             self.send(Decision(group, key, **describe()))
@@ -99,7 +99,7 @@ _COMPILE_WORKERS = "torch/_inductor/compile_worker/"  # Inductor's compile worke
 
 @dataclass(frozen=True, slots=True)
 class _JoinRequest:
-    """What a child process of the program has to know. ``report`` is the path of the trial's events."""
+    """What a child process of the program needs to join the trial. ``report`` is the path of the trial's events."""
 
     plan: Plan
     hooks: tuple[str, ...]
@@ -121,7 +121,7 @@ def _set_join_variable(hooks: Sequence[str]) -> None:
 
 @functools.cache  # torch may call its entry points several times
 def join() -> None:
-    """Follow the plan of the trial whose environment this process has, and report to its supervisor. Runs once per
+    """Join the trial whose environment this process has: follow its plan and report to its supervisor. Runs once per
     process.
     """
     if _COMPILE_WORKERS in sys.argv[0]:

@@ -1,7 +1,7 @@
 """Measures the peak rates of the device: bytes moved and floating-point operations per second.
 
-A copy of a large tensor for bytes (read and written), large matrix products for what libraries reach, and on a GPU a
-kernel of multiply-adds in registers for what generated kernels can reach.
+Bytes are those read and written by a copy of a large tensor. Operations are those of large matrix products, the peak
+for libraries, and on a GPU those of a kernel of multiply-adds in registers, the peak for generated kernels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The events that a trial's process reports to its supervisor: JSON, one object per line, over a pipe.
 
-Each is written at once, because the process may die at the next instruction. It is never pickle: what comes out of a
-crashing process is not trusted.
+Each is written at once, because the process may die at the next instruction. The stream is JSON and not pickle, because
+the output of a crashing process cannot be trusted.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class TrialEvent:
 
 @dataclass(frozen=True, slots=True)
 class HookEvent(TrialEvent):
-    """An event of a search's own hook. The outcome of the trial has it as it came; its recording has not."""
+    """An event of a search's own hook. It is in the outcome of the trial, but not in the recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a process knew at its end. ``torch`` is ``None`` where it was never imported.
+    """Facts that a process reports at its end. ``torch`` is ``None`` if it was never imported.
 
     ``backends`` are those of all compiles, ``failed_compiles`` the exceptions of backends, one line each. ``launches``
-    are the kernels that Triton's interpreter ran, ``operators`` the custom ones, ``writes`` the files that changed.
-    ``cuda`` says that the program used a GPU, ``disabled`` that Dynamo was turned off.
+    are the kernels that Triton's interpreter ran, ``operators`` the custom operators, ``writes`` the files that
+    changed. ``cuda`` says that the program used a GPU, ``disabled`` that Dynamo was turned off.
     """
 
     torch: str | None = None
@@ -77,7 +77,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class TrialEnded(TrialEvent):
-    """The program, or the action, has ended. ``failure`` is ``None`` where it passed."""
+    """The program, or the action, has ended. ``failure`` is ``None`` if it passed."""
 
     failure: Signature | None
     facts: RunFacts
@@ -110,7 +110,7 @@ class Note(TrialEvent):
 
 @dataclass(frozen=True, slots=True)
 class BackendUsed(TrialEvent):
-    """Dynamo calls a backend, whose own rung is ``rung``."""
+    """Dynamo calls a backend that belongs to ``rung``."""
 
     name: str
     rung: str
@@ -132,7 +132,7 @@ class KernelLaunched(TrialEvent):
 
 @dataclass(frozen=True, slots=True)
 class DecisionWithdrawn(TrialEvent):
-    """What was reported as a decision is none."""
+    """A reported decision turned out not to be one."""
 
     key: str
 
@@ -147,7 +147,7 @@ class LoweringFailed(TrialEvent):
 
 @dataclass(frozen=True, slots=True)
 class KernelRunning(TrialEvent):
-    """From now on the kernel that computes these nodes runs; none where ``keys`` is empty."""
+    """From now on the kernel that computes these nodes runs; none if ``keys`` is empty."""
 
     keys: tuple[str, ...]
     captured: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class KernelRunning(TrialEvent):
 
 @dataclass(frozen=True, slots=True)
 class ValuesDiverged(TrialEvent):
-    """A kernel's values differ ``jump`` times as much from the uncompiled graph's as all before."""
+    """A kernel's values differ from the uncompiled graph's ``jump`` times as much as those of all kernels before it."""
 
     keys: tuple[str, ...]
     captured: tuple[str, ...]
@@ -205,7 +205,7 @@ def parse_lines(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def parse_events(data: bytes) -> Iterator[TrialEvent]:
-    """The events in the bytes that were read. What is no event is left out."""
+    """The events in the bytes that were read. Lines that are not events are left out."""
     for record in parse_lines(data):
         kind = TrialEvent._kinds.get(record.pop("event", ""))
         with suppress(ValueError):  # other fields than the event has

@@ -44,7 +44,7 @@ class ForkServer:
                 self.process.wait(10)
 
     def wait_until_ready(self, seconds: float) -> ForkReply:
-        """Whether it is ready, or why not. Neither where it does not say within ``seconds``, or the process is gone."""
+        """Wait for its answer: ready, or the reason why not. The reply is empty if none comes within ``seconds``."""
         self.channel.settimeout(seconds)
         try:
             return zygote.receive(self.channel, ForkReply)[0] or ForkReply()
@@ -54,11 +54,11 @@ class ForkServer:
             self.channel.settimeout(None)
 
     def expect_pid(self) -> int:
-        """The process id of the fork that was asked for. Raises `EOFError` where the process is gone."""
+        """The process id of the fork that was asked for. Raises `EOFError` if the process is gone."""
         return self._expect(lambda reply: reply.pid)
 
     def expect_exit_code(self) -> int:
-        """The exit code of the fork, once it has ended. Raises `EOFError` where the process is gone."""
+        """The exit code of the fork, once it has ended. Raises `EOFError` if the process is gone."""
         return self._expect(lambda reply: reply.exit_code)
 
     def _expect(self, field: Callable[[ForkReply], int | None]) -> int:
@@ -69,13 +69,13 @@ class ForkServer:
         return value
 
     def with_replicas(self, count: int) -> list[ForkServer]:
-        """``count`` fork servers in the same state, this one first. Raises `OSError` or `EOFError` where it is gone."""
+        """``count`` fork servers in the same state, this one first. Raises `OSError` or `EOFError` if it is gone."""
         while len(self.replicas) < count - 1:
             self.replicas.append(self._fork(ForkRequest(replica=True)))
         return [self, *self.replicas[: count - 1]]
 
     def with_imports(self, imports: Sequence[str]) -> ForkServer:
-        """A replica that has run these import statements. Raises `OSError` or `EOFError` where this one is gone."""
+        """A replica that has run these import statements. Raises `OSError` or `EOFError` if this one is gone."""
         return self._fork(ForkRequest(replica=True, imports=tuple(imports)))
 
     def checkpoint(self, request: ForkRequest) -> ForkServer:
@@ -89,7 +89,7 @@ class ForkServer:
             os.close(nowhere)
 
     def _fork(self, message: ForkRequest, *descriptors: int) -> ForkServer:
-        """A fork that is a fork server too, with its own channel. Raises `OSError` or `EOFError` where this one is
+        """A fork that is a fork server too, with its own channel. Raises `OSError` or `EOFError` if this one is
         gone.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,9 +1,9 @@
 """Decides whether a difference between two runs is rounding or a wrong result, with float64 as the oracle.
 
 A compiler may round in other places than eager does: a kernel that keeps float32 where eager stores float16 is closer
-to the true value, not wrong. So where two results differ by more than the tolerance, the function runs again in
-float64, and a few times with random rounding in every operator. A compiled value is wrong where its distance from the
-float64 result exceeds the tolerance, eager's own error, and what such rounding explains.
+to the true value, not wrong. So if two results differ by more than the tolerance, the function runs again in float64,
+and a few times with random rounding in every operator. A compiled value is wrong if its distance from the float64
+result exceeds the tolerance, eager's own error, and what such rounding explains.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _TOLERANCE = {
     torch.complex128: (1e-7, 1e-7),
     torch.complex64: (1.3e-6, 1e-5),
 }
-_ERROR_FACTOR = 4.0  # times the largest error of eager and of the samples of rounding is allowed
+_ERROR_FACTOR = 4.0  # the allowed error, as a multiple of the largest error of eager and of the samples of rounding
 _MIN_SAMPLES = 4
-_MAX_SAMPLES = 64  # on which side of a threshold a value falls is chance: more samples may be needed
+_MAX_SAMPLES = 64  # chance decides on which side of a threshold a value falls, so more samples may be needed
 _MAX_SUSPECTS_LEFT = 0.9  # share of suspects left after doubling the samples, beyond which more samples do not help
 
 
 @dataclass(frozen=True, slots=True)
 class ResultDifference:
-    """One difference in words. ``rounding`` is true where float64 does not contradict the compiled value."""
+    """One difference in words. ``rounding`` is true if float64 does not contradict the compiled value."""
 
     text: str
     rounding: bool
@@ -146,8 +146,8 @@ def _compared_values(call: ReplayableCall, expected: RunResult, actual: RunResul
 def _state_pairs(
     call: ReplayableCall, expected: RunResult, actual: RunResult
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs of reachable tensors. New tensors count only where both runs made the same number of them, of the same
-    form.
+    """Pairs of reachable tensors. New tensors count only if both runs made the same number of them, with the same
+    shapes and dtypes.
 
     An uncompiled program may keep more tensors than a compiled one.
     """
@@ -221,7 +221,7 @@ def _beyond_rounding(
 ) -> torch.Tensor:
     """A mask of the elements that are further from the float64 result than rounding explains.
 
-    Samples of rounding are added, in doubling numbers, while they still clear suspects.
+    The number of samples is doubled as long as more samples clear more suspects.
     """
     off = _error(arms[0], truth)
     bad = _suspects(arms, truth, off, tolerance)
@@ -270,7 +270,7 @@ class _Oracle:
         self._samples: list[RunResult] = []
 
     def value(self, find: Callable[[RunResult], Any]) -> torch.Tensor | None:
-        """The float64 value, or ``None`` where the function does not run in float64."""
+        """The float64 value, or ``None`` if the function does not run in float64."""
         if self._float64_run is None:
             self._float64_run = run_in_float64(self._call)
         return _picked(self._float64_run, find)

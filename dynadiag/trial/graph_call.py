@@ -22,7 +22,7 @@ class GraphCall:
     """How to compile a graph, and what to check.
 
     ``backend`` is a name or the program's own function. With ``accuracy`` the call is compared with the uncompiled one.
-    Otherwise it is only made, and differentiated where ``backward`` is set.
+    Otherwise it is only made, and differentiated if ``backward`` is set.
     """
 
     backend: str | Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Runs trials of a call of this very process, whose function and arguments need no file and no pickle.
+"""Runs trials of a call in forks of this process, so that its function and arguments need no file and no pickle.
 
 This process forks once. That fork, with our hooks and one thread, is the fork server of the trials. So a function from
 a notebook, a closure, or a model that took an hour to load can be tried as it is, and a trial leaves no trace here. The
@@ -48,17 +48,17 @@ class InProcessRunner(Runner):
         hooks: Sequence[str],
         limits: Limits,
     ) -> InProcessRunner:
-        """A runner whose trials compile ``fn`` and call it. What is compiled already is called as it is."""
+        """A runner whose trials compile ``fn`` and call it. A callable that is compiled already is called as it is."""
         name = str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
         call = functools.partial(_compile_and_call, fn, tuple(args), dict(kwargs))
         return cls(Program(name), hooks, limits, call=call)
 
     def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
-        """The same as `run`: a fresh interpreter has no such call."""
+        """The same as `run`, because a fresh interpreter does not have this call."""
         return self.run(plan)
 
     def run(self, plan: Plan) -> Outcome:
-        """One trial in a fork of this process. Raises `DynadiagError` where this process cannot be forked."""
+        """One trial in a fork of this process. Raises `DynadiagError` if this process cannot be forked."""
         if self._zygote is None:
             self._zygote = self._fork()
         try:
@@ -100,7 +100,7 @@ class InProcessRunner(Runner):
             server.stop()
             os.waitpid(pid, 0)
             raise DynadiagError(
-                f"{self.program.text}: a fork of this process does not run (its threads may hold locks). "
+                f"{self.program.text}: a fork of this process hangs, probably because its threads hold locks. "
                 "Put the call into a file and use: dynadiag bisect FILE.py:NAME"
             )
         return server

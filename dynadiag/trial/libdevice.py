@@ -1,10 +1,10 @@
 """CUDA's device functions in NumPy, for kernels that Triton's interpreter runs.
 
-Triton asks for them by the symbol that a GPU would link (``__nv_expm1f``, ``__nv_expm1``), and the interpreter has
-none. Here are those that Inductor's Triton code generator uses (`torch/_inductor/codegen/triton.py`, ``common.py`` and
-``runtime/triton_helpers.py`` of torch 2.11 to 2.15). Arguments are arrays of one shape, float32 or float64. A float32
-result is the float64 result rounded once. A GPU may differ from it by the few units in the last place that CUDA
-documents for libdevice.
+Triton calls them by the symbol that a GPU would link (``__nv_expm1f``, ``__nv_expm1``), and the interpreter does not
+implement them. This module has those that Inductor's Triton code generator uses (`torch/_inductor/codegen/triton.py`,
+``common.py`` and ``runtime/triton_helpers.py`` of torch 2.11 to 2.15). Arguments are arrays of one shape, float32 or
+float64. A float32 result is the float64 result rounded once. A GPU may differ from it by the few units in the last
+place that CUDA documents for libdevice.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _erfcx(x: Array) -> Array:
-    """exp(x^2) erfc(x). Where the product would overflow: its asymptotic series (Abramowitz and Stegun 7.1.23)."""
+    """exp(x^2) erfc(x). If the product would overflow: its asymptotic series (Abramowitz and Stegun 7.1.23)."""
     near = np.exp(np.square(x)) * _erfc(x)
     term = series = np.ones_like(x)
     for order in range(1, _ERFCX_TERMS):

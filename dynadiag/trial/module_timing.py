@@ -37,7 +37,7 @@ _FLUSH_BYTES = 256 << 20  # bytes written before each run to flush the cache: fi
 
 
 def main(job: Path, result: Path) -> None:
-    """Measure the modules of a job. What fails is written to ``errors``, module by module."""
+    """Measure the modules of a job. The error of a module that fails is written to ``errors``."""
     wanted = json.loads(job.read_text())
     times: dict[str, Any] = {}
     errors: dict[str, str] = {}

@@ -56,7 +56,7 @@ class Decision(TrialEvent):
 class Outcome:
     """What one trial showed.
 
-    ``signature`` is ``None`` where the trial passed. ``invalid`` says why the trial could not run at all; then it says
+    ``signature`` is ``None`` if the trial passed. ``invalid`` says why the trial could not run at all; then it says
     nothing about the candidate. ``witness`` and ``lines`` are the nodes and user lines that the failure named.
     ``diverged`` are the keys of the nodes whose kernel first computed other values than the graph run uncompiled, or
     was running when the trial failed; ``diverged_in`` are the names of the nodes that they came from, for a graph that
@@ -158,8 +158,8 @@ def _decisions(result: ProcessResult) -> tuple[Decision, ...]:
 def _witness(result: ProcessResult, decisions: Sequence[Decision], code: int) -> tuple[str, ...]:
     """The nodes that the failure names: that of the failed lowering (its key, then its name), then those in its text.
 
-    A killed process names nothing. There it is the last reported decision, since a decision is reported before it takes
-    effect. Kernels are reported long before they run, so for them the last one means nothing.
+    A killed process names nothing. For it the last reported decision is taken, because a decision is reported before it
+    takes effect. Kernels are reported long before they run, so for them the last one means nothing.
     """
     first = list[LoweringFailed | Decision]([*_all(result, LoweringFailed)][:1])
     if (code < 0 or result.stop_reason) and decisions and decisions[-1].group in _KINDS_APPLIED_AT_ONCE:

@@ -35,8 +35,8 @@ def hash_bits(key: str) -> str:
 class Switch:
     """Which decisions of one kind stay on.
 
-    With ``keep`` those whose hash ends in one of ``suffixes`` stay on, and the others go off. Without ``keep`` it is
-    the other way round. Suffixes also decide about decisions that exist only because others are off.
+    With ``keep``, decisions whose hash ends in one of ``suffixes`` stay on and the others go off. Without it, they go
+    off and the others stay on. So suffixes also cover decisions that exist only because others are off.
     """
 
     group: str
@@ -74,10 +74,9 @@ class Plan:
         return next((s for s in self.switches if s.group == group), None)
 
     def prefix_before_inductor(self) -> Plan | None:
-        """The plan as far as it matters before the first graph reaches Inductor; ``None`` where it matters in other
-        ways.
-
-        Trials whose plans agree in this do the same up to that point, so they can be forked from there.
+        """The part of the plan that takes effect before the first graph reaches Inductor; ``None`` if the rest takes
+        effect elsewhere than in Inductor. Trials that share this part do the same up to that point, so they can be
+        forked from there.
         """
         asked = {*self.record, *(switch.group for switch in self.switches)}
         if self.rung != "inductor" or self.task is not None or not asked <= _IN_INDUCTOR:

@@ -81,8 +81,8 @@ def _torch_bisector_state_exists() -> bool:
 
 
 class _HooksAfterTorchImport(importlib.abc.MetaPathFinder):
-    """Installs the hooks at the end of the program's own ``import torch``, so that what the program sets before still
-    counts.
+    """Installs the hooks at the end of the program's own ``import torch``, so that variables that the program sets
+    before it still count.
     """
 
     def __init__(self, hooks: Sequence[str]) -> None:
@@ -110,7 +110,7 @@ class _HooksAfterTorchImport(importlib.abc.MetaPathFinder):
 def become_trial(output: int, events: int) -> None:
     """Make this fork the process of a trial: with its own session, the file ``output`` and the pipe ``events``.
 
-    The plan is not set here, since the hooks of a process that is a trial already must not start again.
+    The plan is not set here, because the hooks of a process that is already a trial must not start again.
     """
     os.setsid()
     die_with_parent()

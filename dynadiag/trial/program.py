@@ -34,9 +34,7 @@ class Program:
 
     @classmethod
     def parse(cls, target: str, arguments: tuple[str, ...] = (), module: bool = False) -> Program:
-        """The program that a target names. Raises `TargetError` where the target is none of these forms or the file is
-        missing.
-        """
+        """The program that a target names. Raises `TargetError` if it has another form or the file is missing."""
         if module:
             return cls(target, arguments, module=True)
         if Path(target).is_file():
@@ -57,7 +55,7 @@ class Program:
 def run_program(program: Program) -> None:
     """Run the program in this process as ``__main__``. Raises what the program raises.
 
-    Raises `TargetError` where a module or a factory cannot be imported, or a factory returns something other than a
+    Raises `TargetError` if a module or a factory cannot be imported, or a factory returns something other than a
     call.
     """
     if program.name is not None:
@@ -134,14 +132,14 @@ def _import_factory_module(program: Program) -> types.ModuleType:
 
 
 def call_factory(program: Program) -> Any:
-    """What the function that the target names returns. Raises `TargetError` where it cannot be imported."""
+    """What the function that the target names returns. Raises `TargetError` if it cannot be imported."""
     return _factory(program)()
 
 
 def load_call(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """The call (fn, args, kwargs) that the factory returns. Raises what the factory raises.
 
-    Raises `TargetError` where the factory cannot be imported or returns something other than a call.
+    Raises `TargetError` if the factory cannot be imported or returns something other than a call.
     """
     made = call_factory(program)
     if not _is_call(made):

@@ -1,4 +1,4 @@
-"""Finds the state that a call can read and change beside its arguments: what its function and arguments hold.
+"""Finds the state that a call can read and change: everything that its function and its arguments lead to.
 
 A compiled method of a trainer changes its model, its optimizer, its counters and its lists. All of it must be restored
 for two runs to start from the same state: the contents of tensors, and the items of dicts, lists and objects.

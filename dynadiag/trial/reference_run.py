@@ -1,6 +1,6 @@
 """Runs one call several times from the same state, each time with another function: compiled, uncompiled, in float64.
 
-Inputs are copied for each run. Random number generators and what the function can reach are restored.
+Inputs are copied for each run. Random number generators and the state that the function can reach are restored.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 @dataclass(slots=True)
 class RunResult:
-    """What one run of the call gave.
+    """The results of one run of the call.
 
-    ``inputs`` are the argument tensors after the run. ``gradients`` is ``None`` where nothing can be differentiated.
-    ``state`` are copies of the tensors that the call can reach after the run: first those of before, then new ones.
-    ``error`` is what the call raised, ``backward_error`` what differentiating it raised (the program may have freed the
-    autograd graph, or written to a tensor that it needs).
+    ``inputs`` are the argument tensors after the run. ``gradients`` is ``None`` if nothing can be differentiated.
+    ``state`` has copies of the tensors that the call can reach after the run: first those that it could reach before,
+    then new ones. ``error`` is what the call raised, ``backward_error`` what differentiating it raised (the program may
+    have freed the autograd graph, or written to a tensor that it needs).
     """
 
     result: Any
@@ -65,7 +65,7 @@ class ReplayableCall:
         self.gradient_names = self._gradient_names()
 
     def restore(self) -> None:
-        """Restore what the function can reach, and the random number generators."""
+        """Restore the state that the function can reach, and the random number generators."""
         for contents in self._container_snapshots:
             contents.restore()
         for tensor, gradient in self._saved_gradients:

@@ -1,10 +1,9 @@
-"""Samples of what rounding may do to a program's results, by Monte Carlo arithmetic.
-
-From outside a function its rounding cannot be seen: a sum in another order falls on the other side of a threshold, and
-a value stored in float16 half way changes by one part in two thousand. So the function runs again in its own types.
-Each operator's result is computed in float64, moved by a random error of the few units that its arithmetic may have,
-and rounded up or down at random (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997). Exact results stay:
-comparing whole numbers involves no rounding.
+"""Samples the effect of rounding on a program's results, by Monte Carlo arithmetic. Rounding inside a function cannot
+be seen from outside: a sum in another order may fall on the other side of a threshold, and a value that is stored in
+float16 on the way changes by one part in two thousand. So the function runs again in its own types. Each operator's
+result is computed in float64, moved by a random error of the few units that its arithmetic may have, and rounded up or
+down at random (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997). Exact results stay: comparing whole
+numbers involves no rounding.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def _float64_copy(value: Any) -> Any:
 
 
 def _in_float64(func: Any, arguments: Any) -> list[Any] | None:
-    """The tensors that the operator returns or writes in float64; ``None`` where it has no float64 version."""
+    """The tensors that the operator returns or writes in float64; ``None`` if it has no float64 version."""
     args, kwargs = arguments
     try:
         with default_dtype(torch.float64):
@@ -109,7 +108,7 @@ def _is_number(tensor: torch.Tensor) -> bool:
 
 
 def _overlaps_itself(value: Any) -> bool:
-    """Whether elements share memory. After a write such memory holds the value of none of them in particular."""
+    """Whether elements share memory. After a write it is undefined whose value such memory holds."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return False
     reach = 0  # the largest offset within the dimensions of smaller stride

@@ -23,7 +23,7 @@ __all__ = ["at_planned_rung", "install", "rung_of_backend"]
 
 
 def rung_of_backend(backend: Any) -> str:
-    """The rung of a backend as the program gave it: its name where that is a rung, else ``custom``."""
+    """The rung of the backend that the program chose: its name if that is a rung, else ``custom``."""
     name = torch_private.backend_name(backend)
     return name if name in RUNGS else "custom"
 

@@ -37,8 +37,8 @@ START_TIMEOUT = 120.0  # seconds for the zygote to load torch and warm up Induct
 class Runner:
     """Where and how the trials of one program run.
 
-    ``hooks`` are modules with an ``install()``, which runs in the trial's process. Where no fork can be had, all trials
-    run in fresh interpreters.
+    ``hooks`` are modules with an ``install()``, which runs in the trial's process. If the program cannot be forked, all
+    trials run in fresh interpreters.
     """
 
     program: Program
@@ -97,7 +97,7 @@ class Runner:
         return replace(outcome, facts=replace(outcome.facts, writes=tuple(changed_files(before, files()))))
 
     def run(self, plan: Plan) -> Outcome:
-        """One trial, in the quickest way that shows the same failure."""
+        """Run one trial, in the fastest way that still shows the failure."""
         if (other := self._forking_runner_for(plan)) is not self:
             return other.run(plan)
         server = self._graph_server_for(plan) or self._checkpoint or self._zygote
@@ -127,7 +127,7 @@ class Runner:
                     lambda server, plan: self._fork_of(server).run(plan, self.limits), plans, servers, room
                 )
         except (ConnectionError, EOFError, TimeoutError):
-            pass  # a server is gone: `run` finds out which one, and goes on without it
+            pass  # a server is gone: `run` finds out which one, and continues without it
         return [self.run(plan) for plan in plans]
 
     def _interpreter(self, environment: Mapping[str, str] | None = None) -> FreshInterpreter:
@@ -135,7 +135,7 @@ class Runner:
         return FreshInterpreter(self.program, self.hooks, self._sandboxes, more, self.fresh_caches, self.cwd)
 
     def _fork_of(self, server: ForkServer) -> ServerFork:
-        """The zygote is told the program; the stopped program is one already."""
+        """A fork for trials. The zygote has to be told the program; the stopped program is one already."""
         request = self._program_request() if server is self._zygote else ForkRequest()
         return ServerFork(server, self._sandboxes, request)
 
@@ -151,7 +151,7 @@ class Runner:
         return max_parallel_forks(self._checkpoint, self.limits.memory)
 
     def _servers_for(self, plans: Sequence[Plan]) -> list[ForkServer]:
-        """The fork server of each plan; none where they cannot all be had at the same time."""
+        """The fork server of each plan; an empty list if they cannot all exist at the same time."""
         graphs = {plan.prefix_before_inductor() for plan in plans} - {None}
         if self._checkpoint is None or len(graphs) > 1 or any(self._runner_for(plan) is not self for plan in plans):
             return []
@@ -235,7 +235,9 @@ class Runner:
             self._triton_runner = None
 
     def _graph_server_for(self, plan: Plan) -> ForkServer | None:
-        """The program stopped where its first graph reaches Inductor, for a plan that matters only from there on."""
+        """The program stopped where its first graph reaches Inductor, for a plan that takes effect only there and
+        later.
+        """
         before = plan.prefix_before_inductor()
         if self._checkpoint is None or before is None:
             return None
@@ -254,8 +256,8 @@ class Runner:
         self._graph_checkpoint = None
 
     def drop_checkpoint(self) -> bool:
-        """Stop forking from the middle of the program, where that shows something else. Returns whether it was done at
-        all.
+        """Stop forking from the middle of the program, because such forks show another failure. Returns whether they
+        were used.
         """
         if self._checkpoint is None:
             return False

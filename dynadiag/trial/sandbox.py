@@ -35,8 +35,8 @@ _HEADERS = "precompiled_headers"  # in torch's default cache folder, even where 
 def trial_environment(scratch: Path, more: Mapping[str, str], *, fresh_caches: bool = False) -> dict[str, str]:
     """The program's environment plus what a trial adds: a mark, and ``scratch`` as its temporary folder.
 
-    Inductor's default cache folder lies in the temporary folder. Here it is named, so that it stays where the program
-    has it. ``more`` is added last; ``fresh_caches`` turns the compiler's caches off.
+    Inductor's default cache folder is in the temporary folder. A variable names it, so that trials use the program's
+    own. ``more`` is added last; ``fresh_caches`` turns the compiler's caches off.
     """
     environment = {**os.environ, "DYNADIAG_TRIAL": "1", "TMPDIR": str(scratch)}
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(default_inductor_cache()))
@@ -52,7 +52,7 @@ def trial_environment(scratch: Path, more: Mapping[str, str], *, fresh_caches: b
 
 
 def default_inductor_cache() -> Path:
-    """Inductor's cache folder where its variable is not set, as torch computes it."""
+    """Inductor's default cache folder, as torch computes it if its variable is not set."""
     user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
     return Path(tempfile.gettempdir(), f"torchinductor_{user}")
 
@@ -64,7 +64,7 @@ def cache_variables(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What one process gets: a temporary folder, a file to print into, and a pipe for its events.
+    """The sandbox of one process: a temporary folder, a file to print into, and a pipe for its events.
 
     ``writing`` is the process's end of the pipe. It must be closed here once the process has it, or the pipe never
     ends. It is a file object, since closing a bare descriptor twice could close one that another thread has opened
@@ -126,7 +126,7 @@ class Sandboxes:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def own_folders(self, more: Mapping[str, str]) -> list[Path]:
-        """The folders that a trial writes into whatever its program does: ours, and the compiler's caches."""
+        """The folders that every trial writes into: ours, and the compiler's caches."""
         environment = trial_environment(self.folder, more)
         caches = (environment[name] for name in _CACHES if name in environment)
         return [self.folder, default_inductor_cache(), *(Path(cache).absolute() for cache in caches)]

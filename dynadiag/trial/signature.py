@@ -1,8 +1,8 @@
 """The identity of a failure: two runs with one bug have equal signatures, two bugs have different ones.
 
 A message has parts that change from run to run: addresses, temporary names, sizes, the numbers of buffers and nodes.
-`normalise` removes them. The `Signature` is what remains, with the kind, the type, the frame in torch and the line of
-the program where the failure came out.
+`normalise` removes them. The `Signature` is what remains, with the kind, the type, the innermost frame in torch and the
+line of the program that failed.
 """
 
 from __future__ import annotations
@@ -38,10 +38,8 @@ _DIAGNOSTIC = re.compile(r"\berror:|^\s*target: ")
 
 
 def normalise(message: str) -> str:
-    """The part of a message that is the same whenever the same thing goes wrong.
-
-    That is its first line, with the first later line that names the fault: a compiler diagnostic (`error:`) or the
-    operator (`target:`).
+    """The part of a message that is the same in every run with the same failure. That is its first line, with the first
+    later line that names the fault: a compiler diagnostic (`error:`) or the operator (`target:`).
     """
     lines = [line for line in _BACKEND.sub("", message).splitlines() if line.strip()]
     telling = [line for line in lines[1:] if _DIAGNOSTIC.search(line)][:1]
@@ -76,8 +74,8 @@ class Signature:
     def same_across_rungs(self, other: Signature) -> bool:
         """Whether both may be the same failure, seen at two rungs.
 
-        Another backend wraps the same exception in other words and other frames. So it is enough that the same line of
-        the program fails with the same kind, or that the innermost exception has the same type.
+        Another backend wraps the same exception in another message and other frames. So two failures match if the same
+        line of the program fails with the same kind, or if the innermost exceptions have the same type.
         """
         if self.device_error and other.device_error:
             return True
@@ -135,7 +133,7 @@ def witness_of(error: BaseException) -> tuple[str, ...]:
 
 
 def user_lines(error: BaseException) -> list[tuple[str, int]]:
-    """The user's line that torch blames, from the user stack in the exception or in its message. Empty where there is
+    """The user's line that torch blames, from the user stack in the exception or in its message. Empty if there is
     none.
     """
     stack = getattr(error, "real_stack", None)
@@ -155,7 +153,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _cause_behind_fake_tensors(error: BaseException) -> BaseException:
-    """What an operation of the program raised while Dynamo traced it: the first exception of the chain that is not
+    """The exception that an operation of the program raised while Dynamo traced it: the first of the chain that is not
     Dynamo's.
     """
     behind: BaseException | None = error

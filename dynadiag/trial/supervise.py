@@ -56,7 +56,7 @@ class RunningProcess:
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
-    """What the supervisor saw. ``stop_reason`` is ``hang`` or ``memory`` where it ended the process itself."""
+    """What the supervisor saw. ``stop_reason`` is ``hang`` or ``memory`` if the supervisor ended the process itself."""
 
     events: tuple[TrialEvent, ...]
     seconds: float

@@ -1,7 +1,7 @@
-"""Dataclasses as JSON and back, for what processes of a search tell each other and for what its recording keeps.
+"""Dataclasses as JSON and back, for messages between the processes of a search, and for the rows of its recording.
 
-Text that is no valid Unicode (half a surrogate pair, from the name of a file) is written as an escape, and an object
-that JSON does not have as its text.
+Text that is not valid Unicode (half a surrogate pair, from the name of a file) is written with escapes. An object
+without a form in JSON is written as its text.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ def to_data(value: object) -> Any:
 
 
 def typed(data: Any, kind: type[T]) -> T:
-    """The value of type ``kind`` that ``to_data`` has made ``data`` of. Unknown keys are ignored.
-
-    Raises `msgspec.ValidationError` where it is none.
+    """The inverse of `to_data`: a value of type ``kind``. Unknown keys are ignored. Raises `msgspec.ValidationError` if
+    ``data`` does not fit the type.
     """
     return msgspec.convert(data, kind, str_keys=True)
 
@@ -35,5 +34,7 @@ def dump(value: object) -> str:
 
 
 def load(text: str | bytes, kind: type[T]) -> T:
-    """The value of type ``kind`` in JSON text. Raises `ValueError` or `msgspec.ValidationError` where it is none."""
+    """The value of type ``kind`` in JSON text. Raises `ValueError` if it is not JSON, `msgspec.ValidationError` if it
+    does not fit the type.
+    """
     return typed(json.loads(text), kind)

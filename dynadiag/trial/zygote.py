@@ -47,12 +47,12 @@ ZYGOTE_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """What the next fork is to do: run the trial of ``plan``, with ``scratch`` as its temporary folder.
+    """The work of the next fork: run the trial of ``plan``, with ``scratch`` as its temporary folder.
 
     The zygote runs ``program`` in ``cwd`` with this many ``threads``; ``seed`` seeds the random number generators. The
     stopped program goes on by itself. With ``checkpoint`` the fork stops at the next point where trials can be forked.
-    With ``replica`` it runs no trial, and forks trials as the process does that it was forked from; it runs the import
-    statements of ``imports`` first.
+    With ``replica`` it runs no trial but forks trials, like the process that it was forked from; before that it runs
+    the import statements of ``imports``.
     """
 
     plan: Plan = AS_WRITTEN
@@ -68,7 +68,9 @@ class ForkRequest:
 
 @dataclass(frozen=True, slots=True)
 class ForkReply:
-    """What a fork server answers: it is ready, or refuses (why); a fork's process id; at its end its exit code."""
+    """The answer of a fork server: it is ready, or refuses and says why; the process id of a fork; the exit code of a
+    fork.
+    """
 
     ready: bool = False
     refused: str | None = None
@@ -85,7 +87,7 @@ def send(channel: socket.socket, message: ForkRequest | ForkReply, descriptors: 
 
 
 def receive(channel: socket.socket, kind: type[Message]) -> tuple[Message | None, list[int]]:
-    """The next message and its descriptors. The message is ``None`` where the other side is gone."""
+    """The next message and its descriptors. The message is ``None`` if the other side is gone."""
     data, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE, 4)
     return (load(data, kind) if data else None), list(descriptors)
 
@@ -123,8 +125,8 @@ def _warm_up_compiler() -> None:
     """One tiny compile. The first compile spends seconds on probing the machine, loading Inductor and tracing its
     patterns.
 
-    Caches are bypassed: what a cache hit skips, each fork would have to do. With a GPU any compile initializes CUDA
-    (Dynamo saves its random state, and Inductor traces its patterns on it), so there the compiler is only loaded.
+    Caches are bypassed: each fork would have to do the work that a cache hit skips. With a GPU any compile initializes
+    CUDA (Dynamo saves its random state, and Inductor traces its patterns on it), so there the compiler is only loaded.
     """
     import torch
 
@@ -179,7 +181,9 @@ def serve_forks(channel: socket.socket) -> tuple[ForkRequest, list[int]]:
 
 
 def _import_ahead(imports: Sequence[str]) -> None:
-    """Run import statements, so that each trial has the libraries loaded. One that fails here fails in the trials."""
+    """Run import statements, so that each trial has the libraries loaded. A statement that fails here fails in the
+    trials too.
+    """
     for statement in imports:
         with contextlib.suppress(Exception):
             exec(statement, {})  # noqa: S102 - an import of the user's program
@@ -263,9 +267,7 @@ class _Checkpoint:
             TRIAL.at_first_graph = self._serve_at_graph
 
     def _serve_at_graph(self) -> None:
-        """Runs with the program's own thread count, since Dynamo guards on it. Refused where the threads have run
-        already.
-        """
+        """Runs with the program's own thread count, since Dynamo guards on it. Refused if its threads have run."""
         self._reply_ready()
         start_trial(*serve_forks(self._channel))
         self._reseed_unseeded()
@@ -318,9 +320,8 @@ class _Checkpoint:
 
 
 def _clock_reader() -> str | None:
-    """A file of the program that imports a module of clocks; ``None`` where none does.
-
-    Whether it has read the clock yet, and what it keeps of it, cannot be seen from outside.
+    """A file of the program that imports a module that reads clocks; ``None`` if none does. Whether it has read one
+    yet, and whether it keeps the time, cannot be seen from outside.
     """
     installed = {str(Path(folder)) + os.sep for folder in sysconfig.get_paths().values()}
     for module in list(sys.modules.values()):

@@ -1,4 +1,4 @@
-"""Makes a program that prints something wrong one that asserts the right output."""
+"""Turns a program that prints a wrong output into one that asserts the right output."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _is_print(node: ast.AST) -> bool:
 
 
 def with_texts(tree: ast.Module) -> ast.Module:
-    """The program that prints `str(x)` where it prints `x`: what it prints is a text then, whatever x is."""
+    """The program with `str(x)` printed in place of `x`, so that each printed value is text."""
     arguments = [a for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_print(node) for a in node.args]
     return apply_edit(tree, {a: ast.Call(ast.Name("str", ast.Load()), [a], []) for a in arguments if not _is_text(a)})
 

@@ -1,4 +1,4 @@
-"""Which function of the program a call calls, as far as its source and a run tell."""
+"""Finds which function of the program a call calls, from its source and from a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CallTarget:
 
     @property
     def bound(self) -> int:
-        """How many parameters the call itself does not give."""
+        """How many parameters the call itself does not pass."""
         return int(self.receiver is not None)
 
 
@@ -106,8 +106,8 @@ class Calls:
                 yield call, owner, next(inits, None)
 
     def callers(self, function: ast.FunctionDef | ast.Lambda) -> list[tuple[ast.Call, int]]:
-        """The calls that may call a function, constructions for an ``__init__``, and how many parameters of it they do
-        not give.
+        """The calls that may call a function, constructions for an ``__init__``, and how many of its parameters they do
+        not pass.
         """
         if isinstance(function, ast.Lambda):  # called itself, or as torch.compile(lambda ...)(...)
             return [(c, 0) for c in self.calls if c.func is function or _first_argument(c.func) is function]

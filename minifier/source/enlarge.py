@@ -1,6 +1,4 @@
-"""Makes a program that takes long take longer, by larger numbers: what was reduced under a short limit must outlast a
-long one.
-"""
+"""Enlarges the numbers of a slow program: a hang that was reduced under a short time limit must outlast a long one."""
 
 from __future__ import annotations
 

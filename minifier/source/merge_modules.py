@@ -1,4 +1,4 @@
-"""Makes one file of a program and the modules of its own project that it imports.
+"""Merges a program and the modules of its own project that it imports into one file.
 
 A module's statements take the place of its first import. Names that two modules bind are told apart by the module's
 name. What is installed (a library, the standard library) stays imported.
@@ -23,7 +23,7 @@ _INSTALLED = tuple({str(Path(path)) for path in sysconfig.get_paths().values()})
 
 
 class MergeError(Exception):
-    """A program that cannot be made one file. The text says why."""
+    """A program that cannot be merged into one file. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class MergedProgram:
 def merge_program(file: Path, folders: Sequence[Path], package: str = "") -> MergedProgram:
     """The program in a file; ``folders`` are where its own modules are found. The file may be in a package.
 
-    Raises `MergeError` where a file cannot be read or is not Python.
+    Raises `MergeError` if a file cannot be read or is not Python.
     """
     merger = _Merger([str(folder) for folder in folders])
     body = merger.module(file, "__main__", package)
@@ -99,7 +99,7 @@ class _Merger:
         return found
 
     def own_module(self, name: str) -> Path | None:
-        """The file of a module of the project, or None where it is installed or unknown."""
+        """The file of a module of the project, or None if it is installed or unknown."""
         paths: list[str] | None = self.folders
         spec = None
         parts = name.split(".")
@@ -155,7 +155,7 @@ class _Imports(ast.NodeTransformer):
         return found
 
     def _include(self, name: str) -> bool:
-        """Include a module of the project, once. Whether it is one."""
+        """Include a module of the project, once. Returns whether it is one."""
         if name in self._merger.exports:
             return True
         file = self._merger.own_module(name)

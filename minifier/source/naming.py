@@ -1,4 +1,4 @@
-"""The last touch: short names, and one statement for the imports of modules."""
+"""The last step: short names, and one statement for the imports of modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tidied(text: str) -> Iterator[str]:
 
 
 def _short_names(tree: ast.Module) -> dict[str, str]:
-    """A short name for each name that the program binds, but for those of imports and those that are short."""
+    """A short name for each name that the program binds, except imports and names that are short already."""
     nodes = list(ast.walk(tree))
     imported = {n for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for n in import_bindings(node)}
     scopes = [n for n in nodes if isinstance(n, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]

@@ -1,4 +1,4 @@
-"""What a run of a program showed: which statements ran, and which values its expressions had."""
+"""The observations of one run: which statements ran, and which values the expressions had."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def observer_file() -> Path:
 class Observed:
     """What `observer` has seen. Nodes are those of the tree that the text is parsed to, in the order of `ast.walk`.
 
-    Empty where the program could not be observed: then passes know nothing of values.
+    Empty if the program could not be observed: then passes know no values.
     """
 
     ran: frozenset[int] = frozenset()

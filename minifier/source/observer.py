@@ -1,8 +1,8 @@
-"""Runs a program and notes which statements ran and which values its expressions had. A program of its own.
+"""Runs a program and notes which statements ran and which values its expressions had. It runs as a separate program.
 
     python observer.py PROGRAM.py OBSERVED.json
 
-Nodes are numbered in the order of `ast.walk`. It imports nothing of ours: it runs where the program runs.
+Nodes are numbered in the order of `ast.walk`. It imports nothing of ours, because it runs in the program's process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def kind_of(value: Any) -> str:
 
 
 def literal(value: Any) -> str | None:
-    """The value as an expression; None where it has no short one."""
+    """The value as an expression; None if it has no short one."""
     text = _literal(value)
     return text if text is not None and len(text) <= _MAX_TEXT else None
 
@@ -166,7 +166,7 @@ def _call(name: str, number: int | None, *more: ast.expr) -> ast.Call:
 
 
 def main(program: str, output: str) -> None:
-    """Run the program, and write what was seen even where it raises."""
+    """Run the program, and write the observations even if it raises."""
     text = Path(program).read_text(encoding="utf-8")
     tree = ast.parse(text)
     numbers = {node: number for number, node in enumerate(ast.walk(tree))}

@@ -47,7 +47,7 @@ _FINE: tuple[Proposals, ...] = (
     inlining.to_lambda,
 )
 PASSES: tuple[Proposals, ...] = tuple(dict.fromkeys((*_ONCE, *_COARSE, *_FINE)))
-_GROWTH = 25  # tokens by which inlining may make a program longer: what it makes possible is shorter
+_GROWTH = 25  # tokens by which inlining may make a program longer: later passes make it shorter again
 _MAY_GROW: frozenset[Proposals] = frozenset(
     {inlining.inline_calls, objects.methods_to_functions, objects.objects_to_variables}
 )
@@ -63,7 +63,8 @@ def reduce_source(
 ) -> SourceReduction:
     """Reduce a program while ``fails`` holds; the program itself has to fail.
 
-    ``observe`` runs a program and says what it saw (`observer`), ``stop`` ends the reduction with the best so far.
+    ``observe`` runs a program and returns its observations (`observer`), ``stop`` ends the reduction with the best so
+    far.
     """
     candidates = Candidates(render(ast.parse(text)), fails, observe, stop, on_step)
     _round(candidates, _ONCE)

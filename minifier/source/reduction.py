@@ -1,4 +1,4 @@
-"""Tries the edits of a pass, many at once where that works, and keeps the program that still fails."""
+"""Tries the edits of a pass, many at once if possible, and keeps the smallest program that still fails."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Candidates:
         return measure(text) < self.limit
 
     def try_text(self, text: str) -> bool:
-        """Try a text. It becomes the program where it fails."""
+        """Try a text. It becomes the program if it fails."""
         self.tried.add(text)
         if not self.fails(text):
             return False
@@ -75,7 +75,7 @@ def measure(text: str) -> Size:
 
 
 def text_of(tree: ast.Module) -> str | None:
-    """The tree as text, None where it cannot run."""
+    """The tree as text, None if it cannot run."""
     try:
         text = render(tree)
     except (ValueError, AttributeError, TypeError, RecursionError):  # an edit has left a node without what it needs

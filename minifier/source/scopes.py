@@ -1,4 +1,4 @@
-"""Names of a syntax tree: which a function binds, which it reads, and which are never used."""
+"""The names of a syntax tree: which a function binds, which it reads, and which are never used."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def method_owner(tree: ast.AST) -> dict[ast.AST, ast.ClassDef]:
 
 
 def new_name(wanted: str, taken: set[str]) -> str:
-    """The name, with a number where it is taken."""
+    """The name, with a number if it is taken."""
     number, name = 1, wanted
     while name in taken or hasattr(builtins, name):
         number += 1

@@ -19,6 +19,6 @@ def count_lines(text: str) -> int:
 
 
 def count_tokens(text: str) -> int:
-    """Tokens of Python, and one more for every twelve characters of a string. Raises where it is not Python."""
+    """Tokens of Python, and one more for every twelve characters of a string. Raises if it is not Python."""
     found = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in _LAYOUT]
     return len(found) + sum(len(t.string) // _STRING_UNIT for t in found if t.type == tokenize.STRING)

@@ -73,12 +73,12 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def render(tree: ast.AST) -> str:
-    """The tree as Python, in one form whatever the layout was. Raises where it is no Python."""
+    """The tree as Python, in one form whatever the layout was. Raises if it is not Python."""
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def fresh(tree: ast.Module) -> ast.Module:
-    """The tree parsed again: each node is there once. Raises `SyntaxError` where it is no Python."""
+    """The tree parsed again, so that no node is shared. Raises `SyntaxError` if it is not Python."""
     return ast.parse(render(tree))
 
 
@@ -130,7 +130,7 @@ def substitute(node: ast.AST, names: Mapping[str, ast.expr], on_store: Callable[
 
 
 def call_arguments(function: Function | ast.Lambda, call: ast.Call, bound: int) -> dict[str, ast.expr] | None:
-    """The argument of each parameter; ``bound`` parameters come before those of the call. None where it is unclear.
+    """The argument of each parameter; ``bound`` parameters come before those of the call. None if it is unclear.
 
     ``*args`` gets a tuple, ``**kwargs`` a dict.
     """

@@ -1,4 +1,4 @@
-"""Whether a program can run at all, as far as its text tells: it compiles, and each name that it reads is bound."""
+"""Checks without a run whether a program can run: it compiles, and each name that it reads is bound."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class CallSite:
 
 
 def argument_name(source: str | None) -> str | None:
-    """The parameter that a guard's source begins with; ``None`` where it begins with the object of a method."""
+    """The parameter that a guard's source begins with; ``None`` if it begins with the object of a method."""
     found = _ARGUMENT.match(source or "")
     return found[1] if found and found[1] != "self" else None
 

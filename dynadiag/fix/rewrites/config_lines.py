@@ -1,6 +1,6 @@
 """A line that sets torch's configuration, where torch's own hint for the break names it.
 
-Right because the value goes into the graph as a symbol: nothing of what the function computes changes. Where it decides
+Right because the value goes into the graph as a symbol: nothing of what the function computes changes. If it decides
 a branch the break only moves, and the proof sees that.
 """
 

@@ -38,7 +38,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
 
 
 def _marks(site: CallSite, wanted: list[tuple[str, int]], function: str) -> Edit | None:
-    """Lines in front of the statement of a call; ``None`` where an argument has no name there."""
+    """Lines in front of the statement of a call; ``None`` if an argument has no name there."""
     file, statement = site.file, site.file.statement(site.call)
     lines = []
     for name, dimension in wanted:

@@ -54,7 +54,7 @@ def _class(file: ParsedSource, function: str) -> cst.ClassDef | None:
 
 
 def _first_assignment(file: ParsedSource, class_: cst.ClassDef, attribute: str) -> cst.Assign | None:
-    """The assignment in the constructor; ``None`` where there is not exactly one."""
+    """The assignment in the constructor; ``None`` if there is not exactly one."""
     found = [
         assign
         for function in file.nodes(cst.FunctionDef, class_)

@@ -60,7 +60,7 @@ def _edits(file: ParsedSource, call: cst.Call, text: str) -> Iterator[Edit]:
 
 
 def _arguments(file: ParsedSource, call: cst.Call, parameters: tuple[str, ...]) -> Arguments | None:
-    """The texts of the arguments by the names of NumPy's parameters; ``None`` where one is not known."""
+    """The texts of the arguments by the names of NumPy's parameters; ``None`` if one is not known."""
     found: Arguments = {}
     for position, argument in enumerate(call.args):
         name = argument.keyword.value if argument.keyword else dict(enumerate(parameters)).get(position)

@@ -69,7 +69,7 @@ def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Cand
 
 
 def _graph_print(file: ParsedSource, call: cst.Call) -> str | None:
-    """The call as an operator of the graph; ``None`` where its text cannot be a format string."""
+    """The call as an operator of the graph; ``None`` if its text cannot be a format string."""
     if any(argument.keyword is not None or argument.star for argument in call.args):
         return None
     pieces, values = [], []

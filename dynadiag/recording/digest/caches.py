@@ -1,4 +1,4 @@
-"""What the caches were asked: one record for each lookup, complete when torch has measured its compile.
+"""Cache lookups: one record each, complete when torch has measured its compile.
 
 torch writes lookups of the AOTAutograd and FX graph caches, of precompiled code and of profiles. Those of C++ libraries
 are in events of ours only. A module that was generated without a lookup shows that the FX graph cache was off.
@@ -150,7 +150,7 @@ class CacheCollector:
                 self._add(event, kernel, "autotune", outcome, info)
 
     def _profiled(self, name: str, event: Event) -> None:
-        """A profile that is read is a hit. One that is only written was looked for in vain."""
+        """A profile that is read is a hit. A profile that is only written is a miss."""
         if name.startswith("get_"):
             self._profile = _lookup_of_profile(event, "hit", None, None)
         elif self._profile is None and name.startswith("put_"):
@@ -217,7 +217,7 @@ def _lookup_of_profile(event: Event, outcome: str, key: str | None, reason: str 
 
 
 def _guard_miss(outcome: str, data: dict[str, Any]) -> str | None:
-    """What torch says about a miss beyond that: an entry was there, but it is for other sizes."""
+    """What torch adds to a miss: an entry was found, but it is for other sizes."""
     if outcome == "miss" and data.get("cache_status_detailed") == "guard_miss":
         return "an entry with this key is there, but its guards on sizes fail"
     return None

@@ -151,7 +151,7 @@ class CompileCollector:
 
     @staticmethod
     def _backward_failed(entry: _OpenCompile, data: dict[str, Any]) -> None:
-        """A backward is compiled when it is first called for; where that fails, torch raises from there."""
+        """A backward is compiled at its first call; if that fails, torch raises there."""
         if (error := text_or_none(data.get("fail_type"))) is not None:
             entry.error, entry.reason = error, f"in the backward: {data.get('fail_reason') or ''}"
             entry.fatal = True

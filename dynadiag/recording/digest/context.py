@@ -68,7 +68,7 @@ class DigestContext:
         self.sites: set[tuple[str, str | None, int | None]] = set()  # (compile id, type, line) of each break
 
     def unique_id(self, compile_id: str) -> str:
-        """Return an id that is unique_id in the run: ``torch._dynamo.reset()`` makes torch reuse compile ids.
+        """Return an id that is unique in the run: ``torch._dynamo.reset()`` makes torch reuse compile ids.
 
         The first compile of an id keeps it. The second is ``"0/0#2"``.
         """
@@ -166,5 +166,5 @@ def text_or_none(value: Any) -> str | None:
 
 
 def float_or_none(value: Any) -> float | None:
-    """Return a next_index of JSON as float, else None."""
+    """Return a number of JSON as float, else None."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -60,7 +60,7 @@ def drop_parameters(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
 
 
 def bind_parameters(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Put the argument of a parameter where the parameter is read, if all calls give the same one, or a default."""
+    """Replace a parameter by its argument, if all calls pass the same one or use its default."""
     calls, shared = Calls(tree, seen), bound_names(tree)
     for function in _callables(tree):
         callers = calls.callers(function)
@@ -80,7 +80,7 @@ def _callables(tree: ast.Module) -> list[ast.FunctionDef | ast.Lambda]:
 
 
 def _parameters(function: ast.FunctionDef | ast.Lambda, calls: Calls) -> list[ast.arg]:
-    """The parameters that calls give: not ``self``."""
+    """The parameters that calls pass: all but ``self``."""
     spec = function.args
     first = int(function in calls.owners and not (isinstance(function, ast.FunctionDef) and _is_static(function)))
     return [*[*spec.posonlyargs, *spec.args][first:], *spec.kwonlyargs]

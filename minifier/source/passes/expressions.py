@@ -1,4 +1,6 @@
-"""Passes that make expressions smaller: a part in the place of the whole, a value that was seen, a shorter constant."""
+"""Passes that make expressions smaller: they replace one by a part of it, by an observed value, or by a shorter
+constant.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,7 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def seen_results(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Replace calls of the program's functions by the value that they returned: what they call is unused then."""
+    """Replace calls of the program's functions by the value that they returned, which leaves other functions unused."""
     calls = [node for node in _expressions(tree) if isinstance(node, ast.Call) and len(seen.values(node)) == 1]
     names = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     own = [node for node in calls if ast.unparse(node.func).rpartition(".")[2] in names]

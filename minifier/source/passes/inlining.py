@@ -1,4 +1,4 @@
-"""Passes that put the body of a function in the place of its call, and a value in the place of its variable."""
+"""Passes that replace a call by the body of its function, and a variable by its value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIMPLE = (ast.Name, ast.Constant)
 
 
 def inline_variables(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """Put the value of a variable that is assigned once where it is read."""
+    """Replace a variable that is assigned once by its value."""
     for scope in [tree, *functions(tree)]:
         assigned = [n for n in own_nodes(scope) if isinstance(n, ast.Assign) and len(n.targets) == 1]
         for node in assigned:
@@ -43,7 +43,7 @@ def _loads(node: ast.Name) -> tuple[ast.Name, ...]:
 
 
 def inline_calls(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Put the body of a function in the place of its call; the function goes if nothing else calls it."""
+    """Replace a call by the body of its function, which is removed if nothing else calls it."""
     calls, parents = Calls(tree, seen), parents_of(tree)
     found = [(call, target) for call in calls.calls for target in calls.targets(call) if target.inlinable]
     found = [(call, target) for call, target in found if call not in set(ast.walk(target.function))]
@@ -71,7 +71,7 @@ def _result(node: ast.stmt) -> ast.expr | None:
 def _inlined(
     tree: ast.Module, call: ast.Call, target: CallTarget, parents: dict[ast.AST, ast.AST]
 ) -> Iterator[dict[ast.AST, ast.AST | tuple[ast.AST, ...]]]:
-    """The edits that inline a call: as an expression where the function is one, else before the call's statement."""
+    """The edits that inline a call: as an expression if the function's body is one, else before the statement."""
     function, own = target.function, list(own_nodes(target.function))
     if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in own):
         return
@@ -188,7 +188,7 @@ def _scope_of(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST:
 
 
 def to_lambda(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """Write a function of one expression that is named once as a lambda in that place."""
+    """Replace the only use of a function of one expression by a lambda."""
     for function in functions(tree):
         names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == function.name and _is_load(n)]
         body = [s for s in function.body if not isinstance(s, ast.Pass)]
@@ -210,7 +210,7 @@ def _decorators_as_calls(function: ast.FunctionDef, name: ast.Name) -> Iterator[
 
 
 def unroll_generators(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Put a generator's body in the place of the loop over it, with the loop's body where it yields."""
+    """Replace a loop over a generator by the generator's body, with the loop's body in place of each yield."""
     calls = Calls(tree, seen)
     for loop in ast.walk(tree):
         if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):

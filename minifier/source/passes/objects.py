@@ -1,4 +1,4 @@
-"""Passes that do without classes: methods become functions, attributes become variables."""
+"""Passes that remove classes: methods become functions, attributes become variables."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def classes_to_functions(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
 
 
 def attributes_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Make an attribute that `__init__` sets a variable of the module, or its value where that is an expression."""
+    """Replace an attribute that `__init__` sets by a variable of the module, or by its value."""
     calls, parents = Calls(tree, seen), parents_of(tree)
     stores = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store | ast.Del)]
     for node in _attribute_assignments(tree):
@@ -143,7 +143,7 @@ def _as_variable(
 
 
 def objects_to_variables(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Make the attributes of an object that one function holds variables of that function."""
+    """Replace the attributes of an object that only one function uses by variables of that function."""
     calls, parents = Calls(tree, seen), parents_of(tree)
     for call, _, init in calls.constructors():
         statement = parents.get(call)

@@ -1,4 +1,4 @@
-"""Passes that remove statements, or replace a compound statement by what is in it."""
+"""Passes that remove statements, or replace a compound statement by its body."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def drop_not_run(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Remove what did not run: the bodies of functions that were not called, branches that were not taken."""
+    """Remove code that did not run: the bodies of functions that were not called, branches that were not taken."""
     edits: list[Edit] = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or not seen.ran(node):
@@ -51,7 +51,9 @@ def drop_statements(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
 
 
 def drop_driver_statements(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
-    """Remove statements of the module and of the functions that it calls itself (`main`): much is unused then."""
+    """Remove statements of the module and of the functions that it calls itself (`main`), which leaves much code
+    unused.
+    """
     plain = [node for node in tree.body if not isinstance(node, (*_DEFINITIONS, ast.Import, ast.ImportFrom))]
     called = {n.id for node in plain for n in ast.walk(node) if isinstance(n, ast.Name)}
     drivers = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in called]
@@ -73,7 +75,7 @@ def drop_unused(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
 
 
 def _unused(tree: ast.Module, gone: set[ast.AST]) -> Iterator[Edit]:
-    """The edits that remove what nothing reads, where the nodes ``gone`` are removed already."""
+    """The edits that remove names that nothing reads, once the nodes ``gone`` are removed."""
     counts = use_counts(tree, gone)
     for node in ast.walk(tree):
         match node:
