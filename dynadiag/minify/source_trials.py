@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynadiag.bisection.trial_search import TrialSearch
-from dynadiag.minify.source_match import same_failure_of_source
+from dynadiag.minify.source_match import same_but_for_values, same_failure_of_source
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
@@ -27,11 +28,10 @@ _PREFIX = "source "  # of the keys of these trials in the trial log
 _COMPILED = Plan(rung="eager", caches=False)
 UNCOMPILED = Plan(rung="uncompiled", caches=False)
 _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
-_HANG_LEAST, _HANG_FACTOR = (
-    3.0,
-    8.0,
-)  # a candidate hangs after these seconds, and after this multiple of the time of a program that passes
+# A candidate hangs after these seconds, and after this multiple of the time of a program that passes.
+_HANG_LEAST, _HANG_FACTOR = 3.0, 8.0
 _PRINTED = "printed.txt"
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
 _MAX_PRINTED = 4000  # characters that are compared; a trial log keeps as many
 _REDIRECT = f"import sys\nsys.stdout = open({_PRINTED!r}, 'w', buffering=1)\n"
 OUTPUT_DIFFERS = Signature("wrong_result", "wrong_result", "it prints something other than uncompiled", rung="eager")
@@ -50,6 +50,7 @@ class SourceTrials:
     whole_text: str
     expected: Signature | None
     own_words: bool = True
+    values_differ: bool | None = None  # the output that differs has the same words, and other numbers
     cached: int = 0
     best_tokens: int = 0
     last_failure: Signature | None = None  # of the last text that failed as expected
@@ -116,19 +117,25 @@ class SourceTrials:
 
     def _prints_otherwise(self, text: str) -> bool:
         """Whether the compiled program prints something else; uncompiled it prints the same each time."""
-        compiled = self.printed(text, _COMPILED, "compiled")
         uncompiled = self.printed(text, UNCOMPILED, "uncompiled")
+        compiled = self.printed(text, _COMPILED, "compiled") if uncompiled is not None else None
         if compiled is None or uncompiled is None or compiled == uncompiled:
             return False
-        return uncompiled == self.printed(text, UNCOMPILED, "uncompiled, again")
+        values_only = same_but_for_values(compiled, uncompiled)
+        if self.values_differ is not None and values_only != self.values_differ:
+            return False
+        if uncompiled != self.printed(text, UNCOMPILED, "uncompiled, again"):
+            return False
+        self.values_differ = values_only
+        return True
 
     def printed(self, text: str, plan: Plan, label: str) -> str | None:
-        """What a program prints; None if it fails."""
+        """What a program prints, without addresses; None if it fails."""
         lines = text.splitlines(keepends=True)
         first = sum(line.startswith("from __future__") for line in lines[:1])
         redirected = "".join([*lines[:first], _REDIRECT, *lines[first:]])
         outcome = self.run(redirected, plan, label, keep=_PRINTED)
-        return outcome.tail if outcome.passed else None
+        return _ADDRESS.sub("0x", outcome.tail) if outcome.passed else None
 
     def matches(self, outcome: Outcome, text: str) -> bool:
         """Whether the outcome of a program is the expected failure."""

@@ -7,12 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Observed", "Seen", "observer_file"]
+__all__ = ["Observed", "Seen", "SeenCall", "observer_file"]
 
 
 def observer_file() -> Path:
     """The program that runs a program and notes what it saw. Its arguments are the program and the file to write."""
     return Path(__file__).with_name("observer.py")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCall:
+    """A call of a function: ``owner`` is its object as an expression (empty where it is no method), ``arguments`` are
+    written with their parentheses, ``grad`` says whether gradients were on.
+    """
+
+    owner: str
+    arguments: str
+    grad: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +36,15 @@ class Observed:
     ran: frozenset[int] = frozenset()
     values: dict[int, tuple[str, ...]] = field(default_factory=dict)
     kinds: dict[int, str] = field(default_factory=dict)
+    calls: dict[int, tuple[SeenCall, ...]] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Observed:
         """What is in the file that the observer writes."""
         values = {int(number): tuple(texts) for number, texts in data["values"].items()}
-        return cls(frozenset(data["ran"]), values, {int(n): kind for n, kind in data["kinds"].items()})
+        kinds = {int(number): kind for number, kind in data["kinds"].items()}
+        calls = {int(number): tuple(SeenCall(*call) for call in found) for number, found in data["calls"].items()}
+        return cls(frozenset(data["ran"]), values, kinds, calls)
 
     def of(self, tree: ast.Module) -> Seen:
         """The same, by node."""
@@ -55,3 +69,7 @@ class Seen:
     def kind(self, node: ast.AST) -> str:
         """The class of an expression's value, or the function that it is."""
         return self.observed.kinds.get(self.numbers.get(node, -1), "")
+
+    def calls(self, function: ast.FunctionDef) -> tuple[SeenCall, ...]:
+        """The calls of a function that can be written, each different, in their order."""
+        return self.observed.calls.get(self.numbers.get(function, -1), ())

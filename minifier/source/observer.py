@@ -18,6 +18,9 @@ from typing import Any
 
 _MAX_TEXT = 80  # characters of a literal
 _MAX_VALUES = 3  # different values of one expression
+_MAX_CALLS = 16  # different arguments of one function: more than a recompile limit
+_MAX_CALL_TEXT = 600  # characters of the arguments of a call
+_MADE: dict[int, tuple[Any, str]] = {}  # objects by identity, with the arguments of `__init__`
 
 
 class _Notes:
@@ -28,6 +31,7 @@ class _Notes:
         self.values: dict[int, list[str]] = {}
         self.kinds: dict[int, str] = {}
         self.counts: dict[int, int] = {}
+        self.calls: dict[int, list[tuple[str, str, bool]]] = {}
 
     def note_statement(self, number: int) -> None:
         self.ran.add(number)
@@ -39,11 +43,56 @@ class _Notes:
                 self._note(number, value)
         return value
 
+    def note_call(self, number: int, *given: Any) -> None:
+        """A function was called: ``given`` are its object and name (nothing where it is no method), positional
+        arguments, rest, keywords and further keywords.
+        """
+        known = self.calls.setdefault(number, [])
+        if len(known) < _MAX_CALLS:
+            with contextlib.suppress(Exception):
+                self._note_call(known, *given)
+
+    def _note_call(
+        self, known: list[tuple[str, str, bool]], owner: tuple[Any, ...], args: Any, rest: Any, named: Any, more: Any
+    ) -> None:
+        text = arguments_text((*args, *rest), named | more)
+        if text is None:
+            return
+        if owner and owner[1] == "__init__":
+            _MADE.setdefault(id(owner[0]), (owner[0], text))
+        made = _literal(owner[0]) if owner else ""
+        if made is not None and len(made + text) <= _MAX_CALL_TEXT and (call := (made, text, _has_grad())) not in known:
+            known.append(call)
+
+    def construct(self, made_by: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """What a call of a class returns; it is known by these arguments from then on."""
+        text = arguments_text(args, kwargs) if isinstance(made_by, type) else None  # before the call changes them
+        value = made_by(*args, **kwargs)
+        if text is not None and type(value) is made_by:
+            with contextlib.suppress(Exception):
+                _MADE.setdefault(id(value), (value, text))
+        return value
+
     def _note(self, number: int, value: Any) -> None:
         self.kinds.setdefault(number, kind_of(value))
         known = self.values.setdefault(number, [])
         if len(known) <= _MAX_VALUES and (text := literal(value)) is not None and text not in known:
             known.append(text)
+
+
+def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """The arguments of a call as `(1, x=2)`; None where one has no expression."""
+    positional = [_literal(value) for value in args]
+    keywords = {name: _literal(value) for name, value in kwargs.items()}
+    if None in positional or None in keywords.values():
+        return None
+    return f"({', '.join([*map(str, positional), *(f'{name}={text}' for name, text in keywords.items())])})"
+
+
+def _has_grad() -> bool:
+    """Whether gradients are on, as they are where there is no torch."""
+    torch = sys.modules.get("torch")
+    return torch is None or not hasattr(torch, "is_grad_enabled") or bool(torch.is_grad_enabled())
 
 
 def kind_of(value: Any) -> str:
@@ -80,7 +129,23 @@ def _literal(value: Any) -> str | None:
         return repr(value)
     if isinstance(value, (types.FunctionType, type, types.BuiltinFunctionType)):
         return _global_name(value)
-    return _torch_literal(value)
+    return _torch_literal(value) or _object(value)
+
+
+def _object(value: Any) -> str | None:
+    """An object as the call that made it."""
+    name = _global_name(type(value))
+    if name is None:
+        return None
+    if id(value) in _MADE:
+        return name + _MADE[id(value)][1]
+    if type(value).__module__ != "__main__":
+        return None
+    fields = getattr(value, "_fields", None) or [
+        f.name for f in getattr(value, "__dataclass_fields__", {}).values() if f.init
+    ]
+    found = {field: _literal(getattr(value, field)) for field in fields}
+    return None if None in found.values() or not found else f"{name}({', '.join(f'{f}={v}' for f, v in found.items())})"
 
 
 def _sequence(value: Any) -> str | None:
@@ -103,7 +168,9 @@ def _global_name(value: Any) -> str | None:
         return str(name)
     short = getattr(value, "__name__", "")
     torch = sys.modules.get("torch")
+    modules = [(n, held) for n, held in vars(main).items() if isinstance(held, types.ModuleType)]
     for prefix, holder in (
+        *modules,
         ("torch", torch),
         ("torch.nn", getattr(torch, "nn", None)),
         ("math", sys.modules.get("math")),
@@ -132,6 +199,13 @@ def _torch_literal(value: Any) -> str | None:
 class _Instrument(ast.NodeTransformer):
     def __init__(self, numbers: dict[ast.AST, int]) -> None:
         self._numbers = numbers
+        self._methods = {m: c for c in numbers if isinstance(c, ast.ClassDef) for m in c.body}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        noted = ast.Expr(_call_of_function(node, self._numbers[node], node in self._methods))
+        self.generic_visit(node)
+        node.body.insert(0, noted)
+        return node
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         number = self._numbers.get(node)
@@ -144,6 +218,8 @@ class _Instrument(ast.NodeTransformer):
                 setattr(node, name, self.visit(value))
         if not isinstance(node, ast.expr) or isinstance(node, (ast.Starred, ast.Constant, ast.Slice, ast.JoinedStr)):
             return node
+        if isinstance(node, ast.Call) and _names_class(node.func):
+            node = ast.Call(ast.Name("construct_for_node", ast.Load()), [node.func, *node.args], node.keywords)
         if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) and not isinstance(node, ast.FormattedValue):
             return _call("note_value_of_node", number, node)
         return node
@@ -157,12 +233,40 @@ class _Instrument(ast.NodeTransformer):
         return found
 
 
+def _names_class(node: ast.expr) -> bool:
+    """Whether an expression is written as classes are: `Linear`, `torch.nn.Linear`. It is one that `_note` wraps."""
+    while isinstance(node, ast.Call) and node.args:
+        node = node.args[-1]
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name[:1].isupper()
+
+
 def _must_be_first(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
 def _call(name: str, number: int | None, *more: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), [ast.Constant(number), *more], [])
+
+
+def _call_of_function(node: ast.FunctionDef, number: int, is_method: bool) -> ast.Call:
+    """The call that notes the arguments of a function, where it begins."""
+    spec = node.args
+    names = [a.arg for a in [*spec.posonlyargs, *spec.args]]
+    decorators = {getattr(d, "id", "") for d in node.decorator_list}
+    first = names.pop(0) if is_method and names and "staticmethod" not in decorators else ""
+    has_owner = bool(first) and "classmethod" not in decorators
+    owner: list[ast.expr] = [ast.Name(first, ast.Load()), ast.Constant(node.name)] if has_owner else []
+    keywords = [a.arg for a in spec.kwonlyargs]
+    return _call(
+        "note_call_of_node",
+        number,
+        ast.Tuple(owner, ast.Load()),
+        ast.Tuple([ast.Name(n, ast.Load()) for n in names], ast.Load()),
+        ast.Name(spec.vararg.arg, ast.Load()) if spec.vararg else ast.Tuple([], ast.Load()),
+        ast.Dict([ast.Constant(n) for n in keywords], [ast.Name(n, ast.Load()) for n in keywords]),
+        ast.Name(spec.kwarg.arg, ast.Load()) if spec.kwarg else ast.Dict([], []),
+    )
 
 
 def main(program: str, output: str) -> None:
@@ -175,10 +279,11 @@ def main(program: str, output: str) -> None:
     space = sys.modules["__main__"].__dict__
     space["__file__"], sys.argv = program, [program]
     space["note_value_of_node"], space["note_statement_of_node"] = notes.note_value, notes.note_statement
+    space["note_call_of_node"], space["construct_for_node"] = notes.note_call, notes.construct
     try:
         exec(code, space)  # noqa: S102 - the program of the user
     finally:
-        seen = {"ran": sorted(notes.ran), "values": notes.values, "kinds": notes.kinds}
+        seen = {"ran": sorted(notes.ran), "values": notes.values, "kinds": notes.kinds, "calls": notes.calls}
         Path(output).write_text(json.dumps(seen), encoding="utf-8")
 
 

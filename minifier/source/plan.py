@@ -7,14 +7,18 @@ from collections.abc import Callable, Sequence
 
 from minifier.source.naming import tidied
 from minifier.source.observed import Observed
-from minifier.source.passes import definitions, expressions, inlining, objects, statements
+from minifier.source.passes import definitions, expressions, inlining, isolation, objects, statements
 from minifier.source.reduction import Candidates, Proposals, SourceReduction, measure, run_pass
 from minifier.source.sizes import count_tokens
 from minifier.source.trees import render
 
 __all__ = ["PASSES", "reduce_source"]
 
-_ONCE: tuple[Proposals, ...] = (statements.drop_not_run, definitions.drop_annotations)
+_ONCE: tuple[Proposals, ...] = (
+    statements.drop_not_run,
+    isolation.isolate_calls,
+    definitions.drop_annotations,
+)
 _COARSE: tuple[Proposals, ...] = (
     statements.drop_driver_statements,
     statements.drop_unused,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dynadiag.minify.source_match import same_failure_of_source
+from dynadiag.minify.source_match import same_but_for_values, same_failure_of_source
 from dynadiag.trial.signature import Signature
 from minifier.source import count_lines, count_tokens
 
@@ -103,3 +103,8 @@ def test_a_failing_assertion_of_the_program_keeps_its_message_if_that_is_asked()
     one, two = (Signature("exception", "AssertionError", text, frames=("program",)) for text in ("leaked", "lost"))
     assert not same_failure_of_source(two, one, "", "")
     assert same_failure_of_source(two, one, "", "", own_words=False)
+
+
+def test_outputs_that_differ_in_words_are_another_failure_than_outputs_that_differ_in_values() -> None:
+    assert same_but_for_values("total tensor([1., -2.e-05]) True", "total tensor([1.5000, nan]) False")
+    assert not same_but_for_values("<function f.<locals>.g at 0x>", "<function h at 0x>")

@@ -84,7 +84,7 @@ def _unused(tree: ast.Module, gone: set[ast.AST]) -> Iterator[Edit]:
                 if unused and import_bindings(node) != {"annotations"}:
                     yield {node: ()} if len(unused) == len(node.names) else dict.fromkeys(unused, ())
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                if not counts[name] and not name.startswith("__"):
+                if not counts[name] and not name.startswith("__") and name != "forward":
                     yield {node: ()}
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 if not counts[name]:

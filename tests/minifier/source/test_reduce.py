@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from minifier.source import Observed, count_lines, count_tokens, observer_file, reduce_source
+from minifier.source.observed import SeenCall
+from minifier.source.passes.isolation import isolate_calls
 from minifier.source.plan import PASSES
 from minifier.source.trees import apply_edit, render
 
@@ -132,3 +134,55 @@ def test_the_observer_notes_what_ran_and_which_values_there_were(observed: Obser
     assert seen.ran(named["build"].body[0])
     factor = next(n for n in ast.walk(named["apply"]) if isinstance(n, ast.Attribute) and n.attr == "factor")
     assert seen.values(factor) == ("2", "3")
+
+
+def test_a_function_is_called_directly_with_the_arguments_that_it_had(observed: Observed) -> None:
+    tree = ast.parse(render(ast.parse(PROGRAM)))
+    texts = [render(apply_edit(tree, edit)) for (edit,) in isolate_calls(tree, observed.of(tree))]
+    assert texts == sorted(texts, key=len)
+    (fault,) = [text for text in texts if "print(fault(" in text]
+    assert fault.startswith("def fault(value):\n    return value\nprint(fault(0.0))\nprint(fault(2.0))\n")
+    assert any("Scale(2, None).apply" in text and "class Chain" not in text for text in texts)
+    assert any("compiled = Chain(Scale(2, None), Scale(3, None)).run\nprint(compiled([0.0" in text for text in texts)
+
+
+ISOLATED = """
+import json
+import torch
+json.encoder.FLOAT_REPR = repr
+torch.manual_seed(0)
+table = {}
+unused = {}
+
+class Holder:
+    def __init__(self, size):
+        self.size = size
+
+    def step(self, x, *, scale=1):
+        return table.get(x, x * scale)
+
+@torch.compile(backend="eager")
+def decorated(x):
+    return x
+
+step = torch.compile(Holder(3).step, backend="eager", dynamic=True)
+"""
+
+
+def test_what_compiles_and_what_sets_up_the_program_is_kept() -> None:
+    tree = ast.parse(ISOLATED)
+    numbers = {getattr(node, "name", ""): number for number, node in enumerate(ast.walk(tree))}
+    calls = {
+        numbers["step"]: (SeenCall("Holder(3)", "(1, scale=2)", grad=False), SeenCall("Holder(3)", "(2)", grad=False)),
+        numbers["decorated"]: (SeenCall("", "(4)", grad=True),),
+    }
+    texts = [render(apply_edit(tree, e)) for (e,) in isolate_calls(tree, Observed(calls=calls).of(tree))]
+    settings = "json.encoder.FLOAT_REPR = repr\ntorch.manual_seed(0)\n"
+    assert all(settings in text and "unused" not in text for text in texts)
+    assert "decorated(4)\n" in texts[0]
+    (dynamic,) = [text for text in texts if "dynamic=True)" in text]
+    assert dynamic.endswith(
+        "with torch.no_grad():\n    compiled = torch.compile(Holder(3).step, backend='eager', dynamic=True)\n"
+        "    compiled(1, scale=2)\n    compiled(2)\n"
+    )
+    assert "table = {}" in dynamic

@@ -1,0 +1,128 @@
+"""A pass that calls one function directly, with arguments that it had: what led to the call goes in one step."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from minifier.source.observed import Seen, SeenCall
+from minifier.source.passes.statements import drop_unused
+from minifier.source.scopes import bound_names, import_bindings, names_read, new_name, own_nodes
+from minifier.source.trees import Edit, Replacement, apply_edit, render, statements
+
+__all__ = ["isolate_calls"]
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def isolate_calls(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
+    """Replace all that the module runs by the calls of one of its functions, compiled as the program compiles: the
+    shortest program first.
+    """
+    kept, imported = _kept_statements(tree), _imported(tree)
+    found: dict[str, ast.Module] = {}
+    for function, owner in _callables(tree):
+        for options in _compile_options(tree):
+            calls = _calls(tree, function, owner, seen.calls(function), options)
+            if calls:
+                program = _without_unused(ast.Module([*_reached(kept, calls, imported), *calls], []), seen, imported)
+                found[render(program)] = program
+    for text in sorted(found, key=len):
+        yield [{tree: found[text]}]
+
+
+def _callables(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, ast.ClassDef | None]]:
+    """The functions and methods of the module that can be called from outside."""
+    for node in tree.body:
+        for item in node.body if isinstance(node, ast.ClassDef) else [node]:
+            is_plain = isinstance(item, ast.FunctionDef) and item.name != "__init__" and not _is_property(item)
+            if is_plain and not any(isinstance(n, ast.Yield | ast.YieldFrom) for n in own_nodes(item)):
+                assert isinstance(item, ast.FunctionDef)
+                yield item, node if isinstance(node, ast.ClassDef) else None
+
+
+def _is_property(function: ast.FunctionDef) -> bool:
+    return any("property" in ast.unparse(d) or ".setter" in ast.unparse(d) for d in function.decorator_list)
+
+
+def _compile_options(tree: ast.Module) -> list[str | None]:
+    """The keywords of each call that compiles, as text; None where there is none."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    found = [c for c in calls if ast.unparse(c.func).endswith(".compile") and ast.unparse(c.func) != "re.compile"]
+    return list(dict.fromkeys("".join(f", {ast.unparse(k)}" for k in call.keywords) for call in found)) or [None]
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    return {n for s in tree.body if isinstance(s, ast.Import | ast.ImportFrom) for n in import_bindings(s)}
+
+
+def _kept_statements(tree: ast.Module) -> list[ast.stmt]:
+    """Definitions, assignments, and calls that only read what is imported: settings and seeds."""
+    imported = _imported(tree)
+    plain = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    return [
+        s
+        for s in tree.body
+        if isinstance(s, plain)
+        or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and names_read(s) <= imported)
+    ]
+
+
+def _calls(
+    tree: ast.Module,
+    function: ast.FunctionDef,
+    owner: ast.ClassDef | None,
+    calls: Sequence[SeenCall],
+    options: str | None,
+) -> list[ast.stmt]:
+    """The statements that call a function with each of its arguments; none where these are not known."""
+    if not calls:
+        return []
+    first = calls[0]
+    alike = [call for call in calls if (call.owner, call.grad) == (first.owner, first.grad)]
+    callee = f"{first.owner or owner.name}.{function.name}" if owner is not None else function.name
+    if options is not None and "torch.compile" not in ast.unparse(function):
+        callee = f"torch.compile({callee}{options})"
+    name = callee if len(alike) == 1 or callee.isidentifier() else new_name("compiled", bound_names(tree))
+    made = [f"{name} = {callee}"] if name != callee else []
+    lines = [name + call.arguments for call in alike]
+    if any(isinstance(n, ast.Name) and n.id == "print" for n in ast.walk(tree)):  # its output may be what is wrong
+        lines = [f"print({line})" for line in lines]
+    lines = [*made, *lines]
+    if not first.grad:
+        lines = ["with torch.no_grad():", *(f"    {line}" for line in lines)]
+    return statements("\n".join(lines))
+
+
+def _reached(kept: list[ast.stmt], calls: list[ast.stmt], imported: set[str]) -> list[ast.stmt]:
+    """The statements that bind what the calls read, or what these statements read, and the settings."""
+    binds = {s: bound_names(ast.Module([s], [])) or _targets(s) - imported for s in kept}
+    found = [s for s in kept if not binds[s]]
+    names = {name for s in [*found, *calls] for name in names_read(s)}
+    while more := [s for s in kept if s not in found and binds[s] & names]:
+        found += more
+        names |= {name for s in more for name in names_read(s)}
+    texts: dict[str, ast.stmt] = {}  # modules that became one file import the same
+    for s in kept:
+        if s in found:
+            texts.setdefault(ast.unparse(s) if isinstance(s, ast.Import | ast.ImportFrom) else str(id(s)), s)
+    return list(texts.values())
+
+
+def _targets(node: ast.stmt) -> set[str]:
+    """The names of objects whose attributes or items an assignment sets."""
+    return {_root(target) for target in (node.targets if isinstance(node, ast.Assign) else ())}
+
+
+def _without_unused(program: ast.Module, seen: Seen, imported: set[str]) -> ast.Module:
+    """The program without what nothing reads; attributes of what is imported are settings."""
+    edit: dict[ast.AST, Replacement] = {}
+    for group in drop_unused(program, seen):
+        for found in group:
+            if not any(isinstance(node, ast.Assign) and _root(node.targets[0]) in imported for node in found):
+                edit |= found
+    return apply_edit(program, edit)
+
+
+def _root(node: ast.expr) -> str:
+    return ast.unparse(node).partition(".")[0]
