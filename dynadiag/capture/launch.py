@@ -25,7 +25,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.recording.opening import journal_header
 
-__all__ = ["ProcessEnd", "launch", "launch_job"]
+__all__ = ["ProcessEnd", "launch", "launch_counted", "launch_job"]
 
 _MAX_INTERRUPTS = 2  # times that Ctrl-C is left to the program; the next one kills it
 
@@ -77,9 +77,24 @@ def launch_job(command: Sequence[str], folder: Path, settings: Settings) -> Proc
     return replace(ended, other_journals=tuple(sorted(set(folder.glob(f"*{SUFFIX}")) - before, key=_rank_order)))
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], output: int | None = None) -> ProcessEnd:
+def launch_counted(
+    command: Sequence[str], folder: Path, settings: Settings, variables: Mapping[str, str]
+) -> ProcessEnd:
+    """Run a program without its output. Each of its processes counts its operator calls, and leaves them in ``folder``.
+
+    Nothing is recorded. What the program reads from its standard input is empty: an earlier run has read it.
+    """
+    settings = replace(settings, parent=os.getpid(), coverage=str(folder))
+    environment = {**os.environ, **variables, **settings.environment(str(folder))}
+    return _run(command, environment, subprocess.DEVNULL, quiet=True)
+
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str], output: int | None = None, *, quiet: bool = False
+) -> ProcessEnd:
     began = time.time()
-    process = subprocess.Popen(command, env=environment, stdout=output)
+    nothing = subprocess.DEVNULL if quiet else None
+    process = subprocess.Popen(command, env=environment, stdin=nothing, stdout=output, stderr=nothing)
     with _SignalForwarder(process) as signals:
         code = process.wait()
     return ProcessEnd(code, time.time() - began, signals.interrupts > 0, ())

@@ -36,14 +36,26 @@ def record_this_process() -> None:
     if settings.parent is not None:
         settings_.hide_variables()
         _pass_variables_on(settings.environment(str(folder)))
+    if settings.coverage is not None:
+        _count_operators(settings.coverage, settings)
+        return
     began = time.time()
     recorder = Recorder(lambda: _open_journal(folder, settings, lambda: recorder, began), source=settings.source)
     if settings.parent is not None and settings.parent == os.getppid():
         recorder.journal()
         if settings.stop_after is not None:
-            stop_after(settings.stop_after, recorder)
+            stop_after(settings.stop_after, lambda: recorder.note("stopped", {"calls": settings.stop_after}))
     recorder.start()
     atexit.register(_end_recording, recorder, began)
+
+
+def _count_operators(folder: str, settings: settings_.Settings) -> None:
+    """Count the operator calls of this process, recording nothing."""
+    from dynadiag.capture.operator_counts import count_this_process
+
+    count_this_process(folder)
+    if settings.stop_after is not None and settings.parent == os.getppid():
+        stop_after(settings.stop_after)
 
 
 def _open_journal(
@@ -123,13 +135,13 @@ class StoppedAfterCalls(SystemExit):
     """The program has made the requested number of calls."""
 
 
-def stop_after(calls: int, recorder: Recorder) -> None:
-    """Let this process make ``calls`` calls of compiled functions, and end it at the next one."""
+def stop_after(calls: int, note: Callable[[], None] = lambda: None) -> None:
+    """Let this process make ``calls`` calls of compiled functions, and end it at the next one, after ``note()``."""
     made = itertools.count(1)
 
     def count() -> None:
         if next(made) > calls:
-            recorder.note("stopped", {"calls": calls})
+            note()
             raise StoppedAfterCalls(0)
 
     torch_private.call_before_compiled_calls(count)

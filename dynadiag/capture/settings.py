@@ -20,7 +20,8 @@ class Settings:
     """What to record.
 
     ``limit`` is in bytes. ``parent`` is the process id of the command that started the program. Its child, the main
-    process, writes ``journal``; other processes write beside it.
+    process, writes ``journal``; other processes write beside it. With ``coverage``, a folder, nothing is recorded:
+    each process counts its operator calls and leaves the counts there.
     """
 
     target: str | None = None
@@ -30,6 +31,7 @@ class Settings:
     inputs: bool = False
     stop_after: int | None = None
     limit: int = 2_000_000_000
+    coverage: str | None = None
 
     def environment(self, folder: str) -> dict[str, str]:
         """Return the variables that make a child process record itself into ``folder``."""

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynadiag.commands import common
+from dynadiag.commands.coverage_run import add_coverage
 from dynadiag.commands.job_report import JobReader
 from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
 from dynadiag.commands.target_recordings import existing_recordings
@@ -39,6 +40,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_output(parser, "the recording to write")
     parser.add_argument("--all", action="store_true", help="show everything, not only the worst ten")
+    parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="run the program once more and count its operator calls in graphs and outside of them",
+    )
     add_recorder_options(parser)
     add_target(parser)
 
@@ -52,6 +58,11 @@ def run(args: argparse.Namespace) -> int:
         return _explain_id(args)
     readable = None if args.module else existing_recordings(args.target, args.output, force=args.force)
     if readable is not None:
+        if args.coverage:
+            raise DynadiagError(
+                f"explain: --coverage runs a program, and {args.target[:200]} is only read: leave --coverage out "
+                "(counts that a recording has are shown anyway)"
+            )
         _report(readable, args)
         return 0
     return _run_program(args)
@@ -61,6 +72,8 @@ def _run_program(args: argparse.Namespace) -> int:
     program = parse_program(args)
     recording = common.new_recording(args.output, program.text, force=args.force)
     ended = run_recorded(program, recording, args)
+    if args.coverage and not ended.interrupted:
+        add_coverage(program, recording, args, ended.exit_code)
     fold_with_links(recording)
     _report((recording, *ended.other_journals), args, recording)
     common.print_path(recording)

@@ -22,6 +22,7 @@ __all__ = [
     "add_target",
     "exit_code",
     "parse_program",
+    "python_command",
     "recorder_settings",
     "run_recorded",
 ]
@@ -137,7 +138,7 @@ def run_recorded(
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         refusal = Path(folder, "refusal")
         variables = cache_variables(caches or Path(folder)) if caches or args.fresh else {}
-        command = _python_command(program, args.target, refusal, args.gpu)
+        command = python_command(program, args.target, refusal, args.gpu)
         ended = launch(command, recording, settings, variables, notes, output)
         if refusal.exists():
             recording.unlink(missing_ok=True)
@@ -157,7 +158,7 @@ def exit_code(ended: ProcessEnd) -> int:
     return _SIGNAL - ended.exit_code if ended.exit_code < 0 else ended.exit_code
 
 
-def _python_command(program: Program, typed: str, refusal: Path, gpu: str | None) -> list[str]:
+def python_command(program: Program, typed: str, refusal: Path, gpu: str | None) -> list[str]:
     """Return the command line that runs a program: Python's own, unless a function must be compiled and called."""
     if program.name is not None or gpu is not None:
         return [sys.executable, "-P", "-c", _CALL_TARGET_CODE, dump(program), str(refusal), gpu or ""]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from dynadiag.explanation.breaks import break_findings, group_breaks, roots
 from dynadiag.explanation.cache_bypass import bypass_findings
+from dynadiag.explanation.coverage import Coverage, read_coverage
 from dynadiag.explanation.cuda_graphs import CudaGraph, read_cuda_graphs
 from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
@@ -19,7 +20,7 @@ from dynadiag.explanation.recompiles import recompile_findings
 from dynadiag.explanation.registry import Registry
 from dynadiag.explanation.run_records import RunRecords, method_classes
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_warm_calls
-from dynadiag.explanation.skipped import uncompiled_findings
+from dynadiag.explanation.skipped import uncompiled_findings, with_operators
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
 from dynadiag.recording.code_origin import original_name
@@ -48,7 +49,7 @@ class Explanation:
     ``findings`` is what the run has to tell, the most important first; ``headline`` is that in a sentence. The records
     below are what it was made from. ``sources`` maps a file to its text as it was recorded; a file whose text was not
     kept is not in it. ``notes`` are sentences on what could not be seen. ``warm`` is there where warm calls were
-    profiled, as `dynadiag compare` does.
+    profiled, as `dynadiag compare` does, ``coverage`` where operator calls were counted.
     """
 
     run: Run
@@ -67,6 +68,7 @@ class Explanation:
     timing: Timing | None
     warm: WarmCalls | None = None
     cuda_graphs: tuple[CudaGraph, ...] = ()
+    coverage: Coverage | None = None
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -118,6 +120,7 @@ def explain(recording: ExplainedRecording, registry: Registry | None = None) -> 
         timing=timing(run.compiles, run.recompiles),
         warm=run.warm,
         cuda_graphs=read_cuda_graphs(recording),
+        coverage=run.coverage,
     )
 
 
@@ -147,6 +150,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         nodes=nodes,
         code=_code(recording, failed),
         bypasses=bypasses,
+        coverage=read_coverage(recording),
     )
 
 
@@ -158,7 +162,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found += recompile_findings(run, len(found))
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
-    return ranked(found)
+    return ranked(with_operators(found))
 
 
 def _recompile(item: Recompile) -> Recompile:

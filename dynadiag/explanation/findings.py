@@ -94,8 +94,8 @@ class Finding:
 def ranked(found: Sequence[Finding]) -> tuple[Finding, ...]:
     """The findings, the most important first, each `caused_by` led to the new position of its cause.
 
-    Errors stand before warnings, warnings before notes. Among them a failed compile leads, then what leaves most
-    uncompiled, then what costs most; equals keep their order.
+    Errors stand before warnings, warnings before notes. Among them a failed compile leads, then a function that ran
+    uncompiled, then what leaves most uncompiled, then what costs most; equals keep their order.
     """
     order = sorted(range(len(found)), key=lambda index: _importance(found[index]))
     position = {index: new for new, index in enumerate(order)}
@@ -110,6 +110,7 @@ def _importance(item: Finding) -> tuple[float, ...]:
     return (
         _SEVERITIES.index(item.severity),
         item.rule != "failed-compile",
+        item.rule != "uncompiled",
         -(cost.operators_uncompiled or 0),
         -cost.functions_uncompiled,
         -(cost.call.seconds if cost.call else 0.0),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dynadiag.explanation.coverage import Coverage
 from dynadiag.explanation.runtime_cost import WarmCalls
 from dynadiag.recording.records import (
     Break,
@@ -52,6 +53,7 @@ class RunRecords:
     nodes: Mapping[str, Sequence[Node]]
     code: Mapping[str, str]
     bypasses: Sequence[CacheLookup] = ()
+    coverage: Coverage | None = None
 
     def named(self, function: str, compile_ids: Iterable[str]) -> str:
         """A function's name; of a decorator's inner function also whose method it wraps, as one of the compiles knows

@@ -1,26 +1,35 @@
-"""Functions that Dynamo left to Python, as findings."""
+"""Functions that Dynamo left to Python, and those that were counted to run mostly uncompiled, as findings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from dynadiag.explanation.coverage import FunctionCoverage, mostly_uncompiled, share_text
 from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.run_records import RunRecords
-from dynadiag.recording.code_origin import is_resume_function, original_name
+from dynadiag.recording.code_origin import is_resume_function, is_torch_file, original_name
 from dynadiag.recording.records import SkippedFrame, Span
 
-__all__ = ["uncompiled_findings"]
+__all__ = ["uncompiled_findings", "with_operators"]
 
 _Key = tuple[str | None, int | None, str]
 
 
 def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Finding, ...]:
-    """A finding for each function that was left, with the finding of ``before`` that tells why."""
+    """A finding for each function that was left, with the finding of ``before`` that tells why.
+
+    Where operator calls were counted, a function most of whose calls ran uncompiled is told with their number.
+    """
     told = _explained_skips(run, before)
+    mostly = mostly_uncompiled(run.coverage)
+    counted = {(each.file, each.line) for each in mostly}
     compiled = any(graph.stage == "dynamo" for graph in run.graphs)
-    found = []
+    found = [_counted(each, run, before, told) for each in mostly]
     for frame in dict.fromkeys(run.skipped):
+        if (frame.file, frame.line) in counted:
+            continue
         cause = told.get(_key(frame.file, frame.line, frame.function))
         found.append(_finding(frame, run, cause, "note" if compiled or cause is not None else "warning"))
     return tuple(found)
@@ -45,6 +54,47 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
         cost=Cost(functions_uncompiled=1),
         evidence=(Fact("why", reason),),
     )
+
+
+def with_operators(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings, each with the operators that ran uncompiled because of it, where these were counted."""
+    due: dict[int, int] = {}
+    for item in found:
+        if item.caused_by is not None and item.cost.operators_uncompiled:
+            due[item.caused_by] = due.get(item.caused_by, 0) + item.cost.operators_uncompiled
+    return tuple(
+        replace(item, cost=replace(item.cost, operators_uncompiled=due[index])) if index in due else item
+        for index, item in enumerate(found)
+    )
+
+
+def _counted(each: FunctionCoverage, run: RunRecords, before: Sequence[Finding], told: dict[_Key, int]) -> Finding:
+    """The finding of a function that ran mostly uncompiled: an aside, if torch's own beside functions of the user's."""
+    users = run.coverage is not None and any(not is_torch_file(item.file) for item in run.coverage.by_function)
+    span = Span(each.file, each.line)
+    reasons = [item.reason for item in run.skipped if (item.file, item.line) == (each.file, each.line)]
+    cause = next((index for key, index in told.items() if key[:2] == (each.file, each.line)), None)
+    if cause is None:
+        cause = next((index for index, item in enumerate(before) if _is_of(item, each)), None)
+    return Finding(
+        rule="uncompiled",
+        id=None,
+        identity=identity("uncompiled", None, each.function, (span,), run.sources),
+        severity="note" if is_torch_file(each.file) and users else "warning",
+        span=span,
+        function=each.function,
+        title=f"{share_text(each)} in {each.function} ran uncompiled",
+        cause=next(filter(None, reasons), None),
+        caused_by=cause,
+        places=(span,),
+        cost=Cost(operators_uncompiled=each.uncompiled, functions_uncompiled=1),
+        evidence=tuple(Fact("why", reason) for reason in dict.fromkeys(reasons) if reason and cause is None),
+    )
+
+
+def _is_of(item: Finding, each: FunctionCoverage) -> bool:
+    """Whether a finding is of a break in a function's own lines."""
+    return item.rule in ("break", "failed-compile") and (item.span.file, item.function) == (each.file, each.function)
 
 
 def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, int]:

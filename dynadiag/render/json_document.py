@@ -14,6 +14,7 @@ import msgspec
 import orjson
 
 from dynadiag import __version__
+from dynadiag.explanation.coverage import FunctionCoverage
 from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Finding
@@ -198,6 +199,17 @@ class FindingDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class CoverageDocument:
+    """Operator calls while compiled calls ran: in graphs, and called by Python. `outside` are all others."""
+
+    compiled: int
+    uncompiled: int
+    outside: int
+    by_function: tuple[FunctionCoverage, ...]
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessDocument:
     """One process of a job. `ended` says how it ended, if not well; `alike` numbers the sets of alike processes."""
 
@@ -221,8 +233,8 @@ class ProcessDocument:
 class ExplainDocument:
     """What `dynadiag explain --json` writes.
 
-    Of several processes, `ranks` are the documents of the ranks or, without ranks, of the other processes; `findings`
-    are those of all, and `divergence` the first in which ranks are not alike.
+    `coverage` is there with --coverage. Of several processes, `ranks` are the documents of the ranks or, without ranks,
+    of the other processes; `findings` are those of all, and `divergence` the first in which ranks are not alike.
     """
 
     schema: int
@@ -244,6 +256,7 @@ class ExplainDocument:
     notes: tuple[str, ...]
     cuda_graphs: tuple[CudaGraph, ...]
     warm: WarmCalls | None
+    coverage: CoverageDocument | msgspec.UnsetType = msgspec.UNSET
     ranks: tuple[ExplainDocument, ...] | msgspec.UnsetType = msgspec.UNSET
     divergence: Divergence | msgspec.UnsetType | None = msgspec.UNSET
     processes: tuple[ProcessDocument, ...] | msgspec.UnsetType = msgspec.UNSET
@@ -302,6 +315,7 @@ def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> Expl
         notes=explanation.notes,
         cuda_graphs=explanation.cuda_graphs,
         warm=explanation.warm,
+        coverage=msgspec.UNSET if explanation.coverage is None else _from(CoverageDocument, explanation.coverage),
     )
 
 

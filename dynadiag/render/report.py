@@ -14,6 +14,7 @@ from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.kernels import KernelCall, kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean_line
+from dynadiag.render.coverage import coverage_section
 from dynadiag.render.findings import findings_section
 from dynadiag.render.json_document import explanation_json
 from dynadiag.render.launches import cuda_graphs_section, launches_section
@@ -86,6 +87,7 @@ def explanation_text(
         *summary_section(explanation, style),
         "",
         *findings_section(explanation, style, all_),
+        *coverage_section(explanation.coverage, explanation.run.cwd, style, all_),
         *time_section(explanation, style),
         *launches_section(explanation, calls, style, all_),
         *cuda_graphs_section(explanation, style, all_),

@@ -1,0 +1,122 @@
+"""A profile of every operator call of a process, with marks around compiled calls, compiles and graphs.
+
+Read in torch 2.13.0. torch's profiler is the only observer of operators that Dynamo does not see: a mode of ours would
+change what it compiles. Compiling calls operators too, on fake tensors. So the method that Dynamo is entered by gets a
+mark around it, and the function that Dynamo got from a backend gets one for each of its calls.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from dynadiag.torch_private.profiler_marks import profiler_mark
+
+__all__ = [
+    "COMPILED_BACKWARD",
+    "compiled_call_codes",
+    "is_operator",
+    "leave_to_python",
+    "mark_compiles",
+    "mark_new_graphs",
+    "start_profile",
+    "stop_profile",
+]
+
+COMPILED_BACKWARD = "CompiledFunctionBackward"  # the autograd node that runs, and at first compiles, a graph's backward
+_OPERATOR = re.compile(r"(?!autograd::|torch::autograd::|torch_dynamo::)[A-Za-z_]\w*::[\w.]+$")
+
+
+def compiled_call_codes() -> frozenset[CodeType]:
+    """Return the code of the functions that ``torch.compile`` returns: those that set Dynamo's callback."""
+    from torch._dynamo import eval_frame
+
+    found, left = set(), [eval_frame._TorchDynamoContext.__call__.__code__]
+    while left:
+        code = left.pop()
+        left += [each for each in code.co_consts if isinstance(each, CodeType)]
+        if eval_frame._callback_from_stance.__name__ in code.co_names:
+            found.add(code)
+    return frozenset(found)
+
+
+def leave_to_python(*functions: Callable[..., Any]) -> None:
+    """Keep Dynamo from compiling functions of ours that the program comes to call."""
+    from torch._dynamo.eval_frame import skip_code
+
+    for function in functions:
+        skip_code(function.__code__)
+
+
+def mark_compiles(name: str) -> None:
+    """Mark each compile with ``name``, and leave it out of ``sys.setprofile``: compiling makes millions of calls."""
+    from torch._dynamo import convert_frame
+
+    enter = convert_frame.CatchErrorsWrapper.__call__
+
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        hook = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            with profiler_mark(name):
+                return enter(*args, **kwargs)
+        finally:
+            sys.setprofile(hook)
+
+    leave_to_python(marked)
+    convert_frame.CatchErrorsWrapper.__call__ = marked  # of this process only
+
+
+def mark_new_graphs(name_of: Callable[[Any], str]) -> None:
+    """Mark each call of a graph that Dynamo compiles from now on. ``name_of`` gets the graph module."""
+    from torch._dynamo.output_graph import OutputGraph
+
+    call = OutputGraph.call_user_compiler
+
+    def compile_graph(output: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
+        name, compiled = name_of(gm), call(output, gm, *args, **kwargs)
+
+        def marked(*inputs: Any, **named: Any) -> Any:
+            with profiler_mark(name):
+                return compiled(*inputs, **named)
+
+        leave_to_python(marked)
+        return marked
+
+    OutputGraph.call_user_compiler = compile_graph  # as above
+
+
+def start_profile() -> Any:
+    """Start a profile of the operators of all threads. Raises `RuntimeError` if one runs already."""
+    import torch
+    from torch._C._profiler import _ExperimentalConfig
+
+    profile = torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        experimental_config=_ExperimentalConfig(profile_all_threads=True),
+    )
+    profile.start()
+    return profile
+
+
+def stop_profile(profile: Any) -> Iterator[tuple[int, str, bool]]:
+    """End a profile and yield its events: the parent's position (-1 for none), the name, whether it is an operator."""
+    from torch._C._profiler import RecordScope
+
+    profile.stop()
+    left = [(-1, root) for root in reversed(profile.profiler.kineto_results.experimental_event_tree())]
+    position = -1
+    while left:
+        parent, event = left.pop()
+        position += 1
+        operator = is_operator(event.name) and event.extra_fields.scope == RecordScope.FUNCTION
+        yield parent, event.name, operator
+        left += [(position, child) for child in reversed(event.children)]
+
+
+def is_operator(name: str) -> bool:
+    """Whether an event's name is that of an operator: ``aten::add``, ``c10d::allreduce_``."""
+    return _OPERATOR.match(name) is not None
