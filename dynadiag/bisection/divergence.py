@@ -82,13 +82,13 @@ class _ComparedGraph:
                 self.report_divergence(self.kernels[name], jump)
             farthest = max(farthest, min(distance, 1.0))
 
-        def hear(name: str, value: torch.Tensor | None) -> None:
+        def on_value(name: str, value: torch.Tensor | None) -> None:
             if value is None:
                 self.report_running(name)
             elif name in wanted and torch_private.can_read_tensors():
                 compare(name, value)
 
-        with torch_private.intermediate_hook(hear):
+        with torch_private.intermediate_hook(on_value):
             return compiled(inputs)
 
 

@@ -134,7 +134,7 @@ def _sections(recording: TimedRecording) -> Iterator[_Section]:
         name, time, kind = data.get("name"), data.get("ts"), data.get("ph")
         if not isinstance(name, str) or not isinstance(time, (int, float)) or kind not in ("B", "E"):
             continue
-        stack = stacks[data.get("pid"), _thread(data, event)]
+        stack = stacks[data.get("pid"), _thread_id(data, event)]
         if kind == "B":
             stack.append((name, time / 1e6, [0.0]))
             continue
@@ -151,7 +151,7 @@ def _sections(recording: TimedRecording) -> Iterator[_Section]:
         )
 
 
-def _thread(data: dict[str, Any], event: Event) -> Any:
+def _thread_id(data: dict[str, Any], event: Event) -> Any:
     """torch numbers all threads alike: what compiles C++ outside any compile is another thread."""
     return data.get("tid"), event.compile_id == "-" and data.get("name") == "compile_file"
 

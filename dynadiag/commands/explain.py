@@ -100,7 +100,9 @@ def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None =
     if args.json is not None:
         common.write_json(args.json, encode(reader.document(told)))
     if args.json != "-":
-        sys.stdout.write(job_text(told, common.style_for(sys.stdout), all_=args.all, recording=_shown(paths[0].parent)))
+        sys.stdout.write(
+            job_text(told, common.style_for(sys.stdout), all_=args.all, recording=_displayed(paths[0].parent))
+        )
         sys.stdout.flush()
 
 
@@ -110,10 +112,10 @@ def _report_one(path: Path, args: argparse.Namespace) -> None:
     common.write_json(args.json, encode(document(explanation, explanation.calls)))
     if args.json != "-":
         style = common.style_for(sys.stdout)
-        text = explanation_text(explanation, style, all_=args.all, recording=_shown(path), calls=explanation.calls)
+        text = explanation_text(explanation, style, all_=args.all, recording=_displayed(path), calls=explanation.calls)
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
-def _shown(path: Path) -> str:
+def _displayed(path: Path) -> str:
     return str(path) if path.is_absolute() else os.path.relpath(path)

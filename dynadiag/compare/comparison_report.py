@@ -66,12 +66,12 @@ def _times(comparison: VariantComparison) -> list[Column]:
         ("first call", lambda result: short_duration(result.first[0])),
         ("warm call", lambda result: short_duration(result.warm.median) if result.warm else _MISSING),
         ("spread", lambda result: short_duration(result.warm.spread) if result.warm else _MISSING),
-        ("against eager", lambda result: _shown(comparison.against_eager(result), _ratio)),
-        ("pays after", lambda result: _shown(comparison.against_eager(result), _break_even)),
+        ("against eager", lambda result: _against_eager(comparison.against_eager(result), _ratio)),
+        ("pays after", lambda result: _against_eager(comparison.against_eager(result), _break_even)),
     ]
 
 
-def _shown(against: RelativeSpeed | None, show: Callable[[RelativeSpeed], str]) -> str:
+def _against_eager(against: RelativeSpeed | None, show: Callable[[RelativeSpeed], str]) -> str:
     return "" if against is None else show(against)
 
 

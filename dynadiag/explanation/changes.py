@@ -24,7 +24,7 @@ _MOST_SIZES = 8  # of one tensor that are tried as factors of a stride: 255 prod
 class GuardChange:
     """One thing that changed, and every cached entry that it kept from being used, the newest first."""
 
-    reading: ParsedGuard
+    parsed: ParsedGuard
     guard: str
     source: str | None
     was: tuple[str, ...]  # each value once
@@ -49,9 +49,9 @@ def fingerprint(reasons: Sequence[GuardFailure]) -> frozenset[tuple[str, ...]]:
     True and False are too common for that: of those the last part of the name counts (``training``).
     """
     each = changes(without_consequences(nearest_entry_failures(reasons)))
-    if any(not change.was or change.now is None or change.reading.is_condition for change in each):
+    if any(not change.was or change.now is None or change.parsed.is_condition for change in each):
         return frozenset()
-    return frozenset((change.reading.kind, _flag(change), *change.was, change.now or "") for change in each)
+    return frozenset((change.parsed.kind, _flag(change), *change.was, change.now or "") for change in each)
 
 
 def _flag(change: GuardChange) -> str:
@@ -67,7 +67,7 @@ def _key(reason: GuardFailure) -> tuple[object, ...]:
 def _merge(same: Sequence[GuardFailure]) -> GuardChange:
     first = same[0]
     return GuardChange(
-        reading=parse_guard(first),
+        parsed=parse_guard(first),
         guard=first.guard,
         source=first.source,
         was=tuple(dict.fromkeys(item.was for item in same if item.was is not None)),

@@ -71,22 +71,22 @@ def joined_sources(found: Sequence[ParsedGuard]) -> str:
 def what_changed(change: GuardChange) -> str:
     """The subject of a change, for a title: ``x.size()[0] changed``."""
     subject = brief(source_text(change.source)) if change.source else ""
-    if change.reading.kind == "freed":
+    if change.parsed.kind == "freed":
         return f"{subject or 'an object'} was freed"
-    if change.reading.kind == "global_state":
-        return f"{state_words(change.reading.index or 'a global setting')} changed"
-    if change.reading.kind == "dispatch_keys":
-        return f"{subject} {dispatch_change(change.reading.was, change.reading.now)}"
-    if change.reading.kind == "backend":
+    if change.parsed.kind == "global_state":
+        return f"{state_words(change.parsed.index or 'a global setting')} changed"
+    if change.parsed.kind == "dispatch_keys":
+        return f"{subject} {dispatch_change(change.parsed.was, change.parsed.now)}"
+    if change.parsed.kind == "backend":
         return "compiled by another torch.compile"
-    if change.reading.is_condition or change.guard in change.was:
+    if change.parsed.is_condition or change.guard in change.was:
         return "a condition on its arguments no longer held"
     return f"{subject} changed" if subject else "a guard failed"
 
 
 def describe_change(change: GuardChange, compile_id: str, symbols: Sequence[Symbol]) -> str:
     """What changed from what to what, against which cached entries; and the symbol that torch made of it."""
-    if change.reading.kind == "freed":
+    if change.parsed.kind == "freed":
         return f"{source_text(change.source)} of {list_some(change.against)} was freed"
     symbol = _symbol(change, compile_id, symbols)
     then = f", then a symbol, {symbol}" if symbol else ""
@@ -95,16 +95,16 @@ def describe_change(change: GuardChange, compile_id: str, symbols: Sequence[Symb
 
 def described(change: GuardChange) -> str:
     """By the values where those are known, by the guard's own text where not."""
-    kind, source, now = change.reading.kind, source_text(change.source), brief(change.now)
+    kind, source, now = change.parsed.kind, source_text(change.source), brief(change.now)
     if kind == "backend":
-        return f"the backend was {backend_change(change.reading.was, change.reading.now)}"
+        return f"the backend was {backend_change(change.parsed.was, change.parsed.now)}"
     if kind == "dispatch_keys":
-        return f"{source} {dispatch_change(change.reading.was, change.reading.now)}{_keys(change.reading)}"
+        return f"{source} {dispatch_change(change.parsed.was, change.parsed.now)}{_keys(change.parsed)}"
     if kind == "global_state" and change.was and change.now is not None:
         was = list_some([switch_words(text) for text in change.was])
-        return f"{state_words(change.reading.index or '')} was {was}, now {switch_words(change.now)}"
+        return f"{state_words(change.parsed.index or '')} was {was}, now {switch_words(change.now)}"
     was = list_some([brief(text) for text in change.was])
-    if (change.reading.is_condition and change.guard) or change.guard in change.was:
+    if (change.parsed.is_condition and change.guard) or change.guard in change.was:
         held = f"`{source_text(change.guard)}` does not hold"
         return f"{held}: {source} is now {now}" if kind == "shape" and change.now else held
     if kind == "identity" and all(text.startswith("another object") for text in change.was):
@@ -125,7 +125,7 @@ def _keys(reading: ParsedGuard) -> str:
 
 def _symbol(change: GuardChange, compile_id: str, symbols: Sequence[Symbol]) -> str | None:
     """The symbol that stands for a size from this compile on, if torch made it one."""
-    if change.reading.kind != "size":
+    if change.parsed.kind != "size":
         return None
     made = (symbol for symbol in symbols if symbol.compile_id == compile_id and symbol.event == "created")
     return next(

@@ -56,7 +56,7 @@ def _groups(recompiles: Sequence[Recompile]) -> list[_Group]:
     found: dict[tuple[object, ...], _Group] = {}
     for item in recompiles:
         own, advice = changes(without_consequences(nearest_entry_failures(item.reasons))), advise(item)
-        what = frozenset((change.reading.kind, change.source, change.file, change.line) for change in own)
+        what = frozenset((change.parsed.kind, change.source, change.file, change.line) for change in own)
         alike = (item.file, item.line, item.function, item.limit_reached, advice, what)
         key = alike if len(own) == 1 else (item.index, len(found))
         group = found.get(key, _Group((), (), advice))
@@ -135,7 +135,7 @@ def _first_of_each(each: Sequence[GuardChange]) -> list[GuardChange]:
     met: set[tuple[str, ...]] = set()
     kept = []
     for change in each:
-        sizes = sizes_in(change.guard) if change.reading.kind == "shape" else ()
+        sizes = sizes_in(change.guard) if change.parsed.kind == "shape" else ()
         if not sizes or sizes not in met:
             kept.append(change)
         met.add(sizes)

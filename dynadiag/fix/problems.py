@@ -124,7 +124,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
         found.append(
             FixProblem(
                 kind="recompile",
-                identity=f"recompile {item.function}: {change.reading.kind} {change.source or change.guard}",
+                identity=f"recompile {item.function}: {change.parsed.kind} {change.source or change.guard}",
                 file=project.relative(item.file),
                 span=span,
                 function=item.function,

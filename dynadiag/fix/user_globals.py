@@ -33,7 +33,7 @@ class UserGlobals:
         self._scalars = list(self._scalar_globals())
         objects = [value for _, value in self._objects()]
         self._containers = [ContainerSnapshot(value) for value in objects if not isinstance(value, torch.Tensor)]
-        self._tensors = [(value, value.detach().clone()) for value in _few(objects)]
+        self._tensors = [(value, value.detach().clone()) for value in _sample(objects)]
 
     def restore(self) -> None:
         """Make all of it as it was."""
@@ -49,7 +49,7 @@ class UserGlobals:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Copies of the tensors now, by name."""
         named = dict(self._objects())
-        kept = _few(list(named.values()))
+        kept = _sample(list(named.values()))
         wanted = {id(tensor) for tensor in kept}
         return {name: value.detach().clone() for name, value in named.items() if id(value) in wanted}
 
@@ -86,7 +86,7 @@ class UserGlobals:
                 yield vars(module)
 
 
-def _few(values: list[Any]) -> list[torch.Tensor]:
+def _sample(values: list[Any]) -> list[torch.Tensor]:
     """The dense tensors among the values, the first of them, up to a limit of memory."""
     found, left = [], _MAX_ELEMENTS
     for value in values:

@@ -124,7 +124,7 @@ def _recompile(found: RankDifference, doing: Sequence[Process], others: Sequence
             " `torch._dynamo.mark_dynamic` on the tensor, or `dynamic=True`.",
             "`torch._dynamo.config.enable_compiler_collectives = True` makes ranks agree on which sizes are dynamic.",
         )
-        if own and own[0].reading.kind in ("size", "stride", "shape")
+        if own and own[0].parsed.kind in ("size", "stride", "shape")
         else ("Make the value the same on each rank, or keep it in a tensor.",),
         follows if len(same) > 1 else (),
     )

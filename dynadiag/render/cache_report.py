@@ -24,7 +24,7 @@ __all__ = ["CachesDocument", "cache_report_text", "caches_document"]
 
 _BAR = 40  # columns of the longest bar
 _OUTCOMES = ("hit", "miss", "bypass", "disabled")
-_SHOWN = 10  # groups of causes
+_MAX_SHOWN = 10  # groups of causes
 _WORDS = {"miss": "misses", "bypass": "bypasses", "disabled": "is off in"}
 
 
@@ -182,10 +182,10 @@ def _blocks(report: CacheReport, style: Style) -> Iterator[list[str]]:
     groups: dict[tuple[str | None, Span], list[tuple[CacheEntry, ...]]] = {}
     for entries in report.compiled:
         groups.setdefault((_main_cause(entries), _telling(entries).span), []).append(entries)
-    for (cause, span), compiles in list(groups.items())[:_SHOWN]:
+    for (cause, span), compiles in list(groups.items())[:_MAX_SHOWN]:
         yield list(_block(cause, span, compiles, report, style))
-    if len(groups) > _SHOWN:
-        yield [f"and {count(len(groups) - _SHOWN, 'cause')} more: --json has all"]
+    if len(groups) > _MAX_SHOWN:
+        yield [f"and {count(len(groups) - _MAX_SHOWN, 'cause')} more: --json has all"]
 
 
 def _block(

@@ -19,7 +19,7 @@ from dynadiag.render.wrap import truncate_end, truncate_middle, wrap_indented
 
 __all__ = ["finding_text", "findings_section"]
 
-_SHOWN = 10  # findings of one rule that a report shows without --all
+_MAX_SHOWN = 10  # findings of one rule that a report shows without --all
 _PLACES = 10  # further places of one finding that it shows without --all
 _LABEL = 32  # columns of an id
 _TITLE = 60  # columns of a title in a list
@@ -59,7 +59,7 @@ def findings_section(explanation: Explanation, style: Style, all_: bool) -> list
         if item.severity == "note" and not (all_ and item.rule != "uncompiled"):
             continue
         shown[item.rule] = shown.get(item.rule, 0) + 1
-        if all_ or shown[item.rule] <= _SHOWN:
+        if all_ or shown[item.rule] <= _MAX_SHOWN:
             lines += [*finding_text(item, explanation, style, all_=all_, given=given), ""]
         else:
             hidden[item.rule] = hidden.get(item.rule, 0) + 1
@@ -190,7 +190,7 @@ def _asides(rule: str, explanation: Explanation, style: Style, all_: bool) -> li
         found = [item for item in found if item.caused_by is None]
     if not found or (all_ and rule != "uncompiled"):
         return []
-    shown = found if all_ else found[:_SHOWN]
+    shown = found if all_ else found[:_MAX_SHOWN]
     lines = [style.paint(f"{_ASIDES[rule]}: {len(found)}", "strong")]
     for item in shown:
         lines += _aside(item, explanation, style, all_)

@@ -15,7 +15,7 @@ from dynadiag.render.wrap import truncate_end
 
 __all__ = ["annotation_commands", "code", "step_summary"]
 
-_SHOWN = 50  # annotations of a job that GitHub keeps
+_MAX_SHOWN = 50  # annotations of a job that GitHub keeps
 _ROWS = 200  # of the summary's table: GitHub refuses more than 1 MiB
 _CELL = 160  # columns
 
@@ -23,7 +23,7 @@ _CELL = 160  # columns
 def annotation_commands(result: CheckResult) -> str:
     """A workflow command for each problem, errors first."""
     order = sorted(result.problems, key=lambda each: each.severity != "error")
-    return "".join(f"{_annotation(each, result.root)}\n" for each in order[:_SHOWN])
+    return "".join(f"{_annotation(each, result.root)}\n" for each in order[:_MAX_SHOWN])
 
 
 def _annotation(item: Problem, root: str) -> str:

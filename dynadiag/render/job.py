@@ -25,7 +25,7 @@ from dynadiag.render.wrap import truncate_middle, wrap_indented
 
 __all__ = ["JobPart", "JobReport", "job_document", "job_text", "rank_document"]
 
-_SHOWN = 10  # findings of one set of ranks that a report shows without --all
+_MAX_SHOWN = 10  # findings of one set of ranks that a report shows without --all
 _NAME = 60  # columns of a list of ranks
 
 
@@ -226,10 +226,10 @@ def _section(
     if len(told.parts) > 1:
         lines = [style.paint(_capital(_title(told, parts)), "strong"), ""]
     given: dict[str, str] = {}
-    for item in shown if all_ else shown[:_SHOWN]:
+    for item in shown if all_ else shown[:_MAX_SHOWN]:
         lines += [*finding_text(item, report, style, all_=all_, given=given), ""]
-    if len(shown) > _SHOWN and not all_:
-        lines += [style.paint(f"... and {count(len(shown) - _SHOWN, 'more finding')}; --all shows them", "dim"), ""]
+    if len(shown) > _MAX_SHOWN and not all_:
+        lines += [style.paint(f"... and {count(len(shown) - _MAX_SHOWN, 'more finding')}; --all shows them", "dim"), ""]
     return lines
 
 

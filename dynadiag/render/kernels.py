@@ -17,9 +17,9 @@ from dynadiag.render.wrap import width, wrap
 __all__ = ["kernel_text", "listing_text", "si_number", "stage_text", "user_lines"]
 
 _HEADS = ("compile", "graph", "language", "kernel", "computes", "lines", "bytes", "flops", "bound")
-_BUILT = ("regs", "spills", "shared", "full")
+_ARTIFACT_HEADS = ("regs", "spills", "shared", "full")
 _TIMED = ("time", "of peak")
-_NUMERIC = frozenset({"bytes", "flops", *_BUILT, *_TIMED})
+_NUMERIC = frozenset({"bytes", "flops", *_ARTIFACT_HEADS, *_TIMED})
 _MARKS = {"cpp": "//"}
 _AFTER_ITEM = re.compile(r"(?<=[,;]) ")  # between the items of a list
 _UNITS = ("", "k", "M", "G", "T", "P")
@@ -34,7 +34,7 @@ def listing_text(calls: Sequence[KernelCall], scale: Roofline, columns: int | No
     if not calls:
         return "No kernel was generated: nothing was compiled by Inductor.\n"
     built = any(call.artifact for call in calls)
-    heads = (*(_TIMED if scale.times else ()), *_HEADS, *(_BUILT if built else ()))
+    heads = (*(_TIMED if scale.times else ()), *_HEADS, *(_ARTIFACT_HEADS if built else ()))
     rows = [
         (*(_timed(call, scale) if scale.times else ()), *_row(call, scale), *(_as_built(call) if built else ()))
         for call in calls
@@ -88,7 +88,7 @@ def _microseconds(seconds: float) -> str:
 def _as_built(call: KernelCall) -> tuple[str, ...]:
     built = call.artifact
     if built is None:
-        return ("",) * len(_BUILT)
+        return ("",) * len(_ARTIFACT_HEADS)
     counts = ("?" if value is None else str(value) for value in (built.registers, built.spills, built.shared))
     return (*counts, "?" if built.occupancy is None else f"{built.occupancy:.0%}")
 

@@ -24,7 +24,7 @@ _CALLS = 5  # calls that are shown without --all
 _PLACES = 3  # lines of one call
 _MORE = " ..."  # after the places that are shown, where there are others
 _MAX_CALL = 2000  # characters of a call that are looked at: more than any terminal shows
-_SHOWN = 5  # skipped ones, and codes that were recorded again, without --all
+_MAX_SHOWN = 5  # skipped ones, and codes that were recorded again, without --all
 _MAX_REASON = 300  # characters of a reason
 _AGAIN = (
     "Code is recorded again for each new size, for inputs at new addresses, and for each way through the program that "
@@ -93,10 +93,10 @@ def cuda_graphs_section(explanation: Explanation, style: Style, all_: bool) -> l
     lines = labelled_lines("cuda graphs", "strong", _cuda_graph_counts(found), style)
     told = [_skipped(item, explanation.run.cwd) for item in found if item.what == "skipped"]
     told += [f"{_code(*code)} recorded {count(times + 1, 'time')}" for code, times in again.items()]
-    for text in told if all_ else told[:_SHOWN]:
+    for text in told if all_ else told[:_MAX_SHOWN]:
         lines += wrap_indented("    ", text, style.columns)
-    if not all_ and len(told) > _SHOWN:
-        lines.append(style.paint(f"    ... and {len(told) - _SHOWN} more; --all shows them", "dim"))
+    if not all_ and len(told) > _MAX_SHOWN:
+        lines.append(style.paint(f"    ... and {len(told) - _MAX_SHOWN} more; --all shows them", "dim"))
     return [*lines, *(help_lines(_AGAIN, style) if again else ()), ""]
 
 

@@ -209,7 +209,7 @@ def _run_program(request: ForkRequest, checkpoint: int | None) -> NoReturn:
     os.chdir(request.cwd)
     _reseed(request.seed)
     if checkpoint is not None:
-        _Checkpoint(socket.socket(fileno=checkpoint), request.threads).arm()
+        _Checkpoint(socket.socket(fileno=checkpoint), request.threads).install()
     process.run_program_and_exit(request.program)
 
 
@@ -241,7 +241,7 @@ class _Checkpoint:
         self._owner = os.getpid()  # a child process of the program may be the first to compile
         self._pool: set[int] = set()  # torch's own threads, which it starts again in a fork
 
-    def arm(self) -> None:
+    def install(self) -> None:
         import torch
 
         self._set_num_threads = torch.set_num_threads

@@ -10,7 +10,7 @@ from minifier.source.trees import Edit, apply_edit, expression, render, statemen
 
 __all__ = ["asserting_programs", "printing_program", "with_texts"]
 
-_SHOWN = """
+_PRINTING_DECORATOR = """
 def shown(function):
 
     def call(*args, **kwargs):
@@ -83,4 +83,4 @@ def printing_program(tree: ast.Module) -> str:
             edit[node] = ast.Call(name, [node], [])
     changed = apply_edit(tree, edit)
     first = sum(isinstance(s, ast.ImportFrom) and s.module == "__future__" for s in changed.body[:1])
-    return render(ast.Module([*changed.body[:first], *statements(_SHOWN), *changed.body[first:]], []))
+    return render(ast.Module([*changed.body[:first], *statements(_PRINTING_DECORATOR), *changed.body[first:]], []))

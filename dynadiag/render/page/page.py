@@ -24,7 +24,7 @@ from dynadiag.render.report import Report, report
 __all__ = ["summary_html", "write_page"]
 
 _MAX_BLOCK = 64 << 20  # characters of one text; of longer ones the beginning
-_SHOWN = 5  # findings of a summary
+_MAX_SHOWN = 5  # findings of a summary
 
 
 def write_page(paths: Sequence[Path], output: IO[str], redaction: Redaction) -> None:
@@ -52,7 +52,7 @@ def write_page(paths: Sequence[Path], output: IO[str], redaction: Redaction) -> 
 def summary_html(made: Report) -> str:
     """The first section of a report for a notebook: no script, no style of its own, and text as text."""
     view = view_of(made, "", (), Redaction())
-    return _environment().get_template("summary.html.j2").render(view=view, shown=_SHOWN)
+    return _environment().get_template("summary.html.j2").render(view=view, shown=_MAX_SHOWN)
 
 
 def _name(index: int) -> str:
@@ -99,12 +99,12 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_shown,
+        finalize=_clean_value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
 
 
-def _shown(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     """Text with its control characters shown; markup of ours is not touched."""
     return value if not isinstance(value, str) or isinstance(value, Markup) else clean(value)
