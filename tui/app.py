@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult, SystemCommand
@@ -18,17 +18,23 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
+from dynadiag.errors import DynadiagError
 from tui.location import FILE_VIEW, History, Location, source_location_in
 from tui.recording_app import RecordingApp
 from tui.session import Session
+from tui.settings import read_settings, remember_theme, settings_path
 from tui.styled_text import one_line
-from tui.views import RANKS, SCREENS, View, screen_named
+from tui.themes import next_theme, palette_of, theme_of
+from tui.views import RANKS, SCREENS, ScreenInfo, View, screen_named
+from tui.views.overview import MIN_DETAILED
 from tui.widgets.keys import Keys
 from tui.widgets.prompt import Prompt
 from tui.widgets.tabs import Tab, Tabs
 
 if TYPE_CHECKING:
     from textual.command import Provider
+
+    from tui.views.trials import TrialsView
 
 __all__ = ["Browser"]
 
@@ -59,7 +65,7 @@ class Browser(RecordingApp):
     CSS_PATH = "browser.tcss"
     TITLE = "dynadiag"
     COMMANDS = {_palette_providers}  # noqa: RUF012 - Textual declares it, as a class variable
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-medium"), (150, "-wide")]  # noqa: RUF012 - as above
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MIN_DETAILED, "-medium"), (150, "-wide")]  # noqa: RUF012 - as above
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(one.key, f"view('{one.name}')", f"{one.title}: {one.purpose}", show=False, id=f"view.{one.name}")
@@ -72,8 +78,17 @@ class Browser(RecordingApp):
         Binding("backspace,H,ctrl+o", "back", "back", key_display="⌫", id="app.back"),
         Binding("L", "forward", "forward", show=False, id="app.forward"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
-        Binding("colon,ctrl+p", "command_palette", "all actions", show=False, id="app.palette"),
-        Binding("t", "theme", "light or dark", show=False, id="app.theme"),
+        Binding("colon,ctrl+p", "command_palette", "all actions", key_display=":", id="app.palette"),
+        Binding("B", "search_program('bisect')", "find the part of the compiler at fault", show=False, id="app.bisect"),
+        Binding("M", "search_program('minify')", "write a small program with the failure", show=False, id="app.minify"),
+        Binding(
+            "t",
+            "theme",
+            "next theme",
+            show=False,
+            id="app.theme",
+            tooltip="next theme: dark, light, the terminal's 16 colors, color-blind",
+        ),
         Binding("r", "reload", "reload the recording", show=False, id="app.reload"),
         Binding("q", "quit", "quit", id="app.quit"),
         Binding("ctrl+z", "suspend_process", "suspend (`fg` resumes)", show=False, id="app.suspend"),
@@ -84,6 +99,7 @@ class Browser(RecordingApp):
         """``place`` is the source line to open at, as ``FILE:LINE``."""
         super().__init__(session, paths, rank)
         self._place = place
+        self._settings_path = settings_path()
         self.history = History()
         self._screens = (RANKS, *SCREENS) if paths else SCREENS
         self._current_name = self._screens[0].name
@@ -105,6 +121,7 @@ class Browser(RecordingApp):
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.exit, _SIGNAL_EXIT_BASE + number)
+        self._use_settings()
         self._update_tabs()
         if (focus := self.current.first_focus()) is not None:
             focus.focus()
@@ -126,9 +143,13 @@ class Browser(RecordingApp):
         numbers = self._tab_counts()
         tabs = self.query_one(Tabs)
         tabs.tabs = [
-            Tab(s.name, s.title, s.key, numbers.get(s.name), s.tab_title, s.shortest_title) for s in self._screens
+            Tab(s.name, s.title, self._key_of(s), numbers.get(s.name), s.tab_title, s.shortest_title)
+            for s in self._screens
         ]
         tabs.current = self._current_name
+
+    def _key_of(self, screen: ScreenInfo) -> str:
+        return self.chosen_keys.get(f"view.{screen.name}", screen.key).partition(",")[0]
 
     def _tab_counts(self) -> dict[str, int]:
         explanation = self.session.known_explanation
@@ -240,6 +261,11 @@ class Browser(RecordingApp):
 
     # Other actions
 
+    async def action_search_program(self, kind: str) -> None:
+        """Go to the Trials screen and start a search there, after a question."""
+        await self.action_view("trials")
+        cast("TrialsView", self.current).start_when_read(kind)
+
     def action_help(self) -> None:
         """Show every key of the current screen."""
         from tui.help import HelpScreen
@@ -249,7 +275,7 @@ class Browser(RecordingApp):
             item for kind in type(view).__mro__ if issubclass(kind, View) for item in kind.__dict__.get("BINDINGS", ())
         ]
         sections = [(type(view).TITLE, own), ("Everywhere", type(self).BINDINGS)]
-        self.push_screen(HelpScreen(sections))
+        self.push_screen(HelpScreen(sections, self.chosen_keys))
 
     def pop_screen(self) -> AwaitComplete:
         """Close the dialog on top. The palette is Textual's and may ask twice: the screen below it stays."""
@@ -260,8 +286,41 @@ class Browser(RecordingApp):
         self.notify("press q to quit")
 
     def action_theme(self) -> None:
-        """Switch between the light and the dark theme."""
-        self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
+        """Show the next theme, and remember it."""
+        name = next_theme(palette_of(self.theme))
+        self._use_theme(name)
+        try:
+            remember_theme(self._settings_path, name)
+        except (OSError, DynadiagError) as error:
+            self.report_problem(f"the theme is not remembered: {error}")
+        else:
+            self.notify(f"theme: {name}")
+
+    def _use_theme(self, name: str) -> None:
+        theme = theme_of(name)
+        self.register_theme(theme)
+        self.theme = theme.name
+
+    def _use_settings(self) -> None:
+        """Use the theme and the keys that the user has chosen."""
+        try:
+            settings = read_settings(self._settings_path)
+        except DynadiagError as error:
+            self.report_problem(str(error))
+            return
+        self._use_theme(settings.theme)
+        self.chosen_keys = settings.keys
+        self.set_keymap(dict(settings.keys))
+        if settings.keys:
+            self.run_worker(self._check_keys, thread=True, group="keys")
+
+    def _check_keys(self) -> None:
+        """Report keys of the settings that belong to no action."""
+        from tui.command_palette import all_binding_ids
+
+        if wrong := sorted(set(self.chosen_keys) - all_binding_ids()):
+            reason = f"{self._settings_path}: no action is called {', '.join(wrong)}: the palette (:) has their names"
+            self.call_from_thread(self.report_problem, reason)
 
     def get_system_commands(self, _screen: Screen[object]) -> Iterable[SystemCommand]:
         """Return no commands of Textual's own; the palette lists ours."""

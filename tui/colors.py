@@ -1,4 +1,7 @@
-"""Colors of roles, of syntax and of linked lines, for a dark and a light background.
+"""Colors of roles, of syntax and of linked lines, for each palette: a dark and a light background, and two more.
+
+The palette `color-blind` tells good from bad by blue and orange instead of green and red. The palette `terminal` uses
+only the 16 colors that the user has chosen for the terminal.
 
 The colors of linked lines are from Okabe and Ito (Color Universal Design, 2008): people with the common kinds of color
 blindness can tell them apart. Black is left out, and some colors are darker on a light background.
@@ -18,56 +21,75 @@ _LIGHT = {"#F0E442": "#9A8F00", "#E69F00": "#B57D00", "#56B4E9": "#2588C0"}
 _DARK = {"#0072B2": "#3C9BD6"}
 LINE_COLORS = len(_OKABE_ITO)
 
-# (dark, light)
+# (dark, light, terminal)
 _ROLE = {
-    "strong": ("bold", "bold"),
-    "dim": ("#8a94a0", "#66707a"),
-    "error": ("bold #ff6b6b", "bold #c01c28"),
-    "break": ("bold #f5b94a", "bold #9a5b00"),
-    "recompile": ("bold #d59cf0", "bold #7b2fa8"),
-    "gutter": ("#6f8fb5", "#3d5f8a"),
-    "mark": ("bold #ff6b6b", "bold #c01c28"),
-    "help": ("bold #5fc9d8", "bold #006d7d"),
-    "good": ("#7fd18b", "#1a7431"),
-    "key": ("bold #8fc4ff", "bold #1f5fae"),
-    "title": ("bold #8fc4ff", "bold #1f5fae"),
-    "bar": ("#56B4E9", "#2588C0"),
-    "bar2": ("#009E73", "#009E73"),
-    "bar3": ("#E69F00", "#B57D00"),
-    "bar4": ("#CC79A7", "#A34C7F"),
-    "bar5": ("#8a94a0", "#66707a"),
-    "add": ("#7fd18b", "#1a7431"),
-    "remove": ("#ff8f8f", "#b3261e"),
+    "strong": ("bold", "bold", "bold"),
+    "dim": ("#8a94a0", "#66707a", "dim"),
+    "error": ("bold #ff6b6b", "bold #c01c28", "bold red"),
+    "break": ("bold #f5b94a", "bold #9a5b00", "bold yellow"),
+    "recompile": ("bold #d59cf0", "bold #7b2fa8", "bold magenta"),
+    "gutter": ("#6f8fb5", "#3d5f8a", "blue"),
+    "mark": ("bold #ff6b6b", "bold #c01c28", "bold red"),
+    "help": ("bold #5fc9d8", "bold #006d7d", "bold cyan"),
+    "good": ("#7fd18b", "#1a7431", "green"),
+    "key": ("bold #8fc4ff", "bold #1f5fae", "bold blue"),
+    "title": ("bold #8fc4ff", "bold #1f5fae", "bold blue"),
+    "bar": ("#56B4E9", "#2588C0", "blue"),
+    "bar2": ("#009E73", "#009E73", "green"),
+    "bar3": ("#E69F00", "#B57D00", "yellow"),
+    "bar4": ("#CC79A7", "#A34C7F", "magenta"),
+    "bar5": ("#8a94a0", "#66707a", "white"),
+    "add": ("#7fd18b", "#1a7431", "green"),
+    "remove": ("#ff8f8f", "#b3261e", "red"),
 }
 _SYNTAX = {
-    "keyword": ("#c792ea", "#7b2fa8"),
-    "name": ("#82aaff", "#1f5fae"),
-    "builtin": ("#5fc9d8", "#006d7d"),
-    "string": ("#a5d6a7", "#2e6b34"),
-    "number": ("#f7a072", "#a34700"),
-    "comment": ("#8a94a0", "#66707a"),
-    "decorator": ("#f5b94a", "#9a5b00"),
+    "keyword": ("#c792ea", "#7b2fa8", "magenta"),
+    "name": ("#82aaff", "#1f5fae", "blue"),
+    "builtin": ("#5fc9d8", "#006d7d", "cyan"),
+    "string": ("#a5d6a7", "#2e6b34", "green"),
+    "number": ("#f7a072", "#a34700", "red"),
+    "comment": ("#8a94a0", "#66707a", "dim"),
+    "decorator": ("#f5b94a", "#9a5b00", "yellow"),
     "add": _ROLE["add"],
     "remove": _ROLE["remove"],
 }
+# What differs from the dark palette. Each pair that means opposite things is one of orange and one of blue.
+_COLOR_BLIND = {
+    "error": "bold #ff9a3c",
+    "mark": "bold #ff9a3c",
+    "break": "bold #f0e442",
+    "recompile": "bold #e3a1c6",
+    "good": "#6cc4f5",
+    "add": "#6cc4f5",
+    "remove": "#ff9a3c",
+    "string": "#f0e9a8",
+}
+_TERMINAL_LINES = ("yellow", "cyan", "green", "blue", "magenta", "red", "white")
+_COLUMN = {"dark": 0, "light": 1, "terminal": 2, "color-blind": 0}
 
 
 @lru_cache(maxsize=256)
-def role_style(role: str, dark: bool) -> Style:
+def role_style(role: str, palette: str) -> Style:
     """Return the style of a role or of a token kind; an unknown one is plain."""
-    return Style.parse(_ROLE[role][not dark]) if role in _ROLE else syntax_style(role, dark)
+    if palette == "color-blind" and role in _COLOR_BLIND:
+        return Style.parse(_COLOR_BLIND[role])
+    return Style.parse(_ROLE[role][_COLUMN[palette]]) if role in _ROLE else syntax_style(role, palette)
 
 
 @lru_cache(maxsize=64)
-def syntax_style(kind: str, dark: bool) -> Style:
+def syntax_style(kind: str, palette: str) -> Style:
     """Return the style of a token kind."""
-    return Style.parse(_SYNTAX[kind][not dark]) if kind in _SYNTAX else Style.null()
+    if palette == "color-blind" and kind in _COLOR_BLIND:
+        return Style.parse(_COLOR_BLIND[kind])
+    return Style.parse(_SYNTAX[kind][_COLUMN[palette]]) if kind in _SYNTAX else Style.null()
 
 
-def line_color(number: int, dark: bool) -> str:
+def line_color(number: int, palette: str) -> str:
     """Return the color of the `number`-th linked source line. Neighbors have different colors."""
+    if palette == "terminal":
+        return _TERMINAL_LINES[number % LINE_COLORS]
     colour = _OKABE_ITO[number % LINE_COLORS]
-    return (_DARK if dark else _LIGHT).get(colour, colour)
+    return (_LIGHT if palette == "light" else _DARK).get(colour, colour)
 
 
 @lru_cache(maxsize=512)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -10,13 +10,19 @@ from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.dom import DOMNode
 
-from tui.help import key_label
-from tui.views import SCREENS
+from tui.confirm import Confirm
+from tui.help import HelpScreen, key_label
+from tui.views import RANKS, SCREENS
+from tui.widgets.code_pane import CodePane
+from tui.widgets.lines import FilterableLines, Lines
+from tui.widgets.prompt import Prompt
+from tui.widgets.table import Table
+from tui.widgets.tree import Tree
 
 if TYPE_CHECKING:
     from tui.recording_app import RecordingApp
 
-__all__ = ["ActionProvider", "described_bindings"]
+__all__ = ["ActionProvider", "all_binding_ids", "described_bindings"]
 
 RunAction = Callable[[], Awaitable[object]]
 
@@ -29,6 +35,16 @@ def described_bindings(node: DOMNode) -> Iterator[Binding]:
         for binding in kind.__dict__.get("BINDINGS", ()):
             if isinstance(binding, Binding) and binding.id and binding.description:
                 yield binding
+
+
+def all_binding_ids() -> set[str]:
+    """Return the id of every action that a user may give other keys."""
+    from tui.app import Browser
+
+    kinds: list[type] = [Browser, Lines, FilterableLines, Table, Tree, CodePane, Prompt, HelpScreen, Confirm]
+    kinds += [base for one in (*SCREENS, RANKS) for base in one.view_class().__mro__]
+    found = (binding for kind in kinds for binding in kind.__dict__.get("BINDINGS", ()))
+    return {binding.id for binding in found if isinstance(binding, Binding) and binding.id}
 
 
 class ActionProvider(Provider):
@@ -51,12 +67,13 @@ class ActionProvider(Provider):
     def _actions(self) -> Iterator[tuple[str, str, RunAction]]:
         """Yield the title, the id and the callback of each action."""
         seen: set[str] = set()
+        chosen = cast("RecordingApp", self.app).chosen_keys
         node: DOMNode | None = self.focused or cast("RecordingApp", self.app).current
         while node is not None:
             for binding in described_bindings(node):
                 if binding.id and binding.id not in seen:
                     seen.add(binding.id)
-                    yield _title(binding), binding.id, partial(self.app.run_action, binding.action, node)
+                    yield _title(binding, chosen), binding.id, partial(self.app.run_action, binding.action, node)
             node = node.parent
         yield from self._other_screens()
 
@@ -68,7 +85,7 @@ class ActionProvider(Provider):
                 for binding in screen.view_class().__dict__.get("BINDINGS", ()):
                     if isinstance(binding, Binding) and binding.id:
                         run = partial(self._run_on_screen, screen.name, binding.action)
-                        yield f"{screen.title}: {_title(binding)}", binding.id, run
+                        yield f"{screen.title}: {_title(binding, browser.chosen_keys)}", binding.id, run
 
     async def _run_on_screen(self, screen: str, action: str) -> None:
         browser = cast("RecordingApp", self.app)
@@ -76,5 +93,5 @@ class ActionProvider(Provider):
         await browser.run_action(action, browser.current)
 
 
-def _title(binding: Binding) -> str:
-    return f"{binding.tooltip or binding.description}  ({key_label(binding)})"
+def _title(binding: Binding, chosen: Mapping[str, str]) -> str:
+    return f"{binding.tooltip or binding.description}  ({key_label(binding, chosen)})"

@@ -17,7 +17,7 @@ __all__ = ["CompileTree", "call_lines", "compile_branches", "compile_lines"]
 
 _OUTCOME = {
     "ok": ("✓ ok", "good"),
-    "break": ("⚡break", "break"),
+    "break": ("⚠ break", "break"),
     "error": ("✗ error", "error"),
     "skipped": ("- skipped", "dim"),
     "running": ("● running", "good"),

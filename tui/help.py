@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -36,23 +36,27 @@ _KEY_NAMES = {
 }
 
 
-def key_label(binding: Binding) -> str:
-    """Return the keys of a binding as users write them."""
-    return " ".join(_KEY_NAMES.get(key, key.replace("ctrl+", "^")) for key in binding.key.split(","))
+def key_label(binding: Binding, chosen: Mapping[str, str]) -> str:
+    """Return the keys of a binding as users write them; ``chosen`` are their own by the id of the binding."""
+    keys = chosen.get(binding.id or "", binding.key)
+    return " ".join(_KEY_NAMES.get(key, key.replace("ctrl+", "^")) for key in keys.split(","))
 
 
-def help_lines(sections: Iterable[tuple[str, Iterable[BindingType]]], columns: int) -> list[Line]:
-    """Return every described binding by section, wrapped to `columns`."""
+def help_lines(
+    sections: Iterable[tuple[str, Iterable[BindingType]]], columns: int, chosen: Mapping[str, str]
+) -> list[Line]:
+    """Return every described binding by section with its ``chosen`` keys, wrapped to `columns`."""
     made: list[Line] = []
     for title, bindings in sections:
         own = [item for item in bindings if isinstance(item, Binding) and item.description]
         if own:
-            made += [line((title, "title")), *(each for item in own for each in _binding_lines(item, columns)), Line()]
+            described = [each for item in own for each in _binding_lines(item, columns, chosen)]
+            made += [line((title, "title")), *described, Line()]
     return made[:-1]
 
 
-def _binding_lines(item: Binding, columns: int) -> list[Line]:
-    keys, room = f"  {key_label(item):<18}", max(columns - _KEY_WIDTH, _MIN_TEXT_WIDTH)
+def _binding_lines(item: Binding, columns: int, chosen: Mapping[str, str]) -> list[Line]:
+    keys, room = f"  {key_label(item, chosen):<18}", max(columns - _KEY_WIDTH, _MIN_TEXT_WIDTH)
     first, *rest = textwrap.wrap(item.tooltip or item.description, room) or [""]
     return [line((keys, "key"), first), *(line(" " * len(keys), text) for text in rest)]
 
@@ -64,8 +68,9 @@ class HelpScreen(Dialog[None]):
         Binding("escape,q,question_mark", "dismiss", "close", id="help.close"),
     ]
 
-    def __init__(self, sections: Sequence[tuple[str, Iterable[BindingType]]]) -> None:
+    def __init__(self, sections: Sequence[tuple[str, Iterable[BindingType]]], chosen: Mapping[str, str]) -> None:
         super().__init__()
+        self._chosen = chosen
         self._sections = sections
 
     def compose(self) -> ComposeResult:
@@ -80,7 +85,7 @@ class HelpScreen(Dialog[None]):
 
     def on_resize(self) -> None:
         lines = self.query_one(StyledLines)
-        lines.show(help_lines(self._sections, lines.columns), keep=True)
+        lines.show(help_lines(self._sections, lines.columns, self._chosen), keep=True)
 
     def on_mount(self) -> None:
         lines = self.query_one(StyledLines)

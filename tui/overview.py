@@ -24,11 +24,13 @@ from tui.styled_text import Fragment, Line, fit_end, line, one_line
 __all__ = ["PARTS", "finding_detail", "guard_change_fragments", "overview_lines"]
 
 _MAX_LISTED = 8  # findings, and compiles, that the overview lists
+_MAX_LINES = 6  # line numbers of findings that say the same
 _LONGEST = 200  # characters of a cause
 _GAVE_UP = "torch gave up on it  "
 _ROLES = {"good": "good", "error": "error", "warning": "break", "note": ""}
 _RULES = {"break": "break", "recompile": "recompile", "uncompiled": "break"}  # rule -> role; others are errors
 _MAX_PATH_WIDTH = 32  # columns for a path; a wider one would push the rest off a screen of 80 columns
+_LEGEND = 2  # parts of the compiler on a line of the legend
 _BAR_WIDTH = 40  # columns of a bar of 100%
 PARTS = {
     "dynamo": ("Dynamo", "bar"),
@@ -41,9 +43,15 @@ PARTS = {
 
 
 def overview_lines(
-    explanation: Explanation, kernels: int, trials: int, *, live: bool, finding: SearchResult | None = None
+    explanation: Explanation,
+    kernels: int,
+    trials: int,
+    *,
+    live: bool,
+    finding: SearchResult | None = None,
+    beside: bool = False,
 ) -> list[Line]:
-    """Return the overview.
+    """Return the overview; if the details of a finding are shown ``beside`` it, it does not repeat them.
 
     The recording of a search has only the search and its result, because no program is in it.
     """
@@ -54,7 +62,7 @@ def overview_lines(
         run_lines(run, live=live),
         list(_headline(explanation, kernels, trials, live=live)),
         list(_next_step(run)),
-        list(_findings(explanation)),
+        list(_findings(explanation, beside=beside)),
         list(_time(explanation.timing)) if explanation.timing else [],
         [line(("note  ", "strong"), one_line(note)) for note in explanation.notes],
     ]
@@ -103,35 +111,52 @@ def _search_lines(finding: SearchResult, cwd: str | None) -> Iterator[Line]:
 def _next_step(run: Run) -> Iterator[Line]:
     """Yield the next step after a program that failed."""
     if run.exit_code not in (0, None) and not run.is_foreign:
-        words = ("To find the part of the compiler at fault: ", ""), ("B", "key"), (" on the Trials screen", "")
-        yield line(*words, to=Location("trials"))
+        yield line(("B", "key"), " finds the part of the compiler at fault (bisect)", to=Location("trials"))
+        yield line(("M", "key"), " writes a small program with this failure (minify)", to=Location("trials"))
 
 
-def _findings(explanation: Explanation) -> Iterator[Line]:
-    """A line for each finding, the most important first, and below it what to do; the notes are only counted."""
-    found = [item for item in explanation.findings if item.severity != "note"]
-    if not found:
+def _findings(explanation: Explanation, *, beside: bool) -> Iterator[Line]:
+    """A line for the findings of a kind in a file, the most important first, and below it what to do."""
+    groups = _groups(explanation)
+    if not groups:
         return
-    yield _title_line("Findings, the most important first", len(found))
+    yield _title_line("Findings, the most important first", sum(map(len, groups)))
     helped: set[str] = set()
-    for item in found[:_MAX_LISTED]:
-        target = _target(item)
-        at = _shorten_path(source_location(item.span.file, item.span.line, None, explanation.run.cwd))
-        parts: list[str | Fragment] = [
-            (f"{one_line(item.label or item.rule):<7} ", _RULES.get(item.rule, "error")),
-            (f"{at}  ", "dim"),
-            (_GAVE_UP if item.rule == "recompile-limit" else "", "error"),
-            one_line(item.title),
-            (_amount(item), "dim"),
-        ]
-        yield line(*parts, to=target)
+    for group in groups[:_MAX_LISTED]:
+        item, target = group[0], _target(group[0])
+        yield line(*_finding_fragments(group, explanation.run.cwd), to=target)
         if item.cause and item.rule not in ("break", "recompile-limit"):
             yield replace(line(f"        {one_line(item.cause)[:_LONGEST]}", to=target), continues=True)
         advice = [each.text for each in item.advice]
-        if advice and advice[-1] not in helped:
+        if advice and advice[-1] not in helped and not beside:
             helped.add(advice[-1])
             yield from _help_line(advice, target)
-    yield from _more_line(len(found), Location("breaks"))
+    yield from _more_line(len(groups), Location("breaks"))
+
+
+def _groups(explanation: Explanation) -> list[list[Finding]]:
+    """The findings without notes; breaks that say the same of one file are together, the first the most important."""
+    found: dict[object, list[Finding]] = {}
+    for number, item in enumerate(explanation.findings):
+        if item.severity != "note":
+            same = (item.id, item.title, item.span.file) if item.rule == "break" else number
+            found.setdefault(same, []).append(item)
+    return list(found.values())
+
+
+def _finding_fragments(group: Sequence[Finding], cwd: str | None) -> Iterator[Fragment]:
+    item = group[0]
+    at = _shorten_path(source_location(item.span.file, item.span.line, None, cwd))
+    yield f"{one_line(item.label or item.rule):<7} ", _RULES.get(item.rule, "error")
+    yield f"{at}  ", "dim"
+    yield _GAVE_UP if item.rule == "recompile-limit" else "", "error"
+    yield one_line(item.title), ""
+    lines = sorted({span.line for each in group for span in (each.span, *each.places) if span.line})
+    if len(lines) > 1:
+        more = " …" if len(lines) > _MAX_LINES else ""
+        yield f"  x {len(lines):,}", "strong"
+        yield f": lines {', '.join(map(str, lines[:_MAX_LINES]))}{more}", "dim"
+    yield _amount(group), "dim"
 
 
 def _target(item: Finding) -> Location:
@@ -143,11 +168,12 @@ def _target(item: Finding) -> Location:
     return Location("compiles", compile_id=item.compile_ids[0] if item.compile_ids else None)
 
 
-def _amount(item: Finding) -> str:
+def _amount(group: Sequence[Finding]) -> str:
     """How often it happened."""
-    if item.rule == "break":
-        return f"  {count(item.cost.graphs or 0, 'graph')} ended, met {count(len(item.records), 'time')}"
-    return f"  {count(len(item.records), 'time')}" if len(item.records) > 1 else ""
+    met = sum(len(item.records) for item in group)
+    if group[0].rule == "break":
+        return f"  {count(sum(item.cost.graphs or 0 for item in group), 'graph')} ended, met {count(met, 'time')}"
+    return f"  {count(met, 'time')}" if met > 1 else ""
 
 
 def _help_line(texts: Sequence[str], target: Location) -> Iterator[Line]:
@@ -178,8 +204,9 @@ def _time(timing: Timing) -> Iterator[Line]:
     ranked = sorted(timing.shares, key=lambda share: -share.seconds)
     yield line("  ", *_bar(timing.shares, timing.total))
     named = [share for share in ranked if timing.total and share.seconds >= timing.total / 200]
-    legend = [(("■ ", PARTS[s.part][1]), (f"{PARTS[s.part][0]} {s.seconds / timing.total:.0%}   ", "")) for s in named]
-    yield line("  ", *(part for pair in legend for part in pair))
+    for start in range(0, len(named), _LEGEND):
+        legend = [_legend(share, timing.total) for share in named[start : start + _LEGEND]]
+        yield line("  ", *(part for pair in legend for part in pair))
     longest = timing.spent[0].seconds if timing.spent else 0.0
     for spent in timing.spent[:_MAX_LISTED]:
         item = spent.compile
@@ -192,6 +219,12 @@ def _time(timing: Timing) -> Iterator[Line]:
         ]
         yield line(*parts, to=Location("compiles", compile_id=item.compile_id))
     yield from _more_line(len(timing.spent), Location("compiles"))
+
+
+def _legend(share: PhaseShare, whole: float) -> tuple[Fragment, Fragment]:
+    """The color of a part of the compiler, and its share of the time."""
+    name, role = PARTS[share.part]
+    return ("■ ", role), (f"{f'{name} {share.seconds / whole:.0%}':<24}", "")
 
 
 def _bar(shares: Iterable[PhaseShare], whole: float, width: int = _BAR_WIDTH, *, pad: bool = False) -> list[Fragment]:

@@ -30,6 +30,7 @@ class RecordingApp(LineActionsApp):
         super().__init__()
         self.session = session
         self.paths, self.rank = paths, rank
+        self.chosen_keys: Mapping[str, str] = {}  # the user's own keys by the id of their action
         self.reading = 0  # recordings being read
         self._last_request = 0  # the number of the last request
         self._file_watch = FileWatch(session.path, live=session.live)

@@ -51,8 +51,8 @@ def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
     breaks = _breaks(findings)
     beside = f" Elsewhere: {breaks}." if breaks else ""
     title = first.title[:1].upper() + first.title[1:]
-    why = "" if first.id or not first.cause else f": {first.cause.rstrip('.')}"
-    return f"{title}{why}.{more}{beside}"
+    told = title if first.id or not first.cause else f"{title}: {first.cause}"
+    return f"{told}{'' if told.endswith(('.', '?', '!')) else '.'}{more}{beside}"
 
 
 def _breaks(findings: Sequence[Finding]) -> str:

@@ -16,6 +16,14 @@ from tui.session import Session
 _ROUNDS = 3
 
 
+@pytest.fixture(autouse=True)
+def settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the settings, which does not exist; it is not the user's own."""
+    folder = tmp_path_factory.mktemp("config")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    return folder / "dynadiag" / "browser.json"
+
+
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recording of a program with a break, a recompile, graphs and kernels."""

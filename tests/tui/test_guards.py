@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dynadiag.recording.records import Guard
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen
 from tui.views.guards import _rank, _row
 
 
@@ -20,3 +24,11 @@ def test_what_can_change_comes_first() -> None:
 def test_a_guard_reads_as_the_program_does_and_bears_a_sign_where_it_failed() -> None:
     assert _row(_guard("EQUALS_MATCH", "L['n']"), None, failed=True).cells == ("↻ n", "EQUALS_MATCH", "-", "n == 1")
     assert _row(_guard("GLOBAL_STATE", ""), None, failed=False).cells[0] == "-"
+
+
+async def test_the_screen_opens_with_a_compile_that_has_guards(tmp_path: Path) -> None:
+    bare = [event for event in build.compile_events("0/0") if "dynamo_cpp_guards_str" not in event[0]]
+    events = [*build.run_events(), *bare, *build.compile_events("1/0"), *build.end_events()]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "6")
+        assert "Guards of 1/0 f · 1" in screen(pilot)

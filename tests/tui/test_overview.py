@@ -10,7 +10,7 @@ from dynadiag.recording.records import Span
 from dynadiag.render import summary
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_recompile
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui import overview
 from tui.session import Session
 
@@ -66,6 +66,21 @@ def test_a_failed_compile_leads_and_says_why() -> None:
 
 async def test_a_failure_says_what_to_do_next(tmp_path: Path) -> None:
     async with browsing(build.recording(tmp_path, [*build.run_events(), *build.end_events(1)])) as pilot:
-        assert "To find the part of the compiler at fault: B on the Trials screen" in screen(pilot)
+        assert "B finds the part of the compiler at fault (bisect)" in screen(pilot)
         await press(pilot, "enter")
         assert "this recording has no search" in screen(pilot)
+
+
+def test_breaks_that_say_the_same_of_a_file_are_one_line() -> None:
+    same = tuple(a_break(index=number, span=Span(FILE, 3 + number)) for number in range(3))
+    (row,) = (text for text in shown(FakeRecording(break_records=same)) if text.startswith("GB0170"))
+    assert "x 3: lines 3, 4, 5" in row
+    assert "met 3 times" in row
+
+
+async def test_beside_the_details_of_a_finding_nothing_is_told_twice(program: Path) -> None:
+    async with browsing(program) as pilot:
+        assert "help:" not in screen(pilot)
+        await pilot.resize_terminal(80, 40)
+        await settle(pilot)
+        assert "help: The size changes" in screen(pilot)

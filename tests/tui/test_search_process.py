@@ -97,7 +97,9 @@ async def test_a_search_is_agreed_to_watched_and_leads_to_the_culprits_line(
 async def test_escape_runs_nothing(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.views.trials.search_command", lambda kind, run, *_: _plan(tmp_path, "prog.py"))
     async with browsing(program) as pilot:
-        await press(pilot, "8", "M", "escape")
+        await press(pilot, "M")  # from another screen
+        assert "run this?" in screen(pilot)
+        await press(pilot, "escape")
         assert _view(pilot.app).search is None
 
 

@@ -19,6 +19,7 @@ from tui.location import History, Location
 from tui.styled_report import RoleStyle, styled_report_lines
 from tui.styled_text import line, printable_code
 from tui.text_match import TextMatcher
+from tui.themes import THEMES
 
 MODULE_REF = DocumentRef("event:1", "kernel", "generated code")
 
@@ -89,8 +90,8 @@ def test_next_match_is_the_nearest_round_the_end(lines: list[str], data: st.Data
 
 
 def test_neighbours_have_different_colours() -> None:
-    for dark in (True, False):
-        assert len({line_color(number, dark) for number in range(LINE_COLORS)}) == LINE_COLORS
+    for palette in THEMES:
+        assert len({line_color(number, palette) for number in range(LINE_COLORS)}) == LINE_COLORS
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,8 @@ class GuardsView(ListingView):
     def _read_guards(self) -> GuardRows:
         explanation = self.session.explanation()
         if self._compile is None:
-            self._compile = explanation.compiles[0].compile_id if explanation.compiles else "-"
+            guarded = [item for item in explanation.compiles if item.guards]
+            self._compile = next((item.compile_id for item in guarded or explanation.compiles), "-")
         cwd = explanation.run.cwd
         failed = {
             _TENSOR_PART.sub("", reason.source)

@@ -15,8 +15,9 @@ from tui.views.base import View
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-__all__ = ["OverviewView"]
+__all__ = ["MIN_DETAILED", "OverviewView"]
 
+MIN_DETAILED = 110  # columns from which on the details are shown
 _OTHER_ROWS = 4  # rows of the terminal outside this screen
 
 
@@ -29,6 +30,7 @@ class OverviewView(View):
     def __init__(self) -> None:
         super().__init__()
         self._filled = False
+        self._detailed = False  # whether the details of a finding are beside the list
 
     def compose(self) -> ComposeResult:
         first = [*run_lines(self.session.run, live=self.session.live), Line(), line(("reading ...", "dim"))]
@@ -49,7 +51,17 @@ class OverviewView(View):
     def first_focus(self) -> Widget:
         return self.lines
 
+    def on_resize(self) -> None:
+        if self._filled and self._detailed != self._shows_details:
+            self.load()
+
+    @property
+    def _shows_details(self) -> bool:
+        """Whether the terminal is wide enough for the details of a finding."""
+        return self.app.size.width >= MIN_DETAILED
+
     def load(self) -> None:
+        self._detailed = self._shows_details
         self.fetch("overview", self._read, self._show)
 
     def _read(self) -> list[Line]:
@@ -59,7 +71,14 @@ class OverviewView(View):
         session = self.session
         finding = read_search_result(session)
         explanation, trials = session.explanation(), len(session.trials())
-        return overview_lines(explanation, session.kernel_count, trials, live=session.live, finding=finding)
+        return overview_lines(
+            explanation,
+            session.kernel_count,
+            trials,
+            live=session.live,
+            finding=finding,
+            beside=self._detailed and bool(explanation.findings),
+        )
 
     def show_problem(self, reason: str) -> None:
         head = run_lines(self.session.run, live=self.session.live)

@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from tui.code_panes import PANES
+from tui.pane_labels import PANE_TITLES
 from tui.views.base import View
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import Lines
@@ -75,6 +76,9 @@ class PanedView(View):
             pane.set_class(name not in order[first : first + room], "hidden")
             pane.set_class(pane.document is None and room > 1, "empty")
             pane.set_class(name == self._current_pane, "current")
+            pane.border_subtitle = ""
+        if after := order[first + room : first + room + 1]:
+            self.pane(order[first + room - 1]).border_subtitle = f"tab: {PANE_TITLES.get(after[0], after[0])} ▸"
 
     def action_zoom(self) -> None:
         """Show the current pane in full width, or all panes again."""

@@ -81,6 +81,8 @@ class TrialsView(ListingView):
         self._finished_session: Session | None = None  # the recording of the search started here
         self._end_reported = False  # whether its end was reported
         self._refresh_timer: Timer | None = None  # the next update
+        self._is_read = False
+        self._pending_kind = ""  # the search to start once the recording is read
         self._trials: Sequence[Trial] = ()
         self._resumed_trials: Sequence[Trial] = ()  # trials of the resumed search
 
@@ -107,6 +109,13 @@ class TrialsView(ListingView):
             found.close()
 
     # Start and stop
+
+    def start_when_read(self, kind: str) -> None:
+        """Start a search as soon as it is known whether the recording is that of a search."""
+        if self._is_read:
+            self.action_start(kind)
+        else:
+            self._pending_kind = kind
 
     def action_start(self, kind: str) -> None:
         """Ask the user, then start a search. If the program succeeded, propose `--accuracy` first."""
@@ -236,6 +245,9 @@ class TrialsView(ListingView):
         self.head.show(self._head(len(rows)), keep=True)
         if self.search is not None and self.search.running and at_end:
             self.table.move_to(len(rows) - 1)
+        kind, self._pending_kind, self._is_read = self._pending_kind, "", True
+        if kind:
+            self.action_start(kind)
 
     def detail(self, key: int | str) -> Sequence[Line]:
         running = self.search is not None and self._finished_session is None

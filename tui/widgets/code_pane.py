@@ -58,7 +58,7 @@ class CodePane(Lines):
         note = self._note or (self.document.note if self.document else "")
         if note:
             width = self.scrollable_content_region.width
-            style = self.rich_style + role_style("dim", self.dark)
+            style = self.rich_style + role_style("dim", self.palette)
             rows = textwrap.wrap(note, max(width, 1))
             return Strip([Segment(rows[y] if y < len(rows) else "", style)]).crop_extend(0, width, style)
         return super().render_line(y)
@@ -131,13 +131,13 @@ class CodePane(Lines):
         return "\n".join(self.document.lines) + "\n" if self.document else ""
 
     def draw_line(self, index: int) -> Strip:
-        dark = self.dark
-        strip = Strip([Segment(text, syntax_style(kind, dark)) for text, kind in self._highlighter.line(index)])
+        palette = self.palette
+        strip = Strip([Segment(text, syntax_style(kind, palette)) for text, kind in self._highlighter.line(index)])
         note = self.notes.get(index)
         if note is not None:
             after = [
-                Segment(f"   {note.sign} ", role_style(note.role, dark)),
-                Segment(note.text, role_style("dim", dark)),
+                Segment(f"   {note.sign} ", role_style(note.role, palette)),
+                Segment(note.text, role_style("dim", palette)),
             ]
             strip = Strip.join([strip, Strip(after)])
         return strip.crop(self._saved_indent(index))
@@ -159,8 +159,8 @@ class CodePane(Lines):
         mark = " " if place is None else ("▒" if guess else "█") if lit else "┆" if guess else "▌"
         return Strip(
             [
-                Segment(number, role_style("gutter", self.dark)),
-                Segment(note.sign if note else " ", role_style(note.role if note else "gutter", self.dark)),
+                Segment(number, role_style("gutter", self.palette)),
+                Segment(note.sign if note else " ", role_style(note.role if note else "gutter", self.palette)),
                 Segment(f"{mark} ", Style(color=self._color_of(place))),
             ]
         )
@@ -168,19 +168,21 @@ class CodePane(Lines):
     def line_suffix(self, index: int) -> Strip | None:
         margins = self.document.margins if self.document else ()
         margin = margins[index] if index < len(margins) else ""
-        return Strip([Segment(f" {printable_code(margin)}", role_style("dim", self.dark))]) if margin else None
+        return Strip([Segment(f" {printable_code(margin)}", role_style("dim", self.palette))]) if margin else None
 
     def line_background(self, index: int) -> Style | None:
         place = self._highlighted.get(index)
         if place is None:
             return None
+        if self.palette == "terminal":  # its background is not known
+            return Style(bold=True)
         return Style(bgcolor=tint(self._color_of(place), self._surface(), _HIGHLIGHT_SHARE))
 
     def _surface(self) -> str:
         return self.background_colors[1].hex6
 
     def _color_of(self, place: LineKey | None) -> str:
-        return line_color(self._colors.get(place, 0) if place else 0, self.dark)
+        return line_color(self._colors.get(place, 0) if place else 0, self.palette)
 
 
 def is_kernel_line(place: LineKey) -> bool:

@@ -17,6 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.colors import role_style
+from tui.themes import palette_of
 
 __all__ = ["Keys"]
 
@@ -37,7 +38,7 @@ class Keys(Widget):
         return [(f" {display} ", f"{what} ") for _, display, what in self.shown]
 
     def render_line(self, _y: int) -> Strip:
-        key = role_style("key", self.app.current_theme.dark)
+        key = role_style("key", palette_of(self.app.theme))
         segments = [part for display, what in self._texts() for part in (Segment(display, key), Segment(what))]
         return Strip(segments).crop_extend(0, self.size.width, None).apply_style(self.rich_style)
 

@@ -22,6 +22,7 @@ from textual.strip import Strip
 from tui.colors import role_style
 from tui.styled_text import clipboard_text, one_line
 from tui.text_match import TextMatcher
+from tui.themes import palette_of
 from tui.widgets.match_highlight import highlight_matches
 
 if TYPE_CHECKING:
@@ -131,9 +132,9 @@ class Lines(ScrollView, can_focus=True):
     # Drawing the lines
 
     @property
-    def dark(self) -> bool:
-        """Whether the theme is dark."""
-        return self.app.current_theme.dark
+    def palette(self) -> str:
+        """The palette of the theme."""
+        return palette_of(self.app.theme)
 
     @property
     def _header_rows(self) -> int:
@@ -166,7 +167,7 @@ class Lines(ScrollView, can_focus=True):
             return top.crop_extend(int(self.scroll_x), int(self.scroll_x) + width, style).apply_style(style)
         index = int(self.scroll_y) + y - (0 if top is None else 1)
         if index == self.count == 0 and (said := self.empty_text()):
-            style = self.rich_style + role_style("dim", self.dark)
+            style = self.rich_style + role_style("dim", self.palette)
             return Strip([Segment(said, style)]).crop_extend(0, width, style)
         if not 0 <= index < self.count:
             return Strip.blank(width, self.rich_style)
@@ -184,8 +185,10 @@ class Lines(ScrollView, can_focus=True):
             after = None
         body = whole.crop_extend(left, left + max(room, 0), None)
         if whole.cell_length > left + room > left:
-            body = Strip.join([body.crop(0, room - 1), Strip([Segment("…", role_style("dim", self.dark))])])
+            body = Strip.join([body.crop(0, room - 1), Strip([Segment("…", role_style("dim", self.palette))])])
         strip = Strip.join([part for part in (before, body, after) if part is not None])
+        if index == self.cursor and self.palette == "terminal":  # a color of the text could be that of the cursor
+            return Strip([Segment(strip.text, Style(bold=True, reverse=self.has_focus))]).extend_cell_length(width)
         return strip.apply_style(self._line_style(index)).crop_extend(0, width, None)
 
     def _line_style(self, index: int) -> Style:

@@ -96,8 +96,8 @@ class StyledLines(Lines):
             return None
         item = self._lines[index]
         mark = "▸ " if item.target and not item.continues else "  "
-        return Strip([Segment(mark, role_style("key", self.dark))])
+        return Strip([Segment(mark, role_style("key", self.palette))])
 
     def draw_line(self, index: int) -> Strip:
-        dark = self.dark
-        return Strip([Segment(text, role_style(role, dark)) for text, role in self._lines[index].fragments])
+        palette = self.palette
+        return Strip([Segment(text, role_style(role, palette)) for text, role in self._lines[index].fragments])

@@ -217,11 +217,11 @@ class Table(FilterableLines):
             column.title + (("▼" if self._descending else "▲") if self._sort == place else "")
             for place, column in enumerate(self._columns)
         ]
-        return Strip([Segment(self._format_row(titles), role_style("title", self.dark))])
+        return Strip([Segment(self._format_row(titles), role_style("title", self.palette))])
 
     def draw_line(self, index: int) -> Strip:
         row = self._rows[index]
-        return Strip([Segment(self._format_row(row.cells), role_style(row.role, self.dark))])
+        return Strip([Segment(self._format_row(row.cells), role_style(row.role, self.palette))])
 
     def _format_row(self, cells: Sequence[str]) -> str:
         parts = []

@@ -15,6 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.colors import role_style
+from tui.themes import palette_of
 
 __all__ = ["Tab", "Tabs"]
 
@@ -45,8 +46,8 @@ class Tabs(Widget):
             self.name = name
 
     def render_line(self, _y: int) -> Strip:
-        dark = self.app.current_theme.dark
-        key, here = role_style("key", dark), Style(bold=True, reverse=True)
+        palette = palette_of(self.app.theme)
+        key, here = role_style("key", palette), Style(bold=True, reverse=True)
         segments = []
         for tab, text in zip(self.tabs, self._texts(), strict=True):
             first = len(text) - len(text.lstrip()) + 1

@@ -154,11 +154,11 @@ class Tree(FilterableLines):
         return "".join(text for text, _ in self._visible[index].branch.fragments)
 
     def draw_line(self, index: int) -> Strip:
-        shown, dark = self._visible[index], self.dark
+        shown, palette = self._visible[index], self.palette
         branch = shown.branch
         mark = "  " if branch.children is None else "▾ " if self._is_open(branch) else "▸ "
-        head = Segment("  " * shown.depth + mark, role_style("gutter", dark))
-        return Strip([head, *(Segment(text, role_style(role, dark)) for text, role in branch.fragments)])
+        head = Segment("  " * shown.depth + mark, role_style("gutter", palette))
+        return Strip([head, *(Segment(text, role_style(role, palette)) for text, role in branch.fragments)])
 
 
 def _path_to(key: str, branches: Sequence[Branch]) -> tuple[Branch, ...]:
