@@ -56,9 +56,15 @@ class StyledLines(Lines):
     def _to_width(self, lines: Sequence[Line]) -> list[Line]:
         return wrap_lines(lines, self._wrapped_columns - (_MARK_WIDTH if self._marks else 0))
 
+    def _kept_number(self, lines: Sequence[Line]) -> int:
+        """Return the number that the cursor's unwrapped line has among other lines; if it is gone, its old number."""
+        number = self._unwrapped_at(self.cursor)
+        here = self._unwrapped[number] if number < len(self._unwrapped) else None
+        return next((place for place, item in enumerate(lines) if here and here.text and item == here), number)
+
     def show(self, lines: Sequence[Line], *, keep: bool = False) -> None:
-        """Show other lines, from the top, or if `keep` with the cursor on the line that has the number of its line."""
-        number = self._unwrapped_at(self.cursor) if keep and self._wrap else None
+        """Show other lines, from the top, or if `keep` with the cursor on its line, or on that of the same number."""
+        number = self._kept_number(lines) if keep and self._wrap else None
         self._unwrapped = self._lines = lines
         self._marks = any(item.target for item in lines)
         if self._wrap:
@@ -68,6 +74,8 @@ class StyledLines(Lines):
         self.resize_content(max((cell_len(item.text) for item in lines), default=0))
         if number is not None:
             self.set_reactive(Lines.cursor, min(self._first_of(number), max(0, self.count - 1)))
+            if self.size.height:
+                self.reveal(self.cursor)
         if not keep:
             self.scroll_to(0, 0, animate=False, immediate=True, force=True)
             self.set_reactive(Lines.cursor, 0)
