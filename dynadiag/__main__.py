@@ -25,6 +25,7 @@ COMMANDS = {
     "record": "run a program and keep its recording, without a report",
     "bisect": "find the part of the compiler that is at fault",
     "minify": "write a small program with the same failure, and prove it",
+    "triage": "explain, bisect and minify in one go, and write an issue that is ready to post",
     "caches": "say why a start compiles again: what each cache was asked, and which part of a key changed",
     "check": "hold programs, recordings or logs to a baseline and to budgets",
     "fix": "find changes that remove graph breaks and recompiles, and prove each one",

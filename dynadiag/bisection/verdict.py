@@ -22,7 +22,7 @@ from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 
-__all__ = ["EXIT_CODES", "Culprit", "Verdict", "first_few", "verdict_text"]
+__all__ = ["ENVIRONMENT_OF_RUNG", "EXIT_CODES", "Culprit", "Verdict", "first_few", "verdict_text"]
 
 EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5, "stopped": 5}
 
@@ -119,7 +119,7 @@ def _culprit_document(culprit: Culprit) -> CulpritDocument:
 
 
 _OVERRIDE = 'TORCH_COMPILE_OVERRIDE_BACKENDS=">=0:{}"'
-_ENVIRONMENT_OF_RUNG = {
+ENVIRONMENT_OF_RUNG = {
     "uncompiled": "TORCHDYNAMO_DISABLE=1",
     "eager": _OVERRIDE.format("eager"),
     "aot_eager": _OVERRIDE.format("aot_eager"),
@@ -240,9 +240,9 @@ def _reproduce_commands(verdict: Verdict, style: Style) -> list[str]:
 
 def _at_rung(rung: str, verdict: Verdict) -> str | None:
     """The command that runs the program at a rung without dynadiag; ``None`` if that does not show the failure."""
-    if rung not in _ENVIRONMENT_OF_RUNG or verdict.accuracy or _is_function(verdict.target):
+    if rung not in ENVIRONMENT_OF_RUNG or verdict.accuracy or _is_function(verdict.target):
         return None
-    return f"{_ENVIRONMENT_OF_RUNG[rung]} python {verdict.command}"
+    return f"{ENVIRONMENT_OF_RUNG[rung]} python {verdict.command}"
 
 
 def _is_function(target: str) -> bool:
@@ -251,9 +251,9 @@ def _is_function(target: str) -> bool:
 
 def _without_a_file(verdict: Verdict) -> list[str]:
     tried = [
-        _ENVIRONMENT_OF_RUNG[rung]
+        ENVIRONMENT_OF_RUNG[rung]
         for rung, status in verdict.rungs.items()
-        if rung in _ENVIRONMENT_OF_RUNG and status != "not_run"
+        if rung in ENVIRONMENT_OF_RUNG and status != "not_run"
     ]
     return [
         *(f"  {setting}  # in the environment before torch is imported" for setting in tried),

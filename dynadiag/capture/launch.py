@@ -25,7 +25,9 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.recording.opening import journal_header
 
-__all__ = ["ProcessEnd", "launch", "launch_counted", "launch_job"]
+__all__ = ["ProcessEnd", "Streams", "launch", "launch_counted", "launch_job"]
+
+Streams = tuple[int | None, int | None]
 
 _MAX_INTERRUPTS = 2  # times that Ctrl-C is left to the program; the next one kills it
 
@@ -46,18 +48,20 @@ def launch(
     settings: Settings,
     variables: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
-    output: int | None = None,
+    streams: Streams = (None, None),
+    limit: float | None = None,
 ) -> ProcessEnd:
     """Run ``command`` with its main process recorded into ``journal``, and append how the program ended.
 
-    ``variables`` are added to its environment, ``notes`` to the recording. ``output`` is the descriptor of its output.
-    Raises `DynadiagError` if the recorder is not installed in this interpreter.
+    ``variables`` are added to its environment, ``notes`` to the recording. ``streams`` are the descriptors of its
+    stdout and stderr where these are not ours, ``limit`` the seconds after which it is killed. Raises `DynadiagError`
+    if the recorder is not installed in this interpreter.
     """
     _check_installed()
     journal = journal.absolute()
     settings = replace(settings, journal=str(journal), parent=os.getpid())
     environment = {**os.environ, **(variables or {}), **settings.environment(str(journal.parent))}
-    ended = _run(command, environment, output)
+    ended = _run(command, environment, streams, limit)
     others = tuple(sorted(_find_other_journals(journal), key=_rank_order))
     _record_end(journal, settings, ended.exit_code, ended.seconds, others, notes)
     return replace(ended, other_journals=others)
@@ -86,17 +90,24 @@ def launch_counted(
     """
     settings = replace(settings, parent=os.getpid(), coverage=str(folder))
     environment = {**os.environ, **variables, **settings.environment(str(folder))}
-    return _run(command, environment, subprocess.DEVNULL, quiet=True)
+    return _run(command, environment, (subprocess.DEVNULL, subprocess.DEVNULL), stdin=subprocess.DEVNULL)
 
 
 def _run(
-    command: Sequence[str], environment: Mapping[str, str], output: int | None = None, *, quiet: bool = False
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    streams: Streams = (None, None),
+    limit: float | None = None,
+    stdin: int | None = None,
 ) -> ProcessEnd:
     began = time.time()
-    nothing = subprocess.DEVNULL if quiet else None
-    process = subprocess.Popen(command, env=environment, stdin=nothing, stdout=output, stderr=nothing)
+    process = subprocess.Popen(command, env=environment, stdin=stdin, stdout=streams[0], stderr=streams[1])
     with _SignalForwarder(process) as signals:
-        code = process.wait()
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
     return ProcessEnd(code, time.time() - began, signals.interrupts > 0, ())
 
 

@@ -42,10 +42,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_output(parser, "the recording of the search")
     add_search_options(parser)
+    add_resume(parser)
     parser.add_argument(
         "--candidate", metavar="JSON", help="run one trial, copied from a report of bisect, and print how it ends"
     )
     add_target(parser)
+
+
+def add_resume(parser: argparse.ArgumentParser) -> None:
+    """Add ``--resume``."""
+    parser.add_argument("--resume", type=Path, metavar="REC", help="resume the search in this recording")
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
@@ -60,15 +66,12 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=_seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial in seconds"
     )
-    parser.add_argument(
-        "--budget", type=_seconds, metavar="S", help="time limit of the whole search in seconds; --resume continues it"
-    )
+    parser.add_argument("--budget", type=_seconds, metavar="S", help="time limit of the whole search in seconds")
     parser.add_argument(
         "--repeat", type=common.positive_int("repeats"), default=1, metavar="N", help="try each candidate up to N times"
     )
     parser.add_argument("--fresh", action="store_true", help="use no compiler caches")
     parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"try only these rungs of {','.join(RUNGS)}")
-    parser.add_argument("--resume", type=Path, metavar="REC", help="resume the search in this recording")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,8 +79,21 @@ def run(args: argparse.Namespace) -> int:
     program = parse_program(args)
     if args.candidate is not None:
         return _one_trial(program, args)
-    rows, output = _new_trial_log(program, args)
-    with ProgressPrinter(sys.stderr) as progress, runner_for(program, args) as runner:
+    rows = _new_trial_log(program, args)
+    with ProgressPrinter(sys.stderr) as progress:
+        verdict = find_culprits_of(program, args, rows, progress)
+    _report(verdict, args)
+    common.print_path(rows.output)
+    return verdict.exit_code
+
+
+def find_culprits_of(program: Program, args: argparse.Namespace, rows: TrialLog, progress: ProgressPrinter) -> Verdict:
+    """Search with the options of `add_search_options`, and complete the recording of the search.
+
+    Raises `DynadiagError` where the target is no program, and `KeyboardInterrupt` after Ctrl-C; the recording then has
+    the trials so far.
+    """
+    with runner_for(program, args) as runner:
         budget = SearchBudget(args.budget)
         search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat, budget=budget)
         try:
@@ -87,13 +103,11 @@ def run(args: argparse.Namespace) -> int:
             raise
         except KeyboardInterrupt:
             rows.finish(None, force=True)
-            progress.message(f"interrupted after {rows.count} trials; resume with --resume {output}")
-            return 130
+            progress.message(f"interrupted after {rows.count} trials; resume with --resume {rows.output}")
+            raise
     rows.add_verdict(verdict.to_json())
     rows.finish(verdict.exit_code, force=True)
-    _report(verdict, args)
-    common.print_path(output)
-    return verdict.exit_code
+    return verdict
 
 
 def runner_for(program: Program, args: argparse.Namespace) -> Runner:
@@ -101,13 +115,18 @@ def runner_for(program: Program, args: argparse.Namespace) -> Runner:
     return Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
 
 
-def _new_trial_log(program: Program, args: argparse.Namespace) -> tuple[TrialLog, Path]:
+def _new_trial_log(program: Program, args: argparse.Namespace) -> TrialLog:
     if args.resume is not None and args.output is None:
         output = args.resume
     else:
         output = common.new_recording(args.output, program.text, force=args.force)
-    asked = search_options("bisect", args)
-    return TrialLog(output, program.text, [program.target, *program.arguments], args.resume, asked, args.force), output
+    return new_trial_log("bisect", program, args, output)
+
+
+def new_trial_log(command: str, program: Program, args: argparse.Namespace, output: Path) -> TrialLog:
+    """Begin the recording of a search."""
+    asked = search_options(command, args)
+    return TrialLog(output, program.text, [program.target, *program.arguments], args.resume, asked, args.force)
 
 
 def search_options(command: str, args: argparse.Namespace) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def _opened(target: str, args: argparse.Namespace, folder: Path) -> Recording:
     recording = common.new_recording(None, program.text, force=False)
     recording = recording.with_stem(f"{recording.stem}-{args.targets.index(target)}")
     sys.stdout.flush()
-    run_recorded(program, recording, args, caches=folder / "caches", output=_STDERR)
+    run_recorded(program, recording, args, caches=folder / "caches", streams=(_STDERR, None))
     fold_with_links(recording)
     common.print_path(recording)
     return open_with_links(recording)

@@ -29,7 +29,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explanation.registry import Registry
 from dynadiag.kernels.link_digest import fold_with_links, open_with_links
 from dynadiag.render.job import job_text
-from dynadiag.render.json_document import document, encode
+from dynadiag.render.json_document import ExplainDocument, document, encode
 from dynadiag.render.report import explanation_text, report
 
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
@@ -104,6 +104,16 @@ def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None =
             job_text(told, common.style_for(sys.stdout), all_=args.all, recording=_displayed(paths[0].parent))
         )
         sys.stdout.flush()
+
+
+def explain_document(paths: Sequence[Path], main: Path | None = None) -> ExplainDocument:
+    """Return the document of one recording, or of those of several processes as one job."""
+    if len(paths) > 1:
+        reader = JobReader(paths, main)
+        return reader.document(reader.report())
+    with open_with_links(paths[0]) as recording:
+        explanation = report(recording)
+    return document(explanation, explanation.calls)
 
 
 def _report_one(path: Path, args: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ from dynadiag.bisection.budget import SearchBudget
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.commands import common
-from dynadiag.commands.bisect import add_search_options, bisect_options, search_options
+from dynadiag.commands.bisect import add_resume, add_search_options, bisect_options, new_trial_log
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
@@ -40,6 +40,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_output(parser, "the repro to write")
     parser.add_argument("--recording", type=Path, metavar="FILE", help="the recording of the search")
     add_search_options(parser)
+    add_resume(parser)
     parser.add_argument(
         "--issue", type=Path, metavar="FILE", help="also write a bug report with the repro, as Markdown"
     )
@@ -51,33 +52,44 @@ def run(args: argparse.Namespace) -> int:
     program = parse_program(args)
     output = _output(args, program)
     recording = _recording(args, program)
-    asked = search_options("minify", args)
-    rows = TrialLog(recording, program.text, [program.target, *program.arguments], args.resume, asked, args.force)
-    runner = Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh)
-    code: int | None = None
-    with ProgressPrinter(sys.stderr) as progress, runner:
-        budget = SearchBudget(args.budget)
-        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat, budget=budget)
+    rows = new_trial_log("minify", program, args, recording)
+    with ProgressPrinter(sys.stderr) as progress:
         try:
-            result = minify(search, MinifyRequest(bisect_options(args), output))
-            code = result.exit_code
-        except DynadiagError:
-            rows.discard()
-            raise
+            result = reduce_to_repro(program, args, rows, progress, output)
         except KeyboardInterrupt as interrupt:
-            rows.finish(None, force=True)
             return _interrupted(interrupt, output, recording, progress, args)
-    named = replace(result, repro=str(output.absolute())) if result.text else result
-    rows.add_verdict(
-        encode(minify_document(named, program.text)).decode(), {named.repro: result.text} if named.repro else None
-    )
-    rows.finish(code, force=True)
-    result = _written(result, output)
     if args.issue is not None and result.text:
         common.write_file(args.issue, issue_text(result).encode(), force=True)
     _report(result, program, args)
     common.print_path(recording)
     return result.exit_code
+
+
+def reduce_to_repro(
+    program: Program, args: argparse.Namespace, rows: TrialLog, progress: ProgressPrinter, output: Path
+) -> MinifyResult:
+    """Minify with the options of `add_search_options`, write the repro, and complete the recording of the search.
+
+    Raises `DynadiagError` where the target is no program, and `KeyboardInterrupt` after Ctrl-C (`Interrupted` where
+    there is something to keep); the recording then has the trials so far.
+    """
+    with Runner(program, HOOKS, Limits.default(args.timeout), fresh_caches=args.fresh) as runner:
+        budget = SearchBudget(args.budget)
+        search = TrialSearch(runner, rows, progress.on_trial, progress.message, args.repeat, budget=budget)
+        try:
+            result = minify(search, MinifyRequest(bisect_options(args), output))
+        except DynadiagError:
+            rows.discard()
+            raise
+        except KeyboardInterrupt:
+            rows.finish(None, force=True)
+            raise
+    named = replace(result, repro=str(output.absolute())) if result.text else result
+    rows.add_verdict(
+        encode(minify_document(named, program.text)).decode(), {named.repro: result.text} if named.repro else None
+    )
+    rows.finish(result.exit_code, force=True)
+    return written(result, output)
 
 
 def _output(args: argparse.Namespace, program: Program) -> Path:
@@ -100,7 +112,8 @@ def _recording(args: argparse.Namespace, program: Program) -> Path:
     return common.new_recording(args.recording, program.text, force=args.force)
 
 
-def _written(result: MinifyResult, output: Path) -> MinifyResult:
+def written(result: MinifyResult, output: Path) -> MinifyResult:
+    """Write the repro, if there is one."""
     if not result.text:
         return result
     common.write_file(output, result.text.encode(), force=True)
@@ -111,7 +124,7 @@ def _interrupted(
     interrupt: KeyboardInterrupt, output: Path, recording: Path, progress: ProgressPrinter, args: argparse.Namespace
 ) -> int:
     if isinstance(interrupt, Interrupted):
-        result = _written(interrupt.result, output)
+        result = written(interrupt.result, output)
         common.write_json(args.json, encode(minify_document(result, str(args.target))))
         if result.text:
             proved = "proved" if result.proved else "not proved"

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dynadiag.capture.launch import ProcessEnd, launch
+from dynadiag.capture.launch import ProcessEnd, Streams, launch
 from dynadiag.capture.settings import Settings
 from dynadiag.commands import common
 from dynadiag.recording.journal import SUFFIX
@@ -124,11 +124,13 @@ def run_recorded(
     args: argparse.Namespace,
     *,
     caches: Path | None = None,
-    output: int | None = None,
+    streams: Streams = (None, None),
+    limit: float | None = None,
 ) -> ProcessEnd:
     """Run a program and record it into ``recording``.
 
-    With ``caches`` its compiler caches are in that folder. ``output`` is the descriptor that it prints to.
+    With ``caches`` its compiler caches are in that folder. ``streams`` are the descriptors of its stdout
+    and stderr where these are not ours, ``limit`` the seconds after which it is killed.
 
     Raises `TargetError`, and leaves no recording, if a function must be imported and cannot be.
     """
@@ -139,7 +141,7 @@ def run_recorded(
         refusal = Path(folder, "refusal")
         variables = cache_variables(caches or Path(folder)) if caches or args.fresh else {}
         command = python_command(program, args.target, refusal, args.gpu)
-        ended = launch(command, recording, settings, variables, notes, output)
+        ended = launch(command, recording, settings, variables, notes, streams, limit)
         if refusal.exists():
             recording.unlink(missing_ok=True)
             raise TargetError(refusal.read_text())

@@ -13,6 +13,7 @@ from dynadiag.bisection.verdict import Verdict, first_few
 from dynadiag.minify.repro_header import strip_directories
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import CommandDocument
+from dynadiag.render.markdown import escape_commands, fenced, inline_code
 from dynadiag.render.style import Style
 from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.signature import Signature
@@ -250,13 +251,13 @@ def issue_text(result: MinifyResult) -> str:
     assert failure is not None
     message = next((line for line in failure.message.splitlines() if line.strip()), failure.kind)
     printed = "\n".join(clean(strip_directories(result.printed)).splitlines()[-_MAX_OUTPUT_LINES:])
-    proof = "\n".join(f"- {line}" for line in result.proof)
+    proof = "\n".join(f"- {inline_code(strip_directories(line))}" for line in result.proof)
     return (
-        f"# torch.compile: {failure.type}: {strip_directories(message)[:120]}\n\n"
+        f"# torch.compile: {inline_code(f'{failure.type}: {strip_directories(message)[:120]}')}\n\n"
         f"It fails at rung `{result.rung}` and passes uncompiled. The program below is reduced: "
         f"{sizes(result)}.{_bisect_summary(result)}\n\n"
-        f"```python\n{result.text.rstrip()}\n```\n\n"
-        f"## What it prints\n\n{_fenced(printed)}\n\n"
+        f"{fenced(result.text, 'python')}\n\n"
+        f"## What it prints\n\n{fenced(escape_commands(printed))}\n\n"
         f"## What was run\n\n{proof}\n\n"
         f"## Versions\n\n- torch {result.torch}\n- Python {platform.python_version()}, {platform.system()} "
         f"{platform.machine()}\n- reduced with dynadiag {__version__}\n"
@@ -266,12 +267,5 @@ def issue_text(result: MinifyResult) -> str:
 def _bisect_summary(result: MinifyResult) -> str:
     if result.bisect_verdict is None:
         return ""
-    return f" Bisected to {'; '.join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])}."
-
-
-def _fenced(text: str) -> str:
-    """The text in a fence that is longer than any fence in it."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}text\n{text}\n{fence}"
+    found = "; ".join([culprit_names(result.bisect_verdict), *result.bisect_verdict.confirmed])
+    return f" Bisected to {inline_code(found)}."

@@ -30,5 +30,10 @@ def _printable(text: str) -> str:
 
 
 def strip_directories(text: str) -> str:
-    """The text with each path shortened to its last part."""
-    return _PATH.sub(lambda found: found[0].rsplit("/", 1)[-1], text)
+    """The text with each path shortened: that of an installed package begins at the package, others are a name."""
+    return _PATH.sub(_shortened, text)
+
+
+def _shortened(found: re.Match[str]) -> str:
+    _, installed, inside = found[0].rpartition("/site-packages/")
+    return inside if installed else found[0].rsplit("/", 1)[-1]

@@ -10,14 +10,13 @@ from os.path import relpath
 from dynadiag.check import CheckResult, Problem
 from dynadiag.explanation.formatting import count
 from dynadiag.render.check_report import problem_headline
-from dynadiag.render.clean import clean, clean_line
-from dynadiag.render.wrap import truncate_end
+from dynadiag.render.clean import clean
+from dynadiag.render.markdown import cell
 
-__all__ = ["annotation_commands", "code", "step_summary"]
+__all__ = ["annotation_commands", "step_summary"]
 
 _MAX_SHOWN = 50  # annotations of a job that GitHub keeps
 _ROWS = 200  # of the summary's table: GitHub refuses more than 1 MiB
-_CELL = 160  # columns
 
 
 def annotation_commands(result: CheckResult) -> str:
@@ -52,7 +51,7 @@ def step_summary(result: CheckResult) -> str:
     verdict = "passes" if result.ok else f"fails: {count(len(result.problems), 'problem')}"
     lines = [f"## dynadiag check {verdict}", ""]
     lines += ["| target | breaks | recompiles | graphs |", "| --- | ---: | ---: | ---: |"]
-    lines += [f"| {code(run.target)} | {run.breaks} | {run.recompiles} | {run.graphs} |" for run in result.runs[:_ROWS]]
+    lines += [f"| {cell(run.target)} | {run.breaks} | {run.recompiles} | {run.graphs} |" for run in result.runs[:_ROWS]]
     if result.problems:
         lines += ["", "| problem | where | what |", "| --- | --- | --- |"]
         lines += [_row(each, result.root) for each in result.problems[:_ROWS]]
@@ -63,17 +62,4 @@ def step_summary(result: CheckResult) -> str:
 def _row(item: Problem, root: str) -> str:
     file = relpath(item.file, root) if item.file and item.file.startswith("/") else item.file or ", ".join(item.targets)
     where = f"{file}:{item.line}" if item.line else file
-    return f"| {code(item.rule)} | {code(where)} | {code(item.text)} |"
-
-
-def code(text: str) -> str:
-    """Text as code in a cell of a Markdown table, whatever stands in it.
-
-    >>> code("a|b `c`")
-    '`` a\\\\|b `c` ``'
-    """
-    line = truncate_end(clean_line(text), _CELL).replace("|", "\\|")
-    fence = "`"
-    while fence in line:
-        fence += "`"
-    return f"{fence}{line}{fence}" if fence == "`" else f"{fence} {line} {fence}"
+    return f"| {cell(item.rule)} | {cell(where)} | {cell(item.text)} |"

@@ -12,7 +12,8 @@ import pytest
 
 from dynadiag.check import Baseline, CheckResult, check, parse_budgets, updated_baseline
 from dynadiag.render.check_report import check_json, check_text
-from dynadiag.render.github import annotation_commands, code, step_summary
+from dynadiag.render.github import annotation_commands, step_summary
+from dynadiag.render.markdown import cell
 from dynadiag.render.sarif import MAX_RESULTS, RULES, sarif_json
 from dynadiag.render.style import Style
 from tests.check.build import a_measurement
@@ -130,7 +131,7 @@ def test_hostile_text_stays_text() -> None:
 
 @pytest.mark.parametrize("text", ["plain", "a`b", "``", "a|b", HOSTILE, ""])
 def test_code_in_markdown_ends_where_it_should(text: str) -> None:
-    made = code(text)
+    made = cell(text)
     fence = re.match(r"`+", made)
     assert fence is not None
     assert made.endswith(fence[0])

@@ -31,4 +31,4 @@ def test_a_report_says_what_bisection_found() -> None:
     lowering = Culprit("lowering", "relu", "0/0", "backward")
     found = Verdict("found", {}, "inductor", culprits=(lowering,), confirmed=("with exactly relu off it passes",))
     text = issue_text(replace(RESULT, bisect_verdict=found))
-    assert ". Bisected to lowering relu (backward); with exactly relu off it passes." in text
+    assert ". Bisected to `lowering relu (backward); with exactly relu off it passes`." in text

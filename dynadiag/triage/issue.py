@@ -1,0 +1,196 @@
+"""The issue, in the form of PyTorch's template for bugs of torch.compile: the bug, the error logs, the versions.
+
+Text of the program stands in code, with its control characters shown and its folders cut off, so that it can become
+neither markup nor a command. The commands are for the folder of the issue where there is a repro, otherwise for the
+folder in which the program was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dynadiag import __version__
+from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
+from dynadiag.bisection.verdict import ENVIRONMENT_OF_RUNG
+from dynadiag.explanation.formatting import count
+from dynadiag.minify.minify_result import MinifyDocument
+from dynadiag.minify.repro_header import strip_directories
+from dynadiag.render.json_document import ExplainDocument
+from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
+from dynadiag.triage.document import PartDocument
+
+__all__ = ["Case", "issue_text"]
+
+_MAX_LOG_LINES = 80  # of the end of an output: it names the failure
+_MAX_TITLE = 120
+_WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise", "not_run": "not run"}
+_SENTENCES = {
+    "found": "The program passes uncompiled and fails compiled.",
+    "passes": "The program does not fail.",
+    "fails_uncompiled": "The program fails without torch.compile too.",
+    "flaky": "The program fails, but not every time.",
+    "stopped": "The program fails. The search for the culprit was stopped before it had one.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a triage found. A part that was not done is ``None``; ``parts`` says why.
+
+    ``repro`` is the text of the repro, ``repro_name`` its file in the folder. ``output`` is what the program printed,
+    ``repro_output`` what the repro printed. ``command`` is the program for a shell, which only dynadiag can run if it
+    is a function.
+    """
+
+    bisect: BisectDocument | None
+    minify: MinifyDocument | None
+    explain: ExplainDocument | None
+    parts: Sequence[PartDocument]
+    environment: str
+    repro: str = ""
+    repro_name: str = "repro.py"
+    output: str = ""
+    repro_output: str = ""
+    command: str = ""
+    is_function: bool = False
+    accuracy: bool = False
+    redacted: bool = False
+
+
+def issue_text(case: Case) -> str:
+    """The issue in Markdown."""
+    blocks = [
+        *_title(case),
+        "### 🐛 Describe the bug",
+        *_description(case),
+        *_repro(case),
+        *_bisection(case),
+        "#### What was tried",
+        "\n".join(_tried(case)),
+        "### Error logs",
+        *_logs(case),
+        "### Versions",
+        fenced(case.environment),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _failure_of(case: Case) -> FailureDocument | None:
+    found = case.minify.failure if case.minify else None
+    return found or (case.bisect.failure if case.bisect else None)
+
+
+def _title(case: Case) -> list[str]:
+    failure = _failure_of(case)
+    if failure is None:
+        return ["# torch.compile"]
+    message = next((line for line in failure.message.splitlines() if line.strip()), failure.kind)
+    said = failure.type if case.redacted else f"{failure.type}: {strip_directories(message)[:_MAX_TITLE]}"
+    return [f"# torch.compile: {inline_code(said)}"]
+
+
+def _description(case: Case) -> Iterator[str]:
+    if case.bisect is None:
+        yield "The program was not bisected: see below."
+        return
+    yield _SENTENCES[case.bisect.verdict]
+    if (failure := case.bisect.failure) is not None:
+        where = f" in {inline_code(failure.where)}" if failure.where else ""
+        at = f"; the first rung that fails is {inline_code(case.bisect.rung)}" if case.bisect.rung else ""
+        how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
+        yield f"The failure is of kind {failure.kind}: {inline_code(failure.type)}{where}{at}.{how}"
+
+
+def _repro(case: Case) -> Iterator[str]:
+    made = case.minify
+    if made is None or not case.repro:
+        return
+    yield "#### Minimal repro"
+    proved = "It fails as the program does, in a fresh process." if made.proved else "It is **not** proved."
+    yield f"{_sizes(made)} {proved}"
+    if has_commands(case.repro):  # it must stay as it is, and could not be printed by a step of GitHub Actions
+        yield f"It is in the file {inline_code(case.repro_name)} beside this issue."
+    else:
+        yield fenced(case.repro, "python")
+
+
+def _sizes(made: MinifyDocument) -> str:
+    if made.level == "source":
+        return f"Reduced from {made.lines_before} to {made.lines_after} lines."
+    return f"Reduced from {made.nodes_before} to {made.nodes_after} operations."
+
+
+def _bisection(case: Case) -> Iterator[str]:
+    found = case.bisect
+    if found is None or not any(status != "not_run" for status in found.rungs.values()):
+        return
+    yield "#### Bisection"
+    rows = ["| rung | result |", "| --- | --- |"]
+    tried = {rung: status for rung, status in found.rungs.items() if status != "not_run"}
+    rows += [f"| {cell(rung)} | {_WORDS.get(status, status)} |" for rung, status in tried.items()]
+    yield "\n".join(rows)
+    if found.culprits:
+        yield "\n".join(["| at fault | name | where |", "| --- | --- | --- |", *map(_culprit, found.culprits)])
+    if found.confirmed:
+        yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in found.confirmed)
+
+
+def _culprit(item: CulpritDocument) -> str:
+    place = item.file and strip_directories(item.file if item.line is None else f"{item.file}:{item.line}")
+    graph = " ".join(part for part in (item.graph, item.compile_id) if part)
+    where = ", ".join(part for part in (place, graph) if part)
+    return f"| {item.kind} | {cell(item.name)} | {cell(where) if where else ''} |"
+
+
+def _tried(case: Case) -> Iterator[str]:
+    if case.explain is not None:
+        made = case.explain
+        breaks, recompiles = count(made.break_count, "graph break"), count(made.recompile_count, "recompile")
+        yield f"- explain: {count(made.graph_count, 'graph')}, {breaks}, {recompiles}"
+    if case.bisect is not None:
+        yield f"- bisect: {count(case.bisect.trials, 'trial')} in {case.bisect.seconds:.0f} s"
+    if case.minify is not None:
+        shared = ", those of bisect included," if case.bisect is not None else ""
+        yield f"- minify: {count(case.minify.trials, 'trial')}{shared} in {case.minify.seconds:.0f} s"
+        yield from (f"  - {inline_code(strip_directories(text))}" for text in case.minify.proof)
+    for part in case.parts:
+        if part.status != "done":
+            yield f"- {part.name}: {part.status}: {inline_code(strip_directories(part.reason or ''))}"
+    notes = [text for made in (case.bisect, case.minify) if made is not None for text in made.notes]
+    yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
+    yield f"- made by dynadiag {__version__}"
+    if commands := _commands(case):
+        where = "In the folder of this issue" if case.repro else "In the folder in which the program was run"
+        yield f"\n{where}:\n\n{fenced(chr(10).join(commands), 'sh')}"
+
+
+def _commands(case: Case) -> list[str]:
+    """Commands that show the failure, and where it goes."""
+    if case.redacted or case.bisect is None or case.bisect.failure is None:
+        return []
+    bisect = f"dynadiag bisect{' --accuracy' * (case.accuracy and not case.repro)}"
+    program = case.repro_name if case.repro else case.command
+    if case.is_function and not case.repro:
+        return [f"{bisect} {program}"]
+    return [f"python {program}", f"{ENVIRONMENT_OF_RUNG['uncompiled']} python {program}", f"{bisect} {program}"]
+
+
+def _logs(case: Case) -> Iterator[str]:
+    if case.redacted:
+        yield "Left out."
+        return
+    if case.repro_output:
+        yield "What the repro prints:"
+        yield _end(case.repro_output)
+    elif case.output:
+        yield "What the program prints:"
+        yield _end(case.output)
+    else:
+        yield "It prints nothing."
+
+
+def _end(text: str) -> str:
+    lines = strip_directories(text).splitlines()
+    cut = [f"({len(lines) - _MAX_LOG_LINES} lines before these)"] if len(lines) > _MAX_LOG_LINES else []
+    return fenced(escape_commands("\n".join([*cut, *lines[-_MAX_LOG_LINES:]])))

@@ -1,0 +1,63 @@
+"""The documents of a triage without what the program's author wrote.
+
+What stays is torch's: rungs, classes of culprits, types of exceptions that torch or Python define, places in torch,
+counts and times. Messages, names, lines and paths of the program go, and so do sentences that may quote them.
+"""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import replace
+
+import msgspec
+
+from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
+from dynadiag.minify.minify_result import MinifyDocument
+
+__all__ = ["LEFT_OUT", "redacted_bisect", "redacted_minify"]
+
+LEFT_OUT = "(left out)"
+_KINDS_WITH_A_TYPE = ("exit", "signal", "hang", "wrong_result", "nan", "slow", "memory")
+
+
+def redacted_bisect(made: BisectDocument) -> BisectDocument:
+    """The document of a bisection without names and texts of the program."""
+    return replace(
+        made,
+        target=LEFT_OUT,
+        failure=_failure(made.failure),
+        culprits=tuple(map(_culprit, made.culprits)),
+        notes=(),
+        side_finds=(),
+        confirmed=(),
+        printed=(),
+        reproduce=(),
+    )
+
+
+def redacted_minify(made: MinifyDocument) -> MinifyDocument:
+    """The document of a minification without names and texts of the program. The repro is left out too."""
+    return replace(
+        made,
+        target=LEFT_OUT,
+        failure=_failure(made.failure),
+        repro=None,
+        proof=(),
+        bisected=tuple(msgspec.structs.replace(each, name=LEFT_OUT) for each in made.bisected),
+        missing=(),
+        notes=(),
+        side_finds=(),
+    )
+
+
+def _failure(made: FailureDocument | None) -> FailureDocument | None:
+    if made is None:
+        return None
+    public = made.kind in _KINDS_WITH_A_TYPE or made.type.startswith("torch.") or hasattr(builtins, made.type)
+    where = made.where if made.where and made.where.startswith("torch/") else None
+    return FailureDocument(made.kind, made.type if public else LEFT_OUT, LEFT_OUT, where, None)
+
+
+def _culprit(made: CulpritDocument) -> CulpritDocument:
+    """A culprit by its class: its name may be that of a function, a module or an operator of the program."""
+    return msgspec.structs.replace(made, name=LEFT_OUT, file=None, line=None, lines=(), nodes=())

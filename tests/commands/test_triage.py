@@ -1,0 +1,182 @@
+"""`dynadiag triage`: the folder, what is left when a part fails or is interrupted, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jsonschema
+import pytest
+
+from dynadiag.__main__ import main
+from dynadiag.bisection.verdict import Verdict
+from dynadiag.capture.launch import ProcessEnd
+from dynadiag.commands import triage
+from dynadiag.commands.schema import schema_of
+from dynadiag.minify.minify_result import MinifyResult
+from dynadiag.minify.minimizer import Interrupted
+from dynadiag.trial.program import TargetError
+from dynadiag.trial.signature import Signature
+from tests.commands.build import journal
+from tests.commands.test_schema import _closed
+from tests.minify.test_command import NO_LOWERING
+
+FAILURE = Signature("exception", "ValueError", "secret-message", "torch/x.py:1 in f", "secret.py:1")
+RUNGS = {"uncompiled": "pass", "inductor": "same"}
+REPRO = MinifyResult("reduced", "inductor", FAILURE, FAILURE, "import torch\n", nodes_before=9, nodes_after=1)
+ALL = ["bisect.dynadiag", "issue.md", "minify.dynadiag", "output.txt", "repro.py", "report.html", "run.dynadiag"]
+
+
+@pytest.fixture(autouse=True)
+def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that end at once, and a program that is never run."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.py").write_text("import torch\n")
+    monkeypatch.setattr(triage, "run_recorded", _recorded)
+    monkeypatch.setattr(triage, "find_culprits_of", _found("found"))
+    monkeypatch.setattr(triage, "reduce_to_repro", _reduced)
+    monkeypatch.setattr(triage, "describe_environment", lambda redact: "PyTorch version: 2.13.0")
+
+
+def _recorded(program: object, recording: Path, args: object, **_: object) -> ProcessEnd:
+    journal(recording, file="/somewhere/secret.py")
+    return ProcessEnd(1, 1.0, False, ())
+
+
+def _found(verdict: str) -> Any:
+    def find(program: object, args: object, rows: Any, progress: object) -> Verdict:
+        rows.finish(0, force=True)
+        failure = None if verdict == "passes" else FAILURE
+        return Verdict(verdict, RUNGS, "inductor", failure, target="secret.py", command="secret.py")
+
+    return find
+
+
+def _reduced(program: object, args: object, rows: Any, progress: object, output: Path) -> MinifyResult:
+    rows.finish(0, force=True)
+    output.write_text(REPRO.text)
+    return REPRO.__class__(**{name: getattr(REPRO, name) for name in REPRO.__dataclass_fields__} | {"proved": True})
+
+
+def _raises(error: BaseException) -> Any:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
+def run(*words: str) -> tuple[int, dict[str, Any]]:
+    code = main(["triage", *words, "secret.py"])
+    return code, json.loads(Path("out", "triage.json").read_text())
+
+
+def status(document: dict[str, Any]) -> dict[str, str]:
+    return {part["name"]: part["status"] for part in document["parts"]}
+
+
+def test_the_folder_has_everything_and_the_document_is_what_its_schema_says(capsys: pytest.CaptureFixture[str]) -> None:
+    code, document = run("-o", "out", "--json", "-")
+    assert code == 0
+    assert json.loads(capsys.readouterr().out) == document
+    assert sorted(path.name for path in Path("out").iterdir()) == sorted([*ALL, "triage.json"])
+    assert document["reproduced"] is True
+    assert document["versions"] is None
+    assert Path(document["issue"]).read_text().count("```python") == 1
+    assert set(status(document).values()) == {"done"}
+    jsonschema.Draft202012Validator(_closed(schema_of("triage"))).validate(document)
+
+
+def test_what_is_not_there_to_be_minified_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triage, "reduce_to_repro", _raises(AssertionError("not to be called")))
+    for number, (verdict, expected) in enumerate((("passes", 3), ("fails_uncompiled", 4), ("flaky", 5))):
+        monkeypatch.setattr(triage, "find_culprits_of", _found(verdict))
+        code, document = run("-o", "out", *["--force"] * (number > 0))
+        assert code == expected
+        assert document["minify"] is None
+        assert status(document)["minify"] == "skipped"
+        assert document["reproduced"] is (verdict != "passes")
+
+
+@pytest.mark.parametrize("part", ["run_recorded", "find_culprits_of", "reduce_to_repro", "write_report"])
+def test_each_part_can_fail_and_the_rest_is_there(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triage, part, _raises(RuntimeError("of ours")))
+    code, document = run("-o", "out")
+    assert code == (5 if part == "find_culprits_of" else 0)
+    found = status(document)
+    assert sorted(found.values()).count("failed") == 1
+    (failed,) = (each for each in document["parts"] if each["status"] == "failed")
+    assert failed["reason"] == "RuntimeError: of ours"
+    assert "RuntimeError: of ours" in Path("out", "issue.md").read_text()
+
+
+def test_after_an_interrupt_there_is_what_there_was(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(triage, "reduce_to_repro", _raises(Interrupted(REPRO)))
+    code, document = run("-o", "out")
+    assert code == 130
+    assert status(document)["minify"] == "interrupted"
+    assert document["minify"]["proved"] is False
+    assert Path("out", "repro.py").read_text() == REPRO.text
+    monkeypatch.setattr(triage, "find_culprits_of", _raises(KeyboardInterrupt()))
+    code, document = run("-o", "out", "--force")
+    assert (code, document["bisect"], document["reproduced"]) == (130, None, False)
+    assert status(document) | {"bisect": "interrupted", "minify": "skipped", "report": "done"} == status(document)
+    assert not Path("out", "repro.py").exists()
+
+
+def test_a_budget_that_is_used_up_is_told() -> None:
+    code, document = run("-o", "out", "--budget", "0.5")
+    assert code == 5
+    assert status(document)["bisect"] == "skipped"
+    assert "--budget" in Path("out", "issue.md").read_text()
+
+
+@pytest.mark.usefixtures("capsys")
+def test_redacted_the_folder_has_nothing_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    code, document = run("-o", "out", "--redact")
+    assert code == 0
+    assert sorted(path.name for path in Path("out").iterdir()) == ["issue.md", "report.html", "triage.json"]
+    for path in Path("out").iterdir():
+        assert "secret" not in path.read_text(), path
+    assert (document["issue"], document["explain"], document["redacted"]) == ("issue.md", None, True)
+    kept = [line for line in capsys.readouterr().err.splitlines() if "-kept" in line][-1].partition(": ")[2]
+    assert Path(kept, "repro.py").exists()
+
+
+def test_what_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out").mkdir()
+    Path("out", "mine.txt").write_text("mine")
+    assert main(["triage", "-o", "out", "secret.py"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main(["triage", "-o", "out", "--force", "secret.py"]) == 0
+    assert Path("out", "mine.txt").read_text() == "mine"
+    Path("file").write_text("mine")
+    assert main(["triage", "-o", "file", "--force", "secret.py"]) == 2
+    assert main(["triage", "-o", "no/such/out", "secret.py"]) == 2
+    assert Path("file").read_text() == "mine"
+
+
+def test_a_target_that_is_none_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["triage", "-o", "out", "missing.py"]) == 2
+    monkeypatch.setattr(triage, "find_culprits_of", _raises(TargetError("no such module")))
+    assert main(["triage", "-o", "out", "secret.py"]) == 2
+    assert not Path("out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked_interpreters")
+def test_a_real_failure_becomes_an_issue_whose_commands_run(tmp_path: Path) -> None:
+    Path("train.py").write_text(NO_LOWERING)
+    words = [sys.executable, "-m", "dynadiag", "triage", "-o", "real", "train.py"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in Path("real").iterdir()) == sorted([*ALL, "triage.json"])
+    text = Path("real", "issue.md").read_text()
+    first, second = text.partition("```sh\n")[2].splitlines()[:2]
+    assert subprocess.run(first, shell=True, cwd="real", capture_output=True).returncode == 1
+    assert subprocess.run(second, shell=True, cwd="real", capture_output=True).returncode == 0

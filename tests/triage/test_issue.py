@@ -1,0 +1,130 @@
+"""The issue of a triage: what it says, that its commands are right, and that foreign text stays text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from dynadiag.bisection.verdict import Culprit, Verdict
+from dynadiag.minify.minify_result import MinifyResult, minify_document
+from dynadiag.minify.minify_result import issue_text as minify_issue_text
+from dynadiag.render.json_document import encode
+from dynadiag.triage import Case, PartDocument, issue_text, redacted_bisect, redacted_minify
+from dynadiag.trial.signature import Signature
+from tests.hostile import HOSTILE, assert_no_control, assert_no_workflow_command
+
+SECRETS = ("hunter2", "alice", "classified")
+
+
+def a_case(text: str = "relu", **values: object) -> Case:
+    """A case in which ``text`` stands wherever the program's can."""
+    failure = Signature("exception", f"mine.{text}", f"{text}\nmore", "torch/_inductor/lowering.py:3 in f", f"{text}:3")
+    culprit = Culprit("lowering", text, "0/0", "forward", ((f"/home/user/{text}.py", 7),), (text,))
+    rungs = {"uncompiled": "pass", "eager": "pass", "inductor": "same", "triton": "not_run"}
+    verdict = Verdict(
+        "found", rungs, "inductor", failure, (culprit,), (text,), (text,), (f"with {text} off it passes",), target=text
+    )
+    made = MinifyResult("reduced", "inductor", failure, failure, f"import torch\n# {text!r}\n", printed=text)
+    made = replace(made, nodes_before=9, nodes_after=1, proved=True, proof=(f"uncompiled: {text}",), notes=(text,))
+    case = Case(
+        bisect=verdict.document(),
+        minify=minify_document(made, text),
+        explain=None,
+        parts=(PartDocument("explain", "failed", f"ValueError: {text}", 1.0, ()),),
+        environment="PyTorch version: 2.13.0",
+        repro=made.text,
+        output=text,
+        repro_output=text,
+        command="train.py --lr 1",
+    )
+    return replace(case, **values)  # type: ignore[arg-type]  # the fields of a test
+
+
+def outside_code(markdown: str) -> str:
+    """The Markdown without its code."""
+    text = re.sub(r"(?ms)^(`{3,})\w*\n.*?^\1$", "", markdown)
+    return re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+
+
+def commands(markdown: str) -> list[str]:
+    return re.findall(r"(?ms)^```sh\n(.*?)^```$", markdown)[0].splitlines()
+
+
+def test_it_has_the_parts_of_the_template() -> None:
+    text = issue_text(a_case())
+    assert re.findall(r"(?m)^### (.*)", text) == ["🐛 Describe the bug", "Error logs", "Versions"]
+    assert "| `uncompiled` | passes |" in text
+    assert "| `inductor` | fails |" in text
+    assert "triton" not in text
+    assert "| lowering | `relu` | `relu.py:7, forward 0/0` |" in text
+    assert "Reduced from 9 to 1 operations. It fails as the program does" in text
+    assert "- explain: failed: `ValueError: relu`" in text
+    assert "/home/user" not in text
+
+
+def test_its_commands_are_for_the_repro_or_else_for_the_program() -> None:
+    assert commands(issue_text(a_case())) == [
+        "python repro.py",
+        "TORCHDYNAMO_DISABLE=1 python repro.py",
+        "dynadiag bisect repro.py",
+    ]
+    no_repro = a_case(repro="", minify=None, accuracy=True)
+    assert commands(issue_text(no_repro))[::2] == [
+        "python train.py --lr 1",
+        "dynadiag bisect --accuracy train.py --lr 1",
+    ]
+    function = a_case(repro="", minify=None, is_function=True, command="train.py:make")
+    assert commands(issue_text(function)) == ["dynadiag bisect train.py:make"]
+
+
+@pytest.mark.parametrize("verdict", ["passes", "fails_uncompiled", "flaky", "stopped"])
+def test_it_says_what_there_is_of_any_verdict(verdict: str) -> None:
+    bisect = replace(a_case().bisect, verdict=verdict, failure=None, culprits=(), rungs={})  # type: ignore[type-var]
+    text = issue_text(a_case(bisect=bisect, minify=None, repro=""))
+    assert "#### Bisection" not in text
+    assert "### Versions" in text
+
+
+def test_with_nothing_at_all_it_says_why() -> None:
+    parts = (PartDocument("bisect", "interrupted", "Ctrl-C", 1.0, ()),)
+    text = issue_text(Case(None, None, None, parts, "PyTorch version: 2.13.0"))
+    assert "The program was not bisected" in text
+    assert "- bisect: interrupted: `Ctrl-C`" in text
+
+
+def test_hostile_text_stays_text() -> None:
+    case = a_case(HOSTILE)
+    for text in (issue_text(case), minify_issue_text(a_result(HOSTILE))):
+        assert_no_control(text)
+        assert_no_workflow_command(text)
+        left = outside_code(text)
+        for sign in ("<img", "<!--", "](", "@maintainer", "approve", "# Heading"):
+            assert sign not in left, left
+            assert sign in text or sign == "<!--"
+
+
+def a_result(text: str) -> MinifyResult:
+    failure = Signature("exception", text, text)
+    return MinifyResult("reduced", "inductor", failure, failure, "import torch\n", printed=text, proof=(text,))
+
+
+def test_a_repro_that_would_command_a_runner_is_named_and_not_shown() -> None:
+    text = issue_text(a_case(repro='x = """\n::error::pwned\n"""\n'))
+    assert "::error" not in text
+    assert "It is in the file `repro.py`" in text
+
+
+def test_redacted_it_has_nothing_of_the_program() -> None:
+    case = a_case(" ".join(SECRETS))
+    assert case.bisect is not None
+    assert case.minify is not None
+    bisect, minify = redacted_bisect(case.bisect), redacted_minify(case.minify)
+    parts = tuple(replace(each, reason="(left out)") for each in case.parts)
+    hidden = replace(case, bisect=bisect, minify=minify, parts=parts, repro="", output="", redacted=True)
+    for text in (issue_text(hidden), encode(bisect).decode(), encode(minify).decode()):
+        assert [secret for secret in SECRETS if secret in text] == []
+    assert bisect.failure is not None
+    assert bisect.failure.where == "torch/_inductor/lowering.py:3 in f"
+    assert (bisect.rung, bisect.culprits[0].kind) == ("inductor", "lowering")
