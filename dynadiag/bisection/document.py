@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from dynadiag.diff.difference import Difference
 from dynadiag.render.json_document import CommandDocument, LineDocument
 from dynadiag.trial.signature import Signature
 
-__all__ = ["BisectDocument", "CulpritDocument", "FailureDocument"]
+__all__ = ["BisectDocument", "CulpritDocument", "FailureDocument", "ReleaseChangeDocument"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,23 @@ class CulpritDocument(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseChangeDocument:
+    """Two releases between which a failure came or was mended, and how their recordings differ.
+
+    ``first`` is the index of the difference that leads. ``commits`` is where the commits between the two can be read.
+    """
+
+    before: str
+    after: str
+    came: bool
+    commits: str
+    recordings: tuple[str, ...]
+    first: int | None
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectDocument(CommandDocument):
     """The JSON document of ``dynadiag bisect``. It has fields beyond the contract."""
@@ -59,3 +77,11 @@ class BisectDocument(CommandDocument):
     confirmed: tuple[str, ...]
     printed: tuple[str, ...]
     reproduce: tuple[str, ...]
+    # `bisect --torch` only
+    versions: dict[str, str] | None = None
+    last_good: str | None = None
+    first_bad: str | None = None
+    last_bad: str | None = None
+    first_good: str | None = None
+    installs: int | None = None
+    changes: tuple[ReleaseChangeDocument, ...] = ()

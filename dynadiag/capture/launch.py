@@ -25,7 +25,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal
 from dynadiag.recording.opening import journal_header
 
-__all__ = ["ProcessEnd", "Streams", "launch", "launch_counted", "launch_job"]
+__all__ = ["ProcessEnd", "Streams", "launch", "launch_counted", "launch_job", "record_exit"]
 
 Streams = tuple[int | None, int | None]
 
@@ -131,6 +131,13 @@ def _rank_order(path: Path) -> tuple[int, str]:
     return (int(rank[1]) if rank else sys.maxsize, path.name)
 
 
+def record_exit(journal: Path, code: int | None, seconds: float, notes: Sequence[str] = ()) -> None:
+    """Append to a program's journal how it ended: its exit code, negative for a signal, and how long it ran."""
+    end = Journal.reopen(journal)
+    end.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": list(notes)}})
+    end.close()
+
+
 def _record_end(
     journal: Path, settings: Settings, code: int, seconds: float, others: Sequence[Path], given: Sequence[str]
 ) -> None:
@@ -144,9 +151,7 @@ def _record_end(
         )
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1" or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         notes.append("the environment disables torch.compile (TORCHDYNAMO_DISABLE or TORCH_COMPILE_DISABLE is 1)")
-    end = Journal.reopen(journal)
-    end.append({"dynadiag_exit": {"code": code, "seconds": seconds, "notes": notes}})
-    end.close()
+    record_exit(journal, code, seconds, notes)
 
 
 def _why_not_recorded() -> str:

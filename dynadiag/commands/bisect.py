@@ -3,6 +3,8 @@
 The program is run as it is first. If it fails, it is run again with less and less of the compiler, each time in a
 process of its own, until the smallest part is found that makes it fail when on and pass when off.
 
+--torch A..B finds between which two releases of torch the failure came or was mended instead.
+
 TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
 program. Exit code: 0 found, 3 it does not fail, 4 it fails uncompiled too, 5 it fails but no culprit is sure (not every
 time, or the search stopped), 2 usage error.
@@ -24,7 +26,7 @@ from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Verdict
-from dynadiag.commands import common
+from dynadiag.commands import bisect_releases, common
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
@@ -46,6 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--candidate", metavar="JSON", help="run one trial, copied from a report of bisect, and print how it ends"
     )
+    bisect_releases.add_release_options(parser)
     add_target(parser)
 
 
@@ -76,6 +79,10 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    if bisect_releases.asks_for_releases(args):
+        return bisect_releases.run(args)
+    if args.prune and not args.target:
+        return bisect_releases.prune()
     program = parse_program(args)
     if args.candidate is not None:
         return _one_trial(program, args)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,10 +83,20 @@ def thread_count(guards: Iterable[Guard]) -> int | None:
     return None
 
 
-def _canonical(guard: Guard) -> tuple[str, str, str]:
+def _state_names(guards: Iterable[Guard]) -> set[str]:
+    """The parts of the global state that torch checks. Another release checks more of them, or fewer."""
+    return {name for guard in guards if guard.kind == _STATE for name in _global_state(guard.expression)}
+
+
+def _canonical(guard: Guard, state_names: Container[str] | None = None) -> tuple[str, str, str]:
+    """What a guard is, for comparison. Of the global state only ``state_names`` count, all if there are none."""
     source = _INSTALLED.sub(r"\1", guard.source)
     if guard.kind == _STATE:
-        state = {name: value for name, value in _global_state(guard.expression).items() if name != _THREADS}
+        state = {
+            name: value
+            for name, value in _global_state(guard.expression).items()
+            if name != _THREADS and (state_names is None or name in state_names)
+        }
         return guard.kind, source, json.dumps(state, sort_keys=True)
     return guard.kind, source, without_addresses(_OBJECT_ID.sub(r"\1)", _INSTALLED.sub(r"\1", guard.expression)))
 
@@ -102,7 +112,8 @@ def _global_state(expression: str) -> dict[str, Any]:
 
 def _without_equal(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[list[Guard], list[Guard]]:
     """The guards that the other side does not have."""
-    keys = [[_canonical(guard) for guard in side] for side in (before, after)]
+    shared = _state_names(before) & _state_names(after)
+    keys = [[_canonical(guard, shared) for guard in side] for side in (before, after)]
     return _surplus(before, keys[0], Counter(keys[1])), _surplus(after, keys[1], Counter(keys[0]))
 
 

@@ -52,7 +52,7 @@ class FreshInterpreter(Executor):
     """A new Python that runs the program as `python FILE.py` would.
 
     ``environment`` is added to the program's own, ``hooks`` are names of modules with an ``install()``. ``cwd`` is the
-    program's folder, ``None`` for the current one.
+    program's folder, ``None`` for the current one. ``interpreter`` is the Python to start, ``None`` for our own.
     """
 
     program: Program
@@ -61,6 +61,7 @@ class FreshInterpreter(Executor):
     environment: Mapping[str, str] = field(default_factory=dict)
     fresh_caches: bool = False
     cwd: Path | None = None
+    interpreter: Path | None = None
 
     @contextmanager
     def start(self, plan: Plan) -> Iterator[RunningProcess]:
@@ -68,7 +69,7 @@ class FreshInterpreter(Executor):
         with self.sandboxes.create() as sandbox:
             events = sandbox.writing.fileno()
             popen = subprocess.Popen(
-                [sys.executable, "-c", process.BOOT, dump(request), str(events)],
+                [self.interpreter or sys.executable, "-c", process.BOOT, dump(request), str(events)],
                 env=trial_environment(sandbox.scratch, self.environment, fresh_caches=self.fresh_caches),
                 cwd=self.cwd,
                 pass_fds=[events],

@@ -106,6 +106,17 @@ class Outcome:
             return "same"
         return "timeout" if self.is_hang else "different"
 
+    def status_across_releases(self, reference: Signature | None) -> str:
+        """``pass``, ``same``, ``different`` or ``invalid``, compared with a failure seen with another release of torch.
+
+        While there is no ``reference``, a trial that fails is ``same``.
+        """
+        if self.invalid is not None:
+            return "invalid"
+        if self.signature is None:
+            return "pass"
+        return "same" if reference is None or self.signature.same_across_releases(reference) else "different"
+
 
 _DEVICE_ERROR = re.compile(r"^\s*what\(\):\s*((?:CUDA|HIP) error: .+)", re.M)
 _KINDS_APPLIED_AT_ONCE = (

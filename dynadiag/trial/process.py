@@ -44,7 +44,10 @@ __all__ = [
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # With -c sys.path[0] is the current folder. It is removed before our modules are imported, since the user may have a
 # package of the same name there. `program` adds the folder that the program needs.
-BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.process import main; main(sys.argv[1], int(sys.argv[2]))"
+BOOT = (
+    "import sys; sys.flags.safe_path or sys.path.pop(0); "
+    "from dynadiag.trial.process import main; main(sys.argv[1], int(sys.argv[2]))"
+)
 
 
 @dataclass(frozen=True, slots=True)

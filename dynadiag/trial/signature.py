@@ -58,7 +58,7 @@ class Signature:
     (``train.py:31``). ``rung`` says where it was seen and is not part of the identity.
     """
 
-    kind: str  # "exception" | "exit" | "signal" | "hang" | "wrong_result" | "nan" | "slow" | "memory"
+    kind: str  # "exception" | "exit" | "signal" | "hang" | "wrong_result" | "nan" | "slow" | "memory" | "metric"
     type: str
     message: str
     where: str | None = None
@@ -84,6 +84,19 @@ class Signature:
         if self.kind == "exception":
             return (self.user is not None and self.user == other.user) or self.cause == other.cause
         return self.type == other.type
+
+    def same_across_releases(self, other: Signature) -> bool:
+        """Whether both are the same failure, seen with two releases of torch: kind, type, message without numbers.
+
+        Where in torch it was raised is no part of it, nor is the module of the exception: both move.
+        """
+        return self._release_identity() == other._release_identity()
+
+    def _release_identity(self) -> tuple[str, str, str]:
+        message = normalise(self.message)
+        if self.kind in ("wrong_result", "nan"):
+            message = message.partition(": ")[0]
+        return self.kind, self.type.rpartition(".")[2], message
 
     @property
     def device_error(self) -> str | None:

@@ -1,0 +1,211 @@
+"""Environments with a release of torch each, kept in the user's cache folder for the next search.
+
+An environment is whole once its file of facts is there; what an interrupted install left is removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynadiag.errors import DynadiagError
+from dynadiag.trial.typed_json import dump, load
+
+__all__ = ["EnvironmentStore", "InstallError", "KeptEnvironment", "cache_folder"]
+
+_FACTS = "dynadiag.json"
+# Bytes of an environment with torch. A default Linux build brings CUDA's libraries: 4.6 to 5.3 GB for 2.12 to 2.15.
+_DEFAULT_BUILD = 5_500_000_000
+_CPU_BUILD = 1_500_000_000
+_MAX_REASON = 300  # characters
+
+
+class InstallError(Exception):
+    """A release could not be installed. The search goes on without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEnvironment:
+    """An environment that is there. ``bytes`` is its size on disk, ``seconds`` what its install took."""
+
+    folder: Path
+    requirement: str
+    packages: tuple[str, ...]
+    bytes: int
+    seconds: float
+
+    @property
+    def version(self) -> str:
+        """The release, with its build."""
+        return self.requirement.partition("==")[2]
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    requirement: str
+    packages: tuple[str, ...]
+    bytes: int
+    seconds: float
+
+
+def cache_folder() -> Path:
+    """The folder of the environments."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return Path(base or Path.home() / ".cache") / "dynadiag" / "torch"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentStore:
+    """The environments below a folder. ``constraints`` hold for what is installed beside torch (``numpy==2.4.6``)."""
+
+    folder: Path
+    packages: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+
+    def all(self) -> tuple[KeptEnvironment, ...]:
+        """The environments that are whole."""
+        return tuple(filter(None, map(_read, sorted(self.folder.glob("*/")))))
+
+    def find(self, requirement: str) -> KeptEnvironment | None:
+        """The environment with this release and all packages that the program needs."""
+        kept = _read(self._folder_of(requirement))
+        return kept if kept is not None and set(self.packages) <= set(kept.packages) else None
+
+    def bytes_of_one(self, requirement: str) -> int:
+        """What an environment takes on disk: the largest that is kept, else what is usual."""
+        usual = _CPU_BUILD if "+cpu" in requirement or sys.platform != "linux" else _DEFAULT_BUILD
+        alike = [one.bytes for one in self.all() if ("+cpu" in one.requirement) == ("+cpu" in requirement)]
+        return max(alike, default=usual)
+
+    def seconds_of_one(self) -> float | None:
+        """What an install took here so far, at most; ``None`` where there was none."""
+        return max((one.seconds for one in self.all()), default=None)
+
+    def free_bytes(self) -> int:
+        """What is free where the environments go."""
+        folder = next(path for path in (self.folder, *self.folder.parents) if path.exists())
+        return shutil.disk_usage(folder).free
+
+    def install(self, requirement: str) -> KeptEnvironment:
+        """Make the environment of a release (``torch==2.14.1``). Raises `InstallError` if that fails.
+
+        Raises `DynadiagError` if the folder cannot be made, or if another search is installing this release.
+        """
+        if self.free_bytes() < self.bytes_of_one(requirement):
+            raise InstallError(f"no room in {self.folder}: it takes {self.bytes_of_one(requirement) / 1e9:.1f} GB")
+        folder = self._folder_of(requirement)
+        with self._locked(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            began = time.monotonic()
+            try:
+                self._run_installer(folder, requirement)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            seconds = round(time.monotonic() - began, 1)
+            (folder / _FACTS).write_text(dump(_Facts(requirement, self.packages, _size(folder), seconds)))
+        kept = _read(folder)
+        assert kept is not None
+        return kept
+
+    def prune(self) -> tuple[int, int]:
+        """Remove all environments, also unfinished ones. Returns their number and their size in bytes."""
+        folders = [path for path in self.folder.glob("*/") if not path.is_symlink()]
+        size = sum(map(_size, folders))
+        for folder in folders:
+            with self._locked(folder):
+                shutil.rmtree(folder)
+        for lock in self.folder.glob("*.lock"):
+            lock.unlink()
+        with suppress(OSError):  # something of another's is in it
+            self.folder.rmdir()
+        return len(folders), size
+
+    def _folder_of(self, requirement: str) -> Path:
+        return self.folder / f"{requirement.replace('==', '-')}-{sys.implementation.cache_tag}"
+
+    @contextmanager
+    def _locked(self, folder: Path) -> Iterator[None]:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = folder.with_name(f"{folder.name}.lock").open("w")
+        except OSError as error:
+            raise DynadiagError(f"cannot write {self.folder}: {error.strerror}; set XDG_CACHE_HOME") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise DynadiagError(
+                    f"{folder}: another search is installing it; start again when it is done"
+                ) from error
+            yield
+
+    def _run_installer(self, folder: Path, requirement: str) -> None:
+        log = folder.with_name(f"{folder.name}.log")
+        constraints = folder.with_name(f"{folder.name}.txt")
+        constraints.write_text("".join(f"{line}\n" for line in self.constraints))
+        try:
+            for command in self._commands(folder, requirement, constraints):
+                with log.open("ab") as output:
+                    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+                if done.returncode:
+                    raise InstallError(_reason(log.read_text(errors="replace"), done.returncode))
+        except OSError as error:
+            raise InstallError(f"{error.filename}: {error.strerror}") from error
+        finally:
+            constraints.unlink(missing_ok=True)
+            log.unlink(missing_ok=True)
+
+    def _commands(self, folder: Path, requirement: str, constraints: Path) -> list[list[str]]:
+        """The commands that make an environment: uv's where it is, else Python's own."""
+        python, uv = str(folder / "bin" / "python"), shutil.which("uv")
+        wanted = ["-c", str(constraints), *(f"--extra-index-url={url}" for url in self.indexes)]
+        wanted += [requirement, *self.packages]
+        if uv is not None:
+            return [
+                [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
+                [uv, "pip", "install", "--quiet", "--python", python, *wanted],
+            ]
+        pip = [python, "-m", "pip", "install", "--quiet", "--no-input", "--no-cache-dir", *wanted]
+        return [[sys.executable, "-m", "venv", str(folder)], pip]
+
+
+def _read(folder: Path) -> KeptEnvironment | None:
+    try:
+        facts = load((folder / _FACTS).read_bytes(), _Facts)
+    except (OSError, ValueError):  # not whole, or not ours
+        return None
+    kept = KeptEnvironment(folder, facts.requirement, facts.packages, facts.bytes, facts.seconds)
+    return kept if kept.python.exists() else None
+
+
+def _size(folder: Path) -> int:
+    """The bytes that the files of a folder take. A file with several links counts once."""
+    seen: dict[tuple[int, int], int] = {}
+    for root, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):  # removed meanwhile
+                status = Path(root, name).lstat()
+                seen[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(seen.values())
+
+
+def _reason(log: str, code: int) -> str:
+    lines: Sequence[str] = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith("error")]
+    said = errors[-1] if errors else lines[-1] if lines else ""
+    return f"{said or f'the installer ended with {code}'}"[:_MAX_REASON]

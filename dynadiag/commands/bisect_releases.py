@@ -1,0 +1,354 @@
+"""`bisect --torch` and `bisect --python`: the search over releases of torch, as a command."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from packaging.version import Version
+
+from dynadiag.bisection.bisector import HOOKS
+from dynadiag.bisection.releases.environments import EnvironmentStore, InstallError, cache_folder
+from dynadiag.bisection.releases.package_index import list_releases, newest_builds
+from dynadiag.bisection.releases.release_report import ReleaseChange, ReleaseReport, compare_sides
+from dynadiag.bisection.releases.release_search import most_trials
+from dynadiag.bisection.releases.release_trials import METRICS, MetricBound, ReleaseTrials
+from dynadiag.bisection.releases.requirements import installed_versions, program_packages
+from dynadiag.bisection.releases.searcher import ReleaseResult, ReleaseSearcher, TorchRelease
+from dynadiag.bisection.releases.version_range import VersionRange, parse_range, public
+from dynadiag.bisection.trial_log import TrialLog
+from dynadiag.commands import common
+from dynadiag.commands.progress import ProgressPrinter
+from dynadiag.commands.target_options import parse_program
+from dynadiag.errors import DynadiagError, UnreadableInput
+from dynadiag.explanation.formatting import count, duration
+from dynadiag.render.json_document import encode
+from dynadiag.trial.interpreter import Interpreter, probe
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.program import Program
+from dynadiag.trial.supervise import Limits
+
+__all__ = ["add_release_options", "asks_for_releases", "prune", "run"]
+
+_GB = 1e9
+
+
+def add_release_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the search over releases."""
+    group = parser.add_argument_group("releases of torch")
+    group.add_argument("--torch", metavar="A..B", help="find between which two of these releases it came or went")
+    group.add_argument(
+        "--python",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PYTHON",
+        help="use the release of this interpreter; may be repeated",
+    )
+    group.add_argument("--yes", action="store_true", help="install releases without a question")
+    group.add_argument(
+        "--with", dest="with_", action="append", default=[], metavar="PKG", help="install this package beside each"
+    )
+    group.add_argument("--index", action="append", default=[], metavar="URL", help="a further package index for torch")
+    group.add_argument("--metric", choices=METRICS, help="search for this figure going above --most")
+    group.add_argument("--most", type=float, metavar="N", help="the most that the figure of --metric may be")
+    group.add_argument(
+        "--prune", action="store_true", help="remove the installed releases (alone, or after the search)"
+    )
+
+
+def asks_for_releases(args: argparse.Namespace) -> bool:
+    """Whether the options ask for a search over releases. Raises `DynadiagError` if options of it stand alone."""
+    wanted = bool(args.torch or args.python)
+    alone = {"--yes": args.yes, "--with": args.with_, "--index": args.index, "--metric": args.metric}
+    alone["--prune with a target"] = args.prune and args.target
+    for option, value in ({} if wanted else alone).items():
+        if value:
+            raise DynadiagError(f"{option} belongs to a search over releases: give --torch A..B or --python PYTHON")
+    if wanted and (args.resume or args.candidate or args.rungs or args.budget):
+        raise DynadiagError("--torch and --python go without --resume, --candidate, --rungs and --budget")
+    if (args.metric is None) != (args.most is None):
+        raise DynadiagError("--metric NAME and --most N go together: above N the release counts as failing")
+    return wanted
+
+
+def prune() -> int:
+    """Remove the environments that earlier searches installed."""
+    number, size = EnvironmentStore(cache_folder()).prune()
+    sys.stdout.write(f"removed {count(number, 'environment')} ({size / _GB:.1f} GB) from {cache_folder()}\n")
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search over releases and return the exit code."""
+    common.check_json_path(args.json)
+    program = parse_program(args)
+    wanted = parse_range(args.torch) if args.torch else None
+    output = common.new_recording(args.output, program.text, force=args.force)
+    with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder, ProgressPrinter(sys.stderr) as progress:
+        store = _store(program, args)
+        plan = _plan_search(wanted, args, store, Path(folder), progress.message)
+        _agree_to_install(plan, store, args)
+        report = _search(program, plan, store, output, Path(folder), args, progress)
+    common.write_json(args.json, encode(report.document()))
+    if args.json != "-":
+        sys.stdout.write(report.text(common.style_for(sys.stdout)))
+        sys.stdout.flush()
+    if args.prune:
+        store.prune()
+    common.print_path(output)
+    return report.exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchPlan:
+    """The releases to search, oldest first, the index of our own, and how many may have to be installed.
+
+    ``installs`` are for a failure that only came or only went, ``most`` for one that did both.
+    """
+
+    candidates: tuple[TorchRelease, ...]
+    own: int
+    installs: int
+    most: int
+
+
+def _store(program: Program, args: argparse.Namespace) -> EnvironmentStore:
+    versions = installed_versions()
+    packages = {*(f"{name}=={versions[name]}" for name in program_packages(program)), *args.with_}
+    constraints = tuple(f"{name}=={number}" for name, number in sorted(versions.items()))
+    return EnvironmentStore(cache_folder(), tuple(sorted(packages)), constraints, tuple(args.index))
+
+
+# What is there to try
+
+
+def _plan_search(
+    wanted: VersionRange | None,
+    args: argparse.Namespace,
+    store: EnvironmentStore,
+    folder: Path,
+    say: Callable[[str], None],
+) -> _SearchPlan:
+    own = Interpreter(Path(sys.executable), _own_torch())
+    named = [probe(python, folder) for python in args.python]
+    found = {**_installable(wanted, args, store, own.torch, folder, say), **_by_release(named)}
+    found[public(own.torch)] = TorchRelease(public(own.torch), interpreter=own)
+    if len(found) == 1:
+        raise DynadiagError(
+            f"--torch {args.torch}: only the release of this environment is in the range"
+            if args.torch
+            else f"{args.python[0]}: it has the release of this environment, torch {public(own.torch)}"
+        )
+    candidates = tuple(found[key] for key in sorted(found))
+    index = next(i for i, one in enumerate(candidates) if one.interpreter is own)
+    single, most = most_trials(len(candidates), index, lambda i: candidates[i].interpreter is not None)
+    return _SearchPlan(candidates, index, single, most)
+
+
+def _own_torch() -> str:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        raise DynadiagError(f"{sys.executable}: there is no torch in this environment") from None
+
+
+def _by_release(named: Sequence[Interpreter]) -> dict[Version, TorchRelease]:
+    found: dict[Version, TorchRelease] = {}
+    for one in named:
+        release = public(one.torch)
+        if release in found:
+            raise DynadiagError(f"--python {one.python}: a second interpreter with torch {release}; name one of them")
+        found[release] = TorchRelease(release, interpreter=one)
+    return found
+
+
+def _installable(
+    wanted: VersionRange | None,
+    args: argparse.Namespace,
+    store: EnvironmentStore,
+    own: str,
+    folder: Path,
+    say: Callable[[str], None],
+) -> dict[Version, TorchRelease]:
+    """The releases in the range: those that are installed already, and those that the index has."""
+    if wanted is None:
+        return {}
+    try:
+        builds = newest_builds(list_releases(args.index, prereleases=wanted.prereleases), own)
+    except DynadiagError as error:
+        builds = {public(one.version): one.version for one in store.all()}
+        if not any(release in wanted for release in builds) and not args.python:
+            raise
+        say(f"{error}; the search goes on with what is there")
+    found: dict[Version, TorchRelease] = {}
+    for release, build in builds.items():
+        if release in wanted:
+            requirement = f"torch=={build}"
+            kept = store.find(requirement)
+            found[release] = TorchRelease(release, requirement, probe(kept.python, folder) if kept else None)
+    return found
+
+
+# Agreement
+
+
+def _agree_to_install(plan: _SearchPlan, store: EnvironmentStore, args: argparse.Namespace) -> None:
+    """Say what will be installed, and ask. Raises `DynadiagError` where nobody agrees."""
+    if not plan.most:
+        return
+    text = _cost(plan, store)
+    sys.stderr.write(text + "\n")
+    if args.yes:
+        return
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise DynadiagError("nothing is installed without --yes; --python PYTHON uses releases that are there")
+    sys.stderr.write("Install them? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise DynadiagError("nothing was installed; --python PYTHON uses releases that are there")
+
+
+def _cost(plan: _SearchPlan, store: EnvironmentStore) -> str:
+    """What the installs take, in words."""
+    new = [one for one in plan.candidates if one.interpreter is None]
+    size = max(store.bytes_of_one(one.requirement) for one in new) / _GB
+    seconds = store.seconds_of_one()
+    each = f"{size:.1f} GB and, as before, {duration(seconds)}" if seconds else f"{size:.1f} GB, some of it downloaded"
+    more = f" ({plan.most} if it came and was mended)" if plan.most > plan.installs else ""
+    names = ", ".join(str(one.version) for one in new)
+    return (
+        f"to install: at most {plan.installs} releases{more} of torch {names}\n"
+        f"each takes about {each}; at most {plan.most * size:.0f} GB in {store.folder}, "
+        f"where {store.free_bytes() / _GB:.0f} GB are free"
+    )
+
+
+# The search
+
+
+def _search(
+    program: Program,
+    plan: _SearchPlan,
+    store: EnvironmentStore,
+    output: Path,
+    folder: Path,
+    args: argparse.Namespace,
+    progress: ProgressPrinter,
+) -> ReleaseReport:
+    began = time.monotonic()
+    asked = {"command": "bisect", "options": _options(args)}
+    log = TrialLog(output, program.text, [program.target, *program.arguments], asked=asked, force=args.force)
+    trials = _trials(program, folder, log, args)
+    searcher = ReleaseSearcher(
+        candidates=plan.candidates,
+        own=plan.own,
+        trials=trials,
+        install=_installer(store, folder, plan.most, progress),
+        max_installs=plan.most,
+        repeat=args.repeat,
+        on_trial=lambda one, status, seconds: progress.on_trial(log.count, f"torch {one.version}", status, seconds),
+    )
+    try:
+        with trials:
+            result = searcher.search()
+    except KeyboardInterrupt:
+        log.finish(None, force=True)
+        progress.message(f"interrupted after {count(log.count, 'trial')}; releases that are installed stay")
+        raise
+    except BaseException:
+        log.discard()
+        raise
+    report = ReleaseReport(
+        target=program.text,
+        torch=str(plan.candidates[plan.own].version),
+        result=result,
+        failure=trials.reference if "same" in result.statuses else None,
+        changes=tuple(_changes(result, output, args)),
+        kept=_kept(store, args),
+        trials=log.count,
+        seconds=time.monotonic() - began,
+    )
+    log.add_verdict(encode(report.document()).decode())
+    log.finish(report.exit_code, force=True)
+    return report
+
+
+def _trials(program: Program, folder: Path, log: TrialLog, args: argparse.Namespace) -> ReleaseTrials:
+    tolerance = None if args.rtol is None and args.atol is None else (args.rtol or 0.0, args.atol or 0.0)
+    bound = MetricBound(args.metric, args.most) if args.metric else None
+    plan = Plan(accuracy=args.accuracy, tolerance=tolerance)
+    return ReleaseTrials(program, folder, Limits.default(args.timeout), log, plan, HOOKS, bound)
+
+
+def _options(args: argparse.Namespace) -> list[str]:
+    words = ["--torch", args.torch] if args.torch else []
+    words += [word for python in args.python for word in ("--python", str(python))]
+    words += ["--metric", args.metric, "--most", f"{args.most:g}"] if args.metric else []
+    return words + ["--accuracy"] * args.accuracy
+
+
+def _installer(
+    store: EnvironmentStore, folder: Path, most: int, progress: ProgressPrinter
+) -> Callable[[str], Interpreter]:
+    numbers = iter(range(1, most + 1))
+
+    def install(requirement: str) -> Interpreter:
+        progress.message(f"installing {requirement} ({next(numbers)} of at most {most})")
+        kept = store.install(requirement)
+        progress.message(f"installed {requirement}: {kept.bytes / _GB:.1f} GB in {duration(kept.seconds)}")
+        try:
+            return probe(kept.python, folder)
+        except DynadiagError as error:
+            raise InstallError(str(error)) from error
+
+    return install
+
+
+def _changes(result: ReleaseResult, output: Path, args: argparse.Namespace) -> list[ReleaseChange]:
+    """Where the failure came and was mended, with the recordings on either side compared. They stay beside ours."""
+    if result.verdict != "found":
+        return []
+    found = result.boundaries
+    style = common.style_for(sys.stdout)
+    style = replace(style, width=style.columns - 2)
+    kept: dict[int, Path] = {}
+    changes = []
+    for low, high, came in ((found.last_good, found.first_bad, True), (found.last_bad, found.first_good, False)):
+        if low is None or high is None:
+            continue
+        names = [str(result.candidates[index].version) for index in (low, high)]
+        recordings = [path for index in (low, high) if (path := _keep(result, index, output, kept, args)) is not None]
+        try:
+            changes.append(compare_sides(names[0], names[1], came, recordings, style))
+        except UnreadableInput:
+            changes.append(ReleaseChange(names[0], names[1], came))
+    return changes
+
+
+def _keep(
+    result: ReleaseResult, index: int, output: Path, kept: dict[int, Path], args: argparse.Namespace
+) -> Path | None:
+    recording = result.trials[index].recording
+    if index not in kept and recording is not None:
+        name = output.with_stem(f"{output.stem}-torch-{result.candidates[index].version}")
+        common.check_writable(name, force=args.force)
+        shutil.move(recording, name)
+        kept[index] = name
+    return kept.get(index)
+
+
+def _kept(store: EnvironmentStore, args: argparse.Namespace) -> str:
+    there = store.all()
+    if not there:
+        return ""
+    size = sum(one.bytes for one in there) / _GB
+    what = f"{count(len(there), 'release')} of torch ({size:.1f} GB) in {store.folder}"
+    return f"removed: {what}" if args.prune else f"kept for the next search: {what}; bisect --prune removes them"

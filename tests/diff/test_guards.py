@@ -1,0 +1,24 @@
+"""Guards of two releases of torch."""
+
+from __future__ import annotations
+
+import pytest
+
+from dynadiag.diff.guard_changes import guard_differences
+from dynadiag.recording.records import Guard
+
+
+def state(text: str) -> Guard:
+    return Guard(0, "0/0", "GLOBAL_STATE", "", f"___check_global_state() against {text}", None, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differ"),
+    [
+        ('{"grad_mode":true}', '{"grad_mode":true,"cuda_matmul_precision":0}', False),
+        ('{"grad_mode":true,"old":1}', '{"grad_mode":true,"new":0}', False),
+        ('{"grad_mode":true}', '{"grad_mode":false,"new":0}', True),
+    ],
+)
+def test_a_release_that_checks_more_of_the_state_is_no_difference(before: str, after: str, differ: bool) -> None:
+    assert bool(guard_differences([state(before)], [state(after)])) == differ
