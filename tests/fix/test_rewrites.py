@@ -83,6 +83,28 @@ def test_digitize_counts_in_float64_and_its_array_becomes_a_tensor(tmp_path: Pat
     assert made == [f"n = torch.bucketize(x.double(), {edges}, right=True)\nreturn x / n"]
 
 
+NUMPY = {
+    "np.searchsorted(EDGES, x.numpy(), side='right')": (
+        "torch.searchsorted(torch.as_tensor(EDGES, dtype=torch.float64), x.double(), right=True)"
+    ),
+    "np.nansum(x.numpy(), axis=1)": "torch.nansum(x, dim=1)",
+    "np.nanmean(a=x.cpu().numpy(), keepdims=True)": "torch.nanmean(x, keepdim=True)",
+    "np.isin(x.numpy(), [1, 2])": "torch.isin(x, torch.as_tensor([1, 2], device=x.device))",
+    "np.trapezoid(x.numpy(), dx=0.5)": "torch.trapezoid(x, dx=0.5)",
+}
+
+
+@pytest.mark.parametrize("call", NUMPY)
+def test_a_numpy_function_becomes_torchs(call: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    return torch.from_numpy({call})\n"
+    assert one(text, call, tmp_path) == [f"return {NUMPY[call]}"]
+
+
+@pytest.mark.parametrize("call", ["np.nansum(axis=1)", "np.nansum(x.numpy(), where=m)", "np.cumsum(x.numpy())"])
+def test_a_call_that_torch_has_no_equal_of_stays(call: str, tmp_path: Path) -> None:
+    assert one(f"{HEAD}def f(x, m):\n    return {call}\n", call, tmp_path) == []
+
+
 SIDES = {
     # source of the branch: its replacement
     "if c(x) > 0:\n        x = x * 2": "x = torch.where(c(x) > 0, x * 2, x)",
