@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from dynadiag.bisection.hash_search import Speculate, find_culprit_sets, find_minimal_set, suffixes
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Culprit
+from dynadiag.trial.decision_kinds import kind_named
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan, Switch
 
@@ -237,4 +238,4 @@ def kind_plural(group: str) -> str:
 
 def kind_name(group: str) -> str:
     """The kind's name for users: a Dynamo graph is a graph, and a value that its reader computes is fused with it."""
-    return {"dynamo_graph": "graph", "inline": "fusion"}.get(group, group)
+    return kind_named(group).label or group

@@ -37,21 +37,11 @@ from dynadiag.bisection.narrowing import (
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Culprit
 from dynadiag.explanation.formatting import list_counted
+from dynadiag.trial.decision_kinds import kinds_of_rung
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import LOWER_RUNG, Plan
 
 __all__ = ["DescentResult", "descend", "find_culprits"]
-
-# Latest first. A kind without decisions at a rung costs no trial.
-_INDUCTOR_KINDS = ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "cudagraphs", "graph")
-_KINDS_OF_RUNG = {
-    "inductor": (*_INDUCTOR_KINDS, "dynamo_graph"),
-    "triton": (*_INDUCTOR_KINDS, "dynamo_graph"),
-    "custom": ("kernel", "fusion", "lowering", "pattern", "pass", "decomposition", "dynamo_graph"),
-    "aot_eager_decomp_partition": ("decomposition", "dynamo_graph"),
-    "aot_eager": ("dynamo_graph",),
-    "eager": ("frame",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +70,7 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
         return replace(result, notes=(*fakes.notes, *result.notes))
     notes = list(fakes.notes)
     part = find_needed_graphs(search, base, recorded)
-    classes = [c for c in _KINDS_OF_RUNG.get(rung, ()) if any(p.group == c for p in recorded.points)]
+    classes = [c for c in kinds_of_rung(rung) if any(p.group == c for p in recorded.points)]
     for name, helped in _explaining_kinds(search, part.plan, classes, _statuses_when_gone(search, base, rung)):
         outcomes = (recorded,) if name == "frame" else (recorded, helped)
         points = {p.key: p for outcome in outcomes for p in outcome.points if p.group == name}

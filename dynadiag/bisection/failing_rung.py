@@ -8,7 +8,6 @@ import os
 from dataclasses import dataclass, replace
 
 from dynadiag.bisection.ladder import (
-    KINDS,
     TRITON,
     LadderResult,
     labeled_rung,
@@ -21,6 +20,7 @@ from dynadiag.bisection.ladder import (
 )
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Verdict
+from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
@@ -62,7 +62,7 @@ class BisectOptions:
     rungs: tuple[str, ...] | None = None
     repeat: int = 1
     tolerance: tuple[float, float] | None = None
-    record: tuple[str, ...] = KINDS
+    record: tuple[str, ...] = REPORTED_KINDS
 
 
 @dataclass(slots=True)

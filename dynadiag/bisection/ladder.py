@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
+from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
 __all__ = [
-    "KINDS",
     "TRITON",
     "LadderResult",
     "labeled_rung",
@@ -22,20 +22,6 @@ __all__ = [
     "rungs_to_try",
     "top_rung",
 ]
-
-KINDS = (
-    "kernel",
-    "fusion",
-    "lowering",
-    "pattern",
-    "pass",
-    "decomposition",
-    "cudagraphs",
-    "graph",
-    "dynamo_graph",
-    "frame",
-    "operator",
-)  # of decisions, in the order of the compiler, latest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +47,9 @@ def rungs_to_try(top: str, wanted: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(rung for rung in RUNGS if rung in wanted and (rung == TRITON or RUNGS.index(rung) <= RUNGS.index(top)))
 
 
-def run_ladder(search: TrialSearch, base: Plan, rungs: Sequence[str], record: tuple[str, ...] = KINDS) -> LadderResult:
+def run_ladder(
+    search: TrialSearch, base: Plan, rungs: Sequence[str], record: tuple[str, ...] = REPORTED_KINDS
+) -> LadderResult:
     """Try one rung after another until one shows the failure. Other failures on the way are noted.
 
     Where Inductor shows it and the triton rung was asked for, that is tried too: it shows whether the failure is
@@ -90,12 +78,12 @@ def _try_rung(search: TrialSearch, candidate: LabeledPlan, notes: list[str]) -> 
     return outcome, "not_run"
 
 
-def labeled_rung(base: Plan, rung: str, record: tuple[str, ...] = KINDS) -> LabeledPlan:
+def labeled_rung(base: Plan, rung: str, record: tuple[str, ...] = REPORTED_KINDS) -> LabeledPlan:
     """The trial of a rung."""
     return LabeledPlan(rung_plan(base, rung, record), rung, across_rungs=True)
 
 
-def rung_plan(base: Plan, rung: str, record: tuple[str, ...] = KINDS) -> Plan:
+def rung_plan(base: Plan, rung: str, record: tuple[str, ...] = REPORTED_KINDS) -> Plan:
     """The plan of a rung. It reports every kind of decision that the descent may switch off, which costs no trial."""
     return replace(base, rung=rung, caches=False, record=record)
 

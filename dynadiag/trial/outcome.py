@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from dynadiag.trial.decision_kinds import kind_named
 from dynadiag.trial.events import (
     BackendUsed,
     DecisionWithdrawn,
@@ -119,12 +120,6 @@ class Outcome:
 
 
 _DEVICE_ERROR = re.compile(r"^\s*what\(\):\s*((?:CUDA|HIP) error: .+)", re.M)
-_KINDS_APPLIED_AT_ONCE = (
-    "lowering",
-    "pattern",
-    "pass",
-    "decomposition",
-)  # kinds whose decision takes effect as soon as it is reported
 
 
 def build_outcome(result: ProcessResult, code: int, pid: int, plan: Plan, printed: str) -> Outcome:
@@ -173,7 +168,7 @@ def _witness(result: ProcessResult, decisions: Sequence[Decision], code: int) ->
     takes effect. Kernels are reported long before they run, so for them the last one means nothing.
     """
     first = list[LoweringFailed | Decision]([*_all(result, LoweringFailed)][:1])
-    if (code < 0 or result.stop_reason) and decisions and decisions[-1].group in _KINDS_APPLIED_AT_ONCE:
+    if (code < 0 or result.stop_reason) and decisions and kind_named(decisions[-1].group).applied_at_once:
         first.append(decisions[-1])
     named = [name for event in first for name in (event.key, event.name)]
     ends = [event for event in result.events if isinstance(event, (TrialEnded, WrongResult))]

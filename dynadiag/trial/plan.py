@@ -6,6 +6,8 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 
+from dynadiag.trial.decision_kinds import DECISION_KINDS
+
 __all__ = ["AS_WRITTEN", "INTERMEDIATES", "LOWER_RUNG", "RUNGS", "Plan", "Switch", "hash_bits"]
 
 RUNGS = ("uncompiled", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "triton", "custom")
@@ -18,9 +20,7 @@ LOWER_RUNG = {
 }  # the rung at which a graph is compiled instead, when it is switched off
 _BITS = 64
 INTERMEDIATES = "intermediates"  # in `Plan.record`: report where compiled values first diverge from the graph's
-_IN_INDUCTOR = frozenset(
-    {"kernel", "fusion", "lowering", "inline", "graph", INTERMEDIATES}
-)  # without effect before Inductor
+_IN_INDUCTOR = frozenset([INTERMEDIATES, *(kind.name for kind in DECISION_KINDS if kind.in_inductor)])
 
 
 def hash_bits(key: str) -> str:
