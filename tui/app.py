@@ -100,6 +100,7 @@ class Browser(RecordingApp):
         super().__init__(session, paths, rank)
         self._place = place
         self._settings_path = settings_path()
+        self._status = ("", "")  # what is shown, and where the cursor is
         self.history = History()
         self._screens = (RANKS, *SCREENS) if paths else SCREENS
         self._current_name = self._screens[0].name
@@ -267,7 +268,8 @@ class Browser(RecordingApp):
         cast("TrialsView", self.current).start_when_read(kind)
 
     def action_help(self) -> None:
-        """Show every key of the current screen."""
+        """Explain the words on the cursor's line, and show every key of the current screen."""
+        from dynadiag.explanation.glossary import explain_words
         from tui.help import HelpScreen
 
         view = self.current
@@ -275,7 +277,13 @@ class Browser(RecordingApp):
             item for kind in type(view).__mro__ if issubclass(kind, View) for item in kind.__dict__.get("BINDINGS", ())
         ]
         sections = [(type(view).TITLE, own), ("Everywhere", type(self).BINDINGS)]
-        self.push_screen(HelpScreen(sections, self.chosen_keys))
+        lines, words = self.focused_lines, []
+        if lines is not None and lines.count:
+            try:
+                words = list(explain_words(f"{lines.border_title or ''} {lines.text_of(lines.cursor)}"))
+            except DynadiagError as error:  # torch's registry is damaged
+                self.report_problem(str(error))
+        self.push_screen(HelpScreen(sections, self.chosen_keys, words))
 
     def pop_screen(self) -> AwaitComplete:
         """Close the dialog on top. The palette is Textual's and may ask twice: the screen below it stays."""
@@ -328,11 +336,19 @@ class Browser(RecordingApp):
 
     def set_status(self, what: str, where: str) -> None:
         """Write the status line: the recording, what is shown (`what`) and where the cursor is (`where`)."""
+        self._status = what, where
         name = one_line(self.session.path.name)
         live = "● live  " if self.session.live else ""
         which = f"{self.rank + 1} of {len(self.paths)}" if self.paths else ""
-        parts = [part for part in (f"{live}{name}", which, what, where) if part]
+        lines = self.focused_lines
+        found = lines.match_position() if lines is not None else ""
+        match = f"{one_line(lines.matcher.pattern)}: {found}" if lines is not None and found else ""
+        parts = [part for part in (f"{live}{name}", which, what, where, match) if part]
         self.query_one("#status", Static).update(" · ".join(parts))
+
+    def on_lines_found(self) -> None:
+        """Show which match the cursor is on."""
+        self.set_status(*self._status)
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = MIN_SIZE

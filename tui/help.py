@@ -1,4 +1,4 @@
-"""The help screen. It is generated from the bindings, so it always matches them."""
+"""The help screen: words of the cursor's line, then keys, generated from the bindings."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from tui.dialog import Dialog
-from tui.styled_text import Line, line
+from tui.styled_text import Line, line, one_line
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import FilterableLines, Lines
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Table
 from tui.widgets.tree import Tree
 
-__all__ = ["HelpScreen", "help_lines", "key_label"]
+__all__ = ["HelpScreen", "help_lines", "key_label", "word_lines"]
 
 _KEY_WIDTH = 20  # columns for the keys
 _MIN_TEXT_WIDTH = 20  # minimum columns for a description
@@ -55,6 +55,15 @@ def help_lines(
     return made[:-1]
 
 
+def word_lines(words: Sequence[tuple[str, str]], columns: int) -> list[Line]:
+    """Return words with what each means, wrapped to `columns`."""
+    made = [line(("On this line", "title"))]
+    for word, meaning in words:
+        made.append(line((f"  {one_line(word)}", "key")))
+        made += [line(f"    {text}") for text in textwrap.wrap(one_line(meaning), max(columns - 4, _MIN_TEXT_WIDTH))]
+    return [*made, Line()] if words else []
+
+
 def _binding_lines(item: Binding, columns: int, chosen: Mapping[str, str]) -> list[Line]:
     keys, room = f"  {key_label(item, chosen):<18}", max(columns - _KEY_WIDTH, _MIN_TEXT_WIDTH)
     first, *rest = textwrap.wrap(item.tooltip or item.description, room) or [""]
@@ -68,9 +77,15 @@ class HelpScreen(Dialog[None]):
         Binding("escape,q,question_mark", "dismiss", "close", id="help.close"),
     ]
 
-    def __init__(self, sections: Sequence[tuple[str, Iterable[BindingType]]], chosen: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        sections: Sequence[tuple[str, Iterable[BindingType]]],
+        chosen: Mapping[str, str],
+        words: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """``words`` are those of the cursor's line that can be explained, each with what it means."""
         super().__init__()
-        self._chosen = chosen
+        self._chosen, self._words = chosen, words
         self._sections = sections
 
     def compose(self) -> ComposeResult:
@@ -85,9 +100,10 @@ class HelpScreen(Dialog[None]):
 
     def on_resize(self) -> None:
         lines = self.query_one(StyledLines)
-        lines.show(help_lines(self._sections, lines.columns, self._chosen), keep=True)
+        keys = help_lines(self._sections, lines.columns, self._chosen)
+        lines.show([*word_lines(self._words, lines.columns), *keys], keep=True)
 
     def on_mount(self) -> None:
         lines = self.query_one(StyledLines)
-        lines.border_title = "keys"
+        lines.border_title = "words and keys" if self._words else "keys"
         lines.border_subtitle = "escape closes it"

@@ -23,7 +23,24 @@ class LineActionsApp(App[int]):
     async def action_search(self) -> None:
         """Ask for a text and search the focused lines for it."""
         if (lines := self.focused_lines) is not None:
-            await self.query_one(Prompt).ask("/", lines.matcher.pattern, lambda text: self._search(lines, text))
+            start = lines.cursor
+
+            def preview(text: str) -> str:
+                lines.set_reactive(Lines.cursor, min(start, max(0, lines.count - 1)))
+                lines.search(text)
+                return lines.match_position()
+
+            def cancel() -> None:
+                lines.search("")
+                lines.move_to(start)
+
+            await self.query_one(Prompt).ask(
+                "/",
+                lines.matcher.pattern,
+                lambda text: self._search(lines, text),
+                preview=preview if lines.is_quick else None,
+                cancel=cancel if lines.is_quick else None,
+            )
 
     def _search(self, lines: Lines, text: str) -> None:
         lines.focus()
@@ -34,7 +51,19 @@ class LineActionsApp(App[int]):
         """Ask for a text and show only the lines that contain it."""
         lines = self.focused_lines
         if isinstance(lines, FilterableLines):
-            await self.query_one(Prompt).ask("filter: ", lines.filter, lambda text: self._filter(lines, text))
+            before, whole = lines.filter, lines
+
+            def preview(text: str) -> str:
+                whole.set_filter(text)
+                return f"{whole.count:,} of {whole.whole_count:,}"
+
+            await self.query_one(Prompt).ask(
+                "filter: ",
+                before,
+                lambda text: self._filter(whole, text),
+                preview=preview if lines.is_quick else None,
+                cancel=lambda: self._filter(whole, before),
+            )
 
     def _filter(self, lines: FilterableLines, text: str) -> None:
         lines.focus()

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.widgets.keys import Keys
+from tui.widgets.lines import Lines
 
 
 async def test_the_keys_are_those_of_the_screen(program: Path) -> None:
@@ -28,3 +29,36 @@ async def test_a_click_on_a_key_is_a_press_of_it(program: Path) -> None:
         await settle(pilot)
         assert isinstance(pilot.app, Browser)
         assert pilot.app.current.NAME == "overview"
+
+
+async def test_a_search_shows_its_matches_while_it_is_typed(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "slash", *"re")
+        assert " 1 of 2" in screen(pilot)
+        assert screen(pilot).splitlines()[-1].split() == ["⏎", "done", "esc", "cancel"]
+        await press(pilot, "l")
+        assert " 1 of 1" in screen(pilot)
+        await press(pilot, "escape")
+        lines = pilot.app.focused
+        assert isinstance(lines, Lines)
+        assert (lines.cursor, lines.matcher.pattern) == (5, "")
+        await press(pilot, "slash", *"re", "enter", "n")
+        assert "re: 2 of 2" in screen(pilot)
+
+
+async def test_a_filter_works_while_it_is_typed_and_escape_takes_it_back(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "7", "f", *"sin")
+        assert "2 of 6" in screen(pilot)
+        assert "cpp_fused_relu_1" not in screen(pilot)
+        await press(pilot, "escape")
+        assert "cpp_fused_relu_1" in screen(pilot)
+
+
+async def test_help_explains_the_words_of_the_line(program: Path) -> None:
+    async with browsing(program) as pilot:
+        await press(pilot, "question_mark")
+        text = screen(pilot)
+        assert text.index("On this line") < text.index("GB0059") < text.index("Everywhere")
+        await press(pilot, "escape", "3", "tab", "tab", "question_mark")
+        assert "Kernels are generated from this one." in screen(pilot)

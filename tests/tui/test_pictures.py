@@ -69,7 +69,7 @@ async def test_a_screen_in_another_theme(theme: str, program: Path, picture: Sna
 
 
 async def test_the_help(program: Path, picture: SnapshotAssertion) -> None:
-    assert await _picture(program, "small", "question_mark") == picture
+    assert await _picture(program, "small", "5", "question_mark") == picture
 
 
 async def test_a_search_that_found_nothing(tmp_path: Path, picture: SnapshotAssertion) -> None:

@@ -18,8 +18,11 @@ from textual.widget import Widget
 
 from tui.colors import role_style
 from tui.themes import palette_of
+from tui.widgets.prompt import Prompt
 
 __all__ = ["Keys"]
+
+_PROMPT_KEYS = (("enter", "⏎", "done"), ("escape", "esc", "cancel"))
 
 
 class Keys(Widget):
@@ -32,7 +35,8 @@ class Keys(Widget):
 
     def _changed(self, screen: Screen[object]) -> None:
         if screen is self.screen:
-            self.shown = tuple(_shown_keys(screen, self))
+            asked = any(isinstance(node, Prompt) for node in (screen.focused.ancestors if screen.focused else ()))
+            self.shown = _PROMPT_KEYS if asked else tuple(_shown_keys(screen, self))
 
     def _texts(self) -> list[tuple[str, str]]:
         return [(f" {display} ", f"{what} ") for _, display, what in self.shown]

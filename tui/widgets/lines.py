@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["FilterableLines", "Lines"]
 
 _SCROLL_COLUMNS = 8  # columns for one scroll step sideways
+_MAX_QUICK_LINES = 20_000  # lines that a search counts its matches in
 _MIN_TEXT_COLUMNS = 30  # a line that would have fewer columns has no right margin
 
 
@@ -81,6 +82,9 @@ class Lines(ScrollView, can_focus=True):
     class Chosen(Moved):
         """Enter, or a double click, on a line."""
 
+    class Found(Moved):
+        """The cursor stands on another match of the search."""
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes=classes)
         self.matcher = TextMatcher()
@@ -95,6 +99,11 @@ class Lines(ScrollView, can_focus=True):
         return Content(text_content) if isinstance(text_content, str) else text_content
 
     # For subclasses
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether all lines can be read between two keys."""
+        return self.count <= _MAX_QUICK_LINES
 
     @property
     def count(self) -> int:
@@ -294,6 +303,16 @@ class Lines(ScrollView, can_focus=True):
             self.notify("press / to search first", severity="warning")
         elif not self._find(way):
             self.notify(f"not found: {self.matcher.pattern}", severity="warning", markup=False)
+        else:
+            self.post_message(self.Found(self, self.cursor))
+
+    def match_position(self) -> str:
+        """Return which of how many matching lines the cursor is on, as ``3 of 12``."""
+        if not self.matcher.pattern or not self.is_quick:
+            return ""
+        found = [index for index in range(self.count) if self.matcher.matches(self.text_of(index))]
+        before = sum(index <= self.cursor for index in found)
+        return f"{before:,} of {len(found):,}" if found else "none"
 
     def _find(self, way: int, *, here: bool = False) -> bool:
         found = self.matcher.find_next(self.text_of, self.count, self.cursor, way, here=here)
@@ -328,6 +347,11 @@ class FilterableLines(Lines):
 
     def empty_text(self) -> str:
         return f"no line contains {one_line(self.filter)!r}: escape shows all" if self.filter else ""
+
+    @property
+    def whole_count(self) -> int:
+        """The number of lines without the filter."""
+        return self.count
 
     def set_filter(self, text: str) -> None:
         """Show the lines that contain a text, or all lines for an empty text."""

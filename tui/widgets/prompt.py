@@ -23,6 +23,7 @@ class Prompt(Horizontal):
     Prompt { display: none; height: 1; background: $boost; }
     Prompt.open { display: block; }
     Prompt > Static { width: auto; height: 1; text-style: bold; }
+    Prompt > #prompt-note { padding: 0 1; text-style: none; color: $text-muted; }
     Prompt > Input { width: 1fr; height: 1; border: none; padding: 0; background: $boost; }
     Prompt > Input:focus { border: none; }
     """
@@ -31,21 +32,43 @@ class Prompt(Horizontal):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._answer: Callable[[str], None] | None = None
+        self._preview: Callable[[str], str] | None = None
+        self._cancel: Callable[[], None] | None = None
         self._previous_focus: Widget | None = None
 
-    async def ask(self, label: str, value: str, answer: Callable[[str], None]) -> None:
-        """Ask for a text, and call `answer` with it."""
+    async def ask(
+        self,
+        label: str,
+        value: str,
+        answer: Callable[[str], None],
+        *,
+        preview: Callable[[str], str] | None = None,
+        cancel: Callable[[], None] | None = None,
+    ) -> None:
+        """Ask for a text, and call `answer` with it.
+
+        ``preview`` is called with the text after each key and returns what stands beside it; ``cancel`` is called if
+        the user leaves without an answer.
+        """
         self._answer, self._previous_focus = answer, self.app.focused
+        self._preview, self._cancel = preview, cancel
         from textual.widgets import Input  # imported late: the first screen does not need it
 
         if not self.children:
-            await self.mount(Static(markup=False), Input(compact=True))
-        self.query_one(Static).update(label)
+            await self.mount(Static(markup=False, id="prompt-label"), Input(compact=True))
+            await self.mount(Static(markup=False, id="prompt-note"))
+        self.query_one("#prompt-label", Static).update(label)
+        self.query_one("#prompt-note", Static).update("")
         field = self.query_one(Input)
         field.value = value
         self.add_class("open")
         field.focus()
         field.action_select_all()
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        message.stop()
+        if self._preview is not None and self.has_class("open"):
+            self.query_one("#prompt-note", Static).update(self._preview(message.value))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         message.stop()
@@ -56,10 +79,13 @@ class Prompt(Horizontal):
 
     def action_leave(self) -> None:
         """Close the prompt without an answer."""
+        cancel = self._cancel
         self._close()
+        if cancel is not None:
+            cancel()
 
     def _close(self) -> None:
         self.remove_class("open")
-        self._answer = None
+        self._answer = self._preview = self._cancel = None
         if self._previous_focus is not None:
             self._previous_focus.focus()

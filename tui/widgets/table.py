@@ -209,6 +209,14 @@ class Table(FilterableLines):
     def count(self) -> int:
         return len(self._rows)
 
+    @property
+    def whole_count(self) -> int:
+        return len(self._all)
+
+    @property
+    def is_quick(self) -> bool:
+        return not self._lazy and super().is_quick
+
     def text_of(self, index: int) -> str:
         return "  ".join(self._rows[index].cells)
 

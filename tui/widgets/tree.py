@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
@@ -51,6 +52,7 @@ class Tree(FilterableLines):
         self._roots: Sequence[Branch] = ()
         self._toggled: set[str] = set()  # keys of branches that the user opened or closed
         self._visible: list[_VisibleBranch] = []
+        self._whole_count = 0  # branches that would be visible without the filter
 
     def show(self, roots: Sequence[Branch]) -> None:
         """Show another tree. Open branches stay open, and the cursor stays on its branch."""
@@ -79,6 +81,10 @@ class Tree(FilterableLines):
     def _index_of(self, key: str) -> int | None:
         return next((place for place, shown in enumerate(self._visible) if shown.branch.key == key), None)
 
+    @property
+    def whole_count(self) -> int:
+        return self._whole_count
+
     def apply_filter(self) -> None:
         """Show the open branches that contain the filter, with their parents."""
         self._rebuild()
@@ -86,9 +92,12 @@ class Tree(FilterableLines):
     def _rebuild(self) -> None:
         key = self.branch.key if self.branch else None
         self._visible = list(self._walk(self._roots, 0))
+        self._whole_count = len(self._visible)
         if self.filter:
             self._visible = _matching(self._visible, self.filter.lower())
-        width = max((2 * s.depth + 2 + sum(len(t) for t, _ in s.branch.fragments) for s in self._visible), default=0)
+        width = max(
+            (2 * s.depth + 2 + sum(cell_len(t) for t, _ in s.branch.fragments) for s in self._visible), default=0
+        )
         place = next((i for i, shown in enumerate(self._visible) if shown.branch.key == key), None)
         if place is not None:
             self.set_reactive(Lines.cursor, place)
