@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from dynadiag.explanation.formatting import list_some
 from dynadiag.kernels import CompiledStages, KernelCall, SourceLine, Stage
 from dynadiag.kernels.timing import KernelTimes, Roofline
+from dynadiag.kernels.triton_artifacts import TritonArtifact
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.paths import fit_path
 from dynadiag.render.table import fitted_table
@@ -16,10 +18,6 @@ from dynadiag.render.wrap import width, wrap
 
 __all__ = ["kernel_text", "listing_text", "si_number", "stage_text", "user_lines"]
 
-_HEADS = ("compile", "graph", "language", "kernel", "computes", "lines", "bytes", "flops", "bound")
-_ARTIFACT_HEADS = ("regs", "spills", "shared", "full")
-_TIMED = ("time", "of peak")
-_NUMERIC = frozenset({"bytes", "flops", *_ARTIFACT_HEADS, *_TIMED})
 _MARKS = {"cpp": "//"}
 _AFTER_ITEM = re.compile(r"(?<=[,;]) ")  # between the items of a list
 _UNITS = ("", "k", "M", "G", "T", "P")
@@ -33,13 +31,15 @@ def listing_text(calls: Sequence[KernelCall], scale: Roofline, columns: int | No
     """
     if not calls:
         return "No kernel was generated: nothing was compiled by Inductor.\n"
-    built = any(call.artifact for call in calls)
-    heads = (*(_TIMED if scale.times else ()), *_HEADS, *(_ARTIFACT_HEADS if built else ()))
-    rows = [
-        (*(_timed(call, scale) if scale.times else ()), *_row(call, scale), *(_as_built(call) if built else ()))
-        for call in calls
-    ]
-    lines = fitted_table(heads, rows, columns, numeric=_NUMERIC, shorten=_SHORTEN)
+    known = {"": True, "timing": scale.times is not None, "artifact": any(call.artifact for call in calls)}
+    shown = [column for column in _COLUMNS if known[column.needs]]
+    lines = fitted_table(
+        [column.head for column in shown],
+        [tuple(column.cell(call, scale) for column in shown) for call in calls],
+        columns,
+        numeric=frozenset(column.head for column in shown if column.is_numeric),
+        shorten={column.head: _shorten_list for column in shown if column.is_list},
+    )
     rest = _remarks(calls) + (_peaks(scale.times) if scale.times else "")
     return "\n".join(lines) + "\n" + (rest if columns is None else _wrapped(rest, columns))
 
@@ -71,12 +71,29 @@ def _shorten_list(text: str, columns: int) -> str:
     return f"{shown} …{end}"
 
 
-_SHORTEN = {"computes": _shorten_list, "lines": _shorten_list}
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of the listing. A list may be cut; ``needs`` is "timing" or "artifact" where some runs have none."""
+
+    head: str
+    cell: Callable[[KernelCall, Roofline], str]
+    needs: str = ""
+    is_numeric: bool = False
+    is_list: bool = False
 
 
-def _timed(call: KernelCall, scale: Roofline) -> tuple[str, str]:
-    time, share = scale.time_of(call), scale.peak_share(call)
-    return (_microseconds(time.seconds) if time else "?"), ("?" if share is None else f"{share:.0%}")
+def _time(call: KernelCall, scale: Roofline) -> str:
+    time = scale.time_of(call)
+    return _microseconds(time.seconds) if time else "?"
+
+
+def _peak_share(call: KernelCall, scale: Roofline) -> str:
+    share = scale.peak_share(call)
+    return "?" if share is None else f"{share:.0%}"
+
+
+def _name(call: KernelCall, _scale: Roofline) -> str:
+    return clean_line(call.name) + (f" #{call.call_number}" if call.call_number > 1 else "")
 
 
 def _microseconds(seconds: float) -> str:
@@ -85,12 +102,17 @@ def _microseconds(seconds: float) -> str:
     return f"{value:.0f} µs" if value >= 99.95 else f"{value:.3g} µs"
 
 
-def _as_built(call: KernelCall) -> tuple[str, ...]:
-    built = call.artifact
-    if built is None:
-        return ("",) * len(_ARTIFACT_HEADS)
-    counts = ("?" if value is None else str(value) for value in (built.registers, built.spills, built.shared))
-    return (*counts, "?" if built.occupancy is None else f"{built.occupancy:.0%}")
+def _as_built(figure: Callable[[TritonArtifact], str]) -> Callable[[KernelCall, Roofline], str]:
+    """The cell of a figure of what the run built."""
+    return lambda call, _: "" if call.artifact is None else figure(call.artifact)
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def _occupancy(built: TritonArtifact) -> str:
+    return "?" if built.occupancy is None else f"{built.occupancy:.0%}"
 
 
 def _peaks(timing: KernelTimes) -> str:
@@ -107,22 +129,7 @@ def _peaks(timing: KernelTimes) -> str:
     return "".join(f"\n{line}" for line in said) + "\n"
 
 
-def _row(call: KernelCall, scale: Roofline) -> tuple[str, ...]:
-    number = f" #{call.call_number}" if call.call_number > 1 else ""
-    return (
-        clean_line(call.compile_id),
-        call.stage or "?",
-        clean_line(call.language),
-        clean_line(call.name) + number,
-        clean_line(list_some(call.ops)) or "no mapping",
-        _lines(call),
-        si_number(call.cost.bytes_moved),
-        si_number(call.cost.flops),
-        scale.bound_of(call) or "?",
-    )
-
-
-def _lines(call: KernelCall) -> str:
+def _lines(call: KernelCall, _scale: Roofline) -> str:
     """``block.py:18, 19``; with a question mark where it was inferred from the texts."""
     shown = user_lines(call.source_lines or call.view_lines)
     return (shown + ("?" if call.evidence == "dataflow" else "")) or "no mapping"
@@ -145,6 +152,26 @@ def si_number(value: float | None) -> str:
     while number >= 999.5 and unit + 1 < len(_UNITS):
         number, unit = number / 1000, unit + 1
     return f"{number:.0f}" if not unit else f"{number:.3g}{_UNITS[unit]}"
+
+
+# To add a column, add it here and to `kernels_document.KernelEntry`.
+_COLUMNS = (
+    _Column("time", _time, needs="timing", is_numeric=True),
+    _Column("of peak", _peak_share, needs="timing", is_numeric=True),
+    _Column("compile", lambda call, _: clean_line(call.compile_id)),
+    _Column("graph", lambda call, _: call.stage or "?"),
+    _Column("language", lambda call, _: clean_line(call.language)),
+    _Column("kernel", _name),
+    _Column("computes", lambda call, _: clean_line(list_some(call.ops)) or "no mapping", is_list=True),
+    _Column("lines", _lines, is_list=True),
+    _Column("bytes", lambda call, _: si_number(call.cost.bytes_moved), is_numeric=True),
+    _Column("flops", lambda call, _: si_number(call.cost.flops), is_numeric=True),
+    _Column("bound", lambda call, scale: scale.bound_of(call) or "?"),
+    _Column("regs", _as_built(lambda built: _count(built.registers)), needs="artifact", is_numeric=True),
+    _Column("spills", _as_built(lambda built: _count(built.spills)), needs="artifact", is_numeric=True),
+    _Column("shared", _as_built(lambda built: _count(built.shared)), needs="artifact", is_numeric=True),
+    _Column("full", _as_built(_occupancy), needs="artifact", is_numeric=True),
+)
 
 
 def _remarks(calls: Sequence[KernelCall]) -> str:
@@ -206,11 +233,11 @@ def _built_facts(call: KernelCall) -> list[str]:
     """What the recorded run made of it."""
     if (built := call.artifact) is None:
         return []
-    regs, spills, shared, full = _as_built(call)
     chosen = ", ".join(f"{name}={value}" for name, value in built.configuration.items())
     return [
         f"  built for {built.target or '?'} with {chosen}",
-        f"  {regs} registers a thread, {spills} spilled, {shared} bytes of shared memory; occupancy {full}",
+        f"  {_count(built.registers)} registers a thread, {_count(built.spills)} spilled, "
+        f"{_count(built.shared)} bytes of shared memory; occupancy {_occupancy(built)}",
     ]
 
 
