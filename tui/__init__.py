@@ -12,10 +12,11 @@ from pathlib import Path
 __all__ = ["run"]
 
 
-def run(path: Path, place: str = "") -> int:
+def run(path: Path, place: str = "", *, folder: Path | None = None, pick: bool = False) -> int:
     """Browse a recording, or the recordings of a folder, until the user quits. Return the exit code.
 
-    ``place`` is a source line to open at, as ``FILE:LINE``.
+    ``place`` is a source line to open at, as ``FILE:LINE``. ``folder`` is the state folder, whose recordings a key
+    lists; if ``pick``, they are listed at once. Bookmarks are kept in it.
 
     Raises `dynadiag.errors.DynadiagError` before it changes the terminal if no recording can be read.
     """
@@ -31,6 +32,6 @@ def run(path: Path, place: str = "") -> int:
 
         opened = open_folder(path)
         with opened.session as session:
-            return Browser(session, opened.paths, opened.rank, place=place).run() or 0
+            return Browser(session, opened.paths, opened.rank, place=place, folder=folder).run() or 0
     with Session.open(path) as session:
-        return Browser(session, place=place).run() or 0
+        return Browser(session, place=place, folder=folder, pick=pick).run() or 0

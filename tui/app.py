@@ -23,7 +23,7 @@ from tui.location import FILE_VIEW, History, Location, source_location_in
 from tui.recording_app import RecordingApp
 from tui.session import Session
 from tui.settings import read_settings, remember_theme, settings_path
-from tui.styled_text import one_line
+from tui.styled_text import clipboard_text, one_line
 from tui.themes import next_theme, palette_of, theme_of
 from tui.views import RANKS, SCREENS, ScreenInfo, View, screen_named
 from tui.views.overview import MIN_DETAILED
@@ -34,6 +34,7 @@ from tui.widgets.tabs import Tab, Tabs
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from tui.bookmarks import Bookmark
     from tui.views.trials import TrialsView
 
 __all__ = ["Browser"]
@@ -41,6 +42,7 @@ __all__ = ["Browser"]
 MIN_SIZE = (40, 10)  # columns and rows; nothing can be laid out in less
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too
 _SIGNAL_EXIT_BASE = 128  # what a shell adds to a signal in an exit code
+_MAX_MARK_CHARS = 200  # characters of a line that a bookmark keeps
 _MAX_SHORT_ROWS = 30  # with fewer rows, panes have no frames
 
 
@@ -89,16 +91,32 @@ class Browser(RecordingApp):
             id="app.theme",
             tooltip="next theme: dark, light, the terminal's 16 colors, color-blind",
         ),
+        Binding("O", "open", "open another recording", show=False, id="app.open"),
+        Binding("m", "mark", "bookmark this line, with a note", show=False, id="app.mark"),
+        Binding("apostrophe", "marks", "list the bookmarks", show=False, id="app.marks"),
+        Binding("W", "export", "write the screen to a file, as SVG or text", show=False, id="app.export"),
         Binding("r", "reload", "reload the recording", show=False, id="app.reload"),
         Binding("q", "quit", "quit", id="app.quit"),
         Binding("ctrl+z", "suspend_process", "suspend (`fg` resumes)", show=False, id="app.suspend"),
         Binding("escape", "escape", "clear the search and the filter", show=False, id="app.escape"),
     ]
 
-    def __init__(self, session: Session, paths: Sequence[Path] = (), rank: int = 0, *, place: str = "") -> None:
-        """``place`` is the source line to open at, as ``FILE:LINE``."""
+    def __init__(
+        self,
+        session: Session,
+        paths: Sequence[Path] = (),
+        rank: int = 0,
+        *,
+        place: str = "",
+        folder: Path | None = None,
+        pick: bool = False,
+    ) -> None:
+        """``place`` is the source line to open at, as ``FILE:LINE``.
+
+        ``folder`` is the state folder: it has the bookmarks, and its recordings are listed, if ``pick`` at once.
+        """
         super().__init__(session, paths, rank)
-        self._place = place
+        self._place, self._folder, self._pick = place, folder, pick
         self._settings_path = settings_path()
         self._status = ("", "")  # what is shown, and where the cursor is
         self.history = History()
@@ -127,6 +145,8 @@ class Browser(RecordingApp):
         if (focus := self.current.first_focus()) is not None:
             focus.focus()
         self.set_status("", "")
+        if self._pick:
+            self.action_open()
 
     @property
     def busy(self) -> bool:
@@ -355,7 +375,100 @@ class Browser(RecordingApp):
         self.screen.set_class(event.size.width < width or event.size.height < height, "-tiny")
         self.screen.set_class(event.size.height < _MAX_SHORT_ROWS, "-short")
 
+    # Bookmarks and pictures
+
+    async def action_mark(self) -> None:
+        """Ask for a note, and keep it with the cursor's line as a bookmark."""
+        lines, place = self.focused_lines, self.location
+        if self._folder is None or lines is None:
+            self.notify("no line to mark" if lines is None else "there is no folder for bookmarks", severity="warning")
+            return
+        text = lines.text_of(lines.cursor).strip()[:_MAX_MARK_CHARS] if lines.count else ""
+        await self.query_one(Prompt).ask("note (may be empty): ", "", lambda note: self._mark(place, text, note))
+
+    def _mark(self, place: Location, text: str, note: str) -> None:
+        from tui.bookmarks import Bookmark
+
+        self._write_marks([*self._marks(), Bookmark(place, text, note)])
+
+    def _marks(self) -> list[Bookmark]:
+        from tui.bookmarks import bookmark_path, read_bookmarks
+
+        return read_bookmarks(bookmark_path(self._folder, self.session.run)) if self._folder else []
+
+    def _write_marks(self, marks: list[Bookmark]) -> None:
+        from tui.bookmarks import bookmark_path, write_bookmarks
+
+        if self._folder is not None:
+            path = bookmark_path(self._folder, self.session.run)
+            try:
+                write_bookmarks(path, marks)
+            except OSError as error:
+                self.report_problem(f"{path}: {error.strerror}")
+            else:
+                self.notify(f"bookmarks: {len(marks):,}")
+
+    def action_marks(self) -> None:
+        """List the bookmarks."""
+        from tui.bookmark_list import BookmarkList
+
+        if marks := self._marks():
+            self.push_screen(BookmarkList(marks, self._write_marks), self._go_to_mark)
+        else:
+            self.notify("there is no bookmark yet: m makes one")
+
+    def _go_to_mark(self, place: Location | None) -> None:
+        if place is not None:
+            self.go_to(place)
+
+    async def action_export(self) -> None:
+        """Ask for a file name, and write the screen to a new file: a picture if it ends in .svg, otherwise text."""
+        await self.query_one(Prompt).ask("write the screen to (.svg or .txt): ", "", self._export)
+
+    def _export(self, name: str) -> None:
+        # The prompt still covers a line of the screen.
+        self.call_after_refresh(lambda: self.write_new_file(name, self._drawn(svg=name.endswith(".svg"))))
+
+    def _drawn(self, *, svg: bool) -> str:
+        """Return the screen as it is drawn."""
+        if svg:
+            return self.export_screenshot()
+        strips = self.screen._compositor.render_strips()
+        return "".join(f"{clipboard_text(strip.text.rstrip())}\n" for strip in strips)
+
     # Other recordings
+
+    def action_open(self) -> None:
+        """List the recordings of the state folder and of the open one's folder, and open the chosen one."""
+        if self.paths:
+            self.notify("the recordings of a folder are open: < and > go from one to the next")
+            return
+        from tui.picker import Picker
+
+        folders = [*([self._folder] if self._folder else []), self.session.path.parent]
+        first, self._pick = self._pick, False
+        self.push_screen(Picker(folders, self.session.path, first=first), self._open)
+
+    def _open(self, path: Path | None) -> None:
+        if path is not None and path != self.session.path.resolve():
+            self.set_status(f"reading {one_line(path.name)} ...", "")
+            self.open_recording(path, self._start_over)
+
+    def _start_over(self) -> None:
+        """Show the first screen, as at the start. What the screens of the previous recording do is stopped."""
+        self.call_next(self._replace_views)
+
+    async def _replace_views(self) -> None:
+        await self.query_one("#views").remove_children()
+        self._views.clear()
+        self.history = History()
+        self._current_name = self._screens[0].name
+        view = self._views[self._current_name] = self._screens[0].create()
+        await self.query_one("#views").mount(view)
+        self._update_tabs()
+        self.set_status("", "")
+        if (focus := view.first_focus()) is not None:
+            focus.focus()
 
     def action_rank(self, by: int) -> None:
         """Show the same screen of the next or previous rank."""

@@ -10,8 +10,10 @@ from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.dom import DOMNode
 
+from tui.bookmark_list import BookmarkList
 from tui.confirm import Confirm
 from tui.help import HelpScreen, key_label
+from tui.picker import Picker
 from tui.views import RANKS, SCREENS
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import FilterableLines, Lines
@@ -41,7 +43,8 @@ def all_binding_ids() -> set[str]:
     """Return the id of every action that a user may give other keys."""
     from tui.app import Browser
 
-    kinds: list[type] = [Browser, Lines, FilterableLines, Table, Tree, CodePane, Prompt, HelpScreen, Confirm]
+    kinds: list[type] = [Browser, Lines, FilterableLines, Table, Tree, CodePane, Prompt]
+    kinds += [HelpScreen, Confirm, Picker, BookmarkList]
     kinds += [base for one in (*SCREENS, RANKS) for base in one.view_class().__mro__]
     found = (binding for kind in kinds for binding in kind.__dict__.get("BINDINGS", ()))
     return {binding.id for binding in found if isinstance(binding, Binding) and binding.id}

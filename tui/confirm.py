@@ -1,4 +1,4 @@
-"""A dialog that asks the user before a program or a compiler runs."""
+"""A dialog that asks the user before a program or a compiler runs, or before something is deleted."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ class Confirm(Dialog["T | None"], Generic[T]):
         Binding("escape,q,n", "answer(False)", "cancel", priority=True, id="confirm.no"),
     ]
 
-    def __init__(self, *ways: Choice[T]) -> None:
+    def __init__(self, *ways: Choice[T], title: str = "run this?", verb: str = "runs it") -> None:
+        """``verb`` says what `y` does."""
         super().__init__()
+        self._title, self._verb = title, verb
         self._choices = ways
         self._index = 0
 
@@ -45,9 +47,9 @@ class Confirm(Dialog["T | None"], Generic[T]):
 
     def on_mount(self) -> None:
         box = self.query_one(StyledLines)
-        box.border_title = "run this?"
+        box.border_title = self._title
         other = "a shows the other choice, " if len(self._choices) > 1 else ""
-        box.border_subtitle = f"y runs it, {other}escape cancels"
+        box.border_subtitle = f"y {self._verb}, {other}escape cancels"
 
     def on_lines_chosen(self, message: StyledLines.Chosen) -> None:
         message.stop()

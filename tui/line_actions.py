@@ -76,20 +76,24 @@ class LineActionsApp(App[int]):
 
     def _write(self, lines: Lines, name: str) -> None:
         lines.focus()
+        self.write_new_file(name, lines.full_text())
+
+    def write_new_file(self, name: str, text: str) -> None:
+        """Write a text to a file that does not exist yet, and say so. An empty name writes nothing."""
         if not name:
             return
         path = Path(name)
         try:
             path = path.expanduser()
             with path.open("x", encoding="utf-8") as file:
-                file.write(lines.full_text())
+                file.write(text)
         except FileExistsError:
             self.notify(f"{path} exists: choose another name", severity="error", markup=False)
         except (OSError, RuntimeError) as error:  # RuntimeError: no such home folder
             reason = error.strerror if isinstance(error, OSError) else error
             self.notify(f"cannot write {path}: {reason}", severity="error", markup=False)
         else:
-            self.notify(f"{lines.count:,} lines written to {path}", markup=False)
+            self.notify(f"{len(text.splitlines()):,} lines written to {path}", markup=False)
 
     def action_edit(self) -> None:
         """Open the focused document in the user's editor."""

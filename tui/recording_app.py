@@ -94,6 +94,17 @@ class RecordingApp(LineActionsApp):
 
         self._read(self.paths[rank], arrived)
 
+    def open_recording(self, path: Path, then: Callable[[], None]) -> None:
+        """Switch to another recording, then call `then` instead of `session_replaced`."""
+
+        def arrived(session: Session) -> None:
+            old, self.session = self.session, session
+            self._file_watch = FileWatch(session.path, live=session.live)
+            then()
+            self.set_timer(_CLOSE_DELAY, old.close)
+
+        self._read(path, arrived)
+
     def report_problem(self, reason: str) -> None:
         """Show an error message."""
         self.notify(one_line(reason), title="cannot read", severity="error", timeout=10, markup=False)

@@ -2,7 +2,7 @@
 
 RECORDING is a recording (*.dynadiag), also one that is still being written, or a folder with the recordings of a
 distributed run, one for each rank. REC#train.py:41 opens it at that line. Without RECORDING, the newest recording of
-the state folder opens. In the browser, ? shows every key and ctrl+p every action.
+the state folder opens, below a list of all of them. In the browser, ? shows every key and ctrl+p every action.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def run(args: argparse.Namespace) -> int:
     path, place = _split_place(args.recording) if args.recording else (_newest(), "")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise DynadiagError(f"browse needs a terminal; `dynadiag explain {path}` prints a report instead")
+    from dynadiag.commands.common import state_folder  # only needed where there is a terminal
     from tui import run as browse
 
-    return browse(path, place)
+    return browse(path, place, folder=state_folder(), pick=args.recording is None)
 
 
 def _split_place(recording: Path) -> tuple[Path, str]:

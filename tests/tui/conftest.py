@@ -41,10 +41,12 @@ async def settle(pilot: Pilot[int]) -> None:
 
 
 @asynccontextmanager
-async def browsing(path: Path, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[int]]:
+async def browsing(
+    path: Path, size: tuple[int, int] = (120, 40), *, folder: Path | None = None, pick: bool = False
+) -> AsyncIterator[Pilot[int]]:
     """The browser over a recording, its first screen filled."""
     with Session.open(path) as session:
-        app = Browser(session)
+        app = Browser(session, folder=folder, pick=pick)
         async with app.run_test(size=size, notifications=True) as pilot:
             await settle(pilot)
             yield pilot

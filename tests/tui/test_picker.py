@@ -1,0 +1,77 @@
+"""The list of recordings: the newest first, one is opened, one is deleted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.tui import build
+from tests.tui.conftest import browsing, press, screen
+from tui.app import Browser
+from tui.recording_list import age_text, list_recordings
+
+
+def recordings(folder: Path) -> list[Path]:
+    """Two recordings and a damaged one, the first the newest."""
+    folder.mkdir()
+    bad = folder / "bad.dynadiag"
+    bad.write_bytes(b"SQLite format 3\x00 and no more")
+    found = [
+        build.recording(folder, build.program(), "whole"),
+        build.recording(folder, [*build.run_events("fail.py"), *build.end_events(3)], "failed"),
+        bad,
+    ]
+    for age, path in enumerate(found):
+        os.utime(path, (1e9 - age, 1e9 - age))
+    return found
+
+
+def test_a_recording_is_listed_with_its_program_and_what_came_of_it(tmp_path: Path) -> None:
+    whole, failed, bad = list_recordings([recordings(tmp_path / "state")[0].parent, tmp_path / "state"])
+    assert (whole.program, whole.verdict, whole.good) == ("prog.py", "1 break, 1 recompile", True)
+    assert (failed.program, failed.verdict, failed.good) == ("fail.py", "exit code 3, nothing compiled", False)
+    assert bad.verdict.startswith("cannot be read: ")
+    assert (bad.good, age_text(7200), age_text(59)) == (None, "2 hours", "just now")
+
+
+async def test_another_recording_is_opened_from_the_start(tmp_path: Path) -> None:
+    whole, *_ = recordings(tmp_path / "state")
+    async with browsing(whole, folder=whole.parent) as pilot:
+        await press(pilot, "4", "O")
+        text = screen(pilot)
+        assert text.index("prog.py") < text.index("fail.py") < text.index("bad.dynadiag")
+        await press(pilot, "j", "enter")
+        assert "ended with exit code 3" in screen(pilot)
+        assert "Overview" in screen(pilot).splitlines()[0]
+        await press(pilot, "4")
+        assert "no graph break was recorded" in screen(pilot)
+
+
+async def test_a_recording_is_deleted_only_after_a_question(tmp_path: Path) -> None:
+    whole, failed, _ = recordings(tmp_path / "state")
+    async with browsing(whole, folder=whole.parent) as pilot:
+        await press(pilot, "O", "j", "D")
+        assert "delete this?" in screen(pilot)
+        await press(pilot, "n")
+        assert failed.exists()
+        await press(pilot, "D", "y")
+        await pilot.app.workers.wait_for_complete()
+        await press(pilot)
+        assert not failed.exists()
+        assert "fail.py" not in screen(pilot)
+
+
+async def test_a_browser_that_starts_with_the_list_ends_with_q_and_shows_the_newest_after_escape(
+    tmp_path: Path,
+) -> None:
+    whole, *_ = recordings(tmp_path / "state")
+    async with browsing(whole, folder=whole.parent, pick=True) as pilot:
+        assert "recordings, the newest first: 3" in screen(pilot)
+        await press(pilot, "escape")
+        assert "Where the time went" in screen(pilot)
+        await press(pilot, "O", "q")
+        assert isinstance(pilot.app, Browser)
+        assert pilot.app.is_running
+    async with browsing(whole, folder=whole.parent, pick=True) as pilot:
+        await pilot.press("q")
+        assert pilot.app.return_code == 0

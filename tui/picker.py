@@ -1,0 +1,112 @@
+"""The picker: the recordings of the state folder, to open one or to delete some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from tui.confirm import Choice, Confirm
+from tui.dialog import Dialog
+from tui.recording_list import ListedRecording, age_of, list_recordings, size_text
+from tui.styled_text import line, one_line
+from tui.widgets.lines import Lines
+from tui.widgets.table import Column, Row, Table
+
+__all__ = ["Picker"]
+
+_COLUMNS = (
+    Column("program", max_width=36, is_path=True),
+    Column("what came of it", max_width=48),
+    Column("size", numeric=True),
+    Column("age", max_width=14),
+    Column("file"),
+)
+
+
+class Picker(Dialog[Path]):
+    """Returns the recording that the user chose, or ``None``."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "close", id="picker.close"),
+        Binding("q", "leave", "close", id="picker.leave"),
+        Binding("D,delete", "delete", "delete", key_display="D", id="picker.delete", tooltip="delete the recording"),
+    ]
+
+    def __init__(self, folders: Sequence[Path], opened: Path, *, first: bool) -> None:
+        """``opened`` is the recording that is open; the cursor starts on it.
+
+        If the browser starts with this list (``first``), `q` ends the browser.
+        """
+        super().__init__()
+        self._first = first
+        self._folders, self._opened = folders, opened.resolve()
+        self._found: list[ListedRecording] = []
+
+    def compose(self) -> ComposeResult:
+        yield Table(_COLUMNS)
+
+    @property
+    def table(self) -> Table:
+        """The recordings."""
+        return self.query_one(Table)
+
+    def on_mount(self) -> None:
+        self.table.border_title = "recordings: reading ..."
+        self.table.border_subtitle = "enter opens, f filters, s sorts, D deletes, escape closes"
+        self.run_worker(self._read, thread=True, exclusive=True)
+
+    def _read(self) -> None:
+        found = list_recordings(self._folders)
+        self.app.call_from_thread(self._show, found)
+
+    def _show(self, found: list[ListedRecording]) -> None:
+        self._found = found
+        self.table.show([_row(number, item) for number, item in enumerate(found)])
+        self.table.border_title = f"recordings, the newest first: {len(found):,}"
+        self.table.go_to_key(next((i for i, item in enumerate(found) if item.path == self._opened), 0))
+        self._opened = Path()
+
+    def action_leave(self) -> None:
+        """Close the list, or end the browser if it started with this list."""
+        if self._first:
+            self.app.exit(0)
+        else:
+            self.dismiss()
+
+    def on_lines_moved(self, message: Lines.Moved) -> None:
+        message.stop()
+
+    def on_lines_chosen(self, message: Lines.Chosen) -> None:
+        message.stop()
+        if (item := self._selected()) is not None:
+            self.dismiss(item.path)
+
+    def _selected(self) -> ListedRecording | None:
+        key = self.table.key
+        return self._found[key] if isinstance(key, int) and key < len(self._found) else None
+
+    def action_delete(self) -> None:
+        """Delete the recording under the cursor, after a question."""
+        if (item := self._selected()) is not None:
+            text = (line((f"delete {one_line(str(item.path))}", "strong")), line(item.program), line(item.verdict))
+            self.app.push_screen(Confirm(Choice(item, text), title="delete this?", verb="deletes it"), self._delete)
+
+    def _delete(self, item: ListedRecording | None) -> None:
+        if item is None:
+            return
+        try:
+            item.path.unlink()
+        except OSError as error:
+            self.notify(f"{item.path}: {error.strerror}", severity="error", markup=False)
+        self._opened = item.path
+        self.run_worker(self._read, thread=True, exclusive=True)
+
+
+def _row(number: int, item: ListedRecording) -> Row:
+    role = {True: "", False: "error", None: "dim"}[item.good]
+    cells = (item.program, item.verdict, size_text(item.size), age_of(item.changed), one_line(item.path.name))
+    return Row(cells, number, role)
