@@ -7,13 +7,13 @@ import re
 
 from dynadiag.trial.signature import Signature, normalise
 
-__all__ = ["is_raised_by_program", "same_but_for_values", "same_failure_of_source"]
+__all__ = ["is_raised_by_program", "same_failure_of_source", "values_differ"]
 
 # These frames raise on behalf of their caller, which says what went wrong.
 _RAISING_HELPERS = re.compile(r" in (unimplemented\w*|raise_observed_exception|raise_\w+|_?assert\w*|format_\w+)$")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|`([^`]*)`")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_VALUE = re.compile(r"[-+]?\b(\d[\w.]*([+-]\d+)?|nan|inf|True|False|None)|\s+")
+_VALUE = re.compile(r"[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf|True|False|None)(?!\w)")
 _RAISED = re.compile(r"raised exception (\w+)")
 
 
@@ -37,9 +37,9 @@ def same_failure_of_source(
     return raising_frame(found) == raising_frame(expected) and _words_of(found, text) == _words_of(expected, whole_text)
 
 
-def same_but_for_values(one: str, other: str) -> bool:
-    """Whether two outputs have the same words: they differ in numbers and truth values only."""
-    return _VALUE.sub("", one) == _VALUE.sub("", other)
+def values_differ(one: str, other: str) -> bool:
+    """Whether two outputs have other numbers or truth values, not only other words (names, types)."""
+    return _VALUE.findall(one) != _VALUE.findall(other)
 
 
 def is_raised_by_program(signature: Signature) -> bool:

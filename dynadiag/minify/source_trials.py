@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynadiag.bisection.trial_search import TrialSearch
-from dynadiag.minify.source_match import same_but_for_values, same_failure_of_source
+from dynadiag.minify.source_match import same_failure_of_source, values_differ
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
@@ -50,7 +50,7 @@ class SourceTrials:
     whole_text: str
     expected: Signature | None
     own_words: bool = True
-    values_differ: bool | None = None  # the output that differs has the same words, and other numbers
+    in_values: bool | None = None  # whether the output differs in numbers, not only in words
     cached: int = 0
     best_tokens: int = 0
     last_failure: Signature | None = None  # of the last text that failed as expected
@@ -121,12 +121,12 @@ class SourceTrials:
         compiled = self.printed(text, _COMPILED, "compiled") if uncompiled is not None else None
         if compiled is None or uncompiled is None or compiled == uncompiled:
             return False
-        values_only = same_but_for_values(compiled, uncompiled)
-        if self.values_differ is not None and values_only != self.values_differ:
+        in_values = values_differ(compiled, uncompiled)
+        if self.in_values is not None and in_values != self.in_values:
             return False
         if uncompiled != self.printed(text, UNCOMPILED, "uncompiled, again"):
             return False
-        self.values_differ = values_only
+        self.in_values = in_values
         return True
 
     def printed(self, text: str, plan: Plan, label: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -69,6 +70,7 @@ class Candidates:
         return text != self.text and not self.stop() and can_run(text) and self.try_text(text)
 
 
+@functools.lru_cache(1000)
 def measure(text: str) -> Size:
     """The size of a program: tokens, lines, characters."""
     return count_tokens(text), count_lines(text), len(text)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 __all__ = [
@@ -35,29 +36,48 @@ _BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 
 def apply_edit(tree: ast.Module, edit: Edit) -> ast.Module:
     """The tree with the edit. A replacement may hold original nodes; edits of these apply as well."""
-    changed = _apply(tree, edit, frozenset())
+    parents = _parents(tree)
+    untouched = parents.keys() - _with_ancestors(edit, parents)
+    changed = _apply(tree, edit, untouched)
     return changed if isinstance(changed, ast.Module) else tree
 
 
-def _apply(node: ast.AST, edit: Edit, done: frozenset[ast.AST]) -> Any:
-    if node in edit and node not in done:
-        found, done = edit[node], done | {node}
+@functools.lru_cache(2)
+def _parents(tree: ast.Module) -> dict[ast.AST, ast.AST]:
+    return parents_of(tree)
+
+
+def _with_ancestors(nodes: Iterable[ast.AST], parents: Mapping[ast.AST, ast.AST]) -> set[ast.AST]:
+    found: set[ast.AST] = set()
+    for node in nodes:
+        while node not in found:
+            found.add(node)
+            node = parents.get(node, node)
+    return found
+
+
+def _apply(node: ast.AST, edit: Edit, skipped: Set[ast.AST]) -> Any:
+    """The node with the edit; ``skipped`` are nodes that stay as they are."""
+    if node in skipped:
+        return node
+    if node in edit:
+        found, edit = edit[node], {key: value for key, value in edit.items() if key is not node}
         if isinstance(found, ast.AST):
-            return _apply(found, edit, done)
-        return [part for inner in found for part in _as_list(_apply(inner, edit, done))]
-    fields = {name: _apply_field(node, name, value, edit, done) for name, value in ast.iter_fields(node)}
+            return _apply(found, edit, skipped)
+        return [part for inner in found for part in _as_list(_apply(inner, edit, skipped))]
+    fields = {name: _apply_field(node, name, value, edit, skipped) for name, value in ast.iter_fields(node)}
     if all(fields[name] is value for name, value in ast.iter_fields(node)):
         return node
     return ast.copy_location(type(node)(**fields), node)
 
 
-def _apply_field(node: ast.AST, name: str, value: Any, edit: Edit, done: frozenset[ast.AST]) -> Any:
+def _apply_field(node: ast.AST, name: str, value: Any, edit: Edit, skipped: Set[ast.AST]) -> Any:
     if isinstance(value, ast.AST):
-        found = _apply(value, edit, done)
+        found = _apply(value, edit, skipped)
         return (found[0] if found else None) if isinstance(found, list) else found
     if not isinstance(value, list):
         return value
-    parts = [part for inner in value for part in _as_list(_apply(inner, edit, done) if _is_node(inner) else inner)]
+    parts = [part for inner in value for part in _as_list(_apply(inner, edit, skipped) if _is_node(inner) else inner)]
     if len(parts) == len(value) and all(a is b for a, b in zip(parts, value, strict=True)):
         return value
     needs_body = name == "body" and isinstance(node, ast.stmt | ast.excepthandler | ast.match_case)
@@ -74,7 +94,7 @@ def _as_list(value: Any) -> list[Any]:
 
 def render(tree: ast.AST) -> str:
     """The tree as Python, in one form whatever the layout was. Raises if it is not Python."""
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    return ast.unparse(tree) + "\n"
 
 
 def fresh(tree: ast.Module) -> ast.Module:

@@ -161,16 +161,14 @@ def split_tuples(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
     """Split `a, b = x, y` and `a = b = x` into assignments of their own, or drop a target with its value."""
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
-                yield [{node: tuple(ast.Assign([n], v) for n, v in zip(names, values, strict=True))}]
-                for name, value in zip(names, values, strict=True):
-                    yield [{name: (), value: ()}]
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values) | ast.List(elts=values)):
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=value):
+                values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
                 pairs = [(n, v) for n, v in zip(names, values, strict=False) if not isinstance(n, ast.Starred)]
-                yield [{node: tuple(ast.Assign([n], v) for n, v in pairs)}]
-            case ast.Assign(targets=[ast.Tuple(elts=names)]):
+                yield [{node: tuple(ast.Assign([n], v) for n, v in pairs)}] if pairs else []
+                if len(names) == len(values):
+                    yield from ([{name: (), v: ()}] for name, v in zip(names, values, strict=True))
                 for name in names:
-                    yield [{node: ast.Assign([name], node.value)}]
+                    yield [{node: ast.Assign([name], value)}]
                     yield [{name: ()}]
             case ast.Assign(targets=[_, _, *_] as targets):
                 for target in targets:
