@@ -30,6 +30,7 @@ UNCOMPILED = Plan(rung="uncompiled", caches=False)
 _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
 # A candidate hangs after these seconds, and after this multiple of the time of a program that passes.
 _HANG_LEAST, _HANG_FACTOR = 3.0, 8.0
+_OBSERVED_SHARE = 0.8  # of the time limit, after which a program that is observed ends
 _PRINTED = "printed.txt"
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _MAX_PRINTED = 4000  # characters that are compared; a trial log keeps as many
@@ -190,8 +191,14 @@ class SourceTrials:
     def _observe(self, text: str) -> Observed:
         with self._file(text) as file:
             output = file.with_name("observed.json")
-            self.runner.program = Program(str(observer_file()), (str(file), str(output)))
-            self.runner.run(UNCOMPILED)
+            limits = self.runner.limits
+            self.runner.limits = self.search.runner.limits  # what hangs may have a shorter one
+            seconds = str(self.runner.limits.seconds * _OBSERVED_SHARE)
+            self.runner.program = Program(str(observer_file()), (str(file), str(output), seconds))
+            try:
+                self.runner.run(UNCOMPILED)
+            finally:
+                self.runner.limits = limits
             try:
                 return Observed.from_json(json.loads(output.read_text()))
             except (OSError, ValueError):

@@ -1,7 +1,8 @@
 """Runs a program and notes which statements ran and which values its expressions had. It runs as a separate program.
 
-    python observer.py PROGRAM.py OBSERVED.json
+    python observer.py PROGRAM.py OBSERVED.json [SECONDS]
 
+It ends after SECONDS with what was seen until then.
 Nodes are numbered in the order of `ast.walk`. It imports nothing of ours, because it runs in the program's process.
 """
 
@@ -11,6 +12,8 @@ import ast
 import contextlib
 import enum
 import json
+import os
+import signal
 import sys
 import types
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any
 
 _MAX_TEXT = 80  # characters of a literal
 _MAX_VALUES = 3  # different values of one expression
+_MAX_NOTES = 200  # evaluations of one expression, and calls of one function, that are looked at
 _MAX_CALLS = 16  # different arguments of one function: more than a recompile limit
 _MAX_CALL_TEXT = 600  # characters of the arguments of a call
 _MADE: dict[int, tuple[Any, str]] = {}  # objects by identity, with the arguments of `__init__`
@@ -37,18 +41,24 @@ class _Notes:
         self.ran.add(number)
 
     def note_value(self, number: int, value: Any) -> Any:
-        count = self.counts[number] = self.counts.get(number, 0) + 1
-        if count <= 1000:
+        if self._counts(number):
             with contextlib.suppress(Exception):
                 self._note(number, value)
         return value
+
+    def _counts(self, number: int) -> bool:
+        """Whether one more evaluation of an expression, or call of a function, is looked at."""
+        count = self.counts.get(number, 0)
+        if count < _MAX_NOTES:
+            self.counts[number] = count + 1
+        return count < _MAX_NOTES
 
     def note_call(self, number: int, *given: Any) -> None:
         """A function was called: ``given`` are its object and name (nothing where it is no method), positional
         arguments, rest, keywords and further keywords.
         """
         known = self.calls.setdefault(number, [])
-        if len(known) < _MAX_CALLS:
+        if len(known) < _MAX_CALLS and self._counts(number):
             with contextlib.suppress(Exception):
                 self._note_call(known, *given)
 
@@ -269,8 +279,8 @@ def _call_of_function(node: ast.FunctionDef, number: int, is_method: bool) -> as
     )
 
 
-def main(program: str, output: str) -> None:
-    """Run the program, and write the observations even if it raises."""
+def main(program: str, output: str, seconds: float = 0) -> None:
+    """Run the program, and write what was seen even if it raises, or after ``seconds`` (0: whenever it ends)."""
     text = Path(program).read_text(encoding="utf-8")
     tree = ast.parse(text)
     numbers = {node: number for number, node in enumerate(ast.walk(tree))}
@@ -280,12 +290,24 @@ def main(program: str, output: str) -> None:
     space["__file__"], sys.argv = program, [program]
     space["note_value_of_node"], space["note_statement_of_node"] = notes.note_value, notes.note_statement
     space["note_call_of_node"], space["construct_for_node"] = notes.note_call, notes.construct
-    try:
-        exec(code, space)  # noqa: S102 - the program of the user
-    finally:
+
+    def write() -> None:
         seen = {"ran": sorted(notes.ran), "values": notes.values, "kinds": notes.kinds, "calls": notes.calls}
         Path(output).write_text(json.dumps(seen), encoding="utf-8")
 
+    def end(*_: Any) -> None:
+        write()
+        os._exit(0)
+
+    if seconds:
+        signal.signal(signal.SIGALRM, end)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        exec(code, space)  # noqa: S102 - the program of the user
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        write()
+
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2], *map(float, sys.argv[3:4]))

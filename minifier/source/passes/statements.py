@@ -166,7 +166,8 @@ def split_tuples(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
                 pairs = [(n, v) for n, v in zip(names, values, strict=False) if not isinstance(n, ast.Starred)]
                 yield [{node: tuple(ast.Assign([n], v) for n, v in pairs)}] if pairs else []
                 if len(names) == len(values):
-                    yield from ([{name: (), v: ()}] for name, v in zip(names, values, strict=True))
+                    for name, v in zip(names, values, strict=True):
+                        yield [{name: (), v: ()}]
                 for name in names:
                     yield [{node: ast.Assign([name], value)}]
                     yield [{name: ()}]

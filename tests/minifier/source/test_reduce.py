@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -186,3 +187,14 @@ def test_what_compiles_and_what_sets_up_the_program_is_kept() -> None:
         "    compiled(1, scale=2)\n    compiled(2)\n"
     )
     assert "table = {}" in dynamic
+
+
+def test_the_observer_writes_what_it_has_seen_when_its_time_is_over(tmp_path: Path) -> None:
+    program, output = tmp_path / "program.py", tmp_path / "observed.json"
+    program.write_text("def f(x):\n    return x\nwhile True:\n    f(3)\n")
+    done = subprocess.run([sys.executable, observer_file(), program, output, "0.2"], timeout=60)
+    tree = ast.parse(program.read_text())
+    seen = Observed.from_json(json.loads(output.read_text())).of(tree)
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert (done.returncode, seen.calls(function)) == (0, (SeenCall("", "(3)", grad=True),))
