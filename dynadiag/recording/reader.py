@@ -108,21 +108,27 @@ class Recording:
 
     # The typed tables
 
+    def records(self, record: type[R]) -> tuple[R, ...]:
+        """Return every record of a type, such as `records.Collective`, in the order of its table. A recording that is
+        older than the table has none.
+        """
+        return self._records(record, "ORDER BY rowid")
+
     def compiles(self) -> tuple[Compile, ...]:
         """Return every compile, in the order in which they began."""
-        return self._records(Compile, "ORDER BY id")
+        return self.records(Compile)
 
     def breaks(self) -> tuple[Break, ...]:
         """Return every graph break: root causes and consequences."""
-        return self._records(Break, "ORDER BY id")
+        return self.records(Break)
 
     def recompiles(self) -> tuple[Recompile, ...]:
         """Return every recompile."""
-        return self._records(Recompile, "ORDER BY id")
+        return self.records(Recompile)
 
     def skipped(self) -> tuple[SkippedFrame, ...]:
         """Return every frame that Dynamo left to Python."""
-        return self._records(SkippedFrame, "ORDER BY rowid")
+        return self.records(SkippedFrame)
 
     def graphs(self, compile_id: str | None = None) -> tuple[Graph, ...]:
         """Return the graphs of one compile, or of all."""
@@ -138,7 +144,7 @@ class Recording:
 
     def symbols(self) -> tuple[Symbol, ...]:
         """Return symbolic sizes, and the guards and specializations on them."""
-        return self._records(Symbol, "ORDER BY rowid")
+        return self.records(Symbol)
 
     def kernels(self, compile_id: str | None = None) -> tuple[Kernel, ...]:
         """Return generated and called kernels of one compile, or of all."""
@@ -149,8 +155,6 @@ class Recording:
 
         Recordings of schema versions before 4 have none.
         """
-        if self._database.version < RECORD_TABLES[CacheLookup].since:
-            return ()
         return self._of_compile(CacheLookup, compile_id)
 
     def key_components(self, lookup: CacheLookup) -> tuple[KeyComponent, ...]:
@@ -169,23 +173,19 @@ class Recording:
 
     def collectives(self) -> tuple[Collective, ...]:
         """Return the collectives that the program issued from Python. Recordings of versions before 4 have none."""
-        if self._database.version < RECORD_TABLES[Collective].since:
-            return ()
-        return self._records(Collective, "ORDER BY id")
+        return self.records(Collective)
 
     def links(self, module: int | None = None) -> tuple[Link, ...]:
         """Return the links between lines of one generated module, or of all.
 
         Recordings of schema version 1 have none.
         """
-        if self._database.version < RECORD_TABLES[Link].since:
-            return ()
         rest = "" if module is None else "WHERE module = ? "
         return self._records(Link, f"{rest}ORDER BY rowid", *(() if module is None else (module,)))
 
     def trials(self) -> tuple[Trial, ...]:
         """Return the trials of a search, in the order in which they ended."""
-        return self._records(Trial, "ORDER BY id")
+        return self.records(Trial)
 
     def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> tuple[Node, ...]:
         """Return nodes of a graph from position `start`. Empty unless the graph was recorded as data."""
@@ -293,6 +293,8 @@ class Recording:
     # Internals
 
     def _records(self, record: type[R], rest: str = "", *values: object) -> tuple[R, ...]:
+        if self._database.version < RECORD_TABLES[record].since:
+            return ()
         with self._database.reading():
             rows = self._database.execute(RECORD_TABLES[record].select(rest), values)
             read = mapping_of(record).read

@@ -10,6 +10,7 @@ an id is recorded as ``"0/0#2"``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 CUT_SHORT = "the recording ends before the program did: it was cut short"  # a note on a run; not while the program runs
 TRITON_TEXT_STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn")  # the stages of a kernel that Triton keeps as text
@@ -325,3 +326,22 @@ class Trial:
     candidate: str
     outcome: str
     seconds: float
+
+
+# What a digest makes of a log, one table of a recording each (`recording.schema`).
+Record: TypeAlias = (
+    Break
+    | CacheLookup
+    | Collective
+    | Compile
+    | Graph
+    | GraphNode
+    | Guard
+    | Kernel
+    | Recompile
+    | Run
+    | SkippedFrame
+    | SourceFile
+    | Symbol
+    | Trial
+)

@@ -10,10 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.recording.digest import Digest, Record, breaks
+from dynadiag.recording.digest import Digest, breaks
 from dynadiag.recording.digest.context import int_or_none
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Break, Compile, Event, Graph, Guard, Kernel, Recompile, Run, SkippedFrame, Symbol
+from dynadiag.recording.records import (
+    Break,
+    Compile,
+    Event,
+    Graph,
+    Guard,
+    Kernel,
+    Recompile,
+    Record,
+    Run,
+    SkippedFrame,
+    Symbol,
+)
 
 ZERO = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
 ONE = {"frame_id": 0, "frame_compile_id": 1, "attempt": 0}

@@ -15,7 +15,8 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording import schema
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Event, Guard
+from dynadiag.recording.records import Break, Compile, Event, Graph, GraphNode, Guard, Kernel, Run
+from tests.commands.build import recording as hand_made_recording
 from tests.recording.read_all import read_all
 
 
@@ -84,6 +85,14 @@ def test_a_table_is_read_in_pages(torch_recording: Path) -> None:
         pages = [opened.page(Guard, start, 3) for start in range(0, len(every), 3)]
     assert len(every) > 3
     assert tuple(one for page in pages for one in page) == every
+
+
+def test_records_of_each_type_are_read_in_the_order_of_their_table(tmp_path: Path) -> None:
+    with Recording(hand_made_recording(tmp_path / "a.dynadiag")) as opened:
+        assert opened.records(Break) == opened.breaks() != ()
+        found: dict[type, tuple[object, ...]] = {record: opened.records(record) for record in schema.RECORD_TABLES}
+    assert all(isinstance(one, record) for record, records in found.items() for one in records)
+    assert {Break, Compile, Graph, GraphNode, Guard, Kernel, Run} <= {record for record in found if found[record]}
 
 
 def test_payloads_within_and_across_blocks(recording: Path) -> None:

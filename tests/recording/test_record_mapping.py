@@ -53,7 +53,7 @@ def test_records_come_back(record: type) -> None:
 def test_every_record_that_a_digest_yields_has_a_table() -> None:
     from typing import get_args
 
-    from dynadiag.recording.digest import Record
+    from dynadiag.recording.records import Record
 
     assert set(get_args(Record)) < set(RECORD_TABLES)  # links are made by what reads generated code
 

@@ -15,15 +15,17 @@ from dynadiag.recording.digest import breaks, graphs, guards, recompiles
 from dynadiag.recording.digest.caches import CacheCollector
 from dynadiag.recording.digest.collectives import read_collective
 from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
-from dynadiag.recording.digest.context import DigestContext, Record
+from dynadiag.recording.digest.context import DigestContext
 from dynadiag.recording.digest.runs import RunCollector
-from dynadiag.recording.records import Event
+from dynadiag.recording.records import Event, Record
 
-__all__ = ["Digest", "Record"]
+__all__ = ["Digest"]
 
 Payload = Callable[[], str]
 Reader = Callable[[DigestContext, Event, dict[str, Any], Payload], Iterator[Record]]
 
+# By the name of the artifact, or the kind of an event that is none. To read another, add its reader here, its record to
+# `recording.records` and its table to `recording.schema`; `Recording.records` then returns the records.
 _READERS: dict[str, Reader] = {
     "dynamo_graph_break_reason": breaks.read_break,
     "dynamo_error": breaks.read_compile_error,

@@ -10,12 +10,11 @@ from dynadiag.recording.code_origin import is_resume_function, is_user_file, ori
 from dynadiag.recording.digest.breaks import parse_message
 from dynadiag.recording.digest.context import (
     DigestContext,
-    Record,
     float_or_none,
     int_or_none,
     text_or_none,
 )
-from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Seconds, SkippedFrame
+from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Record, Seconds, SkippedFrame
 
 __all__ = ["read_skipped_frame"]
 

@@ -5,43 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 from dynadiag.recording.code_origin import original_name
-from dynadiag.recording.records import (
-    Break,
-    CacheLookup,
-    Collective,
-    Compile,
-    Frame,
-    Graph,
-    GraphNode,
-    Guard,
-    Kernel,
-    Recompile,
-    Run,
-    SkippedFrame,
-    SourceFile,
-    Symbol,
-    Trial,
-)
-
-Record: TypeAlias = (
-    Break
-    | CacheLookup
-    | Collective
-    | Compile
-    | Graph
-    | Guard
-    | Kernel
-    | GraphNode
-    | Recompile
-    | Run
-    | SkippedFrame
-    | SourceFile
-    | Symbol
-    | Trial
-)
+from dynadiag.recording.records import Frame, SourceFile, Trial
 
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
 _KEYS = re.compile(r"list\(dict\.keys\((.*)\)\)", re.DOTALL)  # covered by the guard on the dict itself

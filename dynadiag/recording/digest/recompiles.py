@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file
-from dynadiag.recording.digest.context import DigestContext, Record, int_or_none, text_or_none
-from dynadiag.recording.records import Event, GuardFailure
+from dynadiag.recording.digest.context import DigestContext, int_or_none, text_or_none
+from dynadiag.recording.records import Event, GuardFailure, Record
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
 _COMMENT = re.compile(r"(\S+):(\d+) in (\S+)")
