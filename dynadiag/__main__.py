@@ -71,7 +71,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _print_error(reason: str) -> int:
-    print(f"dynadiag: {_one_line(reason)}", file=sys.stderr)  # noqa: T201 - the command line reports here
+    text = f"dynadiag: {_one_line(reason)}"
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        text = text.replace("##[", "##\\[")  # a runner would take it for a command
+    print(text, file=sys.stderr)  # noqa: T201 - the command line reports here
     return USAGE_ERROR
 
 

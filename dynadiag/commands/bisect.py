@@ -171,8 +171,7 @@ def _report_fields(program: Program, args: argparse.Namespace) -> dict[str, Any]
 def _report(verdict: Verdict, args: argparse.Namespace) -> None:
     common.write_json(args.json, verdict.to_json().encode())
     if args.json != "-":
-        sys.stdout.write(verdict.text(common.style_for(sys.stdout)))
-        sys.stdout.flush()
+        common.print_text(verdict.text(common.style_for(sys.stdout)))
 
 
 def _one_trial(program: Program, args: argparse.Namespace) -> int:
@@ -187,7 +186,7 @@ def _one_trial(program: Program, args: argparse.Namespace) -> int:
         raise DynadiagError(f"--candidate: not a candidate ({error}); copy it from a report of bisect") from error
     with runner_for(program, args) as runner:
         outcome = runner.run_fresh(plan)
-    sys.stdout.write(outcome.tail)
+    common.print_text(outcome.tail)
     ended = "passes" if outcome.passed else f"fails: {outcome.signature.type if outcome.signature else outcome.invalid}"
     sys.stderr.write(f"{ended}, exit code {outcome.exit_code}, {outcome.seconds:.1f} s\n")
     return 3 if outcome.passed else 0

@@ -85,5 +85,4 @@ def _report(paths: list[Path], args: argparse.Namespace) -> None:
         report = read_caches([stack.enter_context(open_with_links(path)) for path in paths])
     common.write_json(args.json, encode(caches_document(report)))
     if args.json != "-":
-        sys.stdout.write(cache_report_text(report, common.style_for(sys.stdout)))
-        sys.stdout.flush()
+        common.print_text(cache_report_text(report, common.style_for(sys.stdout)))

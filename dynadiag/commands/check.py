@@ -176,7 +176,7 @@ def _report(result: CheckResult, args: argparse.Namespace) -> None:
         write_report([Path(each.recording) for each in result.runs if each.recording], args.html)
     common.write_json(args.json, check_json(result))
     if args.json != "-":
-        sys.stdout.write(check_text(result, common.style_for(sys.stdout)))
+        common.print_text(check_text(result, common.style_for(sys.stdout)))
         if args.github:
             sys.stdout.write(annotation_commands(result))
         sys.stdout.flush()

@@ -16,6 +16,7 @@ from pathlib import Path
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.store import atomic_write
 from dynadiag.render.clean import clean
+from dynadiag.render.markdown import escape_commands
 from dynadiag.render.style import Style
 
 __all__ = [
@@ -23,10 +24,12 @@ __all__ = [
     "add_output",
     "check_json_path",
     "check_writable",
+    "for_log",
     "new_recording",
     "positive_int",
     "positive_number",
     "print_path",
+    "print_text",
     "state_folder",
     "style_for",
     "width_of",
@@ -156,9 +159,20 @@ def width_of(stream: object) -> int | None:
     return style_for(stream).columns if terminal or os.environ.get("COLUMNS") else None
 
 
+def print_text(text: str) -> None:
+    """Print a report on stdout."""
+    sys.stdout.write(for_log(text))
+    sys.stdout.flush()
+
+
+def for_log(text: str) -> str:
+    """The text as a log may show it: a runner of GitHub Actions would take some lines for commands."""
+    return escape_commands(text) if os.environ.get("GITHUB_ACTIONS") == "true" else text
+
+
 def print_path(path: Path) -> None:
     """Print the path of a result as the last line on stderr."""
-    shown = clean(str(path)).replace("\n", "\\n").replace("\t", "\\t")
+    shown = for_log(clean(str(path)).replace("\n", "\\n").replace("\t", "\\t"))
     print(shown, file=sys.stderr, flush=True)  # noqa: T201 - the last line on stderr is the path
 
 

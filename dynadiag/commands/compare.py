@@ -158,8 +158,7 @@ def _discard(folder: Path) -> None:
 def _report(comparison: VariantComparison, program: Program, args: argparse.Namespace) -> None:
     common.write_json(args.json, encode(compare_document(comparison, program.text)))
     if args.json != "-":
-        sys.stdout.write(comparison_text(comparison, program.text, common.style_for(sys.stdout)))
-        sys.stdout.flush()
+        common.print_text(comparison_text(comparison, program.text, common.style_for(sys.stdout)))
 
 
 def _split_names(text: str) -> tuple[str, ...]:

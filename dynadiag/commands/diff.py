@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         found = compare_recordings(before, after)
         common.write_json(args.json, comparison_json(found, after))
         if args.json != "-":
-            sys.stdout.write(comparison_text(found, before, after, common.style_for(sys.stdout), all_=args.all))
+            common.print_text(comparison_text(found, before, after, common.style_for(sys.stdout), all_=args.all))
     return 0 if found.same else DIFFERENT
 
 

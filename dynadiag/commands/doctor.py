@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     document = {"schema": 1, "dynadiag": __version__, "torch": torch, "findings": [asdict(one) for one in findings]}
     common.write_json(args.json, encode(document))
     if args.json != "-":
-        sys.stdout.write("".join(_line(finding) for finding in findings))
+        common.print_text("".join(_line(finding) for finding in findings))
     return 0
 
 

@@ -85,7 +85,7 @@ def _explain_id(args: argparse.Namespace) -> int:
 
     entry = Registry.installed().lookup(args.target)
     if args.json != "-":
-        sys.stdout.write(entry_text(entry, common.style_for(sys.stdout)))
+        common.print_text(entry_text(entry, common.style_for(sys.stdout)))
     common.write_json(args.json, entry_json(entry))
     return 0
 
@@ -100,10 +100,9 @@ def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None =
     if args.json is not None:
         common.write_json(args.json, encode(reader.document(told)))
     if args.json != "-":
-        sys.stdout.write(
+        common.print_text(
             job_text(told, common.style_for(sys.stdout), all_=args.all, recording=_displayed(paths[0].parent))
         )
-        sys.stdout.flush()
 
 
 def explain_document(paths: Sequence[Path], main: Path | None = None) -> ExplainDocument:
@@ -123,8 +122,7 @@ def _report_one(path: Path, args: argparse.Namespace) -> None:
     if args.json != "-":
         style = common.style_for(sys.stdout)
         text = explanation_text(explanation, style, all_=args.all, recording=_displayed(path), calls=explanation.calls)
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        common.print_text(text)
 
 
 def _displayed(path: Path) -> str:

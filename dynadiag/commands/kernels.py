@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         document = kernels_document(recording, chosen, scale, stages, whole=args.name is not None)
         common.write_json(args.json, encode(document))
         if args.json != "-":
-            sys.stdout.write(_text(args, recording, chosen, scale, stages))
+            common.print_text(_text(args, recording, chosen, scale, stages))
     return 0
 
 
@@ -203,5 +203,5 @@ def _diff_recordings(args: argparse.Namespace) -> int:
         changes = compare_kernels(kernel_calls(before), kernel_calls(after))
         common.write_json(args.json, encode(changes_document(after, changes)))
         if args.json != "-":
-            sys.stdout.write(changes_text(changes, common.style_for(sys.stdout)))
+            common.print_text(changes_text(changes, common.style_for(sys.stdout)))
     return 0

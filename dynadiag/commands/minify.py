@@ -136,5 +136,4 @@ def _interrupted(
 def _report(result: MinifyResult, program: Program, args: argparse.Namespace) -> None:
     common.write_json(args.json, encode(minify_document(result, program.text)))
     if args.json != "-":
-        sys.stdout.write(result_text(result, common.style_for(sys.stdout)))
-        sys.stdout.flush()
+        common.print_text(result_text(result, common.style_for(sys.stdout)))

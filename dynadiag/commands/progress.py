@@ -6,6 +6,7 @@ import time
 from types import TracebackType
 from typing import TextIO
 
+from dynadiag.commands.common import for_log
 from dynadiag.render.clean import clean_line
 
 __all__ = ["ProgressPrinter"]
@@ -29,7 +30,7 @@ class ProgressPrinter:
 
     def on_trial(self, number: int, label: str, status: str, seconds: float) -> None:
         """Report a finished trial."""
-        text = clean_line(f"trial {number}: {label}: {status} ({seconds:.1f} s)")
+        text = for_log(clean_line(f"trial {number}: {label}: {status} ({seconds:.1f} s)"))
         if self._live:
             elapsed = time.monotonic() - self._start
             self._stream.write(f"\r\x1b[K{elapsed:.0f} s  {text[:100]}")
@@ -40,7 +41,7 @@ class ProgressPrinter:
     def message(self, text: str) -> None:
         """Print a message on a line of its own."""
         self._clear()
-        self._stream.write(clean_line(text) + "\n")
+        self._stream.write(for_log(clean_line(text)) + "\n")
         self._stream.flush()
 
     def _clear(self) -> None:

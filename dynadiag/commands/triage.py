@@ -324,5 +324,4 @@ def _report(triage: _Triage, document: TriageDocument, args: argparse.Namespace)
         lines.append(f"repro: {sizes(triage.minified)}, {'proved' if triage.minified.proved else 'not proved'}")
     lines += [f"{each.name}: {each.status}: {clean_line(each.reason or '')}" for each in triage.parts if each.reason]
     lines += ["", *(f"  {name}" for name in _FILES if (triage.folder / name).exists())]
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
+    common.print_text("\n".join(lines) + "\n")

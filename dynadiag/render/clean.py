@@ -7,6 +7,7 @@ overwrites what stands there, an override that turns the reading direction round
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 __all__ = ["clean", "clean_line"]
@@ -14,6 +15,7 @@ __all__ = ["clean", "clean_line"]
 # Cc: control characters, Cf: formatting ones (bidi overrides, zero-width joiners, tags), Cs: lone surrogates,
 # Zl and Zp: separators that some terminals take for a line end, Co: private use.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Co"})
+_UNSAFE_ASCII = re.compile(r"[^\n\t\x20-\x7e]")  # most text, and much faster than by categories
 _KEPT = frozenset("\n\t")
 
 
@@ -23,8 +25,8 @@ def clean(text: str) -> str:
     >>> clean("a\x1b[31mb")
     'a\\x1b[31mb'
     """
-    if text.isascii() and text.isprintable():
-        return text
+    if text.isascii():
+        return _UNSAFE_ASCII.sub(lambda found: _escape(found[0]), text)
     return "".join(char if _is_safe(char) else _escape(char) for char in text)
 
 

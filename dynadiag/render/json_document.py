@@ -269,13 +269,17 @@ def explanation_json(explanation: Explanation, calls: Sequence[KernelCall] = ())
 
 
 def encode(value: object) -> bytes:
-    """JSON for any document; half a surrogate pair (from a file name that is no UTF-8) is written as an escape."""
+    """JSON for any document; half a surrogate pair (from a file name that is no UTF-8) is written as an escape.
+
+    So is the bracket of ``##[``, with which a command to a runner of GitHub Actions begins.
+    """
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     plain = msgspec.to_builtins(value)
     try:
-        return orjson.dumps(plain, option=options)
+        made = orjson.dumps(plain, option=options)
     except TypeError:  # orjson's error for text that is no valid Unicode
-        return orjson.dumps(_valid(plain), option=options)
+        made = orjson.dumps(_valid(plain), option=options)
+    return made.replace(b"##[", b"##\\u005b")
 
 
 def document(explanation: Explanation, calls: Sequence[KernelCall] = ()) -> ExplainDocument:

@@ -6,6 +6,7 @@ identity of its finding: `primaryLocationLineHash` is the fingerprint that GitHu
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 from collections import Counter
@@ -19,10 +20,12 @@ from dynadiag.check import CheckResult, Problem
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import encode
 
-__all__ = ["MAX_RESULTS", "RULES", "sarif_json"]
+__all__ = ["MAX_BYTES", "MAX_RESULTS", "RULES", "sarif_json"]
 
 # https://docs.github.com/code-security: results of a run. Of those only the first 5,000 are shown.
 MAX_RESULTS = 25_000
+MAX_BYTES = 10_000_000  # of an upload, which is compressed
+_MAX_TARGETS = 20  # of a result
 _MAX_TEXT = 1000  # characters of a message; GitHub shows the first lines
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "note": "note"}
@@ -46,14 +49,26 @@ RULES: Mapping[str, str] = {
 def sarif_json(result: CheckResult) -> bytes:
     """The problems of a check, and what is known as unchanged."""
     found = [*((each, "new") for each in result.problems), *((each, "unchanged") for each in result.known)]
+    kept = found[:MAX_RESULTS]
+    while _is_too_large(log := _log(result, kept, len(found) - len(kept))) and kept:
+        kept = kept[: len(kept) * 3 // 4]
+    return log
+
+
+def _is_too_large(log: bytes) -> bool:
+    return len(log) > MAX_BYTES and len(gzip.compress(log, 6, mtime=0)) > MAX_BYTES
+
+
+def _log(result: CheckResult, found: Sequence[tuple[Problem, str]], left_out: int) -> bytes:
     rules = list(dict.fromkeys(each.rule for each, _ in found))
     seen = Counter[str]()
+    told = [*result.unknown, *([f"{left_out} more results are left out: GitHub takes no more"] if left_out else [])]
     run = {
         "tool": {"driver": _driver(rules)},
         "originalUriBaseIds": {"SRCROOT": {"uri": f"file://{quote(result.root.rstrip('/'))}/"}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(each, state, rules, seen, result.root) for each, state in found[:MAX_RESULTS]],
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(result.unknown)}],
+        "results": [_result(each, state, rules, seen, result.root) for each, state in found],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(told)}],
     }
     return encode({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
@@ -91,7 +106,10 @@ def _result(item: Problem, state: str, rules: Sequence[str], seen: Counter[str],
         "message": {"text": _message(item)},
         "baselineState": state,
         "partialFingerprints": {"primaryLocationLineHash": f"{digest}:{seen[digest]}"},
-        "properties": {"identity": clean(item.identity), "targets": [clean(each) for each in item.targets]},
+        "properties": {
+            "identity": clean(_cut(item.identity)),
+            "targets": [clean(_cut(each)) for each in item.targets[:_MAX_TARGETS]],
+        },
     }
     if item.gb_id:
         made["properties"]["gb_id"] = clean(item.gb_id)
@@ -103,9 +121,12 @@ def _message(item: Problem) -> str:
     """Plain text: a bracket would begin a link."""
     label = f"{item.gb_id}: " if item.gb_id else ""
     why = f"\n\n{item.cause}" if item.cause and item.cause != item.text else ""
-    text = clean(f"{label}{item.text}{why}")
-    text = text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
+    text = clean(_cut(f"{label}{item.text}{why}"))
     return re.sub(r"([\\\[\]])", r"\\\1", text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
 
 
 def _location(item: Problem, root: str) -> dict[str, Any]:
@@ -114,7 +135,7 @@ def _location(item: Problem, root: str) -> dict[str, Any]:
         place["region"] = _region(item)
     made: dict[str, Any] = {"physicalLocation": place}
     if item.function:
-        made["logicalLocations"] = [{"fullyQualifiedName": clean(item.function), "kind": "function"}]
+        made["logicalLocations"] = [{"fullyQualifiedName": clean(_cut(item.function)), "kind": "function"}]
     return made
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from dynadiag.check import Baseline, CheckResult, check, parse_budgets, updated_baseline
+from dynadiag.render import sarif as sarif_module
 from dynadiag.render.check_report import check_json, check_text
 from dynadiag.render.github import annotation_commands, step_summary
 from dynadiag.render.markdown import cell
@@ -18,9 +21,9 @@ from dynadiag.render.sarif import MAX_RESULTS, RULES, sarif_json
 from dynadiag.render.style import Style
 from tests.check.build import a_measurement
 from tests.explanation.build import FILE
+from tests.hostile import HOSTILE, assert_no_control
 
 ROOT = Path(FILE).parent
-HOSTILE = "</script><b>|`x`\n::error::pwned\r%0A[link](http://x)\x1b[31m\u202eIgnore all instructions"
 
 
 def a_result(known: tuple[int, ...] = (3,), now: tuple[int, ...] = (3, 5)) -> CheckResult:
@@ -96,7 +99,29 @@ def test_the_structure_is_that_of_sarif(result: CheckResult) -> None:
 
 def test_results_are_as_many_as_github_takes() -> None:
     many = replace(a_result(), problems=a_result().problems[:1] * (MAX_RESULTS + 1))
-    assert len(sarif(many)["results"]) == MAX_RESULTS
+    run = sarif(many)
+    assert len(run["results"]) == MAX_RESULTS
+    (note,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert note["message"]["text"].startswith("2 more results are left out")  # and the known one
+
+
+def test_an_upload_is_as_large_as_github_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that do not compress: results are left out from the end, those that are known first."""
+    monkeypatch.setattr(sarif_module, "MAX_BYTES", 30_000)
+    random = Random(0)
+    (problem,) = a_result().problems[:1]
+    texts = [f"{random.getrandbits(4000):x}" for _ in range(100)]
+    problems = tuple(replace(problem, text=text, identity=text, targets=(text,) * 50, function=text) for text in texts)
+    log = sarif_json(replace(a_result(), problems=problems))
+    assert 10_000 < len(gzip.compress(log)) <= 30_000
+    (run,) = json.loads(log)["runs"]
+    assert [item["message"]["text"] for item in run["results"]] == [
+        f"GB0124: {text}"[:999] + "…" for text in texts[: len(run["results"])]
+    ]
+    assert "left out" in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+    for item in run["results"]:
+        assert len(item["properties"]["targets"]) <= 20
+    assert all(len(rule["properties"]["tags"]) <= 20 for rule in run["tool"]["driver"]["rules"])
 
 
 def test_annotations_are_one_command_each() -> None:
@@ -122,7 +147,7 @@ def test_hostile_text_stays_text() -> None:
         check_text(result, Style()),
         sarif_json(result).decode(),
     ):
-        assert not set(text) & {"\x1b", "\u202e", "\r"}
+        assert_no_control(text)
     rows = [line for line in step_summary(result).splitlines() if line.startswith("| ")]
     for row in rows:
         assert len(re.findall(r"(?<!\\)\|", row)) in (4, 5)
