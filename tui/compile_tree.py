@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
-from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel
+from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Span
 from dynadiag.render.paths import source_location
+from tui.compiler_output import parse_compiler_output
 from tui.location import Location
 from tui.styled_text import Fragment, Line, line, one_line
 from tui.widgets.tree import Branch
@@ -23,6 +25,9 @@ _OUTCOME = {
     "running": ("● running", "good"),
 }
 _MAX_COMPILES = 200  # compiles listed in the detail of one call; the tree has all of them
+_MAX_REASON_LINES = 40  # lines of an error that no compiler wrote
+_MAX_ERRORS = 5  # further errors of a compiler
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")  # what Dynamo calls the rest of a function after a break
 _MAX_KERNELS = 200  # kernels of one compile in the tree; the Kernels screen has all of them
 
 
@@ -33,6 +38,7 @@ class CompileTree:
     explanation: Explanation
     graphs: Callable[[str], Sequence[Graph]]  # of a compile id; called when a branch opens
     kernels: Callable[[str], Sequence[Kernel]]  # of a compile id; called when a branch opens
+    payload: Callable[[int], str]  # of an event
     breaks: dict[str, list[Break]] = field(default_factory=dict)
     calls: dict[str, tuple[tuple[Frame, ...], tuple[Compile, ...]]] = field(default_factory=dict)  # by branch key
 
@@ -42,9 +48,10 @@ class CompileTree:
         explanation: Explanation,
         graphs: Callable[[str], Sequence[Graph]],
         kernels: Callable[[str], Sequence[Kernel]],
+        payload: Callable[[int], str],
     ) -> CompileTree:
         """Index the breaks of an explanation by compile id."""
-        made = cls(explanation, graphs, kernels)
+        made = cls(explanation, graphs, kernels, payload)
         for item in explanation.breaks:
             made.breaks.setdefault(item.compile_id, []).append(item)
         return made
@@ -70,13 +77,27 @@ def compile_branches(tree: CompileTree) -> list[Branch]:
     root = _CallNode()
     for item in tree.explanation.compiles:
         here = root
-        for frame in item.user_stack[:-1]:
+        for frame in _flat(item.user_stack[:-1]):
             if frame not in here.children:
                 here.children[frame] = _CallNode(frame=frame)
                 here.order.append(here.children[frame])
             here = here.children[frame]
         here.order.append(item)
     return _child_branches(root, "", tree)
+
+
+def _flat(stack: Sequence[Frame]) -> Iterator[Frame]:
+    """Yield the frames without those of the rest of a function, which Dynamo calls as functions after each break."""
+    last: Frame | None = None
+    for frame in stack:
+        if last is None or (frame.file, _function_name(frame)) != (last.file, _function_name(last)):
+            yield frame
+            last = frame
+
+
+def _function_name(frame: Frame) -> str:
+    found = _RESUMED.fullmatch(frame.function)
+    return found[1] if found else frame.function
 
 
 def _child_branches(call: _CallNode, path: str, made: CompileTree) -> list[Branch]:
@@ -191,7 +212,7 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
             to=code,
         ),
         line((source_location(item.file, item.line, None, made.cwd), "dim")),
-        *_failure_lines(item),
+        *_failure_lines(item, made),
         Line(),
         *_phase_lines(item),
         line(
@@ -204,14 +225,50 @@ def compile_lines(item: Compile, made: CompileTree) -> list[Line]:
     lines += _section("breaks", [_break_line(one, made) for one in made.breaks.get(item.compile_id, [])])
     lines += _section("graphs", [_graph_line(one) for one in made.graphs(item.compile_id)])
     lines += _section("kernels", [_kernel_line(one) for one in made.kernels(item.compile_id)[:_MAX_KERNELS]])
-    return lines
+    said = parse_compiler_output(item.reason or "")
+    return lines + (_section("the compiler's command", [line((one_line(said.command), "dim"))]) if said else [])
 
 
-def _failure_lines(item: Compile) -> list[Line]:
+def _failure_lines(item: Compile, made: CompileTree) -> list[Line]:
     if not item.reason and not item.error:
         return []
     head = line((one_line(item.error or item.outcome), "error" if item.outcome == "error" else "strong"))
-    return [head, *(line(f"  {text}") for text in (item.reason or "").split("\n")[:40])]
+    said = parse_compiler_output(item.reason or "")
+    if said is None:
+        return [head, *(line(f"  {text}") for text in (item.reason or "").split("\n")[:_MAX_REASON_LINES])]
+    lines = [head, line("  ", (one_line(said.error), "error")), Line()]
+    lines += [line(("  also: ", "dim"), one_line(text)) for text in said.more[:_MAX_ERRORS]]
+    if said.code:
+        target = _generated_line(item, said.code, made)
+        where = f"line {target.line:,} of the generated code" if target else "in the generated code"
+        lines += _section(where, [line(f"  {said.code}", to=target)])
+    return (lines + _section("made of these lines of yours", _user_lines(item, made)))[:-1]
+
+
+def _generated_line(item: Compile, code: str, made: CompileTree) -> Location | None:
+    """Return where a line of generated code is, or ``None`` if the recording does not have it."""
+    events = dict.fromkeys(kernel.event for kernel in made.kernels(item.compile_id) if kernel.event is not None)
+    for event in events:
+        texts = made.payload(event).split("\n")
+        number = next((number for number, text in enumerate(texts, 1) if text.strip() == code), None)
+        if number is not None:
+            return Location("code", item.compile_id, document=f"event:{event}", line=number)
+    return None
+
+
+def _user_lines(item: Compile, made: CompileTree) -> list[Line]:
+    """Return the lines of the program that the finding on a failed compile names."""
+    found = (each for each in made.explanation.findings if each.rule == "failed-compile")
+    mine = (each for each in found if item.compile_id in each.compile_ids)
+    spans = (fact.span for each in mine for fact in each.evidence if fact.label == "line" and fact.span)
+    return [_user_line(item, span, made) for span in spans if span.file and span.line]
+
+
+def _user_line(item: Compile, span: Span, made: CompileTree) -> Line:
+    texts = made.explanation.sources.get(span.file or "", "").split("\n")
+    text = texts[span.line - 1].strip() if span.line and span.line <= len(texts) else ""
+    target = Location("code", item.compile_id, document=f"source:{span.file}", line=span.line)
+    return line(f"  {source_location(span.file, span.line, None, made.cwd)}  ", text, to=target)
 
 
 def _phase_lines(item: Compile) -> list[Line]:

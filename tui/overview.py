@@ -17,13 +17,14 @@ from tui.error_summary import first_sentence
 from tui.location import Location
 from tui.run_header import run_lines
 from tui.search_result import SearchResult
-from tui.search_summary import result_lines
+from tui.search_summary import ReadSource, result_lines
 from tui.styled_report import RoleStyle, styled_report_lines
 from tui.styled_text import Fragment, Line, fit_end, line, one_line
 
 __all__ = ["PARTS", "finding_detail", "guard_change_fragments", "overview_lines"]
 
 _MAX_LISTED = 8  # findings, and compiles, that the overview lists
+_MAX_VALUES = 3  # earlier values of a recompile
 _MAX_LINES = 6  # line numbers of findings that say the same
 _LONGEST = 200  # characters of a cause
 _GAVE_UP = "torch gave up on it  "
@@ -50,14 +51,16 @@ def overview_lines(
     live: bool,
     finding: SearchResult | None = None,
     beside: bool = False,
+    source: ReadSource = lambda _file: None,
 ) -> list[Line]:
     """Return the overview; if the details of a finding are shown ``beside`` it, it does not repeat them.
 
-    The recording of a search has only the search and its result, because no program is in it.
+    The recording of a search has only the search and its result, because no program is in it. ``source`` reads a source
+    file of the recording.
     """
     run = explanation.run
     if finding is not None:
-        return [*run_lines(run, live=live)[:2], Line(), *_search_lines(finding, run.cwd)]
+        return [*run_lines(run, live=live)[:2], Line(), *_search_lines(finding, run.cwd, source)]
     sections = [
         run_lines(run, live=live),
         list(_headline(explanation, kernels, trials, live=live)),
@@ -101,9 +104,9 @@ def _headline(explanation: Explanation, kernels: int, trials: int, *, live: bool
     yield line(", ".join(text for text, view in pairs if not text.startswith("0 ") or view in ("breaks", "recompiles")))
 
 
-def _search_lines(finding: SearchResult, cwd: str | None) -> Iterator[Line]:
+def _search_lines(finding: SearchResult, cwd: str | None, source: ReadSource) -> Iterator[Line]:
     yield line((" ".join((finding.kind or "a search", *finding.options)), "strong"))
-    yield from result_lines(finding, cwd)
+    yield from result_lines(finding, cwd, source)
     yield Line()
     yield line(count(finding.trials, "trial"), (", one by one", "dim"), to=Location("trials"))
 
@@ -189,14 +192,28 @@ def guard_change_fragments(item: Recompile) -> list[Fragment]:
         return [("the recompile limit was reached", "error")]
     if not item.reasons:
         return [("no reason was recorded", "dim")]
-    return [*_change(item.reasons[0]), *([(f"  and {len(item.reasons) - 1} more", "dim")] if item.reasons[1:] else [])]
+    first, *others = _by_value(item.reasons)
+    return [*_change(first), *([(f"  and {len(others)} more", "dim")] if others else [])]
 
 
-def _change(reason: GuardFailure) -> list[Fragment]:
+def _by_value(reasons: Sequence[GuardFailure]) -> list[list[GuardFailure]]:
+    """The failures of guards on the same value together: torch lists one for each compile that did not fit."""
+    found: dict[object, list[GuardFailure]] = {}
+    for number, item in enumerate(reasons):
+        known = item.source is not None and item.was is not None
+        found.setdefault((item.source, item.now) if known else number, []).append(item)
+    return list(found.values())
+
+
+def _change(group: Sequence[GuardFailure]) -> list[Fragment]:
+    """A changed value: what the compiles so far were made for, and what it is now."""
+    reason = group[0]
     if reason.was is None and reason.now is None:
         return [(one_line(reason.guard)[:200], "")]
     source = f"{one_line(source_text(reason.source or reason.guard))}: "
-    return [(source, ""), (one_line(reason.was or "?"), "remove"), (" → ", "dim"), (one_line(reason.now or "?"), "add")]
+    values = list(dict.fromkeys(one_line(item.was or "?") for item in group))
+    before = ", ".join(values[:_MAX_VALUES]) + (" …" if len(values) > _MAX_VALUES else "")
+    return [(source, ""), (before, "remove"), (" → ", "dim"), (one_line(reason.now or "?"), "add")]
 
 
 def _time(timing: Timing) -> Iterator[Line]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dynadiag.explanation.formatting import count, duration
@@ -14,7 +15,9 @@ from tui.search_process import SearchProcess
 from tui.search_result import SearchResult
 from tui.styled_text import Fragment, Line, line, one_line
 
-__all__ = ["result_lines", "search_lines"]
+__all__ = ["ReadSource", "result_lines", "search_lines"]
+
+ReadSource = Callable[[str], str | None]  # the recorded text of a source file
 
 _EXIT_SENTENCES = {
     0: ("found", "good"),
@@ -32,11 +35,15 @@ _DOES_NOT_FAIL = 3  # exit code of a search whose program does not fail
 
 
 def search_lines(
-    search: SearchProcess | None, trials: int, finding: SearchResult | None = None, cwd: str | None = None
+    search: SearchProcess | None,
+    trials: int,
+    finding: SearchResult | None = None,
+    cwd: str | None = None,
+    source: ReadSource = lambda _file: None,
 ) -> list[Line]:
     """Return the head of the Trials screen: the search started here, otherwise the recorded one."""
     if search is None:
-        return [*_recorded_lines(finding, cwd), *(_hint_lines() if finding is None or not trials else ())]
+        return [*_recorded_lines(finding, cwd, source), *(_hint_lines() if finding is None or not trials else ())]
     lines = [line((f"$ {search.command.brief}", "dim")), line((f"in {search.command.folder}", "dim"))]
     if search.running:
         last = search.trials[-1] if search.trials else None
@@ -44,11 +51,11 @@ def search_lines(
         now = f"trial {last.number}: {last.label}: {last.status}" if last else said
         since = f"{time.monotonic() - search.started:.0f} s  "
         return [line(("● running  ", "good"), (since, "dim"), f"{one_line(now)}  ", ("x stops it", "dim")), *lines]
-    return [*_ended_lines(search, cwd), *lines, *_report_lines(search)]
+    return [*_ended_lines(search, cwd, source), *lines, *_report_lines(search)]
 
 
-def result_lines(finding: SearchResult, cwd: str | None, *, here: bool = False) -> Iterator[Line]:
-    """Yield the result of a search: verdict, culprits or repro, rungs, failure.
+def result_lines(finding: SearchResult, cwd: str | None, source: ReadSource, *, here: bool = False) -> Iterator[Line]:
+    """Yield the result of a search: verdict, culprits with their source or repro, what proves it, rungs, failure.
 
     If `here`, the program's own recording is open, so that the lines can go to its compiles.
     """
@@ -59,7 +66,9 @@ def result_lines(finding: SearchResult, cwd: str | None, *, here: bool = False) 
     trials = told if isinstance(told, int) else finding.trials
     yield line((words, role), (f"  {count(trials, 'trial')}{time}", "dim"))
     for culprit in _dicts(finding.verdict.get("culprits")):
-        yield _culprit_line(culprit, cwd, here=here)
+        yield from _culprit_lines(culprit, cwd, source, here=here)
+    for text in _strings(finding.verdict.get("confirmed")):
+        yield line(("proved   ", "key"), one_line(text))
     yield from _repro_lines(finding.verdict)
     if isinstance(rungs := finding.verdict.get("rungs"), dict):
         yield line(("rungs    ", "key"), *_rung_fragments(rungs))
@@ -80,12 +89,12 @@ def _status_sentence(finding: SearchResult) -> tuple[str, str]:
     return _EXIT_SENTENCES.get(finding.exit_code or 0, (f"ended with exit code {finding.exit_code}", "error"))
 
 
-def _recorded_lines(finding: SearchResult | None, cwd: str | None) -> Iterator[Line]:
+def _recorded_lines(finding: SearchResult | None, cwd: str | None, source: ReadSource) -> Iterator[Line]:
     if finding is None:
         yield line(("this recording has no search", "strong"))
         return
     yield line((" ".join((finding.kind or "a search", *finding.options)), "strong"))
-    yield from result_lines(finding, cwd)
+    yield from result_lines(finding, cwd, source)
 
 
 def _hint_lines() -> Iterator[Line]:
@@ -93,13 +102,13 @@ def _hint_lines() -> Iterator[Line]:
     yield line(("M", "key"), " minifies it: writes a small program with the same failure")
 
 
-def _ended_lines(search: SearchProcess, cwd: str | None) -> Iterator[Line]:
+def _ended_lines(search: SearchProcess, cwd: str | None, source: ReadSource) -> Iterator[Line]:
     if search.exit_code is None:
         return
     finding = SearchResult(
         search.command.kind, search.command.options, search.verdict, search.exit_code, len(search.trials)
     )
-    yield from result_lines(finding, cwd, here=True)
+    yield from result_lines(finding, cwd, source, here=True)
     if not search.verdict and not search.stopped:
         yield from (line((one_line(text), "dim")) for text in list(search.messages)[-3:])
 
@@ -125,6 +134,15 @@ def _rung_fragments(rungs: Mapping[str, Any]) -> Iterator[Fragment]:
             yield f"{one_line(str(name))}{mark}  ", role
 
 
+def _culprit_lines(data: Mapping[str, Any], cwd: str | None, source: ReadSource, *, here: bool) -> Iterator[Line]:
+    found = _culprit_line(data, cwd, here=here)
+    yield found
+    if found.target is not None and found.target.line is not None:
+        texts = (source(str(data.get("file"))) or "").split("\n")
+        if 0 < found.target.line <= len(texts) and (text := texts[found.target.line - 1].strip()):
+            yield replace(line(("         ", ""), text, to=found.target), continues=True)
+
+
 def _culprit_line(data: Mapping[str, Any], cwd: str | None, *, here: bool) -> Line:
     file, number = data.get("file"), data.get("line")
     name = (f"{one_line(str(data.get('class')))} {one_line(str(data.get('name')))}", "error")
@@ -135,6 +153,10 @@ def _culprit_line(data: Mapping[str, Any], cwd: str | None, *, here: bool) -> Li
         return line(("culprit  ", "key"), name, (words, "dim"), to=whole)
     target = Location("code", compile_id, document=f"source:{file}", line=number)
     return line(("culprit  ", "key"), name, (f"  {source_location(file, number, None, cwd)}", "dim"), to=target)
+
+
+def _strings(found: Any) -> Iterator[str]:
+    return (one for one in (found if isinstance(found, (list, tuple)) else ()) if isinstance(one, str))
 
 
 def _dicts(found: Any) -> Iterator[Mapping[str, Any]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.timing import PARTS, PhaseShare
-from dynadiag.recording.records import Span
+from dynadiag.recording.records import GuardFailure, Span
 from dynadiag.render import summary
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_recompile
 from tests.tui import build
@@ -84,3 +85,12 @@ async def test_beside_the_details_of_a_finding_nothing_is_told_twice(program: Pa
         await pilot.resize_terminal(80, 40)
         await settle(pilot)
         assert "help: The size changes" in screen(pilot)
+
+
+def test_a_changed_value_is_told_once_however_many_compiles_it_did_not_fit() -> None:
+    def failure(source: str, was: str) -> GuardFailure:
+        return GuardFailure("", source, was, "9", "0/0", None, None)
+
+    reasons = (*(failure("L['n']", str(was)) for was in range(5)), failure("L['x'].size()[0]", "4"))
+    again = replace(a_recompile("n == 0"), reasons=reasons)
+    assert "".join(text for text, _ in overview.guard_change_fragments(again)) == "n: 0, 1, 2 … → 9  and 1 more"

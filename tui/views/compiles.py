@@ -67,7 +67,7 @@ class CompilesView(View):
 
     def _read(self) -> tuple[CompileTree, list[Branch]]:
         session = self.session
-        made = CompileTree.build(session.explanation(), session.graphs, session.kernels)
+        made = CompileTree.build(session.explanation(), session.graphs, session.kernels, session.payload)
         return made, compile_branches(made)
 
     def show_problem(self, reason: str) -> None:

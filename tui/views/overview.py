@@ -78,6 +78,7 @@ class OverviewView(View):
             live=session.live,
             finding=finding,
             beside=self._detailed and bool(explanation.findings),
+            source=session.recording.source,
         )
 
     def show_problem(self, reason: str) -> None:

@@ -230,7 +230,9 @@ class TrialsView(ListingView):
     # Display
 
     def _head(self, trials: int) -> list[Line]:
-        return search_lines(self.search, trials, self._recorded_result, self.session.run.cwd)
+        return search_lines(
+            self.search, trials, self._recorded_result, self.session.run.cwd, self.session.recording.source
+        )
 
     def rows(self) -> Sequence[Row]:
         if self.search is not None and self._finished_session is None:

@@ -1,0 +1,24 @@
+"""The tree of compiles: what a break makes of a function stays below that function."""
+
+from __future__ import annotations
+
+from dynadiag.explanation.explanation import explain
+from dynadiag.recording.records import Frame
+from tests.explanation.build import FILE, FakeRecording, a_compile
+from tui.compile_tree import CompileTree, compile_branches
+
+
+def test_the_parts_of_a_function_with_thirty_breaks_are_beside_each_other() -> None:
+    main, rest = Frame(FILE, 99, "<module>"), "torch_dynamo_resume_in_forward_at_{}"
+    stack, compiles = [main], []
+    for number in range(30):
+        name = rest.format(number) if number else "forward"
+        compiles.append(a_compile(number, f"{number}/0", user_stack=(*stack, Frame(FILE, number + 1, name))))
+        stack.append(Frame(FILE, number + 1, name))
+    explanation = explain(FakeRecording(compile_records=tuple(compiles)))
+    roots = compile_branches(CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: ""))
+
+    def depth(branches: object) -> int:
+        return 1 + max((depth(each.children()) for each in branches if each.key.startswith("call")), default=0)  # type: ignore[attr-defined]
+
+    assert depth(roots) == 3
