@@ -81,9 +81,13 @@ class SourceTrials:
         outcome = self.run(text, _COMPILED, "the program as one file")
         found = outcome.signature
         if found is None or (self.expected is not None and not self.matches(outcome, text)):
+            self.notes.append(f"as one file in an empty folder, {_told(found)}")
             return None
         self.expected = self.last_failure = found
-        return found if self.run(text, UNCOMPILED, "uncompiled").passed else None
+        uncompiled = self.run(text, UNCOMPILED, "uncompiled")
+        if not uncompiled.passed:
+            self.notes.append(f"as one file in an empty folder and uncompiled, {_told(uncompiled.signature)}")
+        return found if uncompiled.passed else None
 
     def _shorten_limit(self, text: str) -> None:
         """Shorten the time limit of a candidate to several times what a compile that passes takes here."""
@@ -203,6 +207,13 @@ class SourceTrials:
                 return Observed.from_json(json.loads(output.read_text()))
             except (OSError, ValueError):
                 return Observed()
+
+
+def _told(failure: Signature | None) -> str:
+    """How the program ended, in a line."""
+    if failure is None:
+        return "it passes"
+    return f"it fails with {failure.type}: {failure.message.strip().partition(chr(10))[0]}"
 
 
 @contextmanager

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
+from dynadiag.minify.source_trials import SourceTrials
+from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 from minifier.source import count_lines, count_tokens
 
@@ -109,3 +112,13 @@ def test_outputs_that_differ_in_words_are_another_failure_than_outputs_that_diff
     assert values_differ("total tensor([1., -2.e-05]) True", "total tensor([1.5000, -2.e-05]) True")
     assert values_differ("x.is_leaf True", "x.is_leaf False")
     assert not values_differ("<function f.<locals>.g at 0x>, MulBackward0", "<function h at 0x>, AddBackward1")
+
+
+@pytest.mark.parametrize("kind", ["FileNotFoundError", None])
+def test_what_the_program_lacks_as_one_file_is_told(kind: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = None if kind is None else Signature("exception", kind, "No such file: 'data.txt'\nmore", cause=kind)
+    monkeypatch.setattr(SourceTrials, "run", lambda *_: Outcome(found))
+    trials = SourceTrials(*3 * (MagicMock(),), _failure("no"))
+    assert trials.first_failure("open('data.txt')") is None
+    told = "it passes" if kind is None else "it fails with FileNotFoundError: No such file: 'data.txt'"
+    assert trials.notes == [f"as one file in an empty folder, {told}"]

@@ -59,3 +59,13 @@ def test_what_is_no_python_is_refused(tmp_path: Path) -> None:
     _write(tmp_path, main="import broken\n", broken="def f(:\n")
     with pytest.raises(MergeError, match=r"broken\.py cannot be read as Python"):
         merge_program(tmp_path / "main.py", [tmp_path])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"def f():\r\n    return 1\r\nf()\r\n", b"# -*- coding: latin-1 -*-\ndef f():\n    return 1  # caf\xe9\nf()"],
+    ids=["line ends of Windows", "declared encoding"],
+)
+def test_source_is_read_in_its_encoding(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "program.py").write_bytes(data)
+    assert merge_program(tmp_path / "program.py", [tmp_path]).text == "def f():\n    return 1\nf()\n"
