@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from dynadiag.explanation.data_parallel import wrapper_of, wrapper_title
 from dynadiag.explanation.exceptions import link_exceptions, raised_in
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
@@ -68,16 +69,18 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     """The finding of some sites of one cause, each with all reports of it."""
     group, entries = [site[0] for site in sites], [item for site in sites for item in site]
     root, places = group[0], tuple(dict.fromkeys(item.span for item in group))
-    rule, said = "failed-compile" if root.fatal else "break", root.gb_type or "graph break of unknown type"
+    compiled = any(graph.stage == "dynamo" for graph in run.graphs)
+    rule, kind = "failed-compile" if root.fatal else "break", root.gb_type or "graph break of unknown type"
+    said = wrapper_title(root, compiled=compiled) or kind
     ids = tuple(dict.fromkeys(item.compile_id for item in entries))
     left, whole = _left(entries, run.skipped), _whole(ids, run)
     cost = _cost(group, ids, (*left, *whole), paid, run)
-    known = partial(identity, rule, root.gb_id, root.function, sources=run.sources, cause="" if root.gb_id else said)
+    known = partial(identity, rule, root.gb_id, root.function, sources=run.sources, cause="" if root.gb_id else kind)
     return Finding(
         rule=rule,
         id=root.gb_id,
         identity=known(places=places),
-        severity=_severity(root, cost),
+        severity=_severity(root, cost, compiled=compiled),
         span=root.span,
         function=root.function,
         title=f"compiling {root.function} failed: {said}" if root.fatal else f"{said}{_left_whole(root, whole, run)}",
@@ -95,12 +98,16 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     )
 
 
-def _severity(root: Break, cost: Cost) -> str:
-    """A break in torch's own code that ends no graph and leaves nothing to Python costs nothing: it is an aside."""
+def _severity(root: Break, cost: Cost, *, compiled: bool) -> str:
+    """A break in torch's own code that ends no graph and leaves nothing to Python costs nothing: it is an aside.
+
+    DDP's forward always runs in Python, beside the module that it wraps, unless nothing of the run was compiled.
+    """
     if root.fatal:
         return "error"
+    torchs, wrapped = is_torch_file(root.span.file), wrapper_of(root) == "DDP"
     idle = not cost.graphs and not cost.functions_uncompiled and not cost.operators_uncompiled
-    return "note" if is_torch_file(root.span.file) and idle else "warning"
+    return "note" if idle and (torchs or (wrapped and compiled)) else "warning"
 
 
 def _cost(

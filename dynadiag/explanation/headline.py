@@ -66,7 +66,8 @@ def _breaks(findings: Sequence[Finding]) -> str:
 
 
 def _whole(run: RunRecords, made: int) -> str:
-    functions = len({(each.file, each.line, each.function) for each in run.compiles if each.outcome in ("ok", "break")})
+    graphs = {graph.compile_id for graph in run.graphs if graph.stage == "dynamo"}
+    functions = len({(each.file, each.line, each.function) for each in run.compiles if each.compile_id in graphs})
     variants = f", in {made} variants" if made > functions else ""
     if functions <= 1:
         return f"All that was compiled is one graph{variants}."
@@ -87,7 +88,8 @@ def _why_nothing(run: RunRecords, events: Mapping[str, int]) -> tuple[str, ...]:
     if not any(number for kind, number in events.items() if not kind.startswith("dynadiag_")):
         return (
             "torch reported no event at all: nothing that `torch.compile` returned was called, compiling was "
-            "disabled, or torch refused what was called before it looked at it (a generator function).",
+            "disabled, torch refused what was called before it looked at it (a generator function), or it was torch's "
+            "own code, such as an `nn.Sequential` after `.compile()` (`torch.compile(module)` compiles one).",
         )
     return ("No call reached a function that `torch.compile` had returned.",)
 

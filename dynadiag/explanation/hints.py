@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from dynadiag.explanation.data_parallel import wrapper_advice
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedies import remedies
@@ -40,6 +41,8 @@ _COMPILED_AUTOGRAD = Advice(
 
 def break_advice(item: Break) -> tuple[Advice, ...]:
     """What to do about a break, each piece of advice with how far it was checked."""
+    if wrapped := wrapper_advice(item):
+        return wrapped
     found = dict.fromkeys(advice for hint in specific_hints(item.hints) for advice in _checked(hint, item))
     useful = tuple(advice for advice in found if not _ISSUE.fullmatch(advice.text.strip()))
     return useful or tuple(found)

@@ -70,7 +70,7 @@ def with_operators(found: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def _counted(each: FunctionCoverage, run: RunRecords, before: Sequence[Finding], told: dict[_Key, int]) -> Finding:
     """The finding of a function that ran mostly uncompiled: an aside, if torch's own beside functions of the user's."""
-    users = run.coverage is not None and any(not is_torch_file(item.file) for item in run.coverage.by_function)
+    users = run.coverage is not None and any(not _is_torchs(item) for item in run.coverage.by_function)
     span = Span(each.file, each.line)
     reasons = [item.reason for item in run.skipped if (item.file, item.line) == (each.file, each.line)]
     cause = next((index for key, index in told.items() if key[:2] == (each.file, each.line)), None)
@@ -80,7 +80,7 @@ def _counted(each: FunctionCoverage, run: RunRecords, before: Sequence[Finding],
         rule="uncompiled",
         id=None,
         identity=identity("uncompiled", None, each.function, (span,), run.sources),
-        severity="note" if is_torch_file(each.file) and users else "warning",
+        severity="note" if _is_torchs(each) and users else "warning",
         span=span,
         function=each.function,
         title=f"{share_text(each)} in {each.function} ran uncompiled",
@@ -90,6 +90,10 @@ def _counted(each: FunctionCoverage, run: RunRecords, before: Sequence[Finding],
         cost=Cost(operators_uncompiled=each.uncompiled, functions_uncompiled=1),
         evidence=tuple(Fact("why", reason) for reason in dict.fromkeys(reasons) if reason and cause is None),
     )
+
+
+def _is_torchs(each: FunctionCoverage) -> bool:
+    return is_torch_file(each.file) or each.file == "<torch>"
 
 
 def _is_of(item: Finding, each: FunctionCoverage) -> bool:
