@@ -35,13 +35,23 @@ from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["add_release_options", "asks_for_releases", "prune", "run"]
+__all__ = ["add_release_options", "add_release_range", "asks_for_releases", "prune", "run", "search_releases"]
 
 _GB = 1e9
 
 
 def add_release_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the search over releases."""
+    group = add_release_range(parser)
+    group.add_argument("--metric", choices=METRICS, help="search for this figure going above --most")
+    group.add_argument("--most", type=float, metavar="N", help="the most that the figure of --metric may be")
+    group.add_argument(
+        "--prune", action="store_true", help="remove the installed releases (alone, or after the search)"
+    )
+
+
+def add_release_range(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options that name releases, and those of their installation. Returns their group."""
     group = parser.add_argument_group("releases of torch")
     group.add_argument("--torch", metavar="A..B", help="find between which two of these releases it came or went")
     group.add_argument(
@@ -57,11 +67,7 @@ def add_release_options(parser: argparse.ArgumentParser) -> None:
         "--with", dest="with_", action="append", default=[], metavar="PKG", help="install this package beside each"
     )
     group.add_argument("--index", action="append", default=[], metavar="URL", help="a further package index for torch")
-    group.add_argument("--metric", choices=METRICS, help="search for this figure going above --most")
-    group.add_argument("--most", type=float, metavar="N", help="the most that the figure of --metric may be")
-    group.add_argument(
-        "--prune", action="store_true", help="remove the installed releases (alone, or after the search)"
-    )
+    return group
 
 
 def asks_for_releases(args: argparse.Namespace) -> bool:
@@ -90,21 +96,32 @@ def run(args: argparse.Namespace) -> int:
     """Search over releases and return the exit code."""
     common.check_json_path(args.json)
     program = parse_program(args)
-    wanted = parse_range(args.torch) if args.torch else None
     output = common.new_recording(args.output, program.text, force=args.force)
-    with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder, ProgressPrinter(sys.stderr) as progress:
+    with ProgressPrinter(sys.stderr) as progress:
+        report = search_releases(program, args, output, progress)
+    common.write_json(args.json, encode(report.document()))
+    if args.json != "-":
+        common.print_text(report.text(common.style_for(sys.stdout)))
+    if args.prune:
+        EnvironmentStore(cache_folder()).prune()
+    common.print_path(output)
+    return report.exit_code
+
+
+def search_releases(
+    program: Program, args: argparse.Namespace, output: Path, progress: ProgressPrinter
+) -> ReleaseReport:
+    """Search with the options of `add_release_options`, recorded into ``output``.
+
+    Raises `DynadiagError` where there is nothing to search, or nobody agrees to install, and `KeyboardInterrupt` after
+    Ctrl-C.
+    """
+    wanted = parse_range(args.torch) if args.torch else None
+    with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         store = _store(program, args)
         plan = _plan_search(wanted, args, store, Path(folder), progress.message)
         _agree_to_install(plan, store, args)
-        report = _search(program, plan, store, output, Path(folder), args, progress)
-    common.write_json(args.json, encode(report.document()))
-    if args.json != "-":
-        sys.stdout.write(report.text(common.style_for(sys.stdout)))
-        sys.stdout.flush()
-    if args.prune:
-        store.prune()
-    common.print_path(output)
-    return report.exit_code
+        return _search(program, plan, store, output, Path(folder), args, progress)
 
 
 @dataclass(frozen=True, slots=True)

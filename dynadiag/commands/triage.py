@@ -1,5 +1,7 @@
 """Explain, bisect and minify a failing program in one go, and write an issue that is ready to post.
 
+With --torch A..B the repro is also tried with these releases of torch, which are installed if --yes agrees to it.
+
 FOLDER gets issue.md (in the form of PyTorch's template), triage.json, report.html, repro.py, what the program printed,
 and the recordings. Each part can fail: the others are still there, and the issue and the JSON say which one is missing
 and why. After Ctrl-C, or when --budget is used up, what was found so far is written.
@@ -22,8 +24,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from dynadiag.bisection.document import BisectDocument
 from dynadiag.bisection.verdict import Verdict
-from dynadiag.commands import common
+from dynadiag.commands import bisect_releases, common
 from dynadiag.commands.bisect import add_search_options, find_culprits_of, new_trial_log
 from dynadiag.commands.explain import explain_document
 from dynadiag.commands.minify import reduce_to_repro, written
@@ -53,7 +56,8 @@ from dynadiag.trial.program import Program, TargetError
 _ISSUE, _JSON, _REPORT = "issue.md", "triage.json", "report.html"
 _REPRO, _OUTPUT = "repro.py", "output.txt"
 _RUN, _BISECT, _MINIFY = "run.dynadiag", "bisect.dynadiag", "minify.dynadiag"
-_FILES = (_ISSUE, _JSON, _REPORT, _REPRO, _OUTPUT, _RUN, _BISECT, _MINIFY)
+_VERSIONS = "versions.dynadiag"
+_FILES = (_ISSUE, _JSON, _REPORT, _REPRO, _OUTPUT, _RUN, _BISECT, _MINIFY, _VERSIONS)
 _NO_VERDICT = 5
 _LEAST = 1.0  # seconds that a part needs to be begun
 _MAX_OUTPUT = 1 << 20  # bytes of the end of an output
@@ -71,7 +75,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="write into an existing folder")
     parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
     add_search_options(parser)
-    parser.set_defaults(resume=None)
+    parser.set_defaults(resume=None, metric=None, most=None, prune=False)
+    bisect_releases.add_release_range(parser)
     add_target(parser)
 
 
@@ -137,6 +142,7 @@ class _Triage:
     explained: ExplainDocument | None = None
     verdict: Verdict | None = None
     minified: MinifyResult | None = None
+    releases: BisectDocument | None = None
 
     @property
     def exit_code(self) -> int:
@@ -150,6 +156,8 @@ class _Triage:
         self._part("explain", self._explain, _RUN, _OUTPUT)
         self._part("bisect", self._bisect, _BISECT)
         self._part("minify", self._minify, _MINIFY, _REPRO, skip=self._why_not_minified())
+        if self.args.torch or self.args.python:
+            self._part("versions", self._search_releases, _VERSIONS, skip=self._why_not_searched())
         environment = self._environment()
         self._part("report", self._write_report, _REPORT, always=True)
         self._part("issue", lambda: self._write_issue(environment), _ISSUE, always=True)
@@ -236,6 +244,23 @@ class _Triage:
             self._add_recording(_MINIFY)
         return None if self.minified.proved else result_text(self.minified, Style()).splitlines()[0]
 
+    def _why_not_searched(self) -> str | None:
+        verdict = self.verdict.verdict if self.verdict else None
+        return "the program fails uncompiled too" if verdict == "fails_uncompiled" else None
+
+    def _search_releases(self) -> str | None:
+        """Search with the repro if it is proved: it is quick, and needs nothing but torch."""
+        program, options = self.program, self._options()
+        if self.minified is not None and self.minified.proved:
+            program, options.accuracy = Program(str(self.kept / _REPRO)), False
+        try:
+            self.releases = bisect_releases.search_releases(
+                program, options, self.kept / _VERSIONS, self.progress
+            ).document()
+        finally:
+            self._add_recording(_VERSIONS)
+        return None
+
     def _add_recording(self, name: str) -> None:
         if (self.kept / name).exists():
             self.recordings.append(self.kept / name)
@@ -267,6 +292,7 @@ class _Triage:
         return Case(
             bisect=shown.bisect,
             minify=shown.minify,
+            versions=shown.versions,
             explain=self.explained,
             parts=shown.parts,
             environment=environment,
@@ -292,7 +318,7 @@ class _Triage:
             explain=None if redact else self.explained,
             bisect=redacted_bisect(bisect) if bisect and redact else bisect,
             minify=redacted_minify(minify) if minify and redact else minify,
-            versions=None,
+            versions=redacted_bisect(self.releases) if self.releases and redact else self.releases,
             issue=self._shown(_ISSUE),
             report=self._shown(_REPORT),
             redacted=redact,

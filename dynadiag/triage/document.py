@@ -13,7 +13,7 @@ __all__ = ["PartDocument", "TriageDocument"]
 
 @dataclass(frozen=True, slots=True)
 class PartDocument:
-    """One part of a triage: ``explain``, ``bisect``, ``minify``, ``environment``, ``report`` or ``issue``.
+    """One part of a triage: ``explain``, ``bisect``, ``minify``, ``versions``, ``environment``, ``report``, ``issue``.
 
     ``status`` is ``done``, ``failed``, ``skipped`` or ``interrupted``, with the reason where it is not ``done``.
     ``files`` are those that it wrote, by their names in the folder.
@@ -30,7 +30,8 @@ class PartDocument:
 class TriageDocument(CommandDocument):
     """The document of a triage. A part that was not done is null, and ``parts`` says why.
 
-    With ``redacted``, ``explain`` is null, and texts and names of the program are left out of the rest.
+    ``versions`` is the bisection over releases of torch. With ``redacted``, ``explain`` is null, and texts and names of
+    the program are left out of the rest.
     """
 
     target: str
@@ -38,7 +39,7 @@ class TriageDocument(CommandDocument):
     explain: ExplainDocument | None
     bisect: BisectDocument | None
     minify: MinifyDocument | None
-    versions: None
+    versions: BisectDocument | None
     issue: str | None
     report: str | None
     redacted: bool

@@ -48,6 +48,7 @@ class Case:
     explain: ExplainDocument | None
     parts: Sequence[PartDocument]
     environment: str
+    versions: BisectDocument | None = None
     repro: str = ""
     repro_name: str = "repro.py"
     output: str = ""
@@ -66,6 +67,7 @@ def issue_text(case: Case) -> str:
         *_description(case),
         *_repro(case),
         *_bisection(case),
+        *_versions(case),
         "#### What was tried",
         "\n".join(_tried(case)),
         "### Error logs",
@@ -141,6 +143,20 @@ def _culprit(item: CulpritDocument) -> str:
     graph = " ".join(part for part in (item.graph, item.compile_id) if part)
     where = ", ".join(part for part in (place, graph) if part)
     return f"| {item.kind} | {cell(item.name)} | {cell(where) if where else ''} |"
+
+
+def _versions(case: Case) -> Iterator[str]:
+    made = case.versions
+    if made is None or not made.versions:
+        return
+    yield "#### Releases of torch"
+    rows = [f"| {cell(release)} | {_WORDS.get(status, status)} |" for release, status in made.versions.items()]
+    yield "\n".join(["| torch | result |", "| --- | --- |", *rows])
+    ends = {"last good": made.last_good, "first bad": made.first_bad}
+    ends |= {"last bad": made.last_bad, "first good": made.first_good}
+    if told := [f"{name}: {inline_code(release)}" for name, release in ends.items() if release]:
+        yield ", ".join(told)
+    yield from (f"Commits between {each.before} and {each.after}: {each.commits}" for each in made.changes)
 
 
 def _tried(case: Case) -> Iterator[str]:

@@ -32,6 +32,7 @@ def redacted_bisect(made: BisectDocument) -> BisectDocument:
         confirmed=(),
         printed=(),
         reproduce=(),
+        changes=(),
     )
 
 

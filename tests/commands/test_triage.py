@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import jsonschema
@@ -14,11 +17,11 @@ import pytest
 from dynadiag.__main__ import main
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.capture.launch import ProcessEnd
-from dynadiag.commands import triage
+from dynadiag.commands import bisect_releases, triage
 from dynadiag.commands.schema import schema_of
 from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.minify.minimizer import Interrupted
-from dynadiag.trial.program import TargetError
+from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.signature import Signature
 from tests.commands.build import journal
 from tests.commands.test_schema import _closed
@@ -88,6 +91,24 @@ def test_the_folder_has_everything_and_the_document_is_what_its_schema_says(caps
     assert Path(document["issue"]).read_text().count("```python") == 1
     assert set(status(document).values()) == {"done"}
     jsonschema.Draft202012Validator(_closed(schema_of("triage"))).validate(document)
+
+
+def test_the_repro_is_tried_with_other_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def search(program: Program, args: argparse.Namespace, output: Path, progress: object) -> Any:
+        tried.append((Path(program.target).name, args.torch, args.accuracy))
+        found = Verdict("found", {}, failure=FAILURE).document()
+        return SimpleNamespace(document=lambda: replace(found, versions={"2.12.0": "pass"}, first_bad="2.13.0"))
+
+    monkeypatch.setattr(bisect_releases, "search_releases", search)
+    code, document = run("-o", "out", "--accuracy", "--torch", "2.12.0..2.13.0")
+    assert code == 0
+    assert tried == [("repro.py", "2.12.0..2.13.0", False)]
+    assert document["versions"]["first_bad"] == "2.13.0"
+    text = Path("out", "issue.md").read_text()
+    assert "| `2.12.0` | passes |" in text
+    assert "first bad: `2.13.0`" in text
 
 
 def test_what_is_not_there_to_be_minified_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
