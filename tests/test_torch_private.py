@@ -75,6 +75,14 @@ def test_the_trace_has_the_name_that_is_listened_to() -> None:
     assert {"dynamo_start", "dynamo_output_graph", "dynamo_cpp_guards_str", "compilation_metrics"} <= set(spy.names)
 
 
+def test_a_function_that_a_release_renamed_has_both_names() -> None:
+    name, local = torch_private.START_EMITTER
+    for names in (f"a_newer_name|{name}", f"{name}|an_older_name"):
+        with listening(looking_for((names, local))) as spy:
+            compiled(sizes)(torch.ones(3))
+        assert spy.found["dynamo_start"][0] is not None
+
+
 def test_dynamo_start_knows_the_code_object() -> None:
     with listening(looking_for(torch_private.START_EMITTER)) as spy:
         compiled(sizes)(torch.ones(3))

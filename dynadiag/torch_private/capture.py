@@ -42,10 +42,14 @@ _DYNAMO = "/torch/_dynamo/"  # the user's functions may have the same names; the
 def emitter_locals(
     function: str, local: str, start: FrameType | None, *, package: str = _DYNAMO
 ) -> dict[str, Any] | None:
-    """Return the locals of the nearest caller named ``function`` that has a local named ``local``, or None."""
+    """Return the locals of the nearest caller named ``function`` that has a local named ``local``, or None.
+
+    A function that has another name in another release has both names here, with a ``|`` in between.
+    """
+    names = function.split("|")
     frame, distance = start, 0
     while frame is not None and distance < _MAX_EMITTER_DISTANCE:
-        if frame.f_code.co_name == function and package in frame.f_code.co_filename and local in frame.f_locals:
+        if frame.f_code.co_name in names and package in frame.f_code.co_filename and local in frame.f_locals:
             return dict(frame.f_locals)
         frame, distance = frame.f_back, distance + 1
     return None
