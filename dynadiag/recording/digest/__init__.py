@@ -7,7 +7,7 @@ a log made with ``TORCH_TRACE``, torch's own text is parsed, and what it lacks i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,28 +15,15 @@ from dynadiag.recording.digest import breaks, graphs, guards, recompiles
 from dynadiag.recording.digest.caches import CacheCollector
 from dynadiag.recording.digest.collectives import read_collective
 from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
-from dynadiag.recording.digest.context import DigestContext
+from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.digest.runs import RunCollector
 from dynadiag.recording.records import Event, Record
 
 __all__ = ["Digest"]
 
-Payload = Callable[[], str]
-Reader = Callable[[DigestContext, Event, dict[str, Any], Payload], Iterator[Record]]
-
-# By the name of the artifact, or the kind of an event that is none. To read another, add its reader here, its record to
-# `recording.records` and its table to `recording.schema`; `Recording.records` then returns the records.
-_READERS: dict[str, Reader] = {
-    "dynamo_graph_break_reason": breaks.read_break,
-    "dynamo_error": breaks.read_compile_error,
-    "dynamo_cpp_guards_str": guards.read_guards,
-    "recompile_reasons": recompiles.read_reasons,
-    "inductor_output_code": graphs.read_kernels,
-    "create_symbol": guards.read_symbol,
-    "create_unbacked_symbol": guards.read_symbol,
-    "guard_added_fast": guards.read_symbol,
-    "symbolic_shape_specialization": guards.read_symbol,
-}
+# To read another artifact, add its reader to one of these modules, its record to `recording.records` and its table to
+# `recording.schema`. `Recording.records` then returns the records.
+_READERS: dict[str, Reader] = {**breaks.READERS, **graphs.READERS, **guards.READERS, **recompiles.READERS}
 # The events that a compile can begin with. If its id is already used, the program has reset torch.
 _COMPILE_STARTS = ("recompile_reasons", "dynadiag_recompile", "dynamo_start", "dynadiag_frame")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file, original_name, user_frames
-from dynadiag.recording.digest.context import DigestContext, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Reader, int_or_none, text_or_none
 from dynadiag.recording.records import Break, Event, Frame, Span
 
 _ID = re.compile(r"/gb/(gb\d+)\.html")
@@ -205,3 +205,10 @@ def _span(data: dict[str, Any], text: str, stack: tuple[Frame, ...]) -> Span:
         return Span(stack[-1].file, stack[-1].line)
     place = _USER_CODE_AT.search(text)
     return Span(place[1], int(place[2])) if place else Span(None, None)
+
+
+# By the name of the artifact, or the kind of an event that is none.
+READERS: dict[str, Reader] = {
+    "dynamo_graph_break_reason": read_break,
+    "dynamo_error": read_compile_error,
+}

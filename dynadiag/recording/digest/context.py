@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import original_name
-from dynadiag.recording.records import Frame, SourceFile, Trial
+from dynadiag.recording.records import Event, Frame, Record, SourceFile, Trial
 
 _LAST_STEP = re.compile(r"(\.\w+(\(\))?|\[[^\[\]]*\])$")  # the last attribute, call or item of a guard's source
 _KEYS = re.compile(r"list\(dict\.keys\((.*)\)\)", re.DOTALL)  # covered by the guard on the dict itself
@@ -135,3 +135,8 @@ def text_or_none(value: Any) -> str | None:
 def float_or_none(value: Any) -> float | None:
     """Return a number of JSON as float, else None."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+Payload = Callable[[], str]
+# Reads one artifact, or one event that is none: the records that it completes.
+Reader = Callable[[DigestContext, Event, dict[str, Any], Payload], Iterator[Record]]

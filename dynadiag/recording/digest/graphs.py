@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from dynadiag.recording.code_origin import is_user_file
-from dynadiag.recording.digest.context import DigestContext
+from dynadiag.recording.digest.context import DigestContext, Reader
 from dynadiag.recording.records import Event, Graph, GraphNode, Kernel, Node, Span
 
 STAGES = {
@@ -164,3 +164,9 @@ def _kernel_names(module: str) -> Iterator[tuple[str, str]]:
         yield from ((name, "extern") for name in _CPP_CALLED.findall(module))
     for extern, op, aten in _CALLED.findall(module):
         yield extern or op or aten, "extern"
+
+
+# By the name of the artifact, or the kind of an event that is none.
+READERS: dict[str, Reader] = {
+    "inductor_output_code": read_kernels,
+}

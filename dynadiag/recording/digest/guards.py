@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file, user_frames
-from dynadiag.recording.digest.context import DigestContext, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Reader, int_or_none, text_or_none
 from dynadiag.recording.records import Event, Guard, Symbol
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")
@@ -111,3 +111,13 @@ def read_symbol(
         expression=text_or_none(data.get("expr")) or text_or_none(data.get("vr")),
         user_stack=user_frames(context.parse_stack(data.get("user_stack"))),
     )
+
+
+# By the name of the artifact, or the kind of an event that is none.
+READERS: dict[str, Reader] = {
+    "dynamo_cpp_guards_str": read_guards,
+    "create_symbol": read_symbol,
+    "create_unbacked_symbol": read_symbol,
+    "guard_added_fast": read_symbol,
+    "symbolic_shape_specialization": read_symbol,
+}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file
-from dynadiag.recording.digest.context import DigestContext, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Reader, int_or_none, text_or_none
 from dynadiag.recording.records import Event, GuardFailure, Record
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
@@ -95,3 +95,9 @@ def _split_values(code: str) -> tuple[str | None, str | None, str | None]:
     if match := _EQUAL.match(code):
         return match["source"], match["was"], None
     return None, None, None
+
+
+# By the name of the artifact, or the kind of an event that is none.
+READERS: dict[str, Reader] = {
+    "recompile_reasons": read_reasons,
+}
