@@ -30,6 +30,9 @@ UNCOMPILED = Plan(rung="uncompiled", caches=False)
 _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
 # A candidate hangs after these seconds, and after this multiple of the time of a program that passes.
 _HANG_LEAST, _HANG_FACTOR = 3.0, 8.0
+# A candidate ends after these seconds, and after this multiple of the time of the smallest program so far. Without the
+# arguments that keep a model small, each later trial would build the large one.
+_SLOW_LEAST, _SLOW_FACTOR = 5.0, 4.0
 _OBSERVED_SHARE = 0.8  # of the time limit, after which a program that is observed ends
 _PRINTED = "printed.txt"
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -87,6 +90,7 @@ class SourceTrials:
         uncompiled = self.run(text, UNCOMPILED, "uncompiled")
         if not uncompiled.passed:
             self.notes.append(f"as one file in an empty folder and uncompiled, {_told(uncompiled.signature)}")
+        self._refuse_slower(outcome, uncompiled)
         return found if uncompiled.passed else None
 
     def _shorten_limit(self, text: str) -> None:
@@ -118,7 +122,13 @@ class SourceTrials:
         if outcome.is_hang and uncompiled.seconds > self.runner.limits.seconds / 2:
             return False
         self.last_failure = outcome.signature
+        self._refuse_slower(outcome, uncompiled)
         return True
+
+    def _refuse_slower(self, compiled: Outcome, uncompiled: Outcome) -> None:
+        """End later candidates that take far longer than this one, which fails as expected."""
+        if not compiled.is_hang:
+            self.limit_seconds(max(_SLOW_LEAST, _SLOW_FACTOR * max(compiled.seconds, uncompiled.seconds)))
 
     def _prints_otherwise(self, text: str) -> bool:
         """Whether the compiled program prints something else; uncompiled it prints the same each time."""

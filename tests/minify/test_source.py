@@ -15,6 +15,7 @@ from dynadiag.minify.source_match import same_failure_of_source, values_differ
 from dynadiag.minify.source_trials import SourceTrials
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import Limits
 from minifier.source import count_lines, count_tokens
 
 UNSUPPORTED = """
@@ -122,3 +123,17 @@ def test_what_the_program_lacks_as_one_file_is_told(kind: str | None, monkeypatc
     assert trials.first_failure("open('data.txt')") is None
     told = "it passes" if kind is None else "it fails with FileNotFoundError: No such file: 'data.txt'"
     assert trials.notes == [f"as one file in an empty folder, {told}"]
+
+
+def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = {"compiled": Outcome(_failure("no"), seconds=2.0), "uncompiled": Outcome(seconds=3.0)}
+    monkeypatch.setattr(SourceTrials, "run", lambda _self, _text, _plan, label: ends[label])
+    search = MagicMock()
+    search.budget.seconds_left.return_value = None
+    search.runner.limits = Limits(seconds=600.0, memory=0)
+    trials = SourceTrials(search, search.runner, "", _failure("no"))
+    assert trials.fails("f()")
+    assert trials.runner.limits.seconds == 12.0
+    ends["compiled"], ends["uncompiled"] = Outcome(_failure("no"), seconds=0.2), Outcome(seconds=0.1)
+    assert trials.fails("g()")
+    assert trials.runner.limits.seconds == 5.0
