@@ -111,7 +111,8 @@ def _run(arguments: list[str]) -> int:
         allow_abbrev=False,
     )
     module.prepare_parser(parser)
-    return int(module.run(parser.parse_args(arguments[1:])))
+    separated = getattr(module, "separate_optional_value", list)  # of an option with an optional value from TARGET
+    return int(module.run(parser.parse_args(separated(arguments[1:]))))
 
 
 class _Parser(argparse.ArgumentParser):

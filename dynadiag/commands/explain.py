@@ -26,12 +26,17 @@ from dynadiag.commands.job_report import JobReader
 from dynadiag.commands.target_options import add_recorder_options, add_target, exit_code, parse_program, run_recorded
 from dynadiag.commands.target_recordings import existing_recordings
 from dynadiag.errors import DynadiagError
+from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
 from dynadiag.kernels.link_digest import fold_with_links, open_with_links
+from dynadiag.recording.reader import Recording
 from dynadiag.render.job import job_text
 from dynadiag.render.json_document import ExplainDocument, document, encode
-from dynadiag.render.report import explanation_text, report
+from dynadiag.render.listings import compile_tree, graph_listing, guard_listing
+from dynadiag.render.report import Report, explanation_text, report
 
+_COMPILE_ID = re.compile(r"!?\d+/\d+(/\d+)?(_\d+)?(#\d+)?")
+_OPTIONS_WITH_VALUE = ("-o", "--output", "--json", "--stop-after", "--limit", "--target")
 _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 
 
@@ -40,6 +45,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     common.add_json(parser)
     common.add_output(parser, "the recording to write")
     parser.add_argument("--all", action="store_true", help="show everything, not only the worst ten")
+    listing = parser.add_mutually_exclusive_group()
+    listing.add_argument("--guards", action="store_true", help="list the guards of each compile instead of the report")
+    listing.add_argument(
+        "--graphs",
+        nargs="?",
+        const="",
+        metavar="COMPILE",
+        help="show as a tree where compiles start; with a COMPILE (0/0) the nodes of its graphs",
+    )
     parser.add_argument(
         "--coverage",
         action="store_true",
@@ -47,6 +61,20 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add_recorder_options(parser)
     add_target(parser)
+
+
+def separate_optional_value(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with ``--graphs TARGET`` told apart from ``--graphs COMPILE``."""
+    found, place = list(arguments), 0
+    while place < len(found) and found[place].startswith("-") and found[place] not in ("-m", "--", "--graphs"):
+        place += 2 if found[place] in _OPTIONS_WITH_VALUE else 1
+    if found[place : place + 1] == ["--graphs"]:
+        value = found[place + 1 : place + 2]
+        if value and _COMPILE_ID.fullmatch(value[0]):
+            found[place : place + 2] = [f"--graphs={value[0]}"]
+        else:
+            found[place] = "--graphs="
+    return found
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,8 +120,8 @@ def _explain_id(args: argparse.Namespace) -> int:
 
 def _report(paths: Sequence[Path], args: argparse.Namespace, main: Path | None = None) -> None:
     """Report one recording, or those of several processes as one job. ``main`` is the program's own."""
-    if len(paths) == 1:
-        _report_one(paths[0], args)
+    if len(paths) == 1 or args.guards or args.graphs is not None:
+        _report_one(main or paths[0], args)
         return
     reader = JobReader(paths, main)
     told = reader.report()
@@ -118,11 +146,26 @@ def explain_document(paths: Sequence[Path], main: Path | None = None) -> Explain
 def _report_one(path: Path, args: argparse.Namespace) -> None:
     with open_with_links(path) as recording:
         explanation = report(recording)
+        text = _text(explanation, recording, path, args)
     common.write_json(args.json, encode(document(explanation, explanation.calls)))
     if args.json != "-":
-        style = common.style_for(sys.stdout)
-        text = explanation_text(explanation, style, all_=args.all, recording=_displayed(path), calls=explanation.calls)
         common.print_text(text)
+
+
+def _text(explanation: Report, recording: Recording, path: Path, args: argparse.Namespace) -> str:
+    """The report, or the listing that the options ask for."""
+    style = common.style_for(sys.stdout)
+    if args.guards:
+        return guard_listing(explanation, style, all_=args.all)
+    if args.graphs is None:
+        shown = _displayed(path)
+        return explanation_text(explanation, style, all_=args.all, recording=shown, calls=explanation.calls)
+    if not args.graphs:
+        return compile_tree(explanation, style)
+    known = [each.compile_id for each in explanation.compiles]
+    if args.graphs not in known:
+        raise DynadiagError(f"explain: no compile {args.graphs} is in {path}; there are {list_some(known) or 'none'}")
+    return graph_listing(explanation, args.graphs, recording.nodes, style, all_=args.all)
 
 
 def _displayed(path: Path) -> str:

@@ -1,0 +1,148 @@
+"""Everything of one kind that a run has, for `explain --guards` and `explain --graphs`: under the user's own lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from dynadiag.explanation.explanation import Explanation
+from dynadiag.explanation.formatting import count
+from dynadiag.explanation.guard_text import source_text
+from dynadiag.recording.records import Compile, Frame, Graph, Guard, Node
+from dynadiag.render.clean import clean_line
+from dynadiag.render.paths import fit_path, source_location
+from dynadiag.render.snippet import source_lines
+from dynadiag.render.style import Style
+from dynadiag.render.wrap import truncate_end
+
+__all__ = ["compile_tree", "graph_listing", "guard_listing"]
+
+_PER_SOURCE = 3  # guards of one kind on one value that are shown without --all
+_LONGEST = 10_000  # columns of a guard with --all
+_TENSOR = re.compile(
+    r"^check_tensor\(.*torch\.(?P<dtype>\w+), device=.*requires_grad=(?P<grad>\w+), size=(?P<size>\[.*?\]), "
+    r"stride=(?P<stride>\[.*?\])"
+)
+_Branch = dict[Frame, "_Branch"]
+
+
+def guard_listing(explanation: Explanation, style: Style, *, all_: bool) -> str:
+    """The guards of each compile, those on one line of the user's together; of many alike the first three."""
+    lines: list[str] = []
+    for each in explanation.compiles:
+        own = [guard for guard in explanation.guards if guard.compile_id == each.compile_id]
+        if own:
+            lines += [_compile_line(each, explanation, style) + f": {count(len(own), 'guard')}"]
+            lines += [*_guards_by_line(own, explanation, style, all_), ""]
+    return "\n".join(lines or ["No guard was recorded."]).rstrip("\n") + "\n"
+
+
+def _guards_by_line(guards: Sequence[Guard], explanation: Explanation, style: Style, all_: bool) -> Iterator[str]:
+    ordered = sorted(guards, key=lambda guard: (guard.file is not None, guard.file or "", guard.line or 0))
+    for (file, line), at in groupby(ordered, key=lambda guard: (guard.file, guard.line)):
+        yield _place("    ", file, line, explanation, style) if file else "    of no line of yours"
+        for _, alike in groupby(at, key=lambda guard: (guard.kind, guard.source)):
+            found = list(alike)
+            shown = found if all_ else found[:_PER_SOURCE]
+            for guard in shown:
+                text = source_text(guard.expression or guard.source) if all_ else _words(guard)
+                yield truncate_end(f"        {guard.kind}: {clean_line(text)}", _LONGEST if all_ else style.columns)
+            if len(shown) < len(found):
+                more = f"{len(found) - len(shown)} more on {clean_line(source_text(found[0].source))}"
+                yield style.paint(f"        ... and {more}; --all shows them", "dim")
+
+
+def _words(guard: Guard) -> str:
+    """What a guard holds a value to, as short as that can be said."""
+    found = _TENSOR.search(guard.expression)
+    if found:
+        grad = ", requires_grad" if found["grad"] == "True" else ""
+        return f"{source_text(guard.source)} is {found['dtype']} {found['size']}, stride {found['stride']}{grad}"
+    if guard.kind == "GLOBAL_STATE":
+        return "grad mode, autocast, default dtype, deterministic mode, threads are as they were"
+    return source_text(guard.expression or guard.source)
+
+
+def compile_tree(explanation: Explanation, style: Style) -> str:
+    """Where compiles start: the user's calls as a tree, and at each the compiles that it led to, with their graphs."""
+    tree: _Branch = {}
+    leaves: dict[tuple[Frame, ...], list[Compile]] = {}
+    for each in explanation.compiles:
+        branch, path = tree, _way(each)
+        for frame in path:
+            branch = branch.setdefault(frame, {})
+        leaves.setdefault(path, []).append(each)
+    lines = list(_branch_lines(tree, leaves, (), explanation, style))
+    return "\n".join(lines or ["Nothing was compiled."]) + "\n"
+
+
+def _way(compile_: Compile) -> tuple[Frame, ...]:
+    """The user's stack to a compile, without the compiled function itself."""
+    stack = compile_.user_stack
+    inner = stack[-1] if stack else None
+    return stack[:-1] if inner and (inner.file, inner.line) == (compile_.file, compile_.line) else stack
+
+
+def _branch_lines(
+    tree: _Branch,
+    leaves: Mapping[tuple[Frame, ...], Sequence[Compile]],
+    path: tuple[Frame, ...],
+    explanation: Explanation,
+    style: Style,
+) -> Iterator[str]:
+    indent = "    " * len(path)
+    for each in leaves.get(path, ()):
+        yield f"{indent}{_compile_line(each, explanation, style)}: {_outcome(each, explanation)}"
+    for frame, branch in tree.items():
+        yield _place(indent, frame.file, frame.line, explanation, style)
+        yield from _branch_lines(branch, leaves, (*path, frame), explanation, style)
+
+
+def _outcome(compile_: Compile, explanation: Explanation) -> str:
+    graphs = [graph for graph in explanation.graphs if _is_dynamos(graph, compile_)]
+    made = ", ".join(f"a graph of {count(graph.ops, 'operator')}" for graph in graphs) or "no graph"
+    ended = [item for item in explanation.breaks if item.compile_id == compile_.compile_id]
+    why = f", ended by {ended[-1].gb_id or 'a break'} at line {ended[-1].span.line}" if ended else ""
+    return made + {"skipped": ", left to Python", "error": ", failed"}.get(compile_.outcome, "") + why
+
+
+def graph_listing(
+    explanation: Explanation, compile_id: str, nodes: Callable[[int], Sequence[Node]], style: Style, *, all_: bool
+) -> str:
+    """Dynamo's graphs of one compile, each node under the line of the user's that it comes from."""
+    compile_ = next(each for each in explanation.compiles if each.compile_id == compile_id)
+    lines = [f"{_compile_line(compile_, explanation, style)}: {_outcome(compile_, explanation)}"]
+    for graph in explanation.graphs:
+        if _is_dynamos(graph, compile_):
+            lines += list(_nodes_by_line(nodes(graph.index), explanation, style, all_))
+    return "\n".join(lines) + "\n"
+
+
+def _nodes_by_line(nodes: Sequence[Node], explanation: Explanation, style: Style, all_: bool) -> Iterator[str]:
+    shown = [node for node in nodes if all_ or node.op != "placeholder"]
+    for (file, line), at in groupby(shown, key=lambda node: (node.span.file, node.span.line)):
+        yield _place("    ", file, line, explanation, style) if file else "    of no line of yours"
+        for node in at:
+            value = " ".join(part for part in (node.dtype, node.shape) if part)
+            reads = f" of {', '.join(map(clean_line, node.inputs))}" if node.inputs else ""
+            text = f"        {clean_line(node.name)}: {clean_line(node.target)}{reads}"
+            yield truncate_end(text + (f" -> {clean_line(value)}" if value else ""), style.columns)
+
+
+def _is_dynamos(graph: Graph, compile_: Compile) -> bool:
+    return graph.stage == "dynamo" and graph.compile_id == compile_.compile_id
+
+
+def _compile_line(each: Compile, explanation: Explanation, style: Style) -> str:
+    at = source_location(each.file, each.line, None, explanation.run.cwd)
+    return f"{style.paint(clean_line(each.compile_id), 'strong')} {clean_line(each.function)} ({fit_path(at, 60)})"
+
+
+def _place(indent: str, file: str | None, line: int | None, explanation: Explanation, style: Style) -> str:
+    """A place and its line of source."""
+    at = source_location(file, line, None, explanation.run.cwd)
+    lines = source_lines(explanation.sources.get(file or "", ""))
+    code = clean_line(lines[(line or 0) - 1]).strip() if 1 <= (line or 0) <= len(lines) else ""
+    lead = f"{indent}{fit_path(at, max(style.columns - len(indent) - 20, 20))}"
+    return style.paint(truncate_end(f"{lead}: {code}" if code else lead, style.columns), "dim")
