@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -23,7 +23,7 @@ from tui.location import FILE_VIEW, History, Location, source_location_in
 from tui.recording_app import RecordingApp
 from tui.session import Session
 from tui.settings import read_settings, remember_theme, settings_path
-from tui.styled_text import clipboard_text, one_line
+from tui.styled_text import Line, clipboard_text, line, one_line
 from tui.themes import next_theme, palette_of, theme_of
 from tui.views import RANKS, SCREENS, ScreenInfo, View, screen_named
 from tui.views.overview import MIN_DETAILED
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
 
     from tui.bookmarks import Bookmark
+    from tui.search_process import SearchCommand
     from tui.views.trials import TrialsView
 
 __all__ = ["Browser"]
@@ -91,6 +92,8 @@ class Browser(RecordingApp):
             id="app.theme",
             tooltip="next theme: dark, light, the terminal's 16 colors, color-blind",
         ),
+        Binding("F", "fix", "look for changes that remove breaks and recompiles (fix)", show=False, id="app.fix"),
+        Binding("C", "diff", "compare with another recording (diff)", show=False, id="app.diff"),
         Binding("O", "open", "open another recording", show=False, id="app.open"),
         Binding("m", "mark", "bookmark this line, with a note", show=False, id="app.mark"),
         Binding("apostrophe", "marks", "list the bookmarks", show=False, id="app.marks"),
@@ -375,6 +378,44 @@ class Browser(RecordingApp):
         self.screen.set_class(event.size.width < width or event.size.height < height, "-tiny")
         self.screen.set_class(event.size.height < _MAX_SHORT_ROWS, "-short")
 
+    def action_fix(self) -> None:
+        """Ask the user, then look for fixes of the program."""
+        from tui.confirm import Choice, Confirm
+        from tui.search_process import search_command
+
+        try:
+            command = search_command("fix", self.session.run)
+        except DynadiagError as error:
+            self.report_problem(str(error))
+            return
+        lines = [
+            line((f"$ {command.text}", "strong")),
+            line((f"in {command.folder}", "dim")),
+            Line(),
+            line("Changes are tried in copies of your files; yours stay as they are."),
+            line("This runs the program that the recording names many times, with all its side effects."),
+        ]
+        self.push_screen(Confirm(Choice(command, lines)), self._run_command)
+
+    def action_diff(self) -> None:
+        """Ask for another recording, and show where this one differs from it first."""
+        if self.session.live:
+            self.notify("this recording is still being written", severity="warning")
+        else:
+            self._pick_recording(self._diff_with, first=False)
+
+    def _diff_with(self, path: Path | None) -> None:
+        if path is not None:
+            from tui.command_screen import diff_command
+
+            self._run_command(diff_command(path, self.session.path))
+
+    def _run_command(self, command: SearchCommand | None) -> None:
+        if command is not None:
+            from tui.command_screen import CommandScreen
+
+            self.push_screen(CommandScreen(command))
+
     # Bookmarks and pictures
 
     async def action_mark(self) -> None:
@@ -384,7 +425,7 @@ class Browser(RecordingApp):
             self.notify("no line to mark" if lines is None else "there is no folder for bookmarks", severity="warning")
             return
         text = lines.text_of(lines.cursor).strip()[:_MAX_MARK_CHARS] if lines.count else ""
-        await self.query_one(Prompt).ask("note (may be empty): ", "", lambda note: self._mark(place, text, note))
+        await (await self.prompt()).ask("note (may be empty): ", "", lambda note: self._mark(place, text, note))
 
     def _mark(self, place: Location, text: str, note: str) -> None:
         from tui.bookmarks import Bookmark
@@ -423,7 +464,7 @@ class Browser(RecordingApp):
 
     async def action_export(self) -> None:
         """Ask for a file name, and write the screen to a new file: a picture if it ends in .svg, otherwise text."""
-        await self.query_one(Prompt).ask("write the screen to (.svg or .txt): ", "", self._export)
+        await (await self.prompt()).ask("write the screen to (.svg or .txt): ", "", self._export)
 
     def _export(self, name: str) -> None:
         # The prompt still covers a line of the screen.
@@ -443,11 +484,14 @@ class Browser(RecordingApp):
         if self.paths:
             self.notify("the recordings of a folder are open: < and > go from one to the next")
             return
+        first, self._pick = self._pick, False
+        self._pick_recording(self._open, first=first)
+
+    def _pick_recording(self, then: Callable[[Path | None], None], *, first: bool) -> None:
         from tui.picker import Picker
 
         folders = [*([self._folder] if self._folder else []), self.session.path.parent]
-        first, self._pick = self._pick, False
-        self.push_screen(Picker(folders, self.session.path, first=first), self._open)
+        self.push_screen(Picker(folders, self.session.path, first=first), then)
 
     def _open(self, path: Path | None) -> None:
         if path is not None and path != self.session.path.resolve():

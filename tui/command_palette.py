@@ -11,6 +11,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.dom import DOMNode
 
 from tui.bookmark_list import BookmarkList
+from tui.command_screen import CommandScreen
 from tui.confirm import Confirm
 from tui.help import HelpScreen, key_label
 from tui.picker import Picker
@@ -44,7 +45,7 @@ def all_binding_ids() -> set[str]:
     from tui.app import Browser
 
     kinds: list[type] = [Browser, Lines, FilterableLines, Table, Tree, CodePane, Prompt]
-    kinds += [HelpScreen, Confirm, Picker, BookmarkList]
+    kinds += [HelpScreen, Confirm, Picker, BookmarkList, CommandScreen]
     kinds += [base for one in (*SCREENS, RANKS) for base in one.view_class().__mro__]
     found = (binding for kind in kinds for binding in kind.__dict__.get("BINDINGS", ()))
     return {binding.id for binding in found if isinstance(binding, Binding) and binding.id}

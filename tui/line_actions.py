@@ -20,6 +20,13 @@ class LineActionsApp(App[int]):
         """The list or text that has the focus, or ``None``."""
         return self.focused if isinstance(self.focused, Lines) else None
 
+    async def prompt(self) -> Prompt:
+        """Return the prompt of the screen on top. A dialog gets one when it is needed first."""
+        found = self.screen.query(Prompt)
+        if not found:
+            await self.screen.mount(Prompt(id="prompt"))
+        return self.screen.query_one(Prompt)
+
     async def action_search(self) -> None:
         """Ask for a text and search the focused lines for it."""
         if (lines := self.focused_lines) is not None:
@@ -34,7 +41,7 @@ class LineActionsApp(App[int]):
                 lines.search("")
                 lines.move_to(start)
 
-            await self.query_one(Prompt).ask(
+            await (await self.prompt()).ask(
                 "/",
                 lines.matcher.pattern,
                 lambda text: self._search(lines, text),
@@ -57,7 +64,7 @@ class LineActionsApp(App[int]):
                 whole.set_filter(text)
                 return f"{whole.count:,} of {whole.whole_count:,}"
 
-            await self.query_one(Prompt).ask(
+            await (await self.prompt()).ask(
                 "filter: ",
                 before,
                 lambda text: self._filter(whole, text),
@@ -72,7 +79,7 @@ class LineActionsApp(App[int]):
     async def action_write(self) -> None:
         """Ask for a file name and write the focused text to a new file."""
         if (lines := self.focused_lines) is not None:
-            await self.query_one(Prompt).ask("write to: ", "", lambda text: self._write(lines, text))
+            await (await self.prompt()).ask("write to: ", "", lambda text: self._write(lines, text))
 
     def _write(self, lines: Lines, name: str) -> None:
         lines.focus()

@@ -40,7 +40,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show every difference in full")
     add_recorder_options(parser)
     parser.set_defaults(module=False, arguments=[])
-    parser.add_argument("targets", nargs=2, metavar=("A", "B"), help="a program, a recording or a log")
+    parser.add_argument("before", metavar="A", help="a program, a recording or a log")
+    parser.add_argument("after", metavar="B", help="what it is compared with")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
     common.check_json_path(args.json)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-")))
-        before, after = [stack.enter_context(_opened(target, args, folder)) for target in args.targets]
+        before = stack.enter_context(_opened(args.before, 0, args, folder))
+        after = stack.enter_context(_opened(args.after, 1, args, folder))
         found = compare_recordings(before, after)
         common.write_json(args.json, comparison_json(found, after))
         if args.json != "-":
@@ -56,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found.same else DIFFERENT
 
 
-def _opened(target: str, args: argparse.Namespace, folder: Path) -> Recording:
-    """Open a recording or a log, or record a program and open its recording."""
+def _opened(target: str, number: int, args: argparse.Namespace, folder: Path) -> Recording:
+    """Open a recording or a log, or record a program and open its recording. ``number`` tells the two apart."""
     path = Path(target)
     if path.suffix != ".py" and (path.is_dir() or has_recordings(path)):
         return _open_folder(path, folder)
@@ -66,7 +68,7 @@ def _opened(target: str, args: argparse.Namespace, folder: Path) -> Recording:
     args.target = target
     program = parse_program(args)
     recording = common.new_recording(None, program.text, force=False)
-    recording = recording.with_stem(f"{recording.stem}-{args.targets.index(target)}")
+    recording = recording.with_stem(f"{recording.stem}-{number}")
     sys.stdout.flush()
     run_recorded(program, recording, args, caches=folder / "caches", streams=(_STDERR, None))
     fold_with_links(recording)
