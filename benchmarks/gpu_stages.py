@@ -25,8 +25,10 @@ from typing import Any
 import zstandard
 
 import dynadiag
-from dynadiag.kernels import kernel_calls
+from dynadiag.errors import DynadiagError
+from dynadiag.kernels import CompiledStages, kernel_calls
 from dynadiag.kernels.isolated_job import run_isolated
+from dynadiag.kernels.stages import StageJob
 from dynadiag.kernels.triton_artifacts import read_stages
 
 DATA = Path(__file__).resolve().parent / "data" / "h200-stages.json.zst"
@@ -41,9 +43,7 @@ def collect(output: Path, recordings: list[str]) -> None:
         with dynadiag.open(path) as recording:
             for call in kernel_calls(recording):
                 if call.artifact and call.definition and call.language == "triton":
-                    stages = {
-                        name: plain(stage["text"]) for name, stage in read_stages(recording, call.artifact).items()
-                    }
+                    stages = {name: plain(stage.text) for name, stage in read_stages(recording, call.artifact).items()}
                     kernels[call.name] = {
                         "source": call.definition.source,
                         "configuration": dict(call.artifact.configuration),
@@ -61,13 +61,14 @@ def plain(text: str) -> str:
 
 def compared(name: str, kernel: dict[str, Any]) -> list[str]:
     """A row: the kernel, whether the configuration is the same, whether each stage is."""
-    job = {"language": "triton", "name": name, "source": kernel["source"], "target": "sm_90"}
-    made = run_isolated("dynadiag.trial.compile_stages", job, name)
-    if "error" in made:
-        return [name, made["error"], *("" for _ in STAGES)]
-    first = dict(part.split(": ") for part in made["facts"]["configuration"].split(", "))
+    job = StageJob("triton", name, kernel["source"], "sm_90")
+    try:
+        made = run_isolated("dynadiag.trial.compile_stages", job, CompiledStages, name)
+    except DynadiagError as error:
+        return [name, str(error), *("" for _ in STAGES)]
+    first = dict(part.split(": ") for part in str(made.properties["configuration"]).split(", "))
     same = all(first.get(key) == value for key, value in kernel["configuration"].items())
-    stages = [plain(made["stages"][stage]["text"]) == kernel["stages"][stage] for stage in STAGES]
+    stages = [plain(made.stages[stage].text) == kernel["stages"][stage] for stage in STAGES]
     return [name, *("same" if one else "other" for one in (same, *stages))]
 
 

@@ -30,7 +30,7 @@ __all__ = [
 _INTERRUPTED = 130
 _SIGNAL = 128  # what a shell adds to the number of the signal that ended a program
 
-_CALL_TARGET_CODE = "import sys; from dynadiag.commands.call_target import main; sys.exit(main(*sys.argv[1:]))"
+_RUN_PROGRAM = "import sys; from dynadiag.trial.program import main; sys.exit(main(*sys.argv[1:]))"
 
 
 class _TargetAction(argparse.Action):
@@ -163,7 +163,7 @@ def exit_code(ended: ProcessEnd) -> int:
 def python_command(program: Program, typed: str, refusal: Path, gpu: str | None) -> list[str]:
     """Return the command line that runs a program: Python's own, unless a function must be compiled and called."""
     if program.name is not None or gpu is not None:
-        return [sys.executable, "-P", "-c", _CALL_TARGET_CODE, dump(program), str(refusal), gpu or ""]
+        return [sys.executable, "-P", "-c", _RUN_PROGRAM, dump(program), str(refusal), gpu or ""]
     if program.module:
         return [sys.executable, "-m", program.target, *program.arguments]
     return [sys.executable, typed, *program.arguments]

@@ -20,7 +20,6 @@ from dynadiag.recording.records import Span
 __all__ = ["Edit", "EditConflict", "ParsedSource", "apply_edits", "unified_diff"]
 
 N = TypeVar("N", bound=cst.CSTNode)
-FUNCTIONS = (cst.FunctionDef, cst.Lambda)
 
 
 class EditConflict(Exception):  # noqa: N818 - a conflict of two fixes, not an error of the program
@@ -125,12 +124,6 @@ class ParsedSource:
         """The edit that puts lines in front of a 1-based line."""
         start = self._line_starts[min(line, len(self._line_starts)) - 1]
         return Edit(self.name, start, start, text)
-
-    def delete_lines(self, node: cst.CSTNode) -> Edit:
-        """The edit that removes the whole lines of a statement."""
-        found = self._ranges[node]
-        end = self._line_starts[min(found.end.line, len(self._line_starts) - 1)]
-        return Edit(self.name, self._line_starts[found.start.line - 1], end, "")
 
     def replace_lines(self, first: cst.CSTNode, last: cst.CSTNode, text: str) -> Edit:
         """The edit that puts ``text`` in the place of the whole lines of two statements and all between them."""

@@ -9,7 +9,7 @@ from dynadiag.render.clean import clean
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.style import Style
 
-__all__ = ["EvidenceDocument", "FixDocument", "FixEntry", "ProblemPlace", "Rejected", "encode_document", "report_text"]
+__all__ = ["Evidence", "FixDocument", "FixEntry", "ProblemPlace", "Rejected", "encode_document", "report_text"]
 
 
 class ProblemPlace(msgspec.Struct, frozen=True):
@@ -29,8 +29,11 @@ class Rejected(msgspec.Struct, frozen=True):
     why: str
 
 
-class EvidenceDocument(msgspec.Struct, frozen=True):
-    """What the proof saw, each pair before and after."""
+class Evidence(msgspec.Struct, frozen=True):
+    """What a proof saw: each pair is before and after. `inputs` counts the runs of compiled calls that were compared.
+
+    The comparisons are "same" or "rounding"; `gradients` is null if there are none.
+    """
 
     breaks: tuple[int, int]
     recompiles: tuple[int, int]
@@ -52,7 +55,7 @@ class FixEntry(msgspec.Struct, frozen=True):
     kind: str | None  # "source" | "config" | "argument"
     diff: str
     why: str
-    evidence: EvidenceDocument | None
+    evidence: Evidence | None
     rejected: tuple[Rejected, ...]
 
 
@@ -65,7 +68,7 @@ class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     fixes: tuple[FixEntry, ...]
     patch: str | None
-    evidence: EvidenceDocument | None  # of all proved fixes together
+    evidence: Evidence | None  # of all proved fixes together
     trials: int
     seconds: float
 
@@ -112,7 +115,7 @@ def _entry(entry: FixEntry, style: Style, first: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _evidence(evidence: EvidenceDocument) -> list[str]:
+def _evidence(evidence: Evidence) -> list[str]:
     pairs = [("breaks", evidence.breaks), ("recompiles", evidence.recompiles), ("graphs", evidence.graphs)]
     counts = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in pairs)
     gradients = f", gradients {evidence.gradients}" if evidence.gradients else ""

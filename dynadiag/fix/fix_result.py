@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from dynadiag.fix.edits import apply_edits, unified_diff
-from dynadiag.fix.fix_report import EvidenceDocument, FixDocument, FixEntry, ProblemPlace, Rejected
+from dynadiag.fix.fix_report import FixDocument, FixEntry, ProblemPlace, Rejected
 from dynadiag.fix.fix_search import Fix, FixResult
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
-from dynadiag.fix.proof import Evidence
 
 __all__ = ["document_of", "exit_code_of"]
 
@@ -36,7 +33,7 @@ def document_of(result: FixResult, project: Project, trials: int, seconds: float
         target=project.program.text,
         fixes=tuple(_entry(fix, project) for fix in result.fixes),
         patch=None,
-        evidence=_evidence(result.evidence),
+        evidence=result.evidence,
         trials=trials,
         seconds=round(seconds, 3),
     )
@@ -55,7 +52,7 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         kind=fix.candidate.kind,
         diff=unified_diff(sources, apply_edits(sources, fix.candidate.edits)),
         why=fix.candidate.why,
-        evidence=_evidence(fix.evidence),
+        evidence=fix.evidence,
         rejected=rejected,
     )
 
@@ -67,7 +64,3 @@ def _none(fix: Fix) -> str:
 def _place_of(problem: FixProblem, project: Project) -> ProblemPlace:
     file = problem.span.file if problem.file is None else str(project.root / problem.file)
     return ProblemPlace(problem.kind, problem.gb_id, problem.compile_id, file, problem.span.line)
-
-
-def _evidence(evidence: Evidence | None) -> EvidenceDocument | None:
-    return None if evidence is None else EvidenceDocument(**asdict(evidence))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dynadiag.fix.candidate import Candidate, Sources
 from dynadiag.fix.edits import Edit, EditConflict, apply_edits
+from dynadiag.fix.fix_report import Evidence
 from dynadiag.fix.printed_output import UNSTABLE, mask_unstable
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.project import Project
@@ -14,7 +15,6 @@ from dynadiag.fix.proof import (
     COMPARISONS,
     RECORDED,
     TIMED,
-    Evidence,
     Proof,
     UnchangedProgram,
     evidence_of,

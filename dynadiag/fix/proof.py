@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dynadiag.fix.candidate import Candidate
+from dynadiag.fix.fix_report import Evidence
 from dynadiag.fix.observation import CallDiffers
 from dynadiag.fix.printed_output import difference
 from dynadiag.fix.problems import FixProblem
@@ -21,7 +22,6 @@ __all__ = [
     "COMPARISONS",
     "RECORDED",
     "TIMED",
-    "Evidence",
     "Proof",
     "UnchangedProgram",
     "evidence_of",
@@ -56,21 +56,6 @@ class Proof:
     baseline: UnchangedProgram
     recorded: RecordedRun
     compared: ComparedRun | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a proof saw, before and after. Results are "same" or "rounding"; gradients None if there are none."""
-
-    breaks: tuple[int, int]
-    recompiles: tuple[int, int]
-    graphs: tuple[int, int]
-    output: str
-    results: str
-    gradients: str | None
-    mutations: str
-    seconds: tuple[float | None, float | None]
-    inputs: int  # runs of compiled calls that were compared
 
 
 def first_objection(proof: Proof, obligations: tuple[Callable[[Proof], str | None], ...]) -> str | None:

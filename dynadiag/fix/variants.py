@@ -7,7 +7,6 @@ same inputs in processes of their own. Leaves are addressed by their position am
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -23,8 +22,6 @@ _SIZES = 4  # distinct sizes that are changed
 _LEAVES = 4  # tensors, and numbers, that are changed one at a time
 _SCALES = tuple(10.0**power for power in (-6, -4, -3, -2, -1, 1, 2, 3, 4, 6))
 _RANDOM_SEARCHES = 24
-
-Change = Callable[[list[Any]], None]
 
 
 def variant_names(call: ReplayableCall) -> list[str]:
@@ -226,11 +223,6 @@ def _modules(call: ReplayableCall) -> list[torch.nn.Module]:
 def _switch_mode(call: ReplayableCall) -> None:
     for module in _modules(call):
         module.training = not module.training
-
-
-def is_close_number(one: float, other: float) -> bool:
-    """Whether two numbers are the same, or NaN both."""
-    return one == other or (math.isnan(one) and math.isnan(other))
 
 
 def bytes_of(call: ReplayableCall) -> int:

@@ -12,10 +12,11 @@ from dynadiag.kernels.document_links import CompileLinker, DocumentLinks
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, source_lines_of
 from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.kernel_diff import KernelChange, change_diff, compare_kernels
+from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.link_digest import LinkDigest, fold_with_links, import_with_links, open_with_links
-from dynadiag.kernels.links import LinkIndex, module_links
+from dynadiag.kernels.links import module_links
 from dynadiag.kernels.read_modules import generated_modules, kernel_calls, locate_graph
-from dynadiag.kernels.stages import CompiledStages, Stage, make_stages
+from dynadiag.kernels.stages import CompiledStages, make_stages
 
 __all__ = [
     "CompileLinker",
@@ -25,7 +26,6 @@ __all__ = [
     "KernelCall",
     "KernelChange",
     "LinkDigest",
-    "LinkIndex",
     "RooflineCost",
     "SourceLine",
     "Stage",

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.kernels.buffer_access import buffer_access
-from dynadiag.kernels.expressions import evaluate_size, split_arguments
+from dynadiag.kernels.expressions import element_count, evaluate_size, split_arguments
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, TensorType
 from dynadiag.kernels.module_parser import ModuleCall, ParsedModule, buffer_name
 
@@ -138,14 +138,8 @@ def _buffer_bytes(module: ParsedModule, name: str, hints: Mapping[str, int]) -> 
     buffer = module.buffers.get(name)
     if buffer is None:
         return None
-    width = _DTYPE_BYTES.get((buffer.dtype or "").removeprefix("torch."), 4)
-    count = width
-    for expression in buffer.sizes:
-        value = evaluate_size(expression, hints)
-        if value is None:
-            return None
-        count *= value
-    return count
+    count = element_count(buffer.sizes, hints)
+    return None if count is None else count * _DTYPE_BYTES.get((buffer.dtype or "").removeprefix("torch."), 4)
 
 
 def _boundary_traffic(

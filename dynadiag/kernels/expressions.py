@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from math import prod
 
-__all__ = ["evaluate_size", "names_in", "rename", "split_arguments", "without_strings"]
+__all__ = ["element_count", "evaluate_size", "names_in", "rename", "split_arguments", "without_strings"]
 
 _OPENING, _CLOSING = "([{", ")]}"
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*")
@@ -49,6 +50,12 @@ def names_in(text: str) -> list[str]:
 def rename(text: str, names: Mapping[str, str]) -> str:
     """Return an expression with some of its plain names replaced."""
     return _NAME.sub(lambda found: names.get(found[0], found[0]), text)
+
+
+def element_count(sizes: Iterable[str], hints: Mapping[str, int]) -> int | None:
+    """Return the product of sizes, with `hints` as the values of symbols. None if one is unknown."""
+    values = [evaluate_size(one, hints) for one in sizes]
+    return None if None in values else prod(value for value in values if value is not None)
 
 
 def evaluate_size(expression: str, hints: Mapping[str, int]) -> int | None:

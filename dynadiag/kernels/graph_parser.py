@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dynadiag.kernels.expressions import evaluate_size, names_in, rename, without_strings
+from dynadiag.kernels.expressions import element_count, names_in, rename, without_strings
 
 __all__ = [
     "GraphLine",
@@ -69,13 +69,7 @@ class TensorType:
 
     def element_count(self, hints: Mapping[str, int]) -> int | None:
         """The number of elements, with `hints` as the values of size symbols. None if one is unknown."""
-        count = 1
-        for expression in self.sizes:
-            value = evaluate_size(expression, hints)
-            if value is None:
-                return None
-            count *= value
-        return count
+        return element_count(self.sizes, hints)
 
 
 @dataclass(frozen=True, slots=True)

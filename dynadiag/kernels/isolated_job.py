@@ -7,26 +7,27 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import orjson
+import msgspec
 
 from dynadiag.errors import DynadiagError
 
 __all__ = ["run_isolated"]
 
+T = TypeVar("T")
 _TIMEOUT = 600  # seconds
 
 
-def run_isolated(module: str, job_data: dict[str, Any], description: str) -> Any:
-    """Run ``python -m MODULE JOB RESULT`` in a temporary folder and return the JSON that it writes.
+def run_isolated(module: str, job_data: object, kind: type[T], description: str) -> T:
+    """Run ``python -m MODULE JOB RESULT`` in a temporary folder and return the value of type `kind` that it writes.
 
-    Raises `DynadiagError`, prefixed with `description`, if the process writes nothing or takes more than `_TIMEOUT`
-    seconds.
+    Job and result are dataclasses, written as JSON. Raises `DynadiagError`, prefixed with `description`, if the process
+    writes ``{"error": TEXT}`` or nothing, or if it takes more than `_TIMEOUT` seconds.
     """
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
         job, result = Path(scratch, "job.json"), Path(scratch, "result.json")
-        job.write_bytes(orjson.dumps(job_data))
+        job.write_bytes(msgspec.json.encode(job_data))
         command = [sys.executable, "-P", "-m", module, str(job), str(result)]
         try:
             done = subprocess.run(
@@ -37,7 +38,10 @@ def run_isolated(module: str, job_data: dict[str, Any], description: str) -> Any
         if not result.exists():
             said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise DynadiagError(f"{description}: the process ended with {done.returncode}: {said}")
-        return orjson.loads(result.read_bytes())
+        made: dict[str, Any] = msgspec.json.decode(result.read_bytes())
+        if "error" in made:
+            raise DynadiagError(f"{description}: {made['error']}")
+        return msgspec.convert(made, kind, str_keys=True)
 
 
 def _environment(scratch: str) -> dict[str, str]:

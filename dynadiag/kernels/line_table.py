@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
-__all__ = ["PARSERS", "LineTable", "parse_stage"]
+__all__ = ["PARSERS", "LineTable", "Stage", "parse_stage"]
 
 LineTable = tuple[str, list[tuple[int, int]]]
 
@@ -32,10 +33,20 @@ _OBJDUMP_INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\t")
 _OBJDUMP_LINE = re.compile(r"^(?:inlined by )?(\S.*):(\d+)(?: \(.*\))?$")
 
 
-def parse_stage(stage: str, text: str, file: str) -> LineTable:
-    """Return the text of a stage to show and its line table. A stage without a parser has an empty table."""
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage. `lines` are pairs (line of the text, line of the kernel's source), both 1-based."""
+
+    name: str
+    text: str
+    lines: tuple[tuple[int, int], ...] = ()
+
+
+def parse_stage(stage: str, text: str, file: str) -> Stage:
+    """Return a stage with the text to show and its line table. A stage without a parser has an empty table."""
     reader = PARSERS.get(stage)
-    return reader(text, file) if reader else (text, [])
+    shown, lines = reader(text, file) if reader else (text, [])
+    return Stage(stage, shown, tuple(lines))
 
 
 def _mlir(text: str, file: str) -> LineTable:

@@ -8,14 +8,13 @@ nodes a node came from (a log without our recorder), there is no row between the
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall, dynamo_nodes_of, reported_dynamo_nodes
 from dynadiag.kernels.graph_parser import PrintedNode, SourceLine
 from dynadiag.recording.records import Link
 
-__all__ = ["LinkIndex", "module_links"]
+__all__ = ["module_links"]
 
 LinkEnd = tuple[str, int | None, int, str | None]  # document, event, line, name
 
@@ -104,70 +103,3 @@ class _LinkRows:
     def _source_link(self, start: LinkEnd, place: SourceLine | None) -> Iterator[Link]:
         end = None if place is None else ("source", None, place.line, place.file)
         yield self._link(start, "node", "source", end, "graph")
-
-
-class LinkIndex:
-    """The links of one generated module, read from the recording's link table. They can be followed in both directions.
-
-    All lines are 1-based. A line without a mapping gives an empty answer.
-    """
-
-    def __init__(self, links: Iterable[Link]) -> None:
-        self.inferred: set[int] = set()  # lines of calls whose nodes were inferred from the texts
-        self.graph_event: int | None = None  # the event of the lowered graph
-        self._names: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (document, line) -> nodes
-        self._module_lines: defaultdict[str, set[int]] = defaultdict(set)  # by lowered node
-        self._made_from: defaultdict[str, set[str]] = defaultdict(set)  # Dynamo's node -> lowered, as torch reported
-        self._reported: set[str] = set()  # lowered nodes with such a Dynamo node
-        self._line_of: dict[tuple[str, str], SourceLine] = {}  # (document, node) -> the user's line
-        self._nodes_of: defaultdict[SourceLine, set[tuple[str, str]]] = defaultdict(set)
-        for link in links:
-            self._add(link)
-
-    def _add(self, link: Link) -> None:
-        if link.document != "module":
-            self._names[link.document, link.line].add(link.name)
-        if link.to_line is None or link.to_name is None:
-            return
-        if link.document == "module":
-            self.graph_event = link.to_event
-            self._names["module", link.line].add(link.to_name)
-            self._module_lines[link.to_name].add(link.line)
-            if link.how == "dataflow":
-                self.inferred.add(link.line)
-        elif link.to_document == "dynamo":
-            self._made_from[link.to_name].add(link.name)
-            self._reported.add(link.name)
-        elif link.to_document == "source":
-            self._line_of[link.document, link.name] = line = SourceLine(link.to_name, link.to_line)
-            self._nodes_of[line].add((link.document, link.name))
-
-    def document_lines(self, document: str) -> dict[int, frozenset[SourceLine]]:
-        """Return the user's lines of every line of a document: "module", "graph" or "dynamo"."""
-        lines = (line for one, line in self._names if one == document)
-        return {line: found for line in lines if (found := self.source_lines(document, line))}
-
-    def source_lines(self, document: str, line: int) -> frozenset[SourceLine]:
-        """Return the user's lines that a line of a document came from."""
-        names = self._names.get((document, line), set())
-        lowered = {("dynamo" if document == "dynamo" else "graph", name) for name in names}
-        return frozenset(self._line_of[owner] for owner in lowered if owner in self._line_of)
-
-    def nodes(self, document: str, line: int, file: str = "") -> frozenset[str]:
-        """Return the lowered nodes of a line of a document; `file` names the user's file for "source"."""
-        if document != "source":
-            names = self._names.get((document, line), set())
-            return frozenset(self._lowered_from(names) if document == "dynamo" else names)
-        found = self._nodes_of.get(SourceLine(file, line), set())
-        lowered = {name for owner, name in found if owner == "graph"}
-        return frozenset(lowered | self._lowered_from({name for owner, name in found if owner == "dynamo"}))
-
-    def module_lines(self, document: str, line: int, file: str = "") -> frozenset[int]:
-        """Return the lines of the module, of kernels and calls, that a line of a document became."""
-        return frozenset(one for name in self.nodes(document, line, file) for one in self._module_lines.get(name, ()))
-
-    def _lowered_from(self, dynamo: set[str]) -> set[str]:
-        """The lowered nodes made from Dynamo's. If torch reported none, those of the same source line."""
-        lines = {self._line_of[owner] for name in dynamo if (owner := ("dynamo", name)) in self._line_of}
-        same_line = {name for line in lines for owner, name in self._nodes_of[line] if owner == "graph"}
-        return {made for name in dynamo for made in self._made_from.get(name, ())} | (same_line - self._reported)

@@ -12,20 +12,23 @@ import hashlib
 import os
 import re
 import tempfile
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.isolated_job import run_isolated
+from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.triton_artifacts import TritonArtifact, read_cubin, read_stages
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.store import save_derived
 from dynadiag.torch_private.gpu_specs import GPU_SPECS
 
-__all__ = ["STAGES", "CompiledStages", "Stage", "check_stage", "is_in_own_cache", "make_stages"]
+__all__ = ["STAGES", "CompiledStages", "StageJob", "check_stage", "is_in_own_cache", "make_stages"]
 
 STAGES = {
     "triton": ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn"),
@@ -33,21 +36,25 @@ STAGES = {
 }
 DEFAULT_TARGET = {"triton": "sm_90", "cpp": "native"}
 _GENERATED_FOR = re.compile(r"DeviceProperties\(type='cuda'[^)]*\bcc=(\d+)")
-_FORMAT = 1  # version of the saved data; raise it when its contents change
+_FORMAT = 2  # version of the saved data; raise it when its contents change
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage. `lines` are pairs (line of the text, line of the kernel's source), both 1-based."""
+class StageJob:
+    """A kernel to compile for `target`. `language` is that of `source`: "triton", "cpp" or "cubin".
 
+    A "cubin" is machine code in base 64, to be disassembled; `target` is the source file that its line table names.
+    """
+
+    language: str
     name: str
-    text: str
-    lines: tuple[tuple[int, int], ...] = ()
+    source: str
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledStages:
-    """The stages of a kernel for one target.
+    """The stages of a kernel for one target, as a job returns them and as they are saved.
 
     `properties`: registers, shared memory, the configuration, the compiler.
     """
@@ -83,7 +90,7 @@ def make_stages(recording: Recording, call: KernelCall, target: str | None = Non
     target = target or _generated_for(call.definition.source) or DEFAULT_TARGET[call.language]
     if call.language == "cpp" and target != "native":
         raise DynadiagError(f"a C++ kernel is compiled for the machine it runs on: no target {target!r}, leave it out")
-    job = {"language": call.language, "name": call.name, "source": call.definition.source, "target": target}
+    job = StageJob(call.language, call.name, call.definition.source, target)
     made = _get_or_compile(recording, job, trusted=trusted)
     if made is None:
         raise DynadiagError(
@@ -91,9 +98,7 @@ def make_stages(recording: Recording, call: KernelCall, target: str | None = Non
             f"{' (Triton source is Python)' if call.language == 'triton' else ''}: "
             "give --trust if you know who made the recording"
         )
-    if "error" in made:
-        raise DynadiagError(f"{call.name} for {target}: {made['error']}")
-    return _compiled_stages(target, made)
+    return made
 
 
 def _architecture(target: str) -> str:
@@ -111,18 +116,17 @@ def _stages_of_run(recording: Recording, call: KernelCall, built: TritonArtifact
     """The stages that the run itself built: texts from the recording, and its machine code disassembled."""
     stages, notes = read_stages(recording, built), ["as the recorded run built it"]
     if (code := read_cubin(recording, built)) is not None:
-        job = {"language": "cubin", "name": call.name, "source": code, "target": built.source}
-        made = _get_or_compile(recording, job, trusted=trusted)
-        if made is None:
-            notes.append("no SASS: it comes from a binary in the recording; give --trust if you know who made that")
-        elif "error" in made:
-            notes.append(f"no SASS: {made['error']}")
+        try:
+            made = _get_or_compile(recording, StageJob("cubin", call.name, code, built.source), trusted=trusted)
+        except DynadiagError as error:
+            notes.append(f"no SASS: {error}")
         else:
-            stages |= made["stages"]
-            notes += made["notes"]
-    return _compiled_stages(
-        built.target or "?", {"stages": stages, "facts": _artifact_properties(built), "notes": notes}
-    )
+            if made is None:
+                notes.append("no SASS: it comes from a binary in the recording; give --trust if you know who made that")
+            else:
+                stages |= made.stages
+                notes += made.notes
+    return CompiledStages(built.target or "?", stages, _artifact_properties(built), tuple(notes))
 
 
 def _artifact_properties(built: TritonArtifact) -> dict[str, str | int]:
@@ -137,33 +141,16 @@ def _artifact_properties(built: TritonArtifact) -> dict[str, str | int]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _get_or_compile(recording: Recording, job: dict[str, str], *, trusted: bool) -> dict[str, Any] | None:
+def _get_or_compile(recording: Recording, job: StageJob, *, trusted: bool) -> CompiledStages | None:
     """The result of a job: saved in the recording, or made now and saved. None when it may not be made."""
-    key = _key(*job.values())
-    if _is_valid(known := recording.derived(key)):
-        return dict(known)
+    key = _key(*astuple(job))
+    with suppress(msgspec.ValidationError):  # a stranger may have made the file
+        return msgspec.convert(recording.derived(key), CompiledStages)
     if not trusted:
         return None
-    made: dict[str, Any] = run_isolated("dynadiag.trial.compile_stages", job, f"{job['name']} for {job['target']}")
-    if "error" not in made:
-        save_derived(recording.path, key, made)
+    made = run_isolated("dynadiag.trial.compile_stages", job, CompiledStages, f"{job.name} for {job.target}")
+    save_derived(recording.path, key, msgspec.to_builtins(made))
     return made
-
-
-def _is_valid(known: Any) -> bool:
-    """Whether saved data has the form that a job writes. A stranger may have made the file."""
-    try:
-        texts = [stage["text"] for stage in known["stages"].values()]
-        pairs = [pair for stage in known["stages"].values() for pair in stage["lines"]]
-        facts, texts = known["facts"].values(), [*texts, *known["notes"]]
-    except (TypeError, KeyError, AttributeError):
-        return False
-    lines = (isinstance(pair, list) and [type(line) for line in pair] == [int, int] for pair in pairs)
-    return (
-        all(isinstance(text, str) for text in texts)
-        and all(lines)
-        and all(isinstance(fact, str | int) for fact in facts)
-    )
 
 
 def is_in_own_cache(recording: Recording, call: KernelCall) -> bool:
@@ -201,11 +188,3 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "none"
-
-
-def _compiled_stages(target: str, made: dict[str, Any]) -> CompiledStages:
-    stages = {
-        name: Stage(name, stage["text"], tuple((shown, source) for shown, source in stage["lines"]))
-        for name, stage in made["stages"].items()
-    }
-    return CompiledStages(target, stages, made.get("facts", {}), tuple(made.get("notes", ())))

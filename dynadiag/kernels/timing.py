@@ -1,17 +1,16 @@
 """Measure how long each kernel call takes, and how near that is to the device's peak.
 
 The generated modules run again on random inputs (``dynadiag.trial.module_timing``): that executes code from the
-recording. A
-Triton kernel runs in the configuration that the recorded run tuned, if the recorder saw it.
+recording. A Triton kernel runs in the configuration that the recorded run tuned, if the recorder saw it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from dynadiag.errors import DynadiagError
+import msgspec
+
 from dynadiag.kernels.cost import MACHINE_BALANCE, RooflineCost, roofline_bound
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.isolated_job import run_isolated
@@ -19,7 +18,16 @@ from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.store import save_derived
 
-__all__ = ["CallTime", "DevicePeaks", "KernelTimes", "Roofline", "measure_times", "saved_times"]
+__all__ = [
+    "CallTime",
+    "DevicePeaks",
+    "KernelTimes",
+    "Roofline",
+    "TimedModule",
+    "TimingJob",
+    "measure_times",
+    "saved_times",
+]
 
 _DERIVED_KEY = "times"
 _SECONDS_PER_MODULE = 0.5  # how long each module runs
@@ -27,7 +35,7 @@ _SECONDS_PER_MODULE = 0.5  # how long each module runs
 
 @dataclass(frozen=True, slots=True)
 class DevicePeaks:
-    """Measured peaks of a device: bytes moved per second, operations per second.
+    """Measured peaks of a device: bytes moved per second, operations per second. All are positive.
 
     `product_flops` are for matrix products, by dtype as graphs print it ("bf16"). `vector_flops` is for all else, in
     float32.
@@ -36,6 +44,11 @@ class DevicePeaks:
     bytes_per_second: float
     product_flops: Mapping[str, float]
     vector_flops: float | None
+
+    def __post_init__(self) -> None:
+        rates = (self.bytes_per_second, *self.product_flops.values(), self.vector_flops)
+        if not all(rate is None or rate > 0 for rate in rates):
+            raise ValueError("a rate must be positive: times are divided by it")
 
     def flops_for(self, cost: RooflineCost) -> float | None:
         """Return the peak operations per second for a kernel of this cost."""
@@ -65,17 +78,41 @@ class CallTime:
 
 @dataclass(frozen=True, slots=True)
 class KernelTimes:
-    """The times of a recording's calls, by the event of the module and the line of the call."""
+    """The times of a recording's calls, by the event of the module and the line of the call.
+
+    `errors` says why a module could not run.
+    """
 
     device: str
     torch: str
     peaks: DevicePeaks
-    calls: Mapping[tuple[int, int], CallTime]
-    errors: Mapping[int, str]
+    times: Mapping[int, Mapping[int, CallTime]]
+    errors: Mapping[int, str] = field(default_factory=dict)
 
     def time_of(self, call: KernelCall) -> CallTime | None:
         """Return the time of a call, or None if its module could not run or the call was not reached."""
-        return self.calls.get((call.event, call.line))
+        return self.times.get(call.event, {}).get(call.line)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedModule:
+    """A generated module to time. `lines` are those of its calls, 1-based.
+
+    `configurations` are the launch configurations of Triton kernels, by kernel name (see `pin_configurations`).
+    """
+
+    event: int
+    source: str
+    lines: Sequence[int]
+    configurations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TimingJob:
+    """The modules to time, and the seconds to spend on each."""
+
+    modules: Sequence[TimedModule]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +143,10 @@ class Roofline:
 
 def saved_times(recording: Recording) -> KernelTimes | None:
     """Return the times that an earlier measurement saved in the recording."""
-    return _parse_times(recording.derived(_DERIVED_KEY))
+    try:
+        return msgspec.convert(recording.derived(_DERIVED_KEY), KernelTimes, str_keys=True)
+    except msgspec.ValidationError:  # nothing is saved, or a stranger wrote it
+        return None
 
 
 def measure_times(recording: Recording, calls: Sequence[KernelCall]) -> KernelTimes:
@@ -114,21 +154,13 @@ def measure_times(recording: Recording, calls: Sequence[KernelCall]) -> KernelTi
 
     Raises `DynadiagError` if none of them could run.
     """
-    made = run_isolated(
-        "dynadiag.trial.module_timing",
-        {"modules": _job_modules(recording, calls), "seconds": _SECONDS_PER_MODULE},
-        "measuring",
-    )
-    found = _parse_times(made)
-    if found is None:
-        raise DynadiagError(
-            f"nothing could be measured: {'; '.join(_parse_errors(made).values()) or 'no kernel was called'}"
-        )
-    save_derived(recording.path, _DERIVED_KEY, made)
-    return found
+    job = TimingJob(_job_modules(recording, calls), _SECONDS_PER_MODULE)
+    made = run_isolated("dynadiag.trial.module_timing", job, KernelTimes, "nothing could be measured")
+    save_derived(recording.path, _DERIVED_KEY, msgspec.to_builtins(made, str_keys=True))
+    return made
 
 
-def _job_modules(recording: Recording, calls: Iterable[KernelCall]) -> list[dict[str, Any]]:
+def _job_modules(recording: Recording, calls: Iterable[KernelCall]) -> list[TimedModule]:
     lines: dict[int, list[int]] = {}
     configurations: dict[int, dict[str, Mapping[str, str]]] = {}
     builds = TritonArtifacts(recording)
@@ -137,35 +169,4 @@ def _job_modules(recording: Recording, calls: Iterable[KernelCall]) -> list[dict
         chosen = configurations.setdefault(call.event, {})
         if (built := builds.find(call.event, call.name)) is not None:
             chosen[call.name] = built.configuration
-    return [
-        {"event": event, "source": recording.payload(event), "lines": at, "configurations": configurations[event]}
-        for event, at in lines.items()
-    ]
-
-
-def _parse_times(made: Any) -> KernelTimes | None:
-    """Parse saved times, which a stranger may have written. None if they are invalid or empty."""
-    try:
-        times = {
-            (int(event), int(line)): CallTime(float(one["seconds"]), tuple(map(str, one["kernels"])))
-            for event, lines in made["times"].items()
-            for line, one in lines.items()
-        }
-        peaks = made["peaks"]
-        vector = peaks["vector"]
-        products = {str(dtype): _parse_rate(most) for dtype, most in peaks["products"].items()}
-        best = DevicePeaks(_parse_rate(peaks["moved"]), products, None if vector is None else _parse_rate(vector))
-        return KernelTimes(str(made["device"]), str(made["torch"]), best, times, _parse_errors(made)) if times else None
-    except (TypeError, KeyError, ValueError, AttributeError):
-        return None
-
-
-def _parse_rate(value: Any) -> float:
-    """Parse a rate, which is used as a divisor. Raises `ValueError` unless it is positive."""
-    if not float(value) > 0:
-        raise ValueError(f"no rate: {value}")
-    return float(value)
-
-
-def _parse_errors(made: Any) -> dict[int, str]:
-    return {int(event): str(why) for event, why in made["errors"].items()}
+    return [TimedModule(event, recording.payload(event), at, configurations[event]) for event, at in lines.items()]

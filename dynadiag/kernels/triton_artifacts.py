@@ -11,12 +11,12 @@ Compute).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dynadiag.kernels.line_table import parse_stage
+from dynadiag.kernels.line_table import Stage, parse_stage
 from dynadiag.kernels.protocols import RecordingReader
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import TRITON_TEXT_STAGES
@@ -115,12 +115,11 @@ class TritonArtifacts:
         return self._by_kernel.get((str(said.get("file_path")), name)) if isinstance(said, dict) else None
 
 
-def read_stages(recording: Recording, built: TritonArtifact) -> dict[str, dict[str, Any]]:
-    """Return the stages with their line tables, without SASS, in the form of `stages.Stage`.
-
-    Damaged data is left out.
-    """
-    return dict(_stage_tables(_read_payload(recording, built), built.source))
+def read_stages(recording: Recording, built: TritonArtifact) -> dict[str, Stage]:
+    """Return the stages with their line tables, without SASS. Damaged data is left out."""
+    kept = _read_payload(recording, built)
+    texts = ((stage, kept.get(stage)) for stage in TRITON_TEXT_STAGES)
+    return {stage: parse_stage(stage, text, built.source) for stage, text in texts if isinstance(text, str)}
 
 
 def read_cubin(recording: Recording, built: TritonArtifact) -> str | None:
@@ -135,13 +134,6 @@ def _read_payload(recording: Recording, built: TritonArtifact) -> Mapping[str, A
     except ValueError:
         return {}
     return kept if isinstance(kept, dict) else {}
-
-
-def _stage_tables(kept: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for stage in TRITON_TEXT_STAGES:
-        if isinstance(text := kept.get(stage), str):
-            shown, lines = parse_stage(stage, text, source)
-            yield stage, {"text": shown, "lines": lines}
 
 
 def _parse_artifact(event: int, said: Mapping[str, Any]) -> TritonArtifact | None:

@@ -24,7 +24,6 @@ from dynadiag.torch_private import minify as torch_private
 
 __all__ = ["CannotExportError", "SourceExporter"]
 
-_SHARED_PACKAGES = ("torch", "functorch", "triton", "numpy", "sympy")
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 
 

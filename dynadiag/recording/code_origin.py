@@ -29,7 +29,7 @@ _TORCH = re.compile(
 # Python's own library, wherever it is installed, but not what is installed into it.
 _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen ")
 # Our own code that calls the program's.
-_OURS = re.compile(r"/dynadiag/(?:api|commands/call_target|compare/\w+|trial/\w+)\.py$")
+_OURS = re.compile(r"/dynadiag/(?:api|compare/\w+|trial/\w+)\.py$")
 
 
 def is_resume_function(function: str) -> bool:

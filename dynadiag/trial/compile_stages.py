@@ -1,9 +1,8 @@
 """Compiles one kernel for a target and returns its code at each stage, in a process of its own.
 
-``python -m dynadiag.trial.compile_stages JOB RESULT``: JOB is JSON with ``language``, ``name``, ``source``, ``target``.
-RESULT is written as JSON: ``{"stages": {NAME: {"text", "lines"}}, "facts": {...}, "notes": [...]}`` or ``{"error":
-SENTENCE}``. Compiling a Triton kernel executes its source, which is Python: the caller must check first that the user
-trusts it.
+``python -m dynadiag.trial.compile_stages JOB RESULT``: JOB is a `StageJob` and RESULT becomes a `CompiledStages`, both
+as JSON, or ``{"error": SENTENCE}``. Compiling a Triton kernel executes its source, which is Python: the caller must
+check first that the user trusts it.
 
 A C++ kernel becomes the machine code that this machine's compiler produces with Inductor's own flags. A Triton kernel
 becomes TTIR, TTGIR, LLVM IR, PTX and SASS (or AMD assembly), also for a GPU that this machine lacks.
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import importlib.util
-import json
 import re
 import shutil
 import subprocess
@@ -21,8 +19,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.line_table import parse_stage
+from dynadiag.kernels.stages import CompiledStages, StageJob
 from dynadiag.recording.records import TRITON_TEXT_STAGES
 from dynadiag.torch_private import kernel_compilation as torch_private
 from dynadiag.torch_private.gpu_specs import GPU_SPECS, GpuSpec
@@ -38,33 +39,30 @@ _TIMEOUT = 300  # seconds; a C++ kernel without precompiled headers takes about 
 def main(job: Path, result: Path) -> None:
     """Compile the kernel of a job, and write its stages or the error."""
     job = job.absolute()
-    wanted = json.loads(job.read_text())
+    made: CompiledStages | dict[str, str]
     try:
-        made = _compile(wanted, job.parent)
+        made = _compile(msgspec.json.decode(job.read_bytes(), type=StageJob), job.parent)
     except DynadiagError as error:
         made = {"error": str(error)}
     except subprocess.CalledProcessError as error:
         made = {"error": f"{Path(error.cmd[0]).name} failed: {(error.stderr or '').strip()[-2000:]}"}
     except Exception as error:  # noqa: BLE001 - the source is arbitrary Python, so it may raise anything
         made = {"error": f"{type(error).__name__}: {error}"[:2000]}
-    result.write_text(json.dumps(made))
+    result.write_bytes(msgspec.json.encode(made))
 
 
-def _compile(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
-    if wanted["language"] == "cubin":
-        return _disassemble(wanted["source"], wanted["target"], folder)
-    if wanted["language"] == "triton":
-        return _compile_triton(wanted["name"], wanted["source"], wanted["target"], folder)
-    return _compile_cpp(wanted["source"], folder)
+def _compile(job: StageJob, folder: Path) -> CompiledStages:
+    made = {"cubin": _disassemble, "triton": _compile_triton}.get(job.language, _compile_cpp)
+    return made(job, folder)
 
 
-def _compile_cpp(source: str, folder: Path) -> dict[str, Any]:
+def _compile_cpp(job: StageJob, folder: Path) -> CompiledStages:
     """The machine code of a kernel with its line table. Raises `DynadiagError` if a tool is missing."""
     disassembler = shutil.which("objdump")
     if disassembler is None:
         raise DynadiagError("objdump, the disassembler, is not installed: install binutils")
     file, output = folder / "kernel.cpp", folder / "kernel.o"
-    file.write_text(source)
+    file.write_text(job.source)
     command = torch_private.cpp_compile_command(str(file), str(output))
     try:
         _run(*command)
@@ -73,18 +71,18 @@ def _compile_cpp(source: str, folder: Path) -> dict[str, Any]:
     listing = _run(
         disassembler, "--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn", "-C", str(output)
     )
-    text, lines = parse_stage("asm", listing, file.name)
     flags = [word for word in command[1:] if word.startswith(("-O", "-m", "-f"))]
-    return {
-        "stages": {"asm": {"text": text, "lines": lines}},
-        "facts": {"compiler": _run(command[0], "--version").splitlines()[0], "flags": " ".join(flags)},
-        "notes": ["compiled here, for this machine's processor, with the flags that Inductor uses"],
+    properties: dict[str, str | int] = {
+        "compiler": _run(command[0], "--version").splitlines()[0],
+        "flags": " ".join(flags),
     }
+    note = "compiled here, for this machine's processor, with the flags that Inductor uses"
+    return CompiledStages(job.target, {"asm": parse_stage("asm", listing, file.name)}, properties, (note,))
 
 
-def _compile_triton(name: str, source: str, target: str, folder: Path) -> dict[str, Any]:
+def _compile_triton(job: StageJob, folder: Path) -> CompiledStages:
     """Every stage of a kernel. Raises `DynadiagError` if Triton does not know the target or is not installed."""
-    backend, arch, warp_size, device = _target(target)
+    backend, arch, warp_size, device = _target(job.target)
     try:
         import triton
         from triton.backends.compiler import GPUTarget
@@ -92,12 +90,12 @@ def _compile_triton(name: str, source: str, target: str, folder: Path) -> dict[s
     except ImportError as error:
         raise DynadiagError(f"Triton is not installed here: pip install triton ({error})") from error
     torch_private.prepare_compile_only(backend, arch, warp_size, device)
-    tuner = _load_autotuner(name, source, folder)
+    tuner = _load_autotuner(job.name, job.source, folder)
     configs = tuner.configs
     given, options = torch_private.triton_compile_arguments(tuner, configs[0])
     binary = triton.compile(ASTSource(*given), target=GPUTarget(backend, arch, warp_size), options=options)
-    stages = {stage: binary.asm[stage] for stage in TRITON_TEXT_STAGES if stage in binary.asm}
-    facts: dict[str, Any] = {
+    texts = {stage: binary.asm[stage] for stage in TRITON_TEXT_STAGES if stage in binary.asm}
+    properties: dict[str, str | int] = {
         "configuration": str(configs[0]),
         "triton": triton.__version__,
         "shared": binary.metadata.shared,
@@ -105,34 +103,28 @@ def _compile_triton(name: str, source: str, target: str, folder: Path) -> dict[s
     }
     notes = [f"the first of the {len(configs)} configurations that autotuning tries"] if len(configs) > 1 else []
     if "cubin" in binary.asm:
-        _machine_code(binary.asm["cubin"], folder, stages, facts, notes)
-    return {
-        "stages": {stage: _read_lines(stage, text) for stage, text in stages.items()},
-        "facts": facts,
-        "notes": notes,
-    }
+        _machine_code(binary.asm["cubin"], folder, texts, properties, notes)
+    return _stages(job.target, texts, "kernel.py", properties, notes)
 
 
-def _disassemble(code: str, file: str, folder: Path) -> dict[str, Any]:
-    """The SASS of a binary (base64) whose line table names ``file``, and the resources that it uses."""
+def _disassemble(job: StageJob, folder: Path) -> CompiledStages:
+    """The SASS of a binary, and the resources that it uses."""
     try:
         import triton  # noqa: F401 - `_tools` finds the disassembler through it
     except ImportError as error:
         raise DynadiagError(f"Triton is not installed here: pip install triton ({error})") from error
-    stages: dict[str, str] = {}
-    facts: dict[str, Any] = {}
+    texts: dict[str, str] = {}
+    properties: dict[str, str | int] = {}
     notes: list[str] = []
-    _machine_code(base64.b64decode(code), folder, stages, facts, notes)
-    return {
-        "stages": {stage: _read_lines(stage, text, file) for stage, text in stages.items()},
-        "facts": facts,
-        "notes": notes,
-    }
+    _machine_code(base64.b64decode(job.source), folder, texts, properties, notes)
+    return _stages(job.target, texts, job.target, properties, notes)
 
 
-def _read_lines(stage: str, text: str, file: str = "kernel.py") -> dict[str, Any]:
-    shown, lines = parse_stage(stage, text, file)
-    return {"text": shown, "lines": lines}
+def _stages(
+    target: str, texts: dict[str, str], file: str, properties: dict[str, str | int], notes: list[str]
+) -> CompiledStages:
+    stages = {stage: parse_stage(stage, text, file) for stage, text in texts.items()}
+    return CompiledStages(target, stages, properties, tuple(notes))
 
 
 def _target(target: str) -> tuple[str, int | str, int, GpuSpec]:
@@ -171,7 +163,9 @@ def _load_autotuner(name: str, source: str, folder: Path) -> Any:
     return found
 
 
-def _machine_code(cubin: bytes, folder: Path, stages: dict[str, str], facts: dict[str, Any], notes: list[str]) -> None:
+def _machine_code(
+    cubin: bytes, folder: Path, texts: dict[str, str], properties: dict[str, str | int], notes: list[str]
+) -> None:
     """Add the SASS with its line table, and the registers, stack and local memory that the kernel uses."""
     file = folder / "kernel.cubin"
     file.write_bytes(cubin)
@@ -179,9 +173,9 @@ def _machine_code(cubin: bytes, folder: Path, stages: dict[str, str], facts: dic
     if "nvdisasm" not in tools:
         notes.append("no SASS: nvdisasm, the disassembler, is neither in Triton's wheel nor in CUDA's folder")
     else:
-        stages["sass"] = _run(tools["nvdisasm"], "--print-line-info-inline", "--print-code", str(file))
+        texts["sass"] = _run(tools["nvdisasm"], "--print-line-info-inline", "--print-code", str(file))
     if "cuobjdump" in tools and (usage := _USAGE.search(_run(tools["cuobjdump"], "--dump-resource-usage", str(file)))):
-        facts["registers"], facts["stack"], facts["local"] = int(usage[1]), int(usage[2]), int(usage[4])
+        properties |= {"registers": int(usage[1]), "stack": int(usage[2]), "local": int(usage[4])}
 
 
 def _tools() -> dict[str, str]:

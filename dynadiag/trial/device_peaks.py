@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.utils import benchmark
 
+from dynadiag.kernels.timing import DevicePeaks
+
 __all__ = ["measure_peaks"]
 
 _COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}  # bytes, far more than any cache
@@ -22,13 +24,10 @@ _REPEATS = 10
 _CHAINS, _STEPS, _BLOCK, _PROGRAMS = 4, 4096, 1024, 132 * 16
 
 
-def measure_peaks(device: str) -> dict[str, Any]:
-    """``{"moved": bytes/s, "products": {dtype: operations/s}, "vector": operations/s}``; "vector" is None on a CPU."""
-    return {
-        "moved": _bandwidth(device),
-        "products": {name: _matmul_rate(getattr(torch, dtype), device) for name, dtype in _dtypes(device)},
-        "vector": _vector_rate() if device == "cuda" else None,
-    }
+def measure_peaks(device: str) -> DevicePeaks:
+    """The peaks of "cuda" or "cpu". A CPU has no separate peak for operations other than matrix products."""
+    products = {name: _matmul_rate(getattr(torch, dtype), device) for name, dtype in _dtypes(device)}
+    return DevicePeaks(_bandwidth(device), products, _vector_rate() if device == "cuda" else None)
 
 
 def _dtypes(device: str) -> list[tuple[str, str]]:

@@ -1,8 +1,7 @@
 """Measures how long each call of a generated module takes, on random inputs, in a process of its own.
 
-``python -m dynadiag.trial.module_timing JOB RESULT``: JOB is JSON with ``modules``, each with its ``event``, ``source``
-and the ``lines`` of its calls (1-based), and the ``seconds`` to spend on each. RESULT gets ``device``, ``torch``,
-``peaks``, ``times`` (``{event: {line: {"seconds", "kernels"}}}``) and ``errors`` (``{event: why}``).
+``python -m dynadiag.trial.module_timing JOB RESULT``: JOB is a `TimingJob` and RESULT becomes a `KernelTimes`, both as
+JSON, or ``{"error": SENTENCE}``.
 
 A module runs on its own random inputs under torch's profiler, with a mark around each of its calls. On a GPU the time
 of a call is that of the kernels it launches, as CUPTI measures it, without the launch itself.
@@ -12,17 +11,18 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch.utils import benchmark
 
 from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper
+from dynadiag.kernels.timing import CallTime, KernelTimes, TimedModule, TimingJob
 from dynadiag.torch_private.profiler_marks import profiler_mark
 from dynadiag.torch_private.triton_autotuner import pin_configurations
 from dynadiag.trial import device_peaks
@@ -38,40 +38,27 @@ _FLUSH_BYTES = 256 << 20  # bytes written before each run to flush the cache: fi
 
 def main(job: Path, result: Path) -> None:
     """Measure the modules of a job. The error of a module that fails is written to ``errors``."""
-    wanted = json.loads(job.read_text())
-    times: dict[str, Any] = {}
-    errors: dict[str, str] = {}
-    for module in wanted["modules"]:
+    wanted = msgspec.json.decode(job.read_bytes(), type=TimingJob)
+    times: dict[int, dict[int, CallTime]] = {}
+    errors: dict[int, str] = {}
+    for module in wanted.modules:
         try:
-            times[str(module["event"])] = measure_module(
-                module["source"],
-                module["lines"],
-                module["configurations"],
-                wanted["seconds"],
-                result.parent / f"module_{module['event']}.py",
-            )
+            times[module.event] = measure_module(module, wanted.seconds, result.parent / f"module_{module.event}.py")
         except Exception as error:  # noqa: BLE001 - the module is arbitrary Python, so it may raise anything
-            errors[str(module["event"])] = f"{type(error).__name__}: {error}"[:500]
-    on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
-    made = {
-        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
-        "torch": str(torch.__version__),
-        "peaks": device_peaks.measure_peaks("cuda" if on_gpu else "cpu") if times else None,
-        "times": times,
-        "errors": errors,
-    }
-    result.write_text(json.dumps(made))
+            errors[module.event] = f"{type(error).__name__}: {error}"[:500]
+    made: KernelTimes | dict[str, str] = {"error": "; ".join(errors.values()) or "no kernel was called"}
+    if any(times.values()):
+        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        device = torch.cuda.get_device_name() if on_gpu else "cpu"
+        peaks = device_peaks.measure_peaks("cuda" if on_gpu else "cpu")
+        made = KernelTimes(device, str(torch.__version__), peaks, times, errors)
+    result.write_bytes(msgspec.json.encode(made))
 
 
-def measure_module(
-    source: str, lines: Sequence[int], configurations: Mapping[str, Mapping[str, str]], seconds: float, file: Path
-) -> dict[str, Any]:
-    """Seconds (the median) and device kernels of the call in each line. Raises what the module raises.
-
-    ``configurations`` are the launch configurations of Triton kernels, by kernel name (see `pin_configurations`).
-    """
-    module = _load_module(add_marks(source, lines), file)
-    pin_configurations(module, configurations)
+def measure_module(timed: TimedModule, seconds: float, file: Path) -> dict[int, CallTime]:
+    """Seconds (the median) and device kernels of the call in each line. Raises what the module raises."""
+    module = _load_module(add_marks(timed.source, timed.lines), file)
+    pin_configurations(module, timed.configurations)
     arguments = module.get_args()
 
     def run() -> None:
@@ -158,16 +145,16 @@ def _profile(run: Callable[[], None], count: int, flush: Callable[[], Any] | Non
     return list(profile.events())
 
 
-def _times(events: Sequence[Any], count: int, *, on_gpu: bool) -> dict[str, Any]:
-    found: dict[str, list[float]] = {}
-    names: dict[str, Mapping[str, None]] = {}
+def _times(events: Sequence[Any], count: int, *, on_gpu: bool) -> dict[int, CallTime]:
+    found: dict[int, list[float]] = {}
+    names: dict[int, tuple[str, ...]] = {}
     for event in events:
         if event.name.startswith(_MARK):
-            line = event.name.removeprefix(_MARK)
+            line = int(event.name.removeprefix(_MARK))
             found.setdefault(line, []).append(event.device_time_total if on_gpu else event.cpu_time_total)
-            names.setdefault(line, dict.fromkeys(_kernels(event)))
+            names.setdefault(line, tuple(dict.fromkeys(_kernels(event))))
     return {
-        line: {"seconds": statistics.median(times) * 1e-6 * len(times) / count, "kernels": list(names[line])}
+        line: CallTime(statistics.median(times) * 1e-6 * len(times) / count, names[line])
         for line, times in found.items()
     }
 

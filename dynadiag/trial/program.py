@@ -174,11 +174,18 @@ def _run_call(program: Program) -> None:
     torch.compile(fn)(*args, **kwargs)
 
 
-def main(request: str) -> int:
-    """Run a program given as JSON, in a process of its own. Returns 0, or 2 where the target cannot be used."""
+def main(request: str, refusal: str, gpu: str = "") -> int:
+    """Run the program in ``request`` (JSON), in a process of its own: one that Python alone cannot start.
+
+    If the target cannot be used, write the reason to the file ``refusal`` and return 2. With ``gpu``, generate its code
+    for that GPU, which this machine does not have.
+    """
     try:
+        if gpu:
+            importlib.import_module("dynadiag.torch_private.gpu_target").generate_for_gpu(gpu)  # imports torch
         run_program(load(request, Program))
-    except TargetError as error:
-        sys.stderr.write(f"dynadiag: {error}\n")
+    except DynadiagError as error:
+        sys.stdout.flush()
+        Path(refusal).write_text(str(error), errors="backslashreplace")
         return 2
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.kernels.line_table import PARSERS, parse_stage
+from dynadiag.kernels.line_table import PARSERS, Stage, parse_stage
 
 _TTIR = """#loc = loc("/program/kernel.py":3:1)
 #loc2 = loc("/program/kernel.py":9:20)
@@ -63,9 +63,9 @@ inlined by /program/kernel.cpp:11 (kernel._omp_fn.0)
 
 def _sources(stage: str, text: str, file: str = "kernel.py") -> dict[str, int]:
     """What is shown, without its blanks, and the source line of it."""
-    shown, pairs = parse_stage(stage, text, file)
-    lines = shown.splitlines()
-    return {" ".join(lines[line - 1].split()).rstrip(" ;"): source for line, source in pairs}
+    parsed = parse_stage(stage, text, file)
+    lines = parsed.text.splitlines()
+    return {" ".join(lines[line - 1].split()).rstrip(" ;"): source for line, source in parsed.lines}
 
 
 def test_mlir_names_locations_below_and_above() -> None:
@@ -77,7 +77,7 @@ def test_mlir_names_locations_below_and_above() -> None:
 
 def test_llvm_ir_counts_what_is_inlined_where_it_is_inlined() -> None:
     assert set(_sources("llir", _LLVM).values()) == {9}
-    assert len(parse_stage("llir", _LLVM, "kernel.py")[1]) == 2
+    assert len(parse_stage("llir", _LLVM, "kernel.py").lines) == 2
 
 
 def test_ptx_and_sass() -> None:
@@ -86,16 +86,15 @@ def test_ptx_and_sass() -> None:
 
 
 def test_machine_code_is_the_kernels_alone() -> None:
-    shown, _ = parse_stage("asm", _OBJDUMP, "kernel.cpp")
-    assert "other" not in shown
+    assert "other" not in parse_stage("asm", _OBJDUMP, "kernel.cpp").text
     assert list(_sources("asm", _OBJDUMP, "kernel.cpp").values()) == [9, 11]
 
 
 def test_an_unknown_stage_is_shown_as_it_is() -> None:
-    assert parse_stage("new", "text", "kernel.py") == ("text", [])
+    assert parse_stage("new", "text", "kernel.py") == Stage("new", "text")
 
 
 @given(st.sampled_from(sorted(PARSERS)), st.text(max_size=200))
 def test_any_text_has_lines_within_it(stage: str, text: str) -> None:
-    shown, pairs = parse_stage(stage, text, "kernel.py")
-    assert all(1 <= line <= len(shown.splitlines()) for line, _ in pairs)
+    parsed = parse_stage(stage, text, "kernel.py")
+    assert all(1 <= line <= len(parsed.text.splitlines()) for line, _ in parsed.lines)

@@ -8,9 +8,10 @@ from collections import Counter
 
 import pytest
 
-from dynadiag.kernels import GeneratedModule, KernelCall, LinkIndex, module_links
+from dynadiag.kernels import GeneratedModule, KernelCall, module_links
 from dynadiag.kernels.align import AlignedStatement
 from dynadiag.kernels.graph_parser import PrintedNode
+from tests.kernels.link_index import LinkIndex
 from tests.kernels.programs import CHANGES
 from tests.kernels.recorded import foreign, read
 from tests.kernels.test_provenance import _function, _marked

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.kernels import LinkIndex, generated_modules, import_with_links, module_links, open_with_links
+from dynadiag.kernels import generated_modules, import_with_links, module_links, open_with_links
 from dynadiag.recording.fold import fold
 from dynadiag.recording.import_export import export_log
 from dynadiag.recording.journal import Journal
+from tests.kernels.link_index import LinkIndex
 from tests.kernels.recorded import recorded
 
 _MODULE = """# AOT ID: ['0_inference']

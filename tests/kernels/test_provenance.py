@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from dynadiag.kernels import GeneratedModule, KernelCall, LinkIndex, SourceLine, module_links
+from dynadiag.kernels import GeneratedModule, KernelCall, SourceLine, module_links
+from tests.kernels.link_index import LinkIndex
 from tests.kernels.programs import CHANGES, program
 from tests.kernels.recorded import foreign, read, recorded
 

@@ -13,7 +13,7 @@ import torch
 from dynadiag.kernels.cost import RooflineCost
 from dynadiag.kernels.isolated_job import run_isolated
 from dynadiag.kernels.read_modules import kernel_calls
-from dynadiag.kernels.timing import CallTime, DevicePeaks, saved_times
+from dynadiag.kernels.timing import CallTime, DevicePeaks, KernelTimes, TimedModule, TimingJob, saved_times
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.store import save_derived
 from dynadiag.torch_private.triton_autotuner import pin_configurations
@@ -106,8 +106,8 @@ _NO_RATE = {
     "device": "cpu",
     "torch": "2.13.0",
     "errors": {},
-    "times": {"1": {"2": {"seconds": 1.0, "kernels": []}}},
-    "peaks": {"moved": 0, "products": {}, "vector": None},
+    "times": {"1": {"2": {"seconds": 1.0, "device_kernels": []}}},
+    "peaks": {"bytes_per_second": 0, "product_flops": {}, "vector_flops": None},
 }
 
 
@@ -176,14 +176,11 @@ def test_a_strangers_recording_is_not_run(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_products")
 def test_a_module_that_fails_is_said_and_the_others_are_timed() -> None:
     good = "import torch\ndef get_args():\n    return [torch.ones(4)]\ndef call(args):\n    args[0].sin()\n"
-    modules = [
-        {"event": 1, "source": good, "lines": [5], "configurations": {}},
-        {"event": 7, "source": "raise ValueError('no')", "lines": [1], "configurations": {}},
-    ]
-    made = run_isolated("dynadiag.trial.module_timing", {"modules": modules, "seconds": 0.01}, "measuring")
-    assert list(made["times"]) == ["1"]
-    assert made["times"]["1"]["5"]["seconds"] > 0
-    assert made["errors"] == {"7": "ValueError: no"}
+    job = TimingJob([TimedModule(1, good, [5]), TimedModule(7, "raise ValueError('no')", [1])], seconds=0.01)
+    made = run_isolated("dynadiag.trial.module_timing", job, KernelTimes, "measuring")
+    assert list(made.times) == [1]
+    assert made.times[1][5].seconds > 0
+    assert made.errors == {7: "ValueError: no"}
 
 
 def _kernels(recording: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:

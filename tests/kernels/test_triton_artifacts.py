@@ -116,10 +116,10 @@ def test_machine_code_is_taken_apart_with_trust_and_kept(recording: Path) -> Non
 @pytest.mark.parametrize(
     "kept",
     [
-        {"stages": {"sass": 7}},
-        {"stages": {"sass": {"text": 7, "lines": []}}, "facts": {}, "notes": []},
-        {"stages": {"sass": {"text": "", "lines": [[1]]}}, "facts": {}, "notes": []},
-        {"stages": {"sass": {"text": "", "lines": []}}, "facts": {}, "notes": 7},
+        {"target": "k.py", "stages": {"sass": 7}},
+        {"target": "k.py", "stages": {"sass": {"name": "sass", "text": 7, "lines": []}}},
+        {"target": "k.py", "stages": {"sass": {"name": "sass", "text": "", "lines": [[1]]}}},
+        {"target": "k.py", "stages": {"sass": {"name": "sass", "text": "", "lines": []}}, "notes": 7},
     ],
 )
 def test_what_a_stranger_keeps_as_stages_is_not_believed(kept: object, recording: Path) -> None:
