@@ -1,7 +1,5 @@
-"""Hold runs to a baseline and to budgets.
-
-`Measurement` is what one run is held by, `Baseline` the findings that are known, `Configuration` the budgets.
-`check` compares them and returns a `CheckResult`.
+"""Compare runs to a baseline and to budgets. `Measurement` has the findings and figures of one run, `Baseline` the
+known findings, `Configuration` the budgets. `check` compares them and returns a `CheckResult`.
 """
 
 from __future__ import annotations

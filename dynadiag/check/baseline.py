@@ -1,7 +1,6 @@
-"""The findings that are known: a JSON file, sorted, to be read in a review.
-
-A finding is known by its identity, in which no line number, local name or text of torch's stands. Lines that move,
-variables that are renamed and another release of torch change no entry.
+"""The baseline of known findings: a sorted JSON file, to be read in a review. A finding is known by its identity, which
+contains no line number, local name or text of torch. So moved lines, renamed variables and another release of torch
+change no entry.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class KnownFinding:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What is known. ``compile_seconds`` has the targets whose budget is relative to them."""
+    """The known findings. ``compile_seconds`` has the targets whose budget is relative to them."""
 
     version: int = VERSION
     known: tuple[KnownFinding, ...] = ()
@@ -78,8 +77,8 @@ def most_in_one_run(runs: Iterable[Measurement]) -> dict[str, int]:
 def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, relative: Iterable[str] = ()) -> Baseline:
     """The baseline after these runs.
 
-    Targets that did not run, or failed, keep what is known of them; what a failed run has is added.
-    ``relative`` are the targets whose compile seconds are kept. Files are named from ``root`` on.
+    Targets that did not run, or failed, keep their known findings; those of a failed run are added. ``relative`` are
+    the targets whose compile seconds are kept. Files are named from ``root`` on.
     """
     done = [run for run in runs if not run.failed]
     known = {each.identity: each for each in _without({run.target for run in done}, old.known)}

@@ -1,4 +1,4 @@
-"""What is configured: budgets for all targets and for patterns of targets, and where the baseline is.
+"""The configuration: budgets for all targets and for patterns of targets, and the path of the baseline.
 
 It stands in ``dynadiag.toml``, or in ``[tool.dynadiag]`` of ``pyproject.toml``, in the current folder or the nearest
 one above it:

@@ -1,4 +1,4 @@
-"""What one run is held by: its findings, place by place, and its figures. Plain data that can go between processes."""
+"""Measures one run: its findings, place by place, and its figures. Plain data that can go between processes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Measurement:
 
     @property
     def failed(self) -> bool:
-        """Whether the program ended with a failure, so that what it did not come to is not known."""
+        """Whether the program failed, so that findings after the failure are not known."""
         return self.exit_code not in (0, None)
 
 

@@ -1,4 +1,4 @@
-"""Compare runs with what is known and allowed: what is new, what is over budget, what is gone."""
+"""Compare runs to the baseline and the budgets: which findings are new, over budget or gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RULES = {  # rule of a finding -> rule of the problem, and the budget that can 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something new or over budget, or in the list of what is known something that is neither."""
+    """A finding that is new or over budget; in `CheckResult.known`, one that is neither."""
 
     rule: str
     gb_id: str | None
@@ -45,7 +45,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found. ``unknown`` has a sentence for each budget that could not be held to."""
+    """What a check found. ``unknown`` has a sentence for each budget that could not be checked."""
 
     problems: tuple[Problem, ...]
     known: tuple[Problem, ...]
@@ -63,9 +63,8 @@ class CheckResult:
 def check(
     runs: Sequence[Measurement], baseline: Baseline | None, budgets: Callable[[Measurement], Budgets], root: Path
 ) -> CheckResult:
-    """Hold runs to a baseline and to the budgets of each.
-
-    Without a baseline every finding is new, except where a budget says how many of its kind are allowed.
+    """Compare runs to a baseline and to the budgets of each. Without a baseline every finding is new, unless a budget
+    says how many of its kind are allowed.
     """
     allowed = {run.target: budgets(run) for run in runs}
     new, known = _split(runs, baseline, allowed)
@@ -157,7 +156,7 @@ def _failed(run: Measurement) -> Problem:
 
 
 def _over(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
-    """The budgets that a run is over, and a sentence for each that could not be held to."""
+    """The budgets that a run exceeds, and a sentence for each that could not be checked."""
     yield from _counted(run, budgets)
     yield from _compile_seconds(run, budgets, baseline)
     yield from _memory(run, budgets)
@@ -225,7 +224,7 @@ def _unknown(run: Measurement, rule: str, why: str) -> str:
 
 
 def _gone(runs: Sequence[Measurement], baseline: Baseline) -> Iterator[KnownFinding]:
-    """What is known of these targets alone, and none of them has any more, or has less often."""
+    """Findings known only for these targets that no target has any more, or has less often."""
     ran = {run.target for run in runs if not run.failed}
     now = most_in_one_run(runs)
     for each in baseline.known:

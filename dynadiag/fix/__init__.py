@@ -1,1 +1,1 @@
-"""Changes that remove graph breaks and recompiles, each tried against the unchanged program before it is told."""
+"""Changes that remove graph breaks and recompiles. Each is tested against the unchanged program first."""

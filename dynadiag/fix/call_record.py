@@ -1,6 +1,6 @@
-"""What a compiled call did, as plain data: results, gradients, changed state, random numbers, what it printed.
+"""Records a compiled call as plain data: results, gradients, changed state, random numbers, printed text.
 
-The unchanged program's records are written to a file, and a candidate's process compares its own with them.
+The records of the unchanged program are written to a file, and a candidate's process compares its own with them.
 """
 
 from __future__ import annotations
@@ -67,9 +67,8 @@ class CallDifference:
 
 @dataclass(frozen=True, slots=True)
 class StateAfter:
-    """What a call left behind: the tensors, numbers and texts that it can reach, and the random number generators.
-
-    It is taken when the call returns: `run_call` restores all of it.
+    """The state after a call: the tensors, numbers and texts that it can reach, and the random number generators. It is
+    taken when the call returns, because `run_call` restores all of it afterwards.
     """
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -164,10 +163,9 @@ def random_state() -> str:
 
 
 def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...] = ()) -> Iterator[CallDifference]:
-    """How a candidate's record differs from the unchanged program's.
-
-    Where the unchanged program raises, the candidate has to raise too, and nothing more is compared; torch has types of
-    its own for an exception while it compiles. Arithmetic without a result, on numbers, may have one on tensors.
+    """How a candidate's record differs from the unchanged program's. If the unchanged program raises, the candidate
+    must raise too, and nothing more is compared; its type may differ, because torch raises its own types while it
+    compiles. Arithmetic that raises on numbers may have a result on tensors.
     """
     if expected.error or actual.error:
         if not (expected.error and actual.error) and expected.error not in _UNDEFINED:

@@ -1,4 +1,4 @@
-"""A candidate: one change of the user's files that may remove one cause, and what its proof has to look at."""
+"""A candidate: one change of the user's files that may remove one cause, and what its proof must check."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ class Candidate:
     """One change.
 
     ``title`` says what it does, ``why`` what makes it right. ``kind`` is "source", "config" or "argument".
-    ``both_sides`` are conditions of which the proof has to see both sides, ``as_tensors`` attributes that become
-    tensors.
+    ``both_sides`` are conditions whose two sides the proof must see, ``as_tensors`` attributes that become tensors.
     """
 
     title: str

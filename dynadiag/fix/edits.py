@@ -1,7 +1,7 @@
 """A source file that is edited in place: positions of its syntax tree, replaced ranges of its text, the unified diff.
 
-Edits are ranges of the original text, not changed trees, so that the rest of a file keeps its form to the letter and
-edits of several fixes can be joined.
+Edits are ranges of the original text, not changed trees, so that the rest of a file stays unchanged and edits of
+several fixes can be combined.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class ProblemPlace(msgspec.Struct, frozen=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """A change that was tried, or considered, and why it is none."""
+    """A change that was tried or considered, and why it was rejected."""
 
     title: str
     why: str
@@ -79,7 +79,7 @@ def encode_document(document: FixDocument) -> bytes:
 
 
 def report_text(document: FixDocument, style: Style, note: str | None = None) -> str:
-    """The report: what is proved first, then what is not, with why."""
+    """The report: proved fixes first, then the others with the reasons."""
     order = sorted(document.fixes, key=lambda entry: ("proved", "rejected", "none").index(entry.verdict))
     first = {entry.diff: entry for entry in reversed(order)}
     parts = [_headline(document, note), *(_entry(entry, style, first[entry.diff] is entry) for entry in order)]
@@ -98,7 +98,7 @@ def _headline(document: FixDocument, note: str | None) -> str:
 
 
 def _entry(entry: FixEntry, style: Style, first: bool) -> str:
-    """One cause. A change that is told already is only named, unless this entry is its first."""
+    """One cause. A change is printed at the first cause that it fixes, and only named at the others."""
     problem = entry.problem
     id_ = f"[{problem.gb_id}] " if problem.gb_id else ""
     place = f"{problem.file}:{problem.line}" if problem.file else "in a library"

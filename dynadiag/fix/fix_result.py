@@ -1,4 +1,4 @@
-"""From the result of a search to its document and exit code."""
+"""The document and the exit code of a search's result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_REWRITE = "no rewrite fits this place"
 
 
 def exit_code_of(result: FixResult) -> int:
-    """0 where every cause has a proved fix, 1 where some have none, 3 where there is no cause.
+    """0 if every cause has a proved fix, 1 if some have none, 3 if there is no cause.
 
     A recompile that no proved change removes does not count, unless nothing at all was proved.
     """

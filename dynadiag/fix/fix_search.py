@@ -35,7 +35,7 @@ class FailsUncompiled(Exception):  # noqa: N818 - an outcome of the search
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One cause, with the candidate that is proved for it, if any, and those that are not, with why."""
+    """One cause, with the candidate that is proved for it, if any, and the rejected ones with the reasons."""
 
     problem: FixProblem
     candidate: Candidate | None
@@ -166,7 +166,7 @@ class _Search:
         self.message(f"{proof.candidate.title}: {'proved' if why is None else f'rejected, {why}'}")
 
     def _combine(self, fixes: Sequence[Fix], baseline: UnchangedProgram, torch: str | None) -> FixResult:
-        """All proved fixes as one program. A fix that does not go with those before it is taken back."""
+        """All proved fixes as one program. A fix that conflicts with those before it is dropped."""
         kept = [fix for fix in fixes if fix.candidate is not None]
         evidence = kept[0].evidence if kept else None
         if len({tuple(sorted(fix.candidate.edits)) for fix in kept if fix.candidate}) > 1:
@@ -184,7 +184,7 @@ class _Search:
     def _provable_together(
         self, proved: Sequence[Fix], baseline: UnchangedProgram
     ) -> tuple[list[Fix], Evidence | None, dict[FixProblem, Fix]]:
-        """The fixes that are proved together, and those that are not, with why."""
+        """The fixes that are proved together, and those that are not, with the reasons."""
         proof, why = self._prove_all(proved, baseline)
         if why is None and proof is not None:
             return list(proved), evidence_of(proof), {}
@@ -212,7 +212,9 @@ class _Search:
         return self._prove(tuple(fix.problem for fix in fixes), candidate, baseline)
 
     def _ends_as_in_a_fresh_interpreter(self, edits: tuple[Edit, ...], baseline: UnchangedProgram) -> str | None:
-        """Why the patched program does not hold in a fresh interpreter, as the user will run it."""
+        """Why the patched program fails its proof in a fresh interpreter, as the user will run it; ``None`` if it
+        passes.
+        """
         final = self.trials.recorded("the patched program, in a fresh interpreter", edits, fresh=True)
         proof = Proof((), Candidate("", "source", edits, ""), baseline, final)
         return first_objection(proof, RECORDED)
@@ -224,7 +226,7 @@ def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
 
 
 def _gone_with(problem: FixProblem, fixes: Sequence[Fix]) -> Fix | None:
-    """The fix of another cause that this one goes with."""
+    """The fix of another cause that removes this cause too."""
     found = (fix for fix in fixes if fix.candidate is not None and problem.identity not in fix.left)
     fix = next(found, None) if problem.kind == "recompile" else None
     return replace(fix, problem=problem, rejected=()) if fix is not None else None

@@ -1,4 +1,4 @@
-"""What a trial of a fix is asked to watch, and what it reports. Imports no torch: the search reads it too."""
+"""The task of a trial of a fix, and the events that it reports. Imports no torch: the search reads it too."""
 
 from __future__ import annotations
 

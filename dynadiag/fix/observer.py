@@ -112,7 +112,7 @@ def _end_recording(recorder: Recorder, began: float) -> None:
 
 
 class _Watch:
-    """Watches the outermost compiled calls. A compiled call inside of another one is part of it."""
+    """Watches the outermost compiled calls. A compiled call inside another one is part of it."""
 
     def __init__(self) -> None:
         self._inside = False
@@ -300,7 +300,7 @@ class _Candidate(_Watch):
 
 
 def _form(call: ReplayableCall) -> str:
-    """What calls of one kind share: the structure, the types, shapes and dtypes of the arguments."""
+    """The form of a call: the structure of its arguments, and their types, shapes and dtypes."""
     leaves, spec = pytree.tree_flatten((call.args, call.kwargs))
     return str(spec) + "; ".join(_leaf_form(leaf) for leaf in leaves)
 
@@ -333,7 +333,7 @@ def _run_variant(call: ReplayableCall, index: int, name: str, function: Callable
 
 
 def _random_restorer() -> Callable[[], None]:
-    """What restores the random number generators of Python and NumPy; `run_call` restores torch's."""
+    """A function that restores the random number generators of Python and NumPy; `run_call` restores torch's."""
     state, numpy = random.getstate(), sys.modules.get("numpy")
     numpy_state = numpy.random.get_state() if numpy is not None else None
 

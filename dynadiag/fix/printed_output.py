@@ -1,4 +1,4 @@
-"""What a program printed, in the form that is compared: a moved line or a folder's name is no difference."""
+"""Normalizes what a program printed for comparison: moved lines and names of folders do not count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNSTABLE = "\x00"  # a line, or the numbers of it, that differ from run to run o
 
 
 def comparable(text: str, folders: Iterable[str] = ()) -> str:
-    """The text without what an edit may move (line numbers of warnings and tracebacks), without what torch says about
+    """The text without line numbers of warnings and tracebacks, which an edit may move, without torch's warnings about
     its own work, and without these folders.
     """
     for folder in folders:

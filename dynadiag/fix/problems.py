@@ -1,4 +1,4 @@
-"""What a fix is for: each root cause of a graph break, and each value that makes torch compile again."""
+"""The problems to fix: each root cause of a graph break, and each value that makes torch recompile."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FixProblem:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What of a recorded run is compared: how often each cause shows, and how much is compiled.
+    """The part of a recorded run that a proof compares: how often each cause shows, and how much is compiled.
 
     ``places`` has where each cause shows, in words. ``largest`` is the largest of Dynamo's graphs, in operators.
     """
@@ -76,7 +76,7 @@ def problems_of(explanation: Explanation, project: Project) -> tuple[FixProblem,
 
 
 def summarize(explanation: Explanation, project: Project) -> RunSummary:
-    """What of a run of the program, changed or not, is compared."""
+    """The summary of a run of the program, changed or unchanged."""
     breaks = [_break_problem(item, explanation, project) for item in explanation.roots]
     again = [problem for item in explanation.recompiles for problem in _recompile_problems(item, explanation, project)]
     dynamo = [graph.ops for graph in explanation.graphs if graph.stage == "dynamo"]

@@ -1,8 +1,8 @@
 """The proof of a fix: every obligation in one list, each a function that says why a candidate fails it.
 
-A candidate is proved where all of them are silent. They compare two pairs of runs: the unchanged and the changed
-program as they are, under the recorder, and the unchanged program uncompiled against the changed one compiled, call by
-call, with the program's inputs and with others.
+A candidate is proved if all of them are met. They compare two pairs of runs. The first pair is the unchanged and the
+changed program under the recorder. The second is the unchanged program uncompiled and the changed one compiled,
+compared call by call, with the program's inputs and with others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 _SHRUNK = 0.9  # share of the largest graph's operators that has to stay compiled
 _SLOWER = 1.5  # times the time of a warm call, beyond which a change is slower than noise explains
-_NOISE = 300e-6  # seconds by which a warm call may differ in any case: of small calls Dynamo's guards are the most
+_NOISE = 300e-6  # seconds by which a warm call may always differ: in small calls guards take most of the time
 
 
 @dataclass(frozen=True, slots=True)

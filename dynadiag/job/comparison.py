@@ -1,7 +1,7 @@
 """Compare the ranks of a job: which are alike, and where those that are not diverge first.
 
-The largest group of alike ranks is compared with each other group. What ranks do is told before what their caches
-answered, that before a rank that died, and that before details in which shards may differ by design.
+The largest group of alike ranks is compared with each other group. Differences in what ranks do come first, then cache
+misses, then ranks that died, then details in which shards may differ by design.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["find_divergence", "group_alike"]
 def group_alike(ranks: Sequence[Process]) -> tuple[tuple[Process, ...], ...]:
     """Return the ranks in groups of those that are alike, the largest first, of equal ones that with the lowest rank.
 
-    Numbers, sizes and guards of compiled code may differ in a group as far as each rank has a shard of its own.
+    Numbers, sizes and guards of compiled code may differ within a group if they belong to shards of the ranks.
     """
     groups: list[list[Process]] = []
     known: dict[int, int] = {}  # from the steps, which ranks share, to the group

@@ -1,6 +1,6 @@
 """Where the steps of two ranks differ first.
 
-The steps are aligned by what they are (a compile of a function, a collective on a group), so that one step more on one
+The steps are aligned by their labels (a compile of a function, a collective on a group), so that one more step on one
 rank does not make all later ones differ. Steps that correspond are then compared by content.
 """
 
@@ -17,7 +17,7 @@ from dynadiag.recording.records import Break
 
 __all__ = ["RankDifference", "Side", "first_difference"]
 
-_MAX_ALIGNED = 4_000_000  # pairs of steps that are aligned; of longer sequences only what they have in common at first
+_MAX_ALIGNED = 4_000_000  # pairs of steps that are aligned; of longer sequences only the common beginning
 _USUAL_TYPE = "f32"  # torch's default dtype
 
 
@@ -60,7 +60,7 @@ class RankDifference:
 
     @property
     def site(self) -> tuple[object, ...]:
-        """What two ranks share that differ from a third in the same way."""
+        """The key that two ranks share if they differ from a third in the same way."""
         own = self.step or self.first or self.second
         node = self.node or self.other_node
         return self.kind, self.position, own.label if own else None, node.call if node else None

@@ -1,4 +1,4 @@
-"""The record of a divergence: the first in which the ranks of a job are not alike."""
+"""The record of a divergence: the first difference between the ranks of a job."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ __all__ = ["Divergence"]
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """How ranks diverge first. ``ranks`` are the fewer, of two the one that did the unusual.
-
-    ``others`` are those that it is compared with. ``compile_id`` is that of the rank whose compile is told.
-    ``consequences`` are sentences on what follows.
+    """The first divergence of ranks. ``ranks`` is the smaller group; of two ranks it is the one with the unusual event.
+    ``others`` are those that it is compared with. ``compile_id`` is that of the rank whose compile is reported.
+    ``consequences`` are sentences about what follows.
     """
 
     kind: str  # "recompile" | "break" | "graph" | "collective" | "cache" | "skip" | "died" | "timeout"

@@ -1,6 +1,6 @@
 """A rank whose compiled code differs from that of most others in a size, a number or a guard.
 
-Such details differ between shards by design, so they count only where most of at least three ranks agree.
+Such details differ between shards by design, so they count only if most of at least three ranks agree.
 """
 
 from __future__ import annotations

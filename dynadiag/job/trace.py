@@ -1,4 +1,4 @@
-"""What a rank did, in its own order: compiles and collectives, in a form in which ranks can be compared.
+"""The steps of a rank in its own order, compiles and collectives, in a form in which ranks can be compared.
 
 Ranks that are alike share their steps, so a job of a thousand ranks needs the memory of its few different ones.
 """

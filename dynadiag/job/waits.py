@@ -1,8 +1,8 @@
-"""Who waited for whom in collectives, on one clock.
+"""Measures which rank waited for which in collectives, on one clock.
 
 A rank cannot begin its next collective before all have begun this one. So each pair of collectives bounds how far the
-clocks of two hosts are apart. This holds where collectives block the program; those of NCCL run beside it, so nothing
-is said of them.
+clocks of two hosts are apart. This holds for collectives that block the program. Those of NCCL run asynchronously and
+are not measured.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""A branch on the value of a tensor: both sides are computed, and `torch.where` takes the one that the condition names.
-
-Right where both sides only compute tensors and assign local names. The side that is not taken must not disturb the
-other: a root, a logarithm or a division of values that its condition excludes gives infinity, and its gradient times
-zero is NaN. So operands of such functions are replaced by 1 where the side is not taken. The proof has to see both
-sides taken.
+"""A branch on the value of a tensor: both sides are computed, and `torch.where` selects one by the condition. This is
+right if both sides only compute tensors and assign local names. The side that is not taken must not disturb the other:
+a root, a logarithm or a division of values that its condition excludes gives infinity, and its gradient times zero is
+NaN. So operands of such functions are replaced by 1 where the side is not taken. The proof has to see both sides taken.
 """
 
 from __future__ import annotations

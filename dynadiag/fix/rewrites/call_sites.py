@@ -1,4 +1,4 @@
-"""Where the user's code calls a compiled function, and which argument there is which parameter."""
+"""Finds the calls of a compiled function in the user's code, and matches their arguments to its parameters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`copy.copy` and `copy.deepcopy` of a tensor: a clone outside of autograd.
 
-Right because a deep copy of a tensor has the same values in memory of its own and no part in the gradient of the
-original. The proof sees where the copy needs a gradient of its own, or keeps gaps in memory that a clone closes.
+This is right because a deep copy of a tensor has the same values in memory of its own and takes no part in the gradient
+of the original. The proof sees where the copy needs a gradient of its own, or keeps gaps in memory that a clone closes.
 """
 
 from __future__ import annotations

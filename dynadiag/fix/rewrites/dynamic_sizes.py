@@ -1,7 +1,8 @@
 """A size that changes from call to call: marked as dynamic where the function is called, or for all of its compiles.
 
-Right because a mark, or ``dynamic=True``, changes no value: it has torch compile with a symbol from the first call on.
-Where the code needs the number (a loop over it), torch refuses or compiles again all the same, and the proof sees that.
+This is right because a mark, or ``dynamic=True``, changes no value: it makes torch compile with a symbol from the first
+call on. If the code needs the number (a loop over it), torch refuses or recompiles all the same, and the proof sees
+that.
 """
 
 from __future__ import annotations

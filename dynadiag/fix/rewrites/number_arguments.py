@@ -1,7 +1,6 @@
-"""A number that changes from call to call, given to a compiled function: given as a tensor.
-
-Right where the function computes with it: torch guards on the value of a number, and not on that of a tensor. If the
-function needs the number (a branch, a range, a shape), the proof sees a graph break or another result.
+"""A number argument that changes from call to call is passed as a tensor. This is right if the function computes with
+it: torch guards on the value of a number, and not on that of a tensor. If the function needs the number (a branch, a
+range, a shape), the proof sees a graph break or another result.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""A number that a module keeps and changes from call to call: kept as a buffer.
-
-Right where the code computes with it: torch guards on the value of a number in an attribute, and not on that of a
-tensor. The buffer is not persistent, so that checkpoints stay as they are. It is replaced and not written in place, so
-that a gradient that needs its old value finds it. What else reads the attribute finds a tensor, and the proof compares
-what the program prints.
+"""A number attribute of a module that changes from call to call becomes a buffer. This is right if the code computes
+with it: torch guards on the value of a number in an attribute, and not on that of a tensor. The buffer is not
+persistent, so that checkpoints stay as they are. It is replaced and not written in place, so that a gradient that needs
+its old value finds it. Other readers of the attribute get a tensor, and the proof compares what the program prints.
 """
 
 from __future__ import annotations

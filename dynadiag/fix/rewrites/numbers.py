@@ -1,8 +1,7 @@
-"""A tensor read as a Python number (`.item()`, `float()`, `int()`, `math` functions): kept as a tensor.
-
-Right where the number only enters arithmetic: a tensor without dimensions takes part in it as a number does. It is
-detached, since a number has no gradient, and cloned where the tensor may change later, since a number does not. Where
-the number decides a branch, is returned or kept, the proof sees the difference.
+"""A tensor read as a Python number (`.item()`, `float()`, `int()`, `math` functions): kept as a tensor. This is right
+if the number only enters arithmetic: a tensor without dimensions behaves there as a number does. It is detached,
+because a number has no gradient, and cloned if the tensor may change later, because a number does not. If the number
+decides a branch, is returned or stored, the proof sees the difference.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A NumPy function on the values of a tensor: the torch function of the same meaning.
 
-Right where both compute the same from the same values. NumPy compares and computes in float64 where torch would not, so
-the operands are made float64 where that can change a result. What becomes a NumPy array becomes a tensor: a
-`torch.from_numpy` of it is taken away.
+This is right if both compute the same from the same values. NumPy compares and computes in float64 where torch would
+not, so the operands are made float64 where that can change a result. The NumPy array becomes a tensor, so a
+`torch.from_numpy` of it is removed.
 """
 
 from __future__ import annotations
