@@ -1,4 +1,4 @@
-"""Why a start compiles although the program was compiled before: what each compile asked of each cache.
+"""Why a start compiles although the program was compiled before: what each compile looked up in each cache.
 
 TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME): it is run twice with caches of its own, empty and
 then filled, and the report says why the second start still compiles. Or TARGET is a recording or a TORCH_TRACE log, or

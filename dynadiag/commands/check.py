@@ -1,14 +1,14 @@
-"""Hold programs, recordings or logs to a baseline and to budgets: what is new fails, what is known does not.
+"""Compare programs, recordings or logs to a baseline and to budgets: new findings fail, known ones do not.
 
 Each TARGET is a program (FILE.py, FILE.py:NAME, pkg.mod:NAME, or a module with -m), which is run and recorded; or a
-recording (*.dynadiag), a TORCH_TRACE log, or a folder of either. Without a TARGET those of the configuration are taken.
-A program gets the arguments that the configuration has for it.
+recording (*.dynadiag), a TORCH_TRACE log, or a folder of either. Without a TARGET, those of the configuration are
+checked. A program gets the arguments that the configuration has for it.
 
 Budgets stand in dynadiag.toml or under [tool.dynadiag] of pyproject.toml, for all targets or for a pattern of them. The
 baseline is a file that lists the findings that are known; --update writes it. Without a baseline every graph break and
 recompile is new, unless a budget allows some.
 
-Exit code: 0 nothing is new and nothing over budget; 1 something is; 2 usage error.
+Exit code: 0 nothing is new or over budget; 1 something is; 2 usage error.
 """
 
 from __future__ import annotations

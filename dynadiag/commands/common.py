@@ -1,4 +1,4 @@
-"""What the commands share: common options, output files, colors."""
+"""Shared by the commands: common options, output files, colors."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def write_file(path: Path, content: bytes, *, force: bool) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; what is no ordinary file (a pipe, a terminal) is written to as it is."""
+    """Write a file completely or not at all. A pipe or a terminal is written to directly."""
     if path.exists() and not path.is_file():
         try:
             path.write_bytes(content)
@@ -154,7 +154,9 @@ def style_for(stream: object) -> Style:
 
 
 def width_of(stream: object) -> int | None:
-    """Return the columns of a terminal, or those that ``COLUMNS`` names. A file has no width: nothing is cut for it."""
+    """Return the columns of a terminal, or those that ``COLUMNS`` names. A file has no width, so its lines are never
+    cut.
+    """
     terminal = bool(getattr(stream, "isatty", lambda: False)())
     return style_for(stream).columns if terminal or os.environ.get("COLUMNS") else None
 

@@ -4,9 +4,9 @@ A and B are programs (FILE.py, FILE.py:NAME, pkg.mod:NAME), which are run and re
 TORCH_TRACE logs. A program takes no arguments here: record it first (`dynadiag record -o a.dynadiag FILE.py ARGS`).
 Two programs share one empty folder of compiler caches, and what they print goes to stderr.
 
-Compiles are matched by code and content. Names, numbers, addresses, moved lines, hashes and times are no difference.
-The first stage that differs leads. What was given to the runs (versions, options of torch, environment variables,
-source) is told as its cause, later stages as what follows.
+Compiles are matched by code and content. Names, numbers, addresses, moved lines, hashes and times do not count as
+differences. The first stage that differs leads the report. Differences in what the runs were given (versions, options
+of torch, environment variables, source) are reported as its cause, later stages as its consequences.
 
 The exit code is 0 if the runs are the same (nothing is printed), 1 if they differ.
 """

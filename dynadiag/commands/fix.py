@@ -1,9 +1,9 @@
 """Find changes that remove graph breaks and recompiles, and prove each one.
 
 The program is run and explained. For each root cause changes are tried in copies of your files, the smallest first. A
-change is proved where the break or recompile is gone and no new one is there, and the program's output, its results,
-gradients and changes of state are the same, with its own inputs and with others. Your files are not changed without
---apply; -o writes a patch for `patch -p1` or `git apply`.
+change is proved if the break or recompile is gone, no new one appears, and the program's output, its results, gradients
+and changes of state are the same, with its own inputs and with others. Your files are not changed without --apply; -o
+writes a patch for `patch -p1` or `git apply`.
 
 TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
 program. Exit code: 0 every cause has a proved fix (a recompile that no proved change removes does not count), 1 some

@@ -15,7 +15,7 @@ from dynadiag.render.report import Report, report
 
 __all__ = ["JobReader"]
 
-_MAX_EXPLAINED = 32  # ranks that are each explained for the JSON; of more, alike ones have the document of the first
+_MAX_EXPLAINED = 32  # ranks that are each explained for the JSON; with more, equal ranks share a document
 
 
 class JobReader:
@@ -30,12 +30,12 @@ class JobReader:
             raise UnreadableInput(self.job.processes[0].problem or f"{paths[0]}: nothing was recorded")
 
     def _reported(self) -> list[Process]:
-        """The processes that are told of: all but a launcher that compiled nothing itself."""
+        """The processes of the report: all but a launcher that compiled nothing itself."""
         read = [each for each in self.job.processes if each.trace is not None]
         return [each for each in read if each.role == "rank" or (each.trace and each.trace.steps)] or read
 
     def report(self) -> JobReport:
-        """Return what is told of the job."""
+        """Return the report of the job."""
         parts = [JobPart(group, self._explain(group[0])) for group in self._groups()]
         return JobReport(self.job, find_divergence(self.job), tuple(parts), _waits(self.job))
 

@@ -100,7 +100,7 @@ def _check_options(args: argparse.Namespace) -> None:
     if args.stage and args.module:
         raise DynadiagError("--stage and --module print different texts: leave one of them out")
     if args.target is not None and args.stage is None:
-        raise DynadiagError("--target is what a --stage is compiled for: add --stage, or leave it out")
+        raise DynadiagError("--target is the GPU that a --stage is compiled for: add --stage, or leave it out")
 
 
 def _calls_named(args: argparse.Namespace, calls: Sequence[KernelCall]) -> list[KernelCall]:

@@ -1,10 +1,10 @@
 """Write a small program with the same failure as yours, and prove that it is the same.
 
-The program is run, and the graph that fails is captured with its inputs; where it fails in Dynamo, before there is a
-graph, its source is taken. Everything that the failure does not need is removed, each step tried in a process of its
-own. The rest is written as one short file that imports only torch, and libraries that the failure needs.
-The proof runs that file in a fresh process with fresh caches, where it must fail like your program, and uncompiled,
-where it must pass.
+The program is run, and the graph that fails is captured with its inputs. If it fails in Dynamo, before there is a
+graph, its source is reduced instead. Everything that the failure does not need is removed, each step tried in a process
+of its own. The rest is written as one short file that imports only torch, and libraries that the failure needs. The
+proof runs that file in a fresh process with fresh caches, where it must fail like your program, and uncompiled, where
+it must pass.
 
 TARGET is FILE.py, -m pkg.mod, FILE.py:NAME or pkg.mod:NAME. Options come before it; words after it belong to the
 program. Exit code: 0 written and proved, 3 the program does not fail, 4 it fails uncompiled too, 5 it fails but not

@@ -5,9 +5,9 @@ to the program. `dynadiag explain RECORDING` and `dynadiag browse RECORDING` sho
 recording is the last line on stderr.
 
 With `-o FOLDER/` any command can be run, such as `dynadiag record -o FOLDER/ -- torchrun --nproc-per-node 8 train.py`:
-each rank, and each other process that compiles, leaves a recording in FOLDER. The same comes of
-`torchrun --nproc-per-node 8 --no-python dynadiag record -o FOLDER/ train.py`, which also has each rank's exit code, and
-of `DYNADIAG_RECORD=FOLDER` in the environment of a job that something else starts. `dynadiag explain FOLDER` makes one
+each rank, and each other process that compiles, leaves a recording in FOLDER. Two other ways do the same: `torchrun
+--nproc-per-node 8 --no-python dynadiag record -o FOLDER/ train.py`, which also records each rank's exit code, and
+`DYNADIAG_RECORD=FOLDER` in the environment of a job that something else starts. `dynadiag explain FOLDER` makes one
 report of all.
 
 The exit code is the program's own, 128 + N if signal N ended it.

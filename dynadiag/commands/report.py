@@ -2,7 +2,7 @@
 
 RECORDING is a recording (*.dynadiag), a TORCH_TRACE log, or a folder of either; several stand one below the other. The
 page has the findings with their source, recompiles, compiles with their time, graphs and generated code. It is one file
-that asks for nothing from anywhere. `FILE.html#break-3` and `FILE.html#line=train.py:41` lead to a place in it.
+that loads nothing from elsewhere. `FILE.html#break-3` and `FILE.html#line=train.py:41` lead to a place in it.
 
 --redact leaves out everything that the program's author wrote: source, names, messages, values, paths.
 
