@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynadiag.capture.run_metadata import run_footer, run_header
-from dynadiag.errors import DynadiagError
+from dynadiag.errors import DynadiagError, say
 from dynadiag.kernels.link_digest import fold_with_links, open_with_links
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.reader import Recording
 from dynadiag.render.report import Report, report
-from dynadiag.stderr import say
 
 if TYPE_CHECKING:
     from dynadiag.bisection.verdict import Verdict

@@ -25,6 +25,6 @@ def _call_or_report(what: str, module: str, function: str) -> None:
 
         getattr(importlib.import_module(module), function)()
     except Exception as error:  # noqa: BLE001 - `import torch` would fail otherwise
-        from dynadiag.stderr import say
+        from dynadiag.errors import say
 
         say(f"process {os.getpid()} is not {what}", error)

@@ -4,12 +4,15 @@
     └── UnreadableInput      a file or target that cannot be read
 
 ``main`` catches `DynadiagError` once, prints it as one line and exits with 2. Failures of the user's own program
-are never raised as these: they are outcomes.
+are never raised as these: they are outcomes. While the user's program runs, an error of ours is one line on its stderr
+(`say`).
 """
 
 from __future__ import annotations
 
-__all__ = ["DynadiagError", "UnreadableInput"]
+import sys
+
+__all__ = ["DynadiagError", "UnreadableInput", "say"]
 
 
 class DynadiagError(Exception):
@@ -18,3 +21,12 @@ class DynadiagError(Exception):
 
 class UnreadableInput(DynadiagError):  # noqa: N818 - it says what is wrong; "Error" would add nothing
     """A recording, log or target that is missing, truncated beyond use, or not what it claims to be."""
+
+
+def say(what: str, error: BaseException) -> None:
+    """Write ``dynadiag: WHAT: why`` as one line, if there is a stderr to write it to. Never raises."""
+    try:
+        why = str(error) if isinstance(error, DynadiagError) else f"{type(error).__name__}: {error}"
+        sys.stderr.write(f"dynadiag: {what}: {' '.join(why.split())}\n")
+    except Exception:  # noqa: BLE001 - stderr is closed, None or the program's own object: nothing is left to say it on
+        return

@@ -31,9 +31,8 @@ from dynadiag.capture import (
     guards,
 )
 from dynadiag.capture.redact import Redactor
-from dynadiag.errors import DynadiagError
+from dynadiag.errors import DynadiagError, say
 from dynadiag.recording.journal import Journal
-from dynadiag.stderr import say
 from dynadiag.torch_private import capture as torch_private
 from dynadiag.torch_private import exception_frames, loggers, process_groups
 

@@ -9,10 +9,10 @@ from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.document import kernel_counts
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import RelativeSpeed, VariantResult
-from dynadiag.compare.warm_call_report import warm_call_tables
 from dynadiag.explanation.formatting import count, duration, short_duration
 from dynadiag.render.clean import clean_line
 from dynadiag.render.components import labelled_lines
+from dynadiag.render.runtime_cost import entries_table, price_table
 from dynadiag.render.style import Style
 from dynadiag.render.table import table
 from dynadiag.render.wrap import truncate_middle, wrap_indented
@@ -35,7 +35,7 @@ def comparison_text(comparison: VariantComparison, target: str, style: Style) ->
         lines += [*_table(measured, _times(comparison), style), "", *_table(measured, _results(measured), style)]
     if compiled := [result for result in measured if result.compiled and result.compiled.seconds]:
         lines += ["", *_table(compiled, list(_compiling()), style)]
-    if details := warm_call_tables([(_name(result, measured), result) for result in measured], style):
+    if details := _warm_call_tables([(_name(result, measured), result) for result in measured], style):
         lines += [*details, ""]
     for result in comparison.results:
         if result.failure is not None:
@@ -194,3 +194,38 @@ def _size(size: int | None) -> str:
         return _MISSING
     scale, unit = next((pair for pair in _BYTES if size >= pair[0]), (1, "B"))
     return f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size / scale:.0f} {unit}"
+
+
+def _warm_call_tables(named: Sequence[tuple[str, VariantResult]], style: Style) -> list[str]:
+    """The tables of the variants, one for each pattern of breaks and runs: most variants share the pattern.
+
+    ``named`` pairs the name of each variant with its result.
+    """
+    lines: list[str] = []
+    shown: list[object] = []
+    for name, result in named:
+        if (pattern := _break_and_run_pattern(result)) and pattern not in shown:
+            shown.append(pattern)
+            lines += _code_tables(name, result, style)
+    return lines
+
+
+def _break_and_run_pattern(result: VariantResult) -> object:
+    """The breaks of a variant and the code it runs. None if it runs a single code: then there is nothing to list."""
+    summary = result.compiled
+    if summary is None or summary.warm is None or len(summary.entries) < 2:
+        return None
+    sites = frozenset((root.span, root.gb_type) for root, _ in summary.prices)
+    return sites, tuple((entry.compile.function, entry.calls, entry.run) for entry in summary.entries)
+
+
+def _code_tables(name: str, result: VariantResult, style: Style) -> list[str]:
+    summary = result.compiled
+    assert summary is not None
+    assert summary.warm is not None
+    lines: list[str] = []
+    if prices := price_table(summary.prices, summary.warm, summary.cwd, style):
+        lines += ["", style.paint(f"what the breaks cost in a warm call: {clean_line(name)}", "strong"), *prices]
+    if codes := entries_table(summary.entries, style):
+        lines += ["", style.paint(f"compiled code in a warm call: {clean_line(name)}", "strong"), *codes]
+    return lines

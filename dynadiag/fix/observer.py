@@ -37,7 +37,7 @@ from dynadiag.fix.observation import (
 from dynadiag.fix.user_globals import UserGlobals
 from dynadiag.fix.variants import OWN, bytes_of, search_names, variant, variant_names
 from dynadiag.recording.journal import Journal
-from dynadiag.torch_private import fix as torch_private
+from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.reference_run import ReplayableCall, run_call
 

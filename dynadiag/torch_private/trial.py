@@ -32,6 +32,7 @@ __all__ = [
     "load_compiler",
     "load_late_imports",
     "lookup_backend",
+    "recompile_limit",
     "reset",
     "rewrap",
     "skip_guard_timing",
@@ -200,6 +201,13 @@ def compile_in_this_process() -> None:
     import torch._inductor.config as inductor_config
 
     inductor_config.compile_threads = 1
+
+
+@contextlib.contextmanager
+def recompile_limit(count: int) -> Iterator[None]:
+    """Let Dynamo compile a function up to ``count`` times before it leaves it to Python."""
+    with torch._dynamo.config.patch(recompile_limit=count, accumulated_recompile_limit=10 * count):
+        yield
 
 
 def rewrap(compiled: Any, wrap: WrapCompiled) -> Any:
