@@ -10,7 +10,7 @@ from dynadiag.render.kernels import kernel_text, listing_text
 from tests.render.test_launches import FUSED
 
 BUILT = TritonArtifact(7, "sm_90", 24, 0, None, 4, 0.5, {"XBLOCK": "64"}, "k.py")
-TIMES = KernelTimes("a device", "2.13.0", DevicePeaks(1e9, {}, 1e9), {(7, 84): CallTime(32e-9, ())}, {})
+TIMES = KernelTimes("a device", "2.13.0", DevicePeaks(1e9, {}, 1e9), {7: {84: CallTime(32e-9, ())}})
 
 
 def heads(text: str) -> list[str]:
