@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from dynadiag.trial.signature import Signature, normalise
 
 __all__ = ["is_raised_by_program", "same_failure_of_source", "values_differ"]
 
 # These frames raise on behalf of their caller, which says what went wrong.
-_RAISING_HELPERS = re.compile(r" in (unimplemented\w*|raise_observed_exception|raise_\w+|_?assert\w*|format_\w+)$")
+_RAISING_HELPERS = re.compile(r" in (unimplemented\w*|raise_\w+|_?assert\w*|_check(_with)?|format_\w+)$")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|`([^`]*)`")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _VALUE = re.compile(r"[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf|True|False|None)(?!\w)")
 _RAISED = re.compile(r"raised exception (\w+)")
+_EXPLANATION = re.compile(r"^\s*Explanation: (.*)$", re.M)
+_FAKE_CALL = re.compile(r"with fake tensors: (call_\w+ .*?)\(\*.*: got (\w+\(.*)")
+_MAX_SUBJECT = 60  # characters: the rest of a long message advises
+_CHANGING = re.compile(r"\[[^\]]*\]|\b0x\w+|\d+|\\n.*")  # sizes, addresses and numbers, and further lines
 
 
 def same_failure_of_source(
@@ -58,7 +63,19 @@ def _words_of(signature: Signature, text: str) -> tuple[str, ...]:
     first = normalise(signature.message.strip().partition("\n")[0])
     bound = _defined_names(text)
     without = _QUOTED.sub(lambda quoted: _without_names(quoted[0], bound), first)
-    return (re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", without), *_RAISED.findall(signature.message)[:1])
+    without = re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", without)
+    return (without, *_RAISED.findall(signature.message)[:1], *_subject_of(signature, bound))
+
+
+def _subject_of(signature: Signature, bound: frozenset[str]) -> Iterator[str]:
+    """What Dynamo's explanation is about: the call that failed with fake tensors and how, or what it quotes.
+
+    The first line of many messages is the same whatever was called.
+    """
+    explanation = next(iter(_EXPLANATION.findall(signature.message)), "")
+    call = _FAKE_CALL.search(explanation)
+    quoted = call.groups() if call else [found[0] for found in _QUOTED.finditer(explanation)]
+    return (_without_names(_CHANGING.sub("", part), bound)[:_MAX_SUBJECT] for part in quoted)
 
 
 def _without_names(quoted: str, bound: frozenset[str]) -> str:

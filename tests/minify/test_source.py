@@ -103,6 +103,34 @@ def test_helpers_that_raise_for_their_caller_do_not_count_as_the_place() -> None
     assert same_failure_of_source(one, one, "", "")
 
 
+_FAKE_CALL = "RuntimeError when making fake tensor call\n  Explanation: failed to run FX node with fake tensors: "
+
+
+@pytest.mark.parametrize(
+    ("asked", "same", "other"),
+    [
+        (
+            _FAKE_CALL + "call_function <method cat at 0x7f2f>(*([a],), **{}): got RuntimeError('size [3] of 3')",
+            _FAKE_CALL + "call_function <method cat at 0x1>(*([b],), **{}): got RuntimeError('size [4, 5] of 20')",
+            _FAKE_CALL + "call_function <function matmul>(*(a, b), **{}): got RuntimeError('size [3] of 3')",
+        ),
+        (
+            _FAKE_CALL + "call_method view(*(x, 17), **{}): got RuntimeError(\"shape '[17]' is invalid\")",
+            _FAKE_CALL + "call_method view(*(y, 3), **{}): got RuntimeError(\"shape '[3]' is invalid\")",
+            _FAKE_CALL + "call_method view(*(x, 17), **{}): got TypeError('not a size')",
+        ),
+        (
+            "Unsupported\n  Explanation: cannot trace the builtin `_thread.lock` of 3",
+            "Unsupported\n  Explanation: cannot trace the builtin `_thread.lock` of 5",
+            "Unsupported\n  Explanation: cannot trace the builtin `_socket.socket` of 3",
+        ),
+    ],
+)
+def test_what_the_explanation_is_about_is_a_part_of_the_failure(asked: str, same: str, other: str) -> None:
+    assert same_failure_of_source(_failure(same), _failure(asked), "", "")
+    assert not same_failure_of_source(_failure(other), _failure(asked), "", "")
+
+
 def test_a_failing_assertion_of_the_program_keeps_its_message_if_that_is_asked() -> None:
     one, two = (Signature("exception", "AssertionError", text, frames=("program",)) for text in ("leaked", "lost"))
     assert not same_failure_of_source(two, one, "", "")
