@@ -1,4 +1,4 @@
-"""What all tests need of the process that they run in."""
+"""Fixtures and settings for all tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ settings.load_profile("dynadiag")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The workers of xdist, which have this process's environment, use its compiler."""
+    """Workers of xdist inherit this process's environment and so use its compiler."""
     compiler = contextlib.ExitStack()
     compiler.enter_context(kept_compiler.use())
     config.add_cleanup(compiler.close)

@@ -67,7 +67,7 @@ def warm() -> Iterator[None]:
 
 
 class _Forked(_Real):  # type: ignore[type-arg]
-    """A process like any other to whoever started it."""
+    """A process that looks like any other to its parent."""
 
     def _execute_child(self, *values: Any) -> None:
         asked = dict(zip(_PARAMETERS, values, strict=True))
@@ -101,7 +101,7 @@ def _words(args: Sequence[Any]) -> list[str]:
 
 
 def _script(words: list[str]) -> tuple[bool, str, list[str]] | None:
-    """(whether the path is safe, ``-c``, ``-m`` or a file, the rest), or None where the words are others."""
+    """(whether the path is safe, ``-c``, ``-m`` or a file, the rest), or None if the words are others."""
     safe = words[:1] == ["-P"]
     words = words[safe:]
     if not words or (words[0] in ("-c", "-m") and len(words) < 2):
@@ -132,7 +132,7 @@ class _State:
 
 
 def _start_fork(asked: Mapping[str, Any]) -> int | None:
-    """The process id of the fork, once it has its session and its descriptors; None where there is none to be had."""
+    """The process id of the fork, once it has its session and its descriptors; None if there is none to be had."""
     given = ("p2cread", "c2pwrite", "errwrite")
     standard = [number if (number := asked[name]) != -1 else default for default, name in enumerate(given)]
     request = {
@@ -151,7 +151,7 @@ def _start_fork(asked: Mapping[str, Any]) -> int | None:
 
 
 class _Server:
-    """The process that has torch loaded, as the one who asks it sees it."""
+    """The client's side of the process that has torch loaded."""
 
     def __init__(self) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -194,7 +194,7 @@ def _server() -> _Server:
 
 
 def serve() -> NoReturn:
-    """Loads torch, compiles something small, and forks whenever it is asked to, until nobody can ask any more."""
+    """Loads torch, compiles something small, and forks for each request until the channel closes."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = socket.socket(fileno=int(sys.argv[1]))
     path = list(sys.path)
@@ -254,7 +254,7 @@ def _fork_here(request: dict[str, Any], descriptors: list[int]) -> int:
 
 
 def _become(request: dict[str, Any], descriptors: list[int], answer: int) -> NoReturn:
-    """This process as the interpreter that was asked for, from its start to its end."""
+    """Turns this process into the requested interpreter, and runs it to its end."""
     answer = _take(descriptors, request["numbers"], answer)
     if request["session"]:
         os.setsid()
@@ -294,7 +294,7 @@ def _take(descriptors: list[int], numbers: list[int], answer: int) -> int:
 
 
 def _redirect_streams() -> None:
-    """What a process above had not yet written out is not this one's."""
+    """Drop output that a parent process had buffered but not written."""
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc]  # noqa: SIM115
     for number, name in ((1, "stdout"), (2, "stderr")):
         before = getattr(sys, name)
@@ -311,7 +311,7 @@ def _redirect_streams() -> None:
 
 
 def _hide_torch() -> None:
-    """``import torch`` finds what is loaded, and ends as a real one: with the entry points of other packages."""
+    """Make ``import torch`` find the loaded module, and run other packages' entry points as a real import does."""
     if "torch" not in sys.modules:
         return
     loaded = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"}

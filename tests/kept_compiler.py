@@ -45,7 +45,7 @@ def use() -> Iterator[None]:
 
 
 def main(folder: Path, words: list[str]) -> int:
-    """Compile, or give what was made before."""
+    """Compile, or return the earlier result."""
     output = _output(words)
     if output is None:
         os.execvp("g++", ["g++", *words])
@@ -82,7 +82,7 @@ def _key(words: list[str], output: Path) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Whole or not at all, whoever else writes it at the same time."""
+    """Copy completely or not at all, even if another process writes the same file."""
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     shutil.copy(source, part)
     part.replace(target)

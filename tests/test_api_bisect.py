@@ -1,4 +1,4 @@
-"""dynadiag.bisect from Python: calls of this process, which stays as it is."""
+"""dynadiag.bisect from Python: calls in this process, which it does not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples in docstrings say what is so."""
+"""The examples in docstrings are correct."""
 
 from __future__ import annotations
 

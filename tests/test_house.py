@@ -1,4 +1,4 @@
-"""What holds for the whole: what loads what, and that stdout is data."""
+"""Rules for the whole product: which imports load which packages, and that stdout is data."""
 
 from __future__ import annotations
 

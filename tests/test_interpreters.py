@@ -1,4 +1,4 @@
-"""A fork that stands for an interpreter is to its program what a real one is."""
+"""A fork that replaces an interpreter behaves for its program like a real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every private name of torch that the recorder leans on, tried on the torch that is installed."""
+"""Every private name of torch that the recorder uses, tried on the installed torch."""
 
 from __future__ import annotations
 

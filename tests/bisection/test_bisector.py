@@ -144,7 +144,7 @@ model(torch.ones(6, 4))
 
 
 def test_a_node_of_a_loop_is_named_with_the_line_of_the_loop(bisected: Bisected, tmp_path: Path) -> None:
-    """Uncompiled, torch compiles a scan as a graph of its own. Assertions in a loop are never switched off."""
+    """Even uncompiled, torch compiles a scan as a separate graph. Assertions in a loop are never switched off."""
     start = LOWERING.index("def f")
     verdict = bisected(LOWERING[:start] + SCAN)
     assert (verdict.verdict, verdict.rung, verdict.rungs["uncompiled"]) == ("found", "inductor", "pass")

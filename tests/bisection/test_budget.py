@@ -1,4 +1,4 @@
-"""A search that has no end, or whose trials contradict each other, stops and says what it knows."""
+"""A search that does not converge, or whose trials contradict each other, stops and reports what it found."""
 
 from __future__ import annotations
 

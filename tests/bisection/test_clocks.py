@@ -1,4 +1,4 @@
-"""Programs that time themselves: a trial has to see time go by as the program would."""
+"""Programs that time themselves: a trial must see the same passing of time as the program."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_a_kernel_that_fails_while_it_runs_names_what_it_computes(
 
 
 def test_a_lowering_that_raises_after_many_left_to_aten(bisected: Bisected) -> None:
-    """torch prints each argument with everything that it was computed from, which here would never end."""
+    """torch prints each argument with everything that it was computed from; without a limit that never ends here."""
     verdict = bisected(PROGRAM.format(plant=RAISES), timeout=60.0)
     assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "tanh_5")]
     assert not verdict.other_failures

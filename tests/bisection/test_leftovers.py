@@ -26,7 +26,7 @@ x = torch"""
 def test_a_status_file_that_was_left_has_no_effect(
     bisected: Bisected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It makes torch run every compile with backend eager, so the fault would not show at all."""
+    """It makes torch run every compile with backend eager, which would hide the fault."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     status = tmp_path / "cache" / "bisect" / "bisect_status.txt"
     status.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What the recording of a search keeps for later readers: the command, the trials, the verdict."""
+"""The recording of a search contains the command, the trials and the verdict."""
 
 from __future__ import annotations
 

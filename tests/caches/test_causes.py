@@ -1,4 +1,4 @@
-"""Which change in the program a changed cache key is led back to."""
+"""A changed cache key is traced back to the change in the program."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ PIECES: dict[str, Piece] = {piece.__name__: piece for piece in (recompiles, skip
 
 
 def bare(piece: Piece) -> list[str]:
-    """What a piece gives, compiled anew."""
+    """The result of a piece, compiled again."""
     torch._dynamo.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -155,7 +155,7 @@ def label(target: Target) -> str:
 
 @contextmanager
 def replaced(target: Target, by: Callable[[Any], Any]) -> Iterator[None]:
-    """A function replaced wherever ours hold it."""
+    """Replaces a function in every module of ours that holds it."""
     module, owner, name = target
     original = vars(owner or importlib.import_module(module))[name]
     with contextlib.ExitStack() as stack:
@@ -168,7 +168,7 @@ def replaced(target: Target, by: Callable[[Any], Any]) -> Iterator[None]:
 
 
 class Faults:
-    """Lets each target raise at its first call, one at a time: at most one for each event, else as it is."""
+    """Makes each target raise at its first call, at most one for each event; otherwise targets work as usual."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
@@ -223,7 +223,7 @@ def outcome(piece: Piece) -> list[str]:
 
 
 class Reporting(logging.Logger):
-    """A logger class of the program's that says whenever it is asked to log anything."""
+    """A logger class of the program that reports each record that it is given."""
 
     def debug(self, msg: object, *args: object, **options: Any) -> None:
         sys.stdout.write(f"debug {msg}\n")

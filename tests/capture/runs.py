@@ -1,4 +1,4 @@
-"""Running a program bare and under the recorder, with nothing in common but the program."""
+"""Runs a program bare and under the recorder; the two runs share nothing but the program."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def state():
 
 @dataclass(frozen=True)
 class Run:
-    """How a program ended, and what it left."""
+    """How a program ended, and the files that it left."""
 
     code: int
     out: str
@@ -118,7 +118,7 @@ class Bench:
 
 
 def assert_undisturbed(bench: Bench, *arguments: str, stdin: str = "") -> Run:
-    """Run a program both ways and hold the recorded run to the bare one. Gives the recorded one back."""
+    """Run a program both ways and compare the recorded run to the bare one. Returns the recorded one."""
     bare = bench.bare(*arguments, stdin=stdin)
     recorded = bench.recorded(*arguments, stdin=stdin)
     assert recorded.out[: len(bare.out)] == bare.out

@@ -1,4 +1,4 @@
-"""What has no function of its own is recorded by the name of what the user had compiled, not of torch's wrapper."""
+"""A callable without a function of its own is recorded under the name that the user gave it, not as torch's wrapper."""
 
 from __future__ import annotations
 

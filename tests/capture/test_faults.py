@@ -1,4 +1,4 @@
-"""Whatever fails in the recorder, the program does what it does without it, and is told once what is not recorded."""
+"""If anything in the recorder fails, the program runs as without it, and one line says what is not recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed at any moment, by a signal that nobody can catch: what was recorded is there, and is said to be cut short."""
+"""A program that is killed at any moment: the recording holds what came before, and says that it is cut short."""
 
 from __future__ import annotations
 

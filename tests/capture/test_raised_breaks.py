@@ -1,4 +1,4 @@
-"""Breaks that torch raises before it traces anything: all there is of them is the exception that ends the program."""
+"""Breaks that torch raises before it traces anything: only the exception that ends the program reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that Dynamo leaves untraced: heard of without disturbing its log, recorded, and told with the break."""
+"""Frames that Dynamo leaves untraced are recorded without disturbing its log, and reported with the break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the user's line a break blames: the expression, not the statement with all that stands under it."""
+"""The span of a break: the expression at fault, not the statement with its whole body."""
 
 from __future__ import annotations
 
@@ -162,6 +162,6 @@ CHANGING = """
 
 @pytest.mark.parametrize("change", ["os.remove(__file__)", "open(__file__, 'w').write('日' * 90 + chr(10)) and None"])
 def test_the_columns_are_of_the_program_that_runs(change: str, tmp_path: Path) -> None:
-    """Who edits a file while it runs has two: the columns are those of the text that is shown."""
+    """If a file is edited while it runs, the columns are those of the text that is shown."""
     (found,) = Bench(tmp_path, CHANGING.format(change=change)).recorded().document["breaks"]
     assert (found["line"], found["column"], found["end_column"]) == (4, 17, 31)

@@ -1,4 +1,4 @@
-"""Under the recorder a program prints the same, ends the same way and leaves the same behind, and is recorded."""
+"""Under the recorder a program prints the same, ends the same way and leaves the same files, and is recorded."""
 
 from __future__ import annotations
 

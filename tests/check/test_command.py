@@ -106,7 +106,7 @@ def test_all_three_outputs_of_ci(
 
 @pytest.mark.usefixtures("forked_interpreters")
 def test_a_program_is_run_and_known_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Moved lines and renamed variables are nothing new; a break that is planted is, and it alone."""
+    """Moved lines and renamed variables are not new findings; a planted break is the only new one."""
     program = tmp_path / "train.py"
     program.write_text(PROGRAM)
     assert checked(capfd, "--update", "train.py")[0] == 0
@@ -134,7 +134,7 @@ def test_a_program_gets_its_arguments_and_its_failure_is_a_problem(tmp_path: Pat
 
 
 def test_the_action_runs_as_it_stands(tmp_path: Path) -> None:
-    """Its last step, with the environment that GitHub would give it."""
+    """The action's last step, with the environment that GitHub would set."""
     text = (Path(__file__).parents[2] / "action.yml").read_text()
     script = text.rpartition("run: ")[2].strip()
     recording(tmp_path / "one.dynadiag")

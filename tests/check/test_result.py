@@ -47,7 +47,7 @@ def test_what_the_baseline_has_is_known_and_the_rest_is_new() -> None:
 
 
 def test_one_more_line_of_a_known_cause_is_one_problem() -> None:
-    """Both lines are one finding, for the reader; the line that is there already is none."""
+    """Both lines are one problem in the report; the line that was known before is not one."""
     result = held(a_measurement((3, 4)), baseline=known(a_measurement((3,))))
     assert rules(result) == [("new-break", 4)]
     assert result.gone == ()

@@ -1,4 +1,4 @@
-"""A recording as the recorder would leave it, made by hand: no torch, and anything may stand in it."""
+"""A recording in the form that the recorder writes, made by hand: without torch and with arbitrary content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a command is given: exit code 2 with one line, or a correct reading; nothing runs, no escape comes out."""
+"""Any input of a command: exit code 2 with one line, or a correct reading. Nothing runs, no escape code gets out."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def assert_clean(capsys: pytest.CaptureFixture[str], code: int, *, refused: bool | None = None) -> str:
-    """Hold one call to the rules. Gives what it wrote."""
+    """Check one call by the rules. Returns what it wrote."""
     out, err = capsys.readouterr()
     for text in (out, err):
         assert not set(text) & {chr(number) for number in (*range(9), *range(11, 32), *range(127, 160))}

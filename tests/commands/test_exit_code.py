@@ -1,4 +1,4 @@
-"""What `explain` and `record` exit with: as the program did."""
+"""`explain` and `record` exit with the program's own exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents against the schemas that `dynadiag schema` prints, those of today and those of earlier releases."""
+"""Documents match the schemas that `dynadiag schema` prints, today's and those of earlier releases."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_document_is_what_its_schema_says(command: str, text: str, tmp_path: P
 
 
 def _closed(schema: Any) -> Any:
-    """The schema without leave for keys that it does not name."""
+    """The schema with keys that it does not name forbidden."""
     if isinstance(schema, dict):
         closed = {key: _closed(value) for key, value in schema.items()}
         return {"additionalProperties": False, **closed} if "properties" in closed else closed

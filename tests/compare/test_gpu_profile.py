@@ -1,4 +1,4 @@
-"""Kernels on tensor cores are told by their names: names that an H200 and an A100 gave."""
+"""Kernels on tensor cores are recognized by their names, here those seen on an H200 and an A100."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_memory_is_what_the_calls_needed_beyond_what_was_there() -> None:
     subject = measurer(lambda: torch.ones(16 << 20).sum())  # 64 MB at once
     first = subject.first()["memory"]
     warm = subject.round(0.01)["memory"]
-    assert first["host"] < (200 << 20)  # nothing where an earlier test had more: the mark of this process stays
+    assert first["host"] < (200 << 20)  # nothing if an earlier test had more: the mark of this process stays
     assert warm["host"] is None or (60 << 20) <= warm["host"] < (100 << 20)
     assert (first["device"], warm["device"]) == (None, None)
 

@@ -1,4 +1,4 @@
-"""What two runs were given, without running anything: recordings made by hand."""
+"""Differences in what two runs were given, on recordings made by hand."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def records(**changes: Any) -> RunRecords:
 
 @dataclass
 class FakeRecording:
-    """A recording held in memory, with what explaining and drawing ask of one."""
+    """A recording in memory, with the methods that explaining and drawing use."""
 
     run: Run = RUN
     compile_records: tuple[Compile, ...] = ()

@@ -1,4 +1,4 @@
-"""The advice fits the guard that failed; the guards are torch's own, from real recompiles."""
+"""The advice fits the guard that failed. The guards are torch's own, from real recompiles."""
 
 from __future__ import annotations
 

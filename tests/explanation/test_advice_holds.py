@@ -1,4 +1,4 @@
-"""What the advice says of torch is true of the torch in this environment: after it, nothing recompiles."""
+"""The advice holds for the installed torch: when it is followed, nothing recompiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Root causes are told apart from consequences."""
+"""Root causes are distinguished from consequences."""
 
 from __future__ import annotations
 

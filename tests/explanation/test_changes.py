@@ -1,4 +1,4 @@
-"""What changed, out of the guards that failed."""
+"""The changes that failed guards show."""
 
 from __future__ import annotations
 

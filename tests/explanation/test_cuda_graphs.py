@@ -31,7 +31,7 @@ def fresh() -> Iterator[None]:
 
 
 def skips(gm: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> Any:
-    """A backend that gives up its CUDA graph as Inductor does."""
+    """A backend that skips its CUDA graph as Inductor does."""
     cudagraph_utils.log_cudagraph_skip_and_bump_counter(MUTATED)
     return gm.forward
 

@@ -1,4 +1,4 @@
-"""Compiles that fail in real programs: what leads the report, at which stage, why, at which line."""
+"""Compiles that fail in real programs: the first finding of the report, with its stage, cause and line."""
 
 from __future__ import annotations
 

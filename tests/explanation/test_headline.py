@@ -1,4 +1,4 @@
-"""Is it one graph, and if nothing was compiled, why."""
+"""Whether it is one graph, and why nothing was compiled."""
 
 from __future__ import annotations
 

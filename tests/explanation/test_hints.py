@@ -1,4 +1,4 @@
-"""torch's hints against the case: what cannot work is not passed on, and what is said to be tried was."""
+"""torch's hints checked against the case: hints that cannot work are dropped, and tested advice was tested."""
 
 from __future__ import annotations
 

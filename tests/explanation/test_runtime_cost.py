@@ -1,4 +1,4 @@
-"""What breaks cost and how hot compiled code is, from profiles built by hand."""
+"""The cost of breaks and the use of compiled code, from profiles built by hand."""
 
 from __future__ import annotations
 

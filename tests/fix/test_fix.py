@@ -1,4 +1,4 @@
-"""`dynadiag fix` from outside: a program with breaks, its patch applied, and what a wrong change is told."""
+"""`dynadiag fix` from outside: a program with breaks, its patch applied, and the reason for a rejected change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a program's output is compared."""
+"""The part of a program's output that is compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks of a job as the recorder would leave them, made by hand: no torch is run."""
+"""Recordings of the ranks of a job, made by hand without torch."""
 
 from __future__ import annotations
 

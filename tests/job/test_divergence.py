@@ -1,4 +1,4 @@
-"""Where the ranks of a job diverge first: the kind, the rank, the line and why; and none where they do not."""
+"""The first divergence of ranks: its kind, rank, line and cause; none if they agree."""
 
 from __future__ import annotations
 

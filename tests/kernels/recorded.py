@@ -62,7 +62,7 @@ def read(language: str, *, changed: bool = False) -> tuple[GeneratedModule, ...]
 
 @functools.cache
 def foreign(language: str) -> tuple[GeneratedModule, ...]:
-    """The units of the same run as a log would have it that was made without our recorder."""
+    """The units of the same run, from a log without the recorder's events."""
     log, recording = (Path(_folder().name, f"{language}.{suffix}") for suffix in ("log", "foreign.dynadiag"))
     with open_recording(recorded(language)) as ours:
         lines = b"".join(ours.raw()).split(b"\n")

@@ -1,4 +1,4 @@
-"""Lines of a graph out of torch's cache, which another program put there."""
+"""Lines of a graph from torch's cache, where another program put it."""
 
 from __future__ import annotations
 

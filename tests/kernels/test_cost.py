@@ -1,4 +1,4 @@
-"""Bytes and operations, held against figures worked out by hand, for any sizes."""
+"""Bytes and operations compared to figures worked out by hand, for any sizes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_matrix_product(m: int, n: int, k: int) -> None:
 @few
 @given(SIZE, SIZE)
 def test_a_kernel_computes_no_more_than_it_goes_over(rows: int, columns: int) -> None:
-    """The second kernel of a sum in two steps is said to compute the first's nodes too."""
+    """The second kernel of a sum in two steps also lists the nodes of the first."""
     source = "def triton_per_sum_1(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK):\n    pass\n"
     code = (
         f"triton_per_sum_1 = async_compile.triton('triton_per_sum_1', '''\n{source}''', device_str='cuda')\n---"

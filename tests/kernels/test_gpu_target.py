@@ -1,4 +1,4 @@
-"""Code generated for a GPU that is not there: as the GPU would get it, while the program's results stay the CPU's."""
+"""Code generated for an absent GPU is what the GPU would get, while the program's results are the CPU's."""
 
 from __future__ import annotations
 

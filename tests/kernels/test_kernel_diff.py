@@ -1,4 +1,4 @@
-"""What became of each kernel, on kernels made by hand."""
+"""The change of each kernel, on kernels made by hand."""
 
 from __future__ import annotations
 

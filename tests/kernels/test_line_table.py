@@ -1,4 +1,4 @@
-"""Line tables in the forms in which the tools write them."""
+"""Line tables in the forms that the tools write."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ inlined by /program/kernel.cpp:11 (kernel._omp_fn.0)
 
 
 def _sources(stage: str, text: str, file: str = "kernel.py") -> dict[str, int]:
-    """What is shown, without its blanks, and the source line of it."""
+    """Each shown line without its blanks, with its source line."""
     parsed = parse_stage(stage, text, file)
     lines = parsed.text.splitlines()
     return {" ".join(lines[line - 1].split()).rstrip(" ;"): source for line, source in parsed.lines}

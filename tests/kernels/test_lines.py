@@ -1,4 +1,4 @@
-"""Lines of kernels against the truth: change one operator, and exactly the lines that are linked to its node change."""
+"""Lines of kernels: if one operator changes, exactly the lines that are linked to its node change."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_log_without_the_recorder_has_the_same_nodes_for_nearly_all_lines(lang
 
 @pytest.mark.parametrize("language", _LANGUAGES)
 def test_most_lines_have_one_node(language: str) -> None:
-    """A line that leads to everything in its kernel leads nowhere."""
+    """A line that leads to all nodes of its kernel says nothing."""
     lines = [
         line for unit in read(language) for call in unit.calls for line in call.statements if line.kind == "compute"
     ]

@@ -1,4 +1,4 @@
-"""The table `link`: written with a recording, of others' logs on demand, and the same as what is read from it."""
+"""The table `link`: written with a recording, for other logs on demand, and equal to what is read from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of nodes that torch gives none."""
+"""Lines of nodes for which torch has none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_node_has_the_line_of_what_it_replaced() -> None:
 
 
 def test_a_node_whose_pass_came_before_has_the_line_of_what_reads_it() -> None:
-    """A stable softmax: the scale goes before the maximum, in nodes of the pass's own."""
+    """A stable softmax: the pass inserts nodes that scale before the maximum."""
     after = _graph(
         (3, "mm = aten.mm(x, x)"),
         (None, "div_tensor = aten.div(mm, 2.0)"),

@@ -1,4 +1,4 @@
-"""Reading what torch wrote: arguments, sizes, printed graphs, whatever a recording may hold in their place."""
+"""Parsers of what torch writes: arguments, sizes, printed graphs, and arbitrary text in their place."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_librarys_call_is_the_gpus_only_in_a_module_that_chooses_one() -> None
 
 
 def test_what_is_asserted_of_a_tensor_is_known_of_it() -> None:
-    """Torch asserts sizes of inputs and of what a library gave; from 2.15 on dtypes too, and several at once."""
+    """Torch asserts sizes of inputs and of library results; from 2.15 on dtypes too, and several at once."""
     lines = (
         "assert_size_stride(a, (2, s0), (s0, 1), 'input')",
         "assert_tensor_metadata(b, (3, ), (1, ), torch.bool, 'f')",

@@ -1,4 +1,4 @@
-"""Kernels against the truth: change one operation, and exactly the kernels that are linked to its line change."""
+"""Kernels: if one operation changes, exactly the kernels that are linked to its line change."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_line_of_nothing_has_no_mapping() -> None:
 
 
 def test_libraries_calls_have_lines_of_their_own() -> None:
-    """A product that reads what a kernel made is linked to its own line, not to that of what it reads."""
+    """A product that reads a kernel's result is linked to its own line, not to that of its input."""
     (unit,) = [one for one in _of("cpp", "before", changed=False) if one.parsed.stage == "forward"]
     product = next(call for call in unit.calls if call.language == "extern")
     sine = next(call for call in unit.calls if call.language == "cpp" and "sin" in call.ops)

@@ -1,4 +1,4 @@
-"""The difference of two sources: by statements, whatever their values are called."""
+"""The difference of two sources is by statements, independent of the names of values."""
 
 from __future__ import annotations
 

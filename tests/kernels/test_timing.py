@@ -1,4 +1,4 @@
-"""Times: what is marked in a module, what is kept in a recording, and what a share is of."""
+"""Times: the marks in a module, the times saved in a recording, and the share of the peak."""
 
 from __future__ import annotations
 

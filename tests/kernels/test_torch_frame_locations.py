@@ -1,4 +1,4 @@
-"""Lines of what torch's own functions made in a compiled one."""
+"""Lines of nodes that torch's own functions made in a compiled function."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ step()
 
 @pytest.mark.parametrize(("program", "name"), [(CONTAINER, "container"), (OPTIMIZER, "optimizer")])
 def test_a_frame_of_torchs_has_the_line_that_calls_it(program: str, name: str) -> None:
-    """Of a container's frame Dynamo tells no line, of an optimizer's only torch's: its graph comes from the call."""
+    """Dynamo has no line for a container's frame, and only torch's for an optimizer's: they get the calling line."""
     called = 1 + next(i for i, line in enumerate(program.splitlines()) if line.endswith("# called"))
     with open_recording(record(program, name)) as recording:
         (dynamo,) = (graph for graph in recording.graphs() if graph.stage == "dynamo")

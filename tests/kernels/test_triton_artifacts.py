@@ -1,4 +1,4 @@
-"""What the recorded run built: written by the recorder from Triton's own files, read back as stages.
+"""The kernels that the recorded run built: written by the recorder from Triton's own files, read back as stages.
 
 The kernel is really compiled by Triton, for a GPU that need not be here; only that Inductor launched it is made up.
 """

@@ -1,4 +1,4 @@
-"""Real recordings compared: what a configuration, a graph break or another operator does to the kernels."""
+"""Real recordings compared: the effect of a configuration, a graph break or another operator on the kernels."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_operator_changes_the_kernels_of_its_line(language: str, after: str, 
 
 @pytest.mark.parametrize(("language", "new"), [("cpp", "auto tmp"), ("triton", "tl.sigmoid(tmp0)")])
 def test_the_difference_of_a_source_is_the_operator(language: str, new: str) -> None:
-    """A statement in the middle gives all that follow other numbers, which are no difference."""
+    """A statement in the middle renumbers all that follow, which is not a difference."""
     (change,) = [one for one in _changes(language, "plain", "changed") if one.after[0].stage == "forward"]
     lines = [line for line in change_diff(change).splitlines()[2:] if line[0] in "+-"]
     assert any(line.startswith("+") and new in line for line in lines)

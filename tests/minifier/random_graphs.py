@@ -46,7 +46,7 @@ def all_present(culprits: Sequence[str]) -> FailsOn:
 
 
 def connected(culprits: Sequence[str]) -> FailsOn:
-    """All present, and each reads the one before it, directly or not."""
+    """Whether all are present, and each reads the one before it, directly or indirectly."""
 
     def fails(module: fx.GraphModule, _: list[Any]) -> bool:
         by_name = {node.name: node for node in operations(module)}

@@ -33,7 +33,7 @@ def _hint(size: Any) -> int:
 
 
 def _real(value: Any) -> Any:
-    """A value for what a compiler was given: fake tensors become real, symbols numbers."""
+    """A real value for an argument of a compiler: fake tensors become real, symbols become numbers."""
     if not isinstance(value, FakeTensor):
         return value if isinstance(value, torch.Tensor) else _hint(value)
     shape, strides = [_hint(s) for s in value.shape], [_hint(s) for s in value.stride()]

@@ -39,7 +39,7 @@ def _bits(value: Any) -> Any:
 
 
 def _check(graph: fx.GraphModule, values: list[Any], **options: Any) -> str:
-    """Emit, run, compare inputs and results bit by bit; gives the source back."""
+    """Emit, run, and compare inputs and results bit by bit. Returns the source."""
     source = write_program(graph, values, call=_CALL, **options)
     scope = _run(source)
     mine = copy_values(values)
@@ -389,7 +389,7 @@ def test_a_graph_that_raises_uncompiled_is_written_without_shapes() -> None:
 
 
 def test_a_base_is_written_as_nobodys_view() -> None:
-    """A compiler may treat a view otherwise, and the rows of what was reshaped are views of what was before."""
+    """A compiler may treat a view differently, and rows of a reshaped tensor are views of the original."""
     base = torch.arange(4.0).reshape(2, 2).clone()
     scope = _run(write_program(_traced(lambda x, y: x + y[0]), [base, base[1:]], call=_CALL))
     one, other = scope["arguments"]

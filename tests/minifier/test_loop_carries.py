@@ -1,4 +1,4 @@
-"""Loops with fewer values to carry: what is only returned beside the value at fault goes."""
+"""Loops with fewer carried values: those that are only returned beside the value at fault are removed."""
 
 from __future__ import annotations
 

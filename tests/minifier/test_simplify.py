@@ -72,7 +72,7 @@ def test_a_view_of_sizes_that_no_input_has_shrinks() -> None:
 
 
 def test_sizes_that_became_equal_by_shrinking_go_on_by_themselves() -> None:
-    """Rows have to be three, columns need not be; after a first step both are three."""
+    """Only the rows must be three; after a first step both rows and columns are three."""
 
     def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.slice_scatter(x, y, dim=0, start=1, end=3)
@@ -83,7 +83,7 @@ def test_sizes_that_became_equal_by_shrinking_go_on_by_themselves() -> None:
 
 
 def test_one_size_that_matters_keeps_no_other_along() -> None:
-    """Not even where only few sizes of the others fail, so that they cannot be brought down one by one."""
+    """Even if few sizes of the others fail, so that they cannot be shrunk one by one."""
     x = torch.randn(3, 16, 16)
     fails = _runs_and(lambda module, x: _relu(module) and x.shape[0] == 3 and x[0].numel() in (1, 9, 256))
     reduction = reduce_graph(_graph(lambda x: torch.relu(x)), [x], fails)
@@ -351,7 +351,7 @@ def test_inputs_of_one_storage_shrink_together(
 
 
 def test_a_view_stays_a_view_of_the_other_input() -> None:
-    """AOTAutograd treats inputs of one storage by what they are views of."""
+    """AOTAutograd treats inputs on one storage by the tensor that they are views of."""
     base = torch.randn(6, 4)
 
     def fails(module: fx.GraphModule, values: list[Any]) -> bool:

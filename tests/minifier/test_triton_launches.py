@@ -1,4 +1,4 @@
-"""The user's own Triton kernels in a graph: what they write to, and how they are written down."""
+"""User-defined Triton kernels in a graph: what they write to, and their source in a repro."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_autotuned_kernel_with_a_grid_for_each_configuration_stays_as_it_is()
 
 
 def test_what_a_kernel_writes_to_stays_with_it() -> None:
-    """Nothing reads the launch: the values are there only where it stays, with what it writes to and what it reads."""
+    """Nothing reads the launch: its results exist only if it stays, together with its inputs and outputs."""
     graph = fx.Graph()
     x = graph.placeholder("x")
     out, other, sine = (graph.call_function(of, (x,)) for of in (torch.zeros_like, torch.cos, torch.sin))

@@ -48,7 +48,7 @@ def shape_of(*sizes: int) -> torch.Tensor:
 
 
 def fails_at_an_arc_tangent_in_a_vmap(module: fx.GraphModule, values: list[Any]) -> bool:
-    """As a backend fails that looks at Dynamo's graph."""
+    """Fails like a backend that inspects Dynamo's graph."""
     graph, _ = recorded(module, *values)
     return {"atan", "_vmap_increment_nesting"} <= {getattr(node.target, "__name__", "") for node in graph.graph.nodes}
 

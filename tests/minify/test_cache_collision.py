@@ -1,4 +1,4 @@
-"""Graphs that the compiler's caches mistake for one another: none fails by itself, so nothing is reduced."""
+"""Graphs that the compiler's caches confuse: none fails by itself, so nothing is reduced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What breaks torch's own minifier: each program ends in a repro of a few operations, proved."""
+"""Programs on which torch's own minifier fails: each ends in a proved repro of a few operations."""
 
 from __future__ import annotations
 
@@ -378,7 +378,7 @@ def test_a_check_that_only_the_code_for_random_numbers_lacks(tmp_path: Path) -> 
 
 
 def test_a_type_that_only_the_code_for_random_numbers_gives(tmp_path: Path) -> None:
-    """The values are random in either case: the repro compares what is not about them."""
+    """The values are random in either case, so the repro compares everything but values."""
     code, repro, data, told = minify(tmp_path, OTHER_TYPE)
     assert code == 0, told
     assert data["proved"]
@@ -388,7 +388,7 @@ def test_a_type_that_only_the_code_for_random_numbers_gives(tmp_path: Path) -> N
 
 
 def test_derivatives_forward_are_kept_whole(tmp_path: Path) -> None:
-    """As Dynamo wrote them: their ATen operators do not fail by themselves. What they wrap for nobody is left out."""
+    """As Dynamo wrote them: their ATen operators do not fail by themselves. Unused wrapped values are removed."""
     code, repro, data, told = minify(tmp_path, FORWARD)
     assert code == 0, told
     assert data["proved"]

@@ -1,4 +1,4 @@
-"""Patterns that a program taught Inductor, written so that another program teaches it the same."""
+"""Patterns that a program registered with Inductor, written as source that registers them again."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_each_comparison_catches_a_wrong_result_and_passes_a_right_one(changed: 
 
 
 def test_a_view_is_still_one_for_the_compiled_function() -> None:
-    """What goes wrong with views may go wrong otherwise, or not at all, with copies in the same memory."""
+    """A failure with views may be another one, or none, with copies in the same memory."""
     base = torch.arange(4.0)
     row = base[1:]
     *_, call = call_sites(shown(WRONG, inputs=(base, row), mutates_inputs=True), PLAIN)
@@ -163,7 +163,7 @@ def test_what_no_comparison_of_values_sees_is_caught(difference: str, compiled: 
 
 
 def test_a_gradient_that_is_wrong_only_where_they_differ_is_caught() -> None:
-    """A sum asks for the same of every value, and what is rounded in it may be nothing."""
+    """The gradient of a sum is the same for every value, and may hide the difference."""
     wrong = Signature("wrong_result", "wrong_result", "GraphModule: gradient of input 0 differs in 1 of 1 elements")
     x = torch.ones(1, requires_grad=True)
 

@@ -1,4 +1,4 @@
-"""What fails in Dynamo is reduced to a few lines of source, by the command as a user runs it."""
+"""A failure in Dynamo is reduced to a few lines of source, by the command as a user runs it."""
 
 from __future__ import annotations
 

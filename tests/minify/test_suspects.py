@@ -1,4 +1,4 @@
-"""What a failure names is tried first: one trial instead of a search by halves."""
+"""The suspects that a failure names are tried first: one trial instead of a bisection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ with torch.no_grad():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["compile_error", "accuracy"])
 def test_the_kernel_at_fault_is_tried_before_all_else(tmp_path: Path, kind: str) -> None:
-    """By the kernel that the C++ compiler refused, and by the values that leave the graph's own."""
+    """The suspect comes from the kernel that the C++ compiler rejected, or from the first diverging values."""
     code, repro, data, told = minify(tmp_path, PROGRAM.format(kind=kind))
     assert code == 0, told
     assert (data["nodes_after"], data["proved"], data["minimal"]) == (1, True, True)

@@ -15,7 +15,7 @@ from dynadiag.torch_private.monkeypatches import foreign_functions
 
 @pytest.fixture
 def before() -> Iterator[TorchSnapshot]:
-    """torch as it is, and put back after the test."""
+    """A snapshot of torch, restored after the test."""
     snapshot = TorchSnapshot.take()
     yield snapshot
     for setting in changed_settings(snapshot, None):
@@ -84,7 +84,7 @@ def test_a_decomposition_that_was_taken_out_is_a_setting(before: TorchSnapshot) 
 
 
 def test_only_what_somebody_put_there_is_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not what torch's modules import, which a module that was loaded meanwhile brings with it."""
+    """Not the imports of a module of torch that was loaded meanwhile."""
     import torch._dynamo.backends.distributed
     import torch._inductor.cudagraph_trees
 

@@ -1,4 +1,4 @@
-"""A failure of Triton's rung on a machine without a GPU is not reduced, and that is said."""
+"""A failure of the triton rung on a machine without a GPU is refused with the reason."""
 
 from __future__ import annotations
 

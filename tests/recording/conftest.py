@@ -1,4 +1,4 @@
-"""A log that torch itself wrote, and what it becomes, once a session."""
+"""A log that torch itself wrote, and its recording, once a session."""
 
 from __future__ import annotations
 

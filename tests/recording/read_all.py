@@ -1,4 +1,4 @@
-"""Reading everything that a recording has, as the programs above it would."""
+"""Reads everything that a recording has, as its users do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the events of the caches become: lookups with their keys, reasons and costs."""
+"""The events of caches become lookups with their keys, reasons and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`recording.names`: the user's names behind those that torch makes up."""
+"""The user's names behind those that torch makes up (`recording.code_origin`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each event becomes: on events made by hand, on a log that torch wrote, and on anything at all."""
+"""The records of each event: for events made by hand, for a log that torch wrote, and for arbitrary input."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ HEADER = b'V1120 06:38:46.123456 77 a.py:1] {"artifact": {"name": "n"}, "frame_i
 
 
 class Digests:
-    """A digest whose answers are given, and that remembers what it was asked."""
+    """A digest with given answers that remembers its calls."""
 
     def __init__(self, answer: Callable[[Event, Callable[[], str]], Iterable[object]]) -> None:
         self._answer = answer

@@ -105,7 +105,7 @@ def test_a_log_that_torch_wrote(torch_log: Path, tmp_path: Path) -> None:
 @scratch(60)
 @given(data=st.data())
 def test_damaged_logs_that_torch_wrote(torch_log: Path, tmp_path: Path, data: st.DataObject) -> None:
-    """Cut anywhere, with bits flipped and pieces twice: read as far as it goes, and the same bytes back."""
+    """Logs that are cut, with flipped bits and repeated pieces: read as far as possible, and exported byte for byte."""
     whole = torch_log.read_bytes()
     start = data.draw(st.integers(0, len(whole) - 20_000))
     piece = bytearray(GOOD + whole[start : start + data.draw(st.integers(0, 60_000))])

@@ -1,4 +1,4 @@
-"""Nothing of a recording reaches a terminal that the terminal would obey."""
+"""No control character of a recording reaches a terminal."""
 
 from __future__ import annotations
 

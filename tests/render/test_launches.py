@@ -1,4 +1,4 @@
-"""What the kernels compute, in short."""
+"""The report's section on kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML page: what it shows, that it asks for nothing, and that foreign text stays text, also in a browser."""
+"""The HTML page: what it shows, that it loads nothing, and that foreign text stays text, also in a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The samples that are there to be compared: they compute the same in every way, and differ where they should."""
+"""The samples for `compare`: all variants compute the same, and differ where they should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stable facts of each sample, as they were when last looked at."""
+"""The stable facts of each sample, as last reviewed."""
 
 from __future__ import annotations
 

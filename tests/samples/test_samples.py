@@ -1,4 +1,4 @@
-"""Each sample shows what it was written to show, by what the console script wrote about it."""
+"""Each sample shows what it was written to show, in the output of the console script."""
 
 from __future__ import annotations
 

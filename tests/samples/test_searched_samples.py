@@ -1,4 +1,4 @@
-"""The samples that are there to be searched: what is at fault in them is found, and named."""
+"""The samples for `bisect`: their fault is found and named."""
 
 from __future__ import annotations
 

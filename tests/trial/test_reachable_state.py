@@ -1,4 +1,4 @@
-"""What a call reaches beside its arguments starts in the same state in each run."""
+"""The state that a call reaches beside its arguments is the same at the start of each run."""
 
 from __future__ import annotations
 

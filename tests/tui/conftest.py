@@ -31,7 +31,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def settle(pilot: Pilot[int]) -> None:
-    """Wait until nothing is being read any more, and stays so for a few rounds of the event loop."""
+    """Wait until nothing has been read for a few rounds of the event loop."""
     app = pilot.app
     assert isinstance(app, Browser)
     quiet = 0

@@ -35,7 +35,7 @@ def recordings(folder: Path) -> dict[str, Path]:
 
 
 async def walk(path: Path, seed: int, count: int) -> None:
-    """Press keys; where the browser ends with an error, the test that runs it fails with that error."""
+    """Press keys; if the browser ends with an error, the test that runs it fails with that error."""
     chosen = random.Random(seed)
     with Session.open(path) as session:
         app = Browser(session)
