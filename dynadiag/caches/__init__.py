@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dynadiag.caches.cache_report import CacheEntry, CacheReport, Cause, StartedRun, read_caches
 from dynadiag.caches.key_changes import ChangedComponent, changed_components
-from dynadiag.caches.start_phases import StartPhase, StartPhases, start_phases
+from dynadiag.caches.start_phases import StartPhase, StartPhases, TimedSection, start_phases, timed_sections
 
 __all__ = [
     "CacheEntry",
@@ -18,7 +18,9 @@ __all__ = [
     "StartPhase",
     "StartPhases",
     "StartedRun",
+    "TimedSection",
     "changed_components",
     "read_caches",
     "start_phases",
+    "timed_sections",
 ]

@@ -16,7 +16,7 @@ import orjson
 
 from dynadiag.recording.records import Event, Run
 
-__all__ = ["PHASES", "StartPhase", "StartPhases", "TimedRecording", "start_phases"]
+__all__ = ["PHASES", "StartPhase", "StartPhases", "TimedRecording", "TimedSection", "start_phases", "timed_sections"]
 
 _CPP, _WAITING = "C++ compiles", "waiting for compiles"
 _SEVERAL = 1.05  # at once on average
@@ -79,9 +79,13 @@ class TimedRecording(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
-    """A closed section: its phase, the compile, the seconds of its own, and the whole of it in time."""
+class TimedSection:
+    """A section of torch's trace that was closed: torch's name of it, its phase, and its compile.
 
+    ``start`` and ``end`` are seconds since the epoch, ``own`` the seconds of it that no section inside it has.
+    """
+
+    name: str
     phase: str
     compile_id: str
     own: float
@@ -92,9 +96,9 @@ class _Section:
 
 def start_phases(recording: TimedRecording) -> StartPhases:
     """Return where the seconds of a recording's run went. A run that did not compile has no phases."""
-    found = list(_sections(recording))
+    found = list(timed_sections(recording))
     compiling = _union((each.start, each.end) for each in found if each.outermost)
-    by_compile: dict[str, list[_Section]] = defaultdict(list)
+    by_compile: dict[str, list[TimedSection]] = defaultdict(list)
     for each in found:
         by_compile[each.compile_id].append(each)
     total, before = _process_seconds(recording)
@@ -106,7 +110,7 @@ def start_phases(recording: TimedRecording) -> StartPhases:
     return StartPhases(total, tuple(phases), tuple((id_, each) for id_, each in kept if each))
 
 
-def _phases(sections: Iterable[_Section]) -> tuple[StartPhase, ...]:
+def _phases(sections: Iterable[TimedSection]) -> tuple[StartPhase, ...]:
     own: dict[str, float] = defaultdict(float)
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for each in sections:
@@ -126,7 +130,7 @@ def _at_once(spans: Sequence[tuple[float, float]]) -> float | None:
     return together if together >= _SEVERAL else None
 
 
-def _sections(recording: TimedRecording) -> Iterator[_Section]:
+def timed_sections(recording: TimedRecording) -> Iterator[TimedSection]:
     """The sections of the log: begin and end events of one thread are nested. One without the other is left out."""
     stacks: dict[Any, list[tuple[str, float, list[float]]]] = defaultdict(list)
     for event in recording.events("chromium_event"):
@@ -146,9 +150,8 @@ def _sections(recording: TimedRecording) -> Iterator[_Section]:
         length = max(0.0, time / 1e6 - start)
         if stack:
             stack[-1][2][0] += length
-        yield _Section(
-            _phase_of(name), event.compile_id, max(0.0, length - inside[0]), start, start + length, not stack
-        )
+        own = max(0.0, length - inside[0])
+        yield TimedSection(name, _phase_of(name), event.compile_id, own, start, start + length, not stack)
 
 
 def _thread_id(data: dict[str, Any], event: Event) -> Any:

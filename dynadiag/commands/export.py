@@ -1,6 +1,9 @@
 """Convert a recording to a TORCH_TRACE log, byte for byte the log that it was made from.
 
 The log of a program that dynadiag ran contains torch's events as they were written, and dynadiag's own events.
+
+--perfetto FILE writes a trace for ui.perfetto.dev instead (or as well): the phases of each compile, C++ compiles side
+by side, lookups in caches, and kernels with arrows from the source lines that they are made of.
 """
 
 from __future__ import annotations
@@ -12,20 +15,28 @@ from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.recording.import_export import export_log
+from dynadiag.render.trace_events import trace_events
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_output(parser, "the log to write")
+    parser.add_argument("--perfetto", type=Path, metavar="FILE", help="write a trace for ui.perfetto.dev")
     parser.add_argument("recording", type=Path, metavar="REC", help="a recording")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    if args.output is None:
-        raise DynadiagError("export: name the log file with -o FILE")
-    with open_with_links(args.recording):  # fold it first if it is a journal
-        pass
-    export_log(args.recording, args.output, force=args.force)
-    common.print_path(args.output)
+    wanted = [path for path in (args.output, args.perfetto) if path is not None]
+    if not wanted:
+        raise DynadiagError("export: name the log file with -o FILE, or a trace with --perfetto FILE")
+    for path in wanted:
+        common.check_writable(path, force=args.force)
+    with open_with_links(args.recording) as recording:  # fold it first if it is a journal
+        if args.perfetto is not None:
+            common.write_file(args.perfetto, trace_events(recording), force=args.force)
+    if args.output is not None:
+        export_log(args.recording, args.output, force=args.force)
+    for path in wanted:
+        common.print_path(path)
     return 0

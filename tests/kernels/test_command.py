@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.__main__ import main
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import open_recording
+from dynadiag.render.trace_events import trace_events
 from tests.interpreters import DYNADIAG
 from tests.kernels.recorded import environment, recorded
 
@@ -264,3 +267,43 @@ def test_a_stage_without_a_kernel(strange: Path) -> None:
 
 def test_a_comparison_with_nothing(strange: Path) -> None:
     _refused(_kernels("--diff", strange), "--diff", "AFTER")
+
+
+# `dynadiag export --perfetto`
+
+
+def test_a_trace_for_perfetto_has_nested_phases_and_an_arrow_to_each_kernel(tmp_path: Path) -> None:
+    with open_recording(recorded("cpp")) as recording:
+        events = json.loads(trace_events(recording))["traceEvents"]
+        compiled, kernels = {each.compile_id for each in recording.compiles()}, len(recording.kernels())
+    threads = {one["args"]["name"]: one["tid"] for one in events if one["name"] == "thread_name"}
+    slices = [one for one in events if one["ph"] == "X"]
+    assert all(one["ts"] >= 0 and one["dur"] >= 0 for one in slices)
+    phases = [one for one in slices if one["tid"] == threads["torch.compile"]]
+    assert {one["args"]["compile_id"] for one in phases} >= compiled
+    for one in phases:  # a section lies inside another one or beside it
+        for other in phases:
+            start, end = max(one["ts"], other["ts"]), min(one["ts"] + one["dur"], other["ts"] + other["dur"])
+            assert end - start <= 1 or min(one["dur"], other["dur"]) <= end - start + 1
+    made = [one for one in slices if one["tid"] == threads["kernels"]]
+    assert len(made) == kernels
+    starts, ends = ({one["id"]: one for one in events if one["ph"] == kind} for kind in "sf")
+    assert starts.keys() == ends.keys()
+    for kernel in made:
+        lines = {line for line in kernel["args"]["lines"].split(", ") if line}
+        held = [id_ for id_, one in ends.items() if kernel["ts"] <= one["ts"] < kernel["ts"] + kernel["dur"]]
+        sources = [one for one in slices if one["tid"] == threads["source lines"]]
+        named = {
+            one["name"] for one in sources for id_ in held if one["ts"] <= starts[id_]["ts"] < one["ts"] + one["dur"]
+        }
+        assert named == lines
+    assert any(kernel["args"]["lines"] for kernel in made)
+
+
+def test_export_to_perfetto_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace.json"
+    assert main(["export", "--perfetto", str(trace), str(recorded("cpp"))]) == 0
+    assert json.loads(trace.read_bytes())["traceEvents"]
+    assert main(["export", "--perfetto", str(trace), str(recorded("cpp"))]) == 2
+    assert main(["export", str(recorded("cpp"))]) == 2
+    assert "--perfetto FILE" in capsys.readouterr().err

@@ -22,8 +22,8 @@ from dynadiag.trial.typed_json import dump, load
 __all__ = ["EnvironmentStore", "InstallError", "KeptEnvironment", "cache_folder"]
 
 _FACTS = "dynadiag.json"
-# Bytes of an environment with torch. A default Linux build brings CUDA's libraries: 4.6 to 5.3 GB for 2.12 to 2.15.
-_DEFAULT_BUILD = 5_500_000_000
+# Bytes of an environment with torch. A default Linux build brings CUDA's libraries: 5.8 GB with 2.14.0 and with 2.15.0.
+_DEFAULT_BUILD = 6_000_000_000
 _CPU_BUILD = 1_500_000_000
 _MAX_REASON = 300  # characters
 
