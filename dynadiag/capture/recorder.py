@@ -329,6 +329,15 @@ def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
         code = found["code"]
         recorder.append("frame", _callable_location(code, emitter), metadata)
         recorder.record_source(code.co_filename, metadata)
+        recorder.record_source(_main_file(), metadata)
+
+
+def _main_file() -> str | None:
+    """The program's own file: what it sets and calls matters, even if nothing in it is compiled."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not isinstance(file, str) or not file.endswith(".py") or "site-packages" in file:  # pytest, a launcher
+        return None
+    return str(Path(file).absolute())
 
 
 def _callable_location(code: CodeType, emitter: FrameType) -> dict[str, Any]:

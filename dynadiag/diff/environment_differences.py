@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dynadiag.diff.canonical_graph import without_addresses
@@ -164,16 +165,27 @@ def _sources(recording: Recording) -> dict[str, str]:
 
 
 def source_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> list[Difference]:
-    """Return the changed source files of compiles that are in both runs, each with a diff."""
+    """Return the changed source files, each with a diff: those of compiles that are in both runs, and the programs'."""
     old, new = _sources(before), _sources(after)
     files = {
         pair.after.file: pair.before.file for pair in pairs if pair.before and pair.after and pair.after.file in new
     }
+    if (main := _main_file(after)) in new:
+        files.setdefault(main, _main_file(before))
     return [
         found
         for now, was in files.items()
-        if now is not None and was in old and (found := _source_difference(was or "", old[was or ""], now, new[now]))
+        if now is not None
+        and was is not None
+        and was in old
+        and (found := _source_difference(was, old[was], now, new[now]))
     ]
+
+
+def _main_file(recording: Recording) -> str | None:
+    """The file that was run as the program, if its target names one."""
+    path = Path(recording.run.cwd or "/", recording.run.target)
+    return str(path) if path.suffix == ".py" else None
 
 
 def _source_difference(was: str, old: str, now: str, new: str) -> Difference | None:
