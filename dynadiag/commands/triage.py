@@ -4,7 +4,7 @@ With --torch A..B the repro is also tried with these releases of torch, which ar
 
 FOLDER gets issue.md (in the form of PyTorch's template), triage.json, report.html, repro.py, what the program printed,
 and the recordings. Each part can fail: the others are still there, and the issue and the JSON say which one is missing
-and why. After Ctrl-C, or when --budget is used up, what was found so far is written.
+and why. After Ctrl-C or SIGTERM, or when --budget is used up, what was found so far is written.
 
 --redact leaves out everything that the program's author wrote: source, names, messages, values, paths. The recordings
 and the repro are then kept beside your other recordings, not in FOLDER.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -86,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_json_path(args.json)
     folder, made = _folder(args, program)
     kept = _private_folder(program) if args.redact else folder
+    ending = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job's time limit: as after Ctrl-C
     try:
         with ProgressPrinter(sys.stderr) as progress:
             triage = _Triage(program, args, folder, kept, progress)
@@ -94,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
         for each in {folder, kept} if made else {kept} - {folder}:
             shutil.rmtree(each, ignore_errors=True)
         raise
+    finally:
+        signal.signal(signal.SIGTERM, ending)
     _report(triage, document, args)
     if kept != folder:
         progress.message(f"not in the folder, as they show the program: {kept}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -143,7 +145,7 @@ def test_after_an_interrupt_there_is_what_there_was(
     assert status(document)["minify"] == "interrupted"
     assert document["minify"]["proved"] is False
     assert Path("out", "repro.py").read_text() == REPRO.text
-    monkeypatch.setattr(triage, "find_culprits_of", _raises(KeyboardInterrupt()))
+    monkeypatch.setattr(triage, "find_culprits_of", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     code, document = run("-o", "out", "--force")
     assert (code, document["bisect"], document["reproduced"]) == (130, None, False)
     assert status(document) | {"bisect": "interrupted", "minify": "skipped", "report": "done"} == status(document)

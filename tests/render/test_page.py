@@ -190,6 +190,41 @@ def test_several_recordings_have_anchors_of_their_own(tmp_path: Path) -> None:
     assert {"break-0", "r2-break-0"} <= set(parsed.ids)
 
 
+def a_search(path: Path, text: str) -> Path:
+    """The recording of a bisection that found a lowering."""
+    made = Journal.create(path)
+    made.append({"dynadiag_run": {"target": text, "argv": [text]}})
+    made.append({"dynadiag_search": {"command": "bisect", "options": []}})
+    for status in ("same", "pass", text):
+        outcome = {"status": status, "label": f"off: {text}", "signature": {"type": text, "message": text}}
+        trial = {"pid": 1, "candidate": "{}", "outcome": json.dumps(outcome), "seconds": 1.0}
+        made.append({"dynadiag_trial": trial})
+    culprits = [{"class": "lowering", "name": text}]
+    made.append({"dynadiag_verdict": {}}, json.dumps({"verdict": "found", "rung": "inductor", "culprits": culprits}))
+    made.append({"dynadiag_exit": {"code": 0}})
+    made.close()
+    fold_in_place(path)
+    return path
+
+
+def test_a_search_is_its_answer_and_its_trials(tmp_path: Path) -> None:
+    a_search(tmp_path / "in.dynadiag", "cummin")
+    assert main(["report", "-o", "out.html", "in.dynadiag"]) == 0
+    words = " ".join(_Page((tmp_path / "out.html").read_text()).text.split())
+    assert "bisect: fails first at rung inductor; at fault: lowering cummin" in words
+    assert re.search(r"1 ?off: cummin ?fails ?cummin: cummin ?1\.0 ?2 ?off: cummin ?passes", words)
+    assert "Findings" not in words
+    assert "{" not in words
+
+
+def test_a_redacted_search_has_no_name(tmp_path: Path) -> None:
+    a_search(tmp_path / "in.dynadiag", "hunter2")
+    assert main(["report", "-o", "out.html", "--redact", "in.dynadiag"]) == 0
+    text = (tmp_path / "out.html").read_text()
+    assert "hunter2" not in text
+    assert "at fault: lowering (left out)" in text
+
+
 def test_what_cannot_be_shown_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out.html").write_text("mine")
     recording(tmp_path / "in.dynadiag")
@@ -225,6 +260,22 @@ def browse(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
         return done.stdout, "\n".join(line for line in done.stderr.splitlines() if ":CONSOLE" in line)
 
     return load
+
+
+def test_a_browser_shows_what_the_document_counts_and_opens_what_a_link_names(
+    tmp_path: Path, browse: Callable[[str], tuple[str, str]]
+) -> None:
+    page(tmp_path)
+    with open_recording(tmp_path / "in.dynadiag") as made:
+        document = json.loads(report(made).to_json())
+    shown, console = browse(f"file://{tmp_path}/out.html#break-0")
+    assert console == ""
+    assert shown.count('<details class="finding') == len(document["findings"])
+    assert shown.count('<details class="compile') == len(document["compiles"])
+    for name in ("graph", "break", "recompile"):
+        assert re.search(rf"{name}s</dt><dd>{document[f'{name}_count']}</dd>", shown)
+    (found,) = re.findall(r'<details class="finding[^>]*>(?=(?:(?!</details>).)*id="break-0")', shown, re.DOTALL)
+    assert "open" in found
 
 
 def test_a_browser_shows_the_line_that_a_link_names(tmp_path: Path, browse: Callable[[str], tuple[str, str]]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration
 from dynadiag.explanation.timing import PARTS, shares
-from dynadiag.recording.records import Compile, Kernel, Recompile, Span, Trial
+from dynadiag.recording.records import Compile, Kernel, Recompile, Span
 from dynadiag.render.page.redaction import Redaction
+from dynadiag.render.page.search import SearchView, TrialView
 from dynadiag.render.paths import relative_path, short_stack
 from dynadiag.render.report import Report
 from dynadiag.render.snippet import source_lines
@@ -23,6 +24,7 @@ __all__ = [
     "RecompileView",
     "SourceView",
     "view_of",
+    "with_search",
 ]
 
 _WORDS = {
@@ -34,8 +36,6 @@ _WORDS = {
 }
 _CONTEXT = 2  # lines above and below a place
 _MAX_SNIPPET = 12  # lines of a span
-_MAX_TRIALS = 1000
-_MAX_CELL = 500  # characters of a candidate or an outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +119,11 @@ class SourceView:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialView:
-    """A trial of a search."""
-
-    number: int
-    candidate: str
-    outcome: str
-    seconds: str
-
-
-@dataclass(frozen=True, slots=True)
 class PageSection:
-    """One recording. ``name`` begins the anchors of the second and further ones."""
+    """One recording. ``name`` begins the anchors of the second and further ones.
+
+    ``search`` is the command of a search, whose trials have been recorded; empty for a program.
+    """
 
     name: str
     target: str
@@ -146,10 +139,11 @@ class PageSection:
     sources: tuple[SourceView, ...]
     trials: tuple[TrialView, ...]
     notes: tuple[str, ...]
+    search: str = ""
 
 
-def view_of(made: Report, name: str, trials: Sequence[Trial], redaction: Redaction) -> PageSection:
-    """The view of one recording."""
+def view_of(made: Report, name: str, redaction: Redaction) -> PageSection:
+    """The view of the recording of a program."""
     run = made.run
     findings = _findings(made, name, redaction)
     facts = [("torch", run.torch), ("Python", run.python), ("device", run.device)]
@@ -160,9 +154,7 @@ def view_of(made: Report, name: str, trials: Sequence[Trial], redaction: Redacti
     return PageSection(
         name=name,
         target=redaction.file(relative_path(run.target, run.cwd)),
-        headline=redaction.text(made.headline.sentence)
-        if made.headline.severity == "error"
-        else made.headline.sentence,
+        headline=_headline(made, redaction),
         severity=made.headline.severity,
         why=() if redaction.active else made.headline.why,
         run=tuple((label, value) for label, value in facts if value),
@@ -178,8 +170,21 @@ def view_of(made: Report, name: str, trials: Sequence[Trial], redaction: Redacti
         compiles=_compiles(made, name, redaction),
         parts=tuple((share.part, duration(share.seconds)) for share in spent),
         sources=() if redaction.active else _sources(made, name, findings),
-        trials=tuple(_trial(number, each, redaction) for number, each in enumerate(trials[:_MAX_TRIALS])),
+        trials=(),
         notes=tuple(kept),
+    )
+
+
+def with_search(view: PageSection, search: SearchView, trials: tuple[TrialView, ...], total: int) -> PageSection:
+    """The view of the recording of a search, which compiles nothing itself."""
+    return replace(
+        view,
+        search=search.command,
+        headline=search.sentence,
+        severity=search.severity,
+        why=(),
+        counts=(("trials", total),),
+        trials=trials,
     )
 
 
@@ -334,10 +339,4 @@ def _sources(made: Report, name: str, findings: Sequence[FindingView]) -> tuple[
     files = [relative_path(file, made.run.cwd) for file in made.sources]
     return tuple(
         SourceView(file, f"{name}source-{index}", tuple(marks.get(file, ()))) for index, file in enumerate(files)
-    )
-
-
-def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:
-    return TrialView(
-        number, redaction.text(item.candidate[:500]), redaction.text(item.outcome[:500]), f"{item.seconds:.1f}"
     )

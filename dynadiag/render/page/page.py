@@ -17,8 +17,9 @@ from dynadiag import __version__
 from dynadiag.kernels import open_with_links
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean
-from dynadiag.render.page.model import PageSection, view_of
+from dynadiag.render.page.model import PageSection, view_of, with_search
 from dynadiag.render.page.redaction import Redaction
+from dynadiag.render.page.search import search_of, trial_views
 from dynadiag.render.report import Report, report
 
 __all__ = ["summary_html", "write_page"]
@@ -51,7 +52,7 @@ def write_page(paths: Sequence[Path], output: IO[str], redaction: Redaction) -> 
 
 def summary_html(made: Report) -> str:
     """The first section of a report for a notebook: no script, no style of its own, and text as text."""
-    view = view_of(made, "", (), Redaction())
+    view = view_of(made, "", Redaction())
     return _environment().get_template("summary.html.j2").render(view=view, shown=_MAX_SHOWN)
 
 
@@ -62,7 +63,9 @@ def _name(index: int) -> str:
 
 def _section(path: Path, name: str, redaction: Redaction) -> PageSection:
     with open_with_links(path) as recording:
-        return view_of(report(recording), name, recording.trials(), redaction)
+        view, trials = view_of(report(recording), name, redaction), recording.trials()
+        search = search_of(recording, redaction)
+        return view if search is None else with_search(view, search, trial_views(trials, redaction), len(trials))
 
 
 def _blocks(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,110 @@
+"""What a page shows of a search (bisect, minify): its answer in a sentence, and its trials as rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Trial
+from dynadiag.render.page.redaction import Redaction
+from dynadiag.render.wrap import truncate_end
+
+__all__ = ["SearchView", "TrialView", "search_of", "trial_views"]
+
+_MAX_TRIALS = 1000
+_MAX_CELL = 300  # characters of what was tried, and of a failure
+_WORDS = {"same": "fails", "fail": "fails", "pass": "passes", "different": "fails otherwise", "invalid": "cannot run"}
+_VERDICTS = {
+    "passes": "it does not fail",
+    "fails_uncompiled": "it fails without torch.compile too",
+    "flaky": "it fails, but not every time",
+    "stopped": "it was stopped before it found the culprit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """A search: the command, and its answer."""
+
+    command: str
+    sentence: str
+    severity: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """A trial: what was tried, how it ended, and the failure that it showed."""
+
+    number: int
+    tried: str
+    result: str
+    failure: str
+    seconds: str
+
+
+def search_of(recording: Recording, redaction: Redaction) -> SearchView | None:
+    """The search of a recording; ``None`` for that of a program."""
+    counts = recording.counts()
+    if not counts.get("dynadiag_search") and not (counts.get("dynadiag_trial") and not counts.get("dynamo_start")):
+        return None
+    asked = _first(recording, "dynadiag_search", payload=False).get("dynadiag_search")
+    command = str(asked.get("command")) if isinstance(asked, dict) else "search"
+    command = command if command in ("bisect", "minify") else "search"
+    verdict = _first(recording, "dynadiag_verdict", payload=True)
+    if not verdict:
+        return SearchView(command, f"{command} was interrupted: it has no verdict", "warning")
+    severity = "good" if verdict.get("verdict") == "passes" else "error"
+    return SearchView(command, f"{command}: {_sentence(verdict, redaction)}", severity)
+
+
+def trial_views(trials: Sequence[Trial], redaction: Redaction) -> tuple[TrialView, ...]:
+    """The trials, in the order in which they ran."""
+    return tuple(_trial(number, each, redaction) for number, each in enumerate(trials[:_MAX_TRIALS], 1))
+
+
+def _first(recording: Recording, kind: str, *, payload: bool) -> dict[str, Any]:
+    for event in recording.events(kind, limit=1):
+        return _object(recording.payload(event.index)) if payload else recording.metadata(event.index)
+    return {}
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object; an empty one for anything else, as a recording may be damaged."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _sentence(verdict: Mapping[str, Any], redaction: Redaction) -> str:
+    known = str(verdict.get("verdict"))
+    if known in _VERDICTS:
+        return _VERDICTS[known]
+    if "nodes_before" in verdict:
+        unit = "operations" if verdict.get("level") == "graph" else "lines"
+        kind = "nodes" if unit == "operations" else "lines"
+        size = f"{verdict.get(f'{kind}_before')} to {verdict.get(f'{kind}_after')} {unit}"
+        return f"reduced from {size}, {'proved' if verdict.get('proved') else 'not proved'}"
+    if verdict.get("versions"):
+        return f"last good release {verdict.get('last_good')}, first bad release {verdict.get('first_bad')}"
+    culprits = [each for each in verdict.get("culprits") or () if isinstance(each, dict)]
+    named = ", ".join(f"{each.get('class')} {redaction.text(str(each.get('name')))}" for each in culprits)
+    return f"fails first at rung {verdict.get('rung')}; at fault: {named or 'nothing smaller than the rung'}"
+
+
+def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:
+    outcome = _object(item.outcome)
+    status = str(outcome.get("status", ""))
+    found = outcome.get("signature")
+    failure = f"{found.get('type')}: {found.get('message')}" if isinstance(found, dict) else ""
+    return TrialView(
+        number,
+        redaction.text(truncate_end(str(outcome.get("label") or item.candidate), _MAX_CELL)),
+        _WORDS.get(status, redaction.text(status)),
+        redaction.text(truncate_end(failure, _MAX_CELL)),
+        f"{item.seconds:.1f}",
+    )
