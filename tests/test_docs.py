@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+
+from dynadiag.__main__ import COMMANDS
+from dynadiag.bisection.verdict import EXIT_CODES as BISECT_CODES
+from dynadiag.minify.minify_result import EXIT_CODES as MINIFY_CODES
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -45,3 +51,27 @@ def test_a_page_is_at_most_120_columns_wide(page: Path) -> None:
         if len(line) > 120 and max(map(len, line.split())) <= 110
     ]
     assert wide == []
+
+
+def test_the_commands_for_agents_are_commands_with_these_options() -> None:
+    """Each command line of the page is parsed by the parser of its command."""
+    lines = re.findall(r"`dynadiag ([^`]+)`", (ROOT / "docs" / "agents.md").read_text())
+    assert len(lines) >= 9
+    for line in lines:
+        name, *words = line.split()
+        assert name in COMMANDS
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        importlib.import_module(f"dynadiag.commands.{name}").prepare_parser(parser)
+        parser.parse_args(words)
+
+
+def test_the_exit_codes_for_agents_are_those_of_the_commands() -> None:
+    rows = [line.split("|")[1:-1] for line in (ROOT / "docs" / "agents.md").read_text().splitlines() if "| `" in line]
+    of = {cells[0].strip(" `"): [cell.strip() for cell in cells[1:]] for cells in rows}
+    codes = ("0", "1", "3", "4", "5", "6")
+    told = {text: int(codes[index]) for index, text in enumerate(of["bisect`, `triage"]) if text}
+    assert told["found"] == BISECT_CODES["found"]
+    assert told["does not fail"] == BISECT_CODES["passes"] == MINIFY_CODES["passes"]
+    assert told["fails uncompiled too"] == BISECT_CODES["fails_uncompiled"] == MINIFY_CODES["fails_uncompiled"]
+    assert told["not every time, or no culprit"] == BISECT_CODES["flaky"] == BISECT_CODES["stopped"]
+    assert int(codes[of["minify"].index("not proved")]) == MINIFY_CODES["reduced"]
