@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -421,3 +422,14 @@ def test_a_profile_without_a_job_id_is_disabled() -> None:
     with listening():
         compiled(sizes)(torch.ones(3))
         assert private_caches.pgo_lookup() == ("disabled", None)
+
+
+def test_a_reduction_of_the_interpreter_combines_neighbours() -> None:
+    """As `tl.reduce` with a function of the user's does: the order of the elements stays."""
+    pytest.importorskip("triton")
+    from dynadiag.torch_private.interpreter_patches import _every_second
+
+    words = np.array([["a", "b", "c", "d"], ["e", "f", "g", "h"]], dtype=object)
+    pairs = _every_second(words, 1, 0) + _every_second(words, 1, 1)
+    assert pairs.tolist() == [["ab", "cd"], ["ef", "gh"]]
+    assert (_every_second(pairs, 0, 0) + _every_second(pairs, 0, 1)).tolist() == [["abef", "cdgh"]]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,10 +13,12 @@ from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify import proof
 from dynadiag.minify.minify_result import MinifyResult
-from dynadiag.minify.proof import ReproTrialLog, bisect_repro
+from dynadiag.minify.proof import ReproTrialLog, bisect_repro, prove
 from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
+from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
 RESULT = MinifyResult("reduced", rung="inductor", text="# exception at rung inductor\nimport torch\n", proved=True)
@@ -104,3 +106,55 @@ def test_another_search_on_a_text_knows_each_outcome_once(rows: TrialLog) -> Non
     assert second.next_recorded("plan") is None
     second.add("plan", SLOW, "pass")
     assert second.for_next_search().next_recorded("plan") == SLOW
+
+
+HANG = Signature("hang", "hang", "the trial did not end")
+RAISED = Signature("exception", "RuntimeError", "no lowering", "torch/_inductor/lowering.py:1 in f")
+
+
+class FreshRunner(Runner):
+    """Stands in for fresh interpreters: a repro that fails as written and passes at each rung below, and a control
+    program that passes in five seconds.
+    """
+
+    has_forks = True
+    failure = HANG
+    seconds: ClassVar[list[float]] = []  # the time limit of each trial of the repro
+
+    def __init__(self, program: Program, *_: Any, limits: Limits | None = None, **_options: Any) -> None:
+        self.limits = limits or Limits(600.0, 1 << 30)
+        self._is_control = program.target.endswith("control.py")
+
+    def __enter__(self) -> FreshRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def run_fresh(self, plan: Plan) -> Outcome:
+        if self._is_control:
+            return Outcome(None, 5.0)
+        self.seconds.append(self.limits.seconds)
+        return Outcome(None if plan.rung else self.failure, self.limits.seconds if plan.rung is None else 1.0)
+
+    run = run_fresh
+
+
+@pytest.mark.parametrize("failure", [HANG, RAISED])
+def test_a_hang_is_told_from_a_slow_compile_by_a_compile_that_passes(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Signature
+) -> None:
+    monkeypatch.setattr(proof, "Runner", FreshRunner)
+    monkeypatch.setattr(FreshRunner, "failure", failure)
+    monkeypatch.setattr(FreshRunner, "seconds", [])
+    program = Program(str(tmp_path / "repro.py"))
+    search = TrialSearch(FreshRunner(program), rows)  # type: ignore[arg-type]  # a stand-in
+    result = MinifyResult("reduced", rung="aot_eager", text="x", failure=failure)
+    found = prove(search, program, ReproTrialLog(rows, "x"), result, {})
+    assert found.proved
+    assert found.proof[1:] == ("uncompiled: passes", "eager: passes")
+    if failure is HANG:
+        assert "a compile that passes takes 5 s" in found.proof[0]
+        assert FreshRunner.seconds[0] < 60
+    else:
+        assert found.proof[0] == "in a fresh process with fresh caches it fails the same way"
+        assert FreshRunner.seconds[0] == 600

@@ -42,3 +42,13 @@ def test_one_kernel_says_what_the_run_built_of_it() -> None:
     text = kernel_text([replace(FUSED, artifact=BUILT)], Roofline())
     assert "// built for sm_90 with XBLOCK=64\n" in text
     assert "// 24 registers a thread, 0 spilled, ? bytes of shared memory; occupancy 50%\n" in text
+
+
+def test_remarks_are_wrapped_below_a_blank_line() -> None:
+    fallback = replace(FUSED, fallback="Inductor has no kernel for complex numbers, so ATen runs the operator")
+    text = listing_text([fallback], Roofline(), 60)
+    table, _, remarks = text.partition("\n\n")
+    assert remarks.splitlines()[0].startswith(f"{FUSED.name} is a fallback: ")
+    assert len(remarks.splitlines()) > 1
+    assert max(map(len, remarks.splitlines())) <= 60
+    assert heads(table)[0] == "compile"
