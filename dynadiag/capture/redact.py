@@ -4,18 +4,32 @@ Files, lines, names and shapes stay. torch quotes source in known places: the ``
 of tracebacks, and comments in graphs, guards and generated code. That text is removed. A payload of an unknown kind is
 removed completely. Then every line of every file that an event names is searched for in the rest, so that an unknown
 place shows no source either.
+
+Texts in the source, such as a key or a prompt, come up in graphs, guards and messages. Each is replaced by its number,
+so that two stay two. A text that is a name of the program or of torch is a name, and stays. So do texts of up to three
+characters. Texts that guards compare with are replaced wherever they come from, and so are messages of exceptions.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import linecache
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 __all__ = ["Redactor"]
 
+_MIN_TEXT_CHARS = 4  # characters of a text in the source that is searched for
+_QUOTES = ("'", '"', '\\"', '\\\\\\"')  # as they are, inside a JSON string, inside a JSON string twice
+_COMPARED = re.compile(r"(?:[=!]=|\bis|\bin) (?P<rest>[^\n]*)")
+_QUOTED = re.compile(r"(?P<quote>\\*['\"])(?P<text>.*?)(?P=quote)")
+_EXCEPTION = re.compile(r"(?P<lead>raised exception \w+\().*(?P<end>\))")
+_CONSTANT = re.compile(r"(?P<lead>ConstantVariable\(str: )(?P<quote>\\*['\"]).*?(?P=quote)\)")
+_GUARDS = ("dynamo_cpp_guards_str", "recompile_reasons", "dynadiag_guards", "dynadiag_recompile", "dynadiag_refused")
+_NODE_KINDS = frozenset({"placeholder", "call_function", "call_method", "call_module", "get_attr", "output"})
 _REPLACEMENT = "<source left out>"
 _MIN_LINE_CHARS = 6  # characters of a line that is searched for: `else:` and `x = 1` also occur in torch's own text
 _LINES_IN_TORCH_MESSAGES = frozenset({"torch._dynamo.graph_break()"})  # lines that torch's own messages contain too
@@ -59,7 +73,11 @@ class Redactor:
 
     def __init__(self) -> None:
         self._files: set[str] = set()
-        self._lines: dict[str, None] = {}  # in every escaped form that JSON or a repr gives a line
+        self._lines: dict[str, str] = {}  # in every escaped form that JSON or a repr gives a line, and what replaces it
+        self._texts: dict[str, None] = {}
+        self._names: frozenset[str] = frozenset()
+        self._numbers: dict[str, int] = {}  # of the texts
+        self._searched: dict[str, str] = {}  # the lines, and the texts that are no names
 
     def redact(
         self, metadata: Mapping[str, Any], payload: str | None, is_theirs: Callable[[str], bool]
@@ -70,33 +88,78 @@ class Redactor:
                 self._files.add(file)
                 if is_theirs(file):
                     self._add_lines_of(file)
+                self._search_for_texts()
         kind = next(iter(metadata), "")
         name = metadata["artifact"].get("name", "") if kind == "artifact" else kind
-        swept: Mapping[str, Any] = self._redact_value(_without_loc(metadata))
-        return swept, None if payload is None else self._redact_text(_redact_payload(name, payload))
+        guards = name in _GUARDS
+        swept: Mapping[str, Any] = self._redact_value(_without_loc(metadata), guards=guards)
+        if payload is None:
+            return swept, None
+        return swept, self._redact_text(_redact_payload(name, payload), guards=guards)
 
     def _add_lines_of(self, file: str) -> None:
-        for line in linecache.getlines(file):
+        lines = linecache.getlines(file)
+        for line in lines:
             text = line.strip()
             if len(text) >= _MIN_LINE_CHARS and not text.isidentifier() and text not in _LINES_IN_TORCH_MESSAGES:
-                self._lines.update(dict.fromkeys(_escaped_forms(text)))
+                self._lines.update(dict.fromkeys(_escaped_forms(text), _REPLACEMENT))
+        try:
+            nodes = list(ast.walk(ast.parse("".join(lines))))
+        except (SyntaxError, ValueError, RecursionError):
+            return
+        self._names |= _names_in(nodes)
+        texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        self._texts.update(dict.fromkeys(text for text in texts if len(text.strip()) >= _MIN_TEXT_CHARS))
 
-    def _redact_value(self, value: Any) -> Any:
+    def _search_for_texts(self) -> None:
+        """Search for the texts that are no names: those that are like one only where they stand in quotes."""
+        files = "\n".join(self._files)
+        self._searched = dict(self._lines)
+        for text in self._texts:
+            if text in self._names or text in files:
+                continue
+            masked = self._masked(text)
+            if text.isidentifier():
+                self._searched.update((f"{quote}{text}{quote}", f"{quote}{masked}{quote}") for quote in _QUOTES)
+            else:
+                self._searched.update(dict.fromkeys(_escaped_forms(text), masked))
+
+    def _masked(self, text: str) -> str:
+        return f"<text {self._numbers.setdefault(text, len(self._numbers) + 1)}>"
+
+    def _redact_value(self, value: Any, *, guards: bool = False, key: str = "") -> Any:
         if isinstance(value, str):
-            return self._redact_text(value)
+            text = self._mask_quoted(value) if key in ("was", "now") else value
+            return self._redact_text(text, guards=guards or key == "recompile_reason")
         if isinstance(value, Mapping):
-            return {key: self._redact_value(item) for key, item in value.items()}
+            return {name: self._redact_value(item, guards=guards, key=str(name)) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._redact_value(item) for item in value]
+            return [self._redact_value(item, guards=guards, key=key) for item in value]
         return value
 
-    def _redact_text(self, text: str) -> str:
-        if len(text) < _MIN_LINE_CHARS:
+    def _redact_text(self, text: str, *, guards: bool = False) -> str:
+        if guards:
+            text = _COMPARED.sub(lambda found: self._mask_quoted(found[0]), text)
+        if len(text) < _MIN_TEXT_CHARS:
             return text
-        for line in self._lines:
+        for line, replacement in self._searched.items():
             if line in text:
-                text = text.replace(line, _REPLACEMENT)
-        return text
+                text = text.replace(line, replacement)
+        text = _EXCEPTION.sub(rf"\g<lead>{_REPLACEMENT}\g<end>", text)
+        return _CONSTANT.sub(rf"\g<lead>{_REPLACEMENT})", text)
+
+    def _mask_quoted(self, text: str) -> str:
+        """The texts in quotes replaced by their numbers."""
+        return _QUOTED.sub(lambda found: f"{found['quote']}{self._masked(found['text'])}{found['quote']}", text)
+
+
+def _names_in(nodes: list[ast.AST]) -> frozenset[str]:
+    """The names that a program has and that torch has: a text that is one of them is no secret."""
+    found = {node.id for node in nodes if isinstance(node, ast.Name)}
+    found |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    found |= {node.arg for node in nodes if isinstance(node, ast.arg | ast.keyword) and node.arg}
+    found |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    return frozenset({*found, *dir(sys.modules.get("torch")), *_NODE_KINDS})
 
 
 def _files_named_in(metadata: Mapping[str, Any], payload: str | None) -> Iterator[str]:
