@@ -11,6 +11,7 @@ from statistics import median
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
+from dynadiag.job import rank_list
 from dynadiag.recording.records import Run
 from dynadiag.render.paths import source_location
 from tui.location import Location
@@ -183,11 +184,4 @@ def _rank_list(ranks: Sequence[RankSummary]) -> str:
     numbers = [rank.run.rank for rank in ranks if rank.run is not None and rank.run.rank is not None]
     if len(numbers) != len(ranks):
         return ", ".join(rank.name for rank in ranks)
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    said = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-    return f"rank{'s' if len(numbers) > 1 else ''} {said}"
+    return rank_list(numbers)

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import orjson
-
+from dynadiag.recording.log import json_object
 from dynadiag.recording.records import Event, Run
 
 __all__ = ["PHASES", "StartPhase", "StartPhases", "TimedRecording", "TimedSection", "start_phases", "timed_sections"]
@@ -134,7 +133,7 @@ def timed_sections(recording: TimedRecording) -> Iterator[TimedSection]:
     """The sections of the log: begin and end events of one thread are nested. One without the other is left out."""
     stacks: dict[Any, list[tuple[str, float, list[float]]]] = defaultdict(list)
     for event in recording.events("chromium_event"):
-        data = _json(recording.payload(event.index))
+        data = json_object(recording.payload(event.index))
         name, time, kind = data.get("name"), data.get("ts"), data.get("ph")
         if not isinstance(name, str) or not isinstance(time, (int, float)) or kind not in ("B", "E"):
             continue
@@ -182,11 +181,3 @@ def _union(spans: Iterable[tuple[float, float]]) -> float:
         covered += max(0.0, end - max(start, last))
         last = max(last, end)
     return covered
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = orjson.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -10,7 +10,6 @@ Compute).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from typing import Any
 
 from dynadiag.kernels.line_table import Stage, parse_stage
 from dynadiag.kernels.protocols import RecordingReader
+from dynadiag.recording.log import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import TRITON_TEXT_STAGES
 
@@ -117,23 +117,15 @@ class TritonArtifacts:
 
 def read_stages(recording: Recording, built: TritonArtifact) -> dict[str, Stage]:
     """Return the stages with their line tables, without SASS. Damaged data is left out."""
-    kept = _read_payload(recording, built)
+    kept = json_object(recording.payload(built.event))
     texts = ((stage, kept.get(stage)) for stage in TRITON_TEXT_STAGES)
     return {stage: parse_stage(stage, text, built.source) for stage, text in texts if isinstance(text, str)}
 
 
 def read_cubin(recording: Recording, built: TritonArtifact) -> str | None:
     """Return the NVIDIA machine code in base 64, or None when the recording does not have it."""
-    kept = _read_payload(recording, built)
+    kept = json_object(recording.payload(built.event))
     return code if isinstance(code := kept.get("cubin"), str) else None
-
-
-def _read_payload(recording: Recording, built: TritonArtifact) -> Mapping[str, Any]:
-    try:
-        kept = json.loads(recording.payload(built.event))
-    except ValueError:
-        return {}
-    return kept if isinstance(kept, dict) else {}
 
 
 def _parse_artifact(event: int, said: Mapping[str, Any]) -> TritonArtifact | None:

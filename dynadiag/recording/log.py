@@ -21,6 +21,7 @@ __all__ = [
     "RawEvent",
     "event_kind",
     "event_time",
+    "json_object",
     "parse_metadata",
     "payload_text",
 ]
@@ -161,3 +162,12 @@ def event_time(header: bytes) -> str:
 def payload_text(raw: bytes) -> str:
     """Return the text of a payload from its bytes in the log. Leading tabs are removed, invalid UTF-8 is replaced."""
     return raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n").decode("utf-8", "replace")
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object in the text of a payload. Empty if the text is damaged or something else."""
+    try:
+        found = orjson.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

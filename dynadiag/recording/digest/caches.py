@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
-
 from dynadiag.recording.digest.context import DigestContext, float_or_none, text_or_none
+from dynadiag.recording.log import json_object
 from dynadiag.recording.records import CacheLookup, Event
 
 __all__ = ["CacheCollector"]
@@ -66,13 +65,13 @@ class CacheCollector:
         elif name == "dynadiag_cache_key":
             self._compile(event).key_event = event.index
         elif match := _LOOKUP.fullmatch(name):
-            self._graph_lookup(_CACHES[match[1]], match[2], event, _json(payload()))
+            self._graph_lookup(_CACHES[match[1]], match[2], event, json_object(payload()))
         elif name == "aotautograd_cache_pickle_failure":
-            self._not_stored(event, _json(payload()))
+            self._not_stored(event, json_object(payload()))
         elif name in _BYPASSED:
-            self._add(event, None, _BYPASSED[name], "bypass", _json(payload()))
+            self._add(event, None, _BYPASSED[name], "bypass", json_object(payload()))
         elif name == "triton_kernel_info":
-            self._autotuned(event, _json(payload()))
+            self._autotuned(event, json_object(payload()))
         elif name.endswith("_code_state"):
             self._profiled(name, event)
         elif name == "dynadiag_cache" and isinstance(data := metadata.get(name), dict):
@@ -204,14 +203,6 @@ class CacheCollector:
         return replace(lookup, index=self._context.next_index("cache_lookup"))
 
 
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = orjson.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _lookup_of_profile(event: Event, outcome: str, key: str | None, reason: str | None) -> CacheLookup:
     return CacheLookup(0, event.compile_id, None, "pgo", outcome, key, reason, None, None)
 
@@ -235,6 +226,6 @@ def _seconds(outcome: str, data: dict[str, Any]) -> float | None:
 def _switched_off(cache: str, metrics: dict[str, Any]) -> str | None:
     """The option that switches a cache off, from the configuration in the metrics."""
     for part, option, value, name in _SWITCHES[cache]:
-        if _json(str(metrics.get(part) or "")).get(option) is value:
+        if json_object(str(metrics.get(part) or "")).get(option) is value:
             return f"{name} is {value}"
     return None

@@ -6,9 +6,8 @@ import signal
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import orjson
-
 from dynadiag.recording.digest.context import DigestContext, float_or_none, int_or_none, text_or_none
+from dynadiag.recording.log import json_object
 from dynadiag.recording.records import CUT_SHORT, Run
 
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")  # in logs of torch 2.11 only these name the version
@@ -49,10 +48,7 @@ class RunCollector:
 
     @staticmethod
     def _version(text: str) -> str | None:
-        try:
-            return text_or_none(orjson.loads(text).get("pytorch_version"))
-        except (ValueError, AttributeError):
-            return None
+        return text_or_none(json_object(text).get("pytorch_version"))
 
     def finish(self) -> Run:
         """Return the run.
