@@ -22,10 +22,10 @@ class LineActionsApp(App[int]):
 
     async def prompt(self) -> Prompt:
         """Return the prompt of the screen on top. A dialog gets one when it is needed first."""
-        found = self.screen.query(Prompt)
-        if not found:
-            await self.screen.mount(Prompt(id="prompt"))
-        return self.screen.query_one(Prompt)
+        screen = self.screen
+        if not screen.query(Prompt):
+            await screen.mount(Prompt(id="prompt"))
+        return screen.query_one(Prompt)
 
     async def action_search(self) -> None:
         """Ask for a text and search the focused lines for it."""

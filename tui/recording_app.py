@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import RenderableType
 from textual.actions import ActionParseResult
 from textual.dom import DOMNode
 from textual.widget import Widget
@@ -31,12 +32,18 @@ class RecordingApp(LineActionsApp):
         self.session = session
         self.paths, self.rank = paths, rank
         self.chosen_keys: Mapping[str, str] = {}  # the user's own keys by the id of their action
+        self._leaving = False  # whether the browser is about to end
         self.reading = 0  # recordings being read
         self._last_request = 0  # the number of the last request
         self._file_watch = FileWatch(session.path, live=session.live)
 
     def on_mount(self) -> None:
         self.set_interval(self._file_watch.interval, self.check_recording)
+
+    def exit(self, result: int | None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
+        """End the browser. Keys that were pressed after the last one do nothing: the screens are being closed."""
+        self._leaving = True
+        super().exit(result, return_code, message)
 
     # What screens and the command palette use. `tui.app.Browser` implements it.
 
@@ -123,7 +130,9 @@ class RecordingApp(LineActionsApp):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Run an action, and show the error if it finds a damaged recording."""
+        """Run an action, and show the error if it finds a damaged recording. Once the browser ends, none is run."""
+        if self._leaving:
+            return False
         with self.reporting_problems():
             return await super().run_action(action, default_namespace, namespaces)
         return True

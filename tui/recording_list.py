@@ -17,7 +17,7 @@ __all__ = ["ListedRecording", "age_of", "age_text", "list_recordings", "size_tex
 
 _SUFFIX = ".dynadiag"
 _MAX_LISTED = 500  # recordings that are read
-_PARTS = (("break", "break"), ("recompile", "recompile"), ("trial", "trial"))  # table -> noun
+_VERBS = (("break", "broke"), ("recompile", "recompiled"))  # table -> what happened
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,15 @@ def _read(path: Path, changed: float) -> ListedRecording:
 
 
 def _verdict(run: Run, totals: dict[str, int]) -> str:
-    parts = [count(totals[table], noun) for table, noun in _PARTS if totals.get(table)]
+    parts = [f"{verb} {_times(totals[table])}" for table, verb in _VERBS if totals.get(table)]
+    parts += [count(totals["trial"], "trial")] if totals.get("trial") else []
     ended = [] if run.exit_code == 0 else ["no exit code" if run.exit_code is None else f"exit code {run.exit_code}"]
     compiled = [] if totals.get("compile") or totals.get("trial") else ["nothing compiled"]
     return ", ".join([*ended, *compiled, *parts]) or count(totals.get("compile", 0), "compile")
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 def age_of(changed: float) -> str:

@@ -28,7 +28,7 @@ def recordings(folder: Path) -> list[Path]:
 
 def test_a_recording_is_listed_with_its_program_and_what_came_of_it(tmp_path: Path) -> None:
     whole, failed, bad = list_recordings([recordings(tmp_path / "state")[0].parent, tmp_path / "state"])
-    assert (whole.program, whole.verdict, whole.good) == ("prog.py", "1 break, 1 recompile", True)
+    assert (whole.program, whole.verdict, whole.good) == ("prog.py", "broke once, recompiled once", True)
     assert (failed.program, failed.verdict, failed.good) == ("fail.py", "exit code 3, nothing compiled", False)
     assert bad.verdict.startswith("cannot be read: ")
     assert (bad.good, age_text(7200), age_text(59)) == (None, "2 hours", "just now")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -92,7 +93,7 @@ class OverviewView(View):
         self.lines.show(lines, keep=self._filled)
         if not self._filled:
             self._filled = True
-            first = next((index for index, item in enumerate(self.lines.lines) if item.target), 0)
+            first = _first_finding(self.lines.lines)
             if first < self.app.size.height - _OTHER_ROWS:
                 self.lines.move_to(first)
         self.debounce(self._describe)
@@ -123,3 +124,9 @@ class OverviewView(View):
         target = self.lines.lines[self.lines.cursor].target if self.lines.count else None
         if target is not None:
             self.browser.go_to(target)
+
+
+def _first_finding(lines: Sequence[Line]) -> int:
+    """Return the first line that leads to what happened; without one, the first that leads to what can be done."""
+    places = [index for index, item in enumerate(lines) if item.target]
+    return next((index for index in places if (to := lines[index].target) and to.view != "trials"), (places or [0])[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,6 +35,7 @@ class Prompt(Horizontal):
         self._answer: Callable[[str], None] | None = None
         self._preview: Callable[[str], str] | None = None
         self._cancel: Callable[[], None] | None = None
+        self._mounting = asyncio.Lock()
         self._previous_focus: Widget | None = None
 
     async def ask(
@@ -54,9 +56,10 @@ class Prompt(Horizontal):
         self._preview, self._cancel = preview, cancel
         from textual.widgets import Input  # imported late: the first screen does not need it
 
-        if not self.children:
-            await self.mount(Static(markup=False, id="prompt-label"), Input(compact=True))
-            await self.mount(Static(markup=False, id="prompt-note"))
+        async with self._mounting:  # another key may ask while the first one waits here
+            if not self.children:
+                before, after = (Static(markup=False, id=f"prompt-{name}") for name in ("label", "note"))
+                await self.mount(before, Input(compact=True), after)
         self.query_one("#prompt-label", Static).update(label)
         self.query_one("#prompt-note", Static).update("")
         field = self.query_one(Input)
