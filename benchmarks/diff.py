@@ -9,6 +9,10 @@ time, and the peak of its memory. A first `diff` opens (folds) the recordings an
 
 from __future__ import annotations
 
+import _paths  # noqa: F401 - for what it does to sys.path
+
+# isort: split
+
 import argparse
 import os
 import subprocess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -18,7 +18,7 @@ from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import CacheLookup, Compile, Run, Seconds, Span
 
-__all__ = ["GRAPH_CACHES", "CacheEntry", "CacheReport", "Cause", "StartedRun", "cost_of", "read_caches"]
+__all__ = ["GRAPH_CACHES", "CacheEntry", "CacheReport", "Cause", "StartedRun", "TriedCure", "cost_of", "read_caches"]
 
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")
 _CONFIGS = ("inductor_config", "functorch_config", "compiler_config")
@@ -53,6 +53,24 @@ class StartedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedCure:
+    """A second start with options of torch set, after a first one with the same options.
+
+    ``seconds`` is the time of all its compiles, ``compiled`` the number of graphs that no cache answered for.
+    """
+
+    options: Mapping[str, Any]
+    seconds: float
+    compiled: int
+
+    def covers(self, cause: Cause) -> bool:
+        """Whether these options are the cure of a cause."""
+        return bool(cause.options) and all(
+            _merged(self.options, cause.options)[each] == value for each, value in self.options.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CacheReport:
     """The lookups of one run or two. ``notes`` are sentences on what could not be compared or is not recorded.
 
@@ -64,6 +82,7 @@ class CacheReport:
     notes: tuple[str, ...]
     sources: Mapping[str, str]
     same_program: bool = True  # False if no compile of one run is in the other
+    tried: TriedCure | None = None
 
     @property
     def last(self) -> tuple[CacheEntry, ...]:
@@ -76,6 +95,19 @@ class CacheReport:
         return tuple(dict.fromkeys(each.lookup.compile_id for each in self.last if each.lookup.cache in GRAPH_CACHES))
 
     @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of torch that are said to make the last run's graphs cacheable, all together."""
+        found: Mapping[str, Any] = {}
+        for entry in self.last:
+            for cause in entry.causes:
+                found = _merged(found, cause.options)
+        return found
+
+    def with_tried(self, options: Mapping[str, Any], other: CacheReport) -> CacheReport:
+        """This report with what a second start cost with these options; `other` is the report of that."""
+        return replace(self, tried=TriedCure(options, other.runs[-1].compile_seconds, len(other.compiled)))
+
+    @property
     def compiled(self) -> tuple[tuple[CacheEntry, ...], ...]:
         """The compiles of the last run that no cache answered for: their lookups, the costliest first."""
         found: dict[str, list[CacheEntry]] = {}
@@ -83,6 +115,14 @@ class CacheReport:
             if entry.lookup.cache in GRAPH_CACHES and entry.compiles:
                 found.setdefault(entry.lookup.compile_id, []).append(entry)
         return tuple(sorted(map(tuple, found.values()), key=lambda each: -cost_of(each)))
+
+
+def _merged(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with others added; two dicts of one option are joined."""
+    joined = {
+        name: {**options[name], **more[name]} for name in options.keys() & more.keys() if type(more[name]) is dict
+    }
+    return {**options, **more, **joined}
 
 
 def cost_of(entries: Sequence[CacheEntry]) -> float:
@@ -151,7 +191,7 @@ def _entry(
     compile_ = side.compile(lookup.compile_id)
     if lookup.outcome == "bypass":
         told = explain_bypass(lookup.reason or "", side.sources)
-        causes = (Cause(told.cause, told.span, told.cure),)
+        causes = (Cause(told.cause, told.span, told.cure, options=told.options),)
     span = next((cause.span for cause in causes if cause.span is not None), None)
     place = span or Span(compile_.file, compile_.line)
     return CacheEntry(run, lookup, original_name(compile_.function), place, changed, causes)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
+from typing import Any
 
 from dynadiag.caches.key_changes import ChangedComponent, input_change, is_symbolic
 from dynadiag.explanation.formatting import brief
@@ -31,12 +32,16 @@ _PLACE_IN_JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "HOSTNAME", "MASTER_PORT", 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a key changed: a sentence, the user's line if it is known, what to do, and the difference as evidence."""
+    """Why a key changed: a sentence, the user's line if it is known, what to do, and the difference as evidence.
+
+    ``options`` of torch are what to do, where that can be tried: see `BypassReason`.
+    """
 
     text: str
     span: Span | None = None
     cure: str | None = None
     diff: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def record_this_process() -> None:
     if settings.coverage is not None:
         _count_operators(settings.coverage, settings)
         return
+    if settings.options:
+        import_module("dynadiag.torch_private.caches").set_options(settings.options)
     began = time.time()
     recorder = Recorder(lambda: _open_journal(folder, settings, lambda: recorder, began), source=settings.source)
     if settings.parent is not None and settings.parent == os.getppid():

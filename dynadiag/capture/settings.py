@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 FOLDER_VARIABLE = "DYNADIAG_RECORD"
 SETTINGS_VARIABLE = "DYNADIAG_RECORD_SETTINGS"
@@ -21,7 +22,8 @@ class Settings:
 
     ``limit`` is in bytes. ``parent`` is the process id of the command that started the program. Its child, the main
     process, writes ``journal``; other processes write beside it. With ``coverage``, a folder, nothing is recorded:
-    each process counts its operator calls and leaves the counts there.
+    each process counts its operator calls and leaves the counts there. ``options`` of torch are set at the end of its
+    import, to try a cure.
     """
 
     target: str | None = None
@@ -32,6 +34,7 @@ class Settings:
     stop_after: int | None = None
     limit: int = 2_000_000_000
     coverage: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
     def environment(self, folder: str) -> dict[str, str]:
         """Return the variables that make a child process record itself into ``folder``."""

@@ -4,6 +4,8 @@ TARGET is a program (FILE.py, -m pkg.mod, FILE.py:NAME, pkg.mod:NAME): it is run
 then filled, and the report says why the second start still compiles. Or TARGET is a recording or a TORCH_TRACE log, or
 two of them: of the second one the report says which component of each key changed, and what in the program changed it.
 
+A cure that is an option of torch is tried: two more starts with it, of which the second one is measured.
+
 -o names the recording of the second start; that of the first is beside it. The exit code is 0.
 """
 
@@ -12,10 +14,12 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from dynadiag.caches import read_caches
+from dynadiag.caches import CacheReport, read_caches
 from dynadiag.commands import common
 from dynadiag.commands.target_options import add_recorder_options, add_target, parse_program, run_recorded
 from dynadiag.commands.target_recordings import existing_recordings
@@ -23,15 +27,20 @@ from dynadiag.errors import DynadiagError
 from dynadiag.kernels.link_digest import fold_with_links, open_with_links
 from dynadiag.render.cache_report import cache_report_text, caches_document
 from dynadiag.render.json_document import encode
+from dynadiag.trial.program import Program
 
 _MAX_RECORDINGS = 2
 _INTERRUPTED = 130
+_STDERR = 2  # the descriptor
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_json(parser)
     common.add_output(parser, "the recording of the second start")
+    parser.add_argument(
+        "--no-try", dest="try_", action="store_false", help="do not try cures that are options of torch"
+    )
     add_recorder_options(parser)
     add_target(parser)
 
@@ -43,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_json_path(args.json)
     paths = _recordings(args)
     if paths is not None:
-        _report(paths, args)
+        _tell(_read(paths), args)
         return 0
     return _run_twice(args)
 
@@ -68,21 +77,46 @@ def _run_twice(args: argparse.Namespace) -> int:
     program = parse_program(args)
     second = common.new_recording(args.output, program.text, force=args.force)
     first = common.new_recording(second.with_stem(f"{second.stem}-first"), program.text, force=args.force)
-    with tempfile.TemporaryDirectory(prefix="dynadiag-caches-") as folder:
-        for recording in (first, second):
-            ended = run_recorded(program, recording, args, caches=Path(folder))
-            fold_with_links(recording)
-            if ended.interrupted:
+    if not _start_twice(program, (first, second), args, {}):
+        return _INTERRUPTED
+    report = _read([first, second])
+    if report.options and args.try_:
+        with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
+            tried = [Path(folder, f"{name}.dynadiag") for name in ("first", "second")]
+            sys.stderr.write("the cure can be tried: two more starts (--no-try leaves them out)\n")
+            if not _start_twice(program, tried, args, report.options):
                 return _INTERRUPTED
-    _report([first, second], args)
+            report = report.with_tried(report.options, _read(tried))
+    _tell(report, args)
     common.print_path(first)
     common.print_path(second)
     return 0
 
 
-def _report(paths: list[Path], args: argparse.Namespace) -> None:
+def _start_twice(
+    program: Program, recordings: Sequence[Path], args: argparse.Namespace, options: Mapping[str, Any]
+) -> bool:
+    """Start a program twice with caches that are empty at first. Returns whether it was left to run.
+
+    What it prints goes to stdout, but for starts that only try ``options``.
+    """
+    streams = (_STDERR, None) if options else (None, None)
+    with tempfile.TemporaryDirectory(prefix="dynadiag-caches-") as folder:
+        for recording in recordings:
+            sys.stdout.flush()
+            ended = run_recorded(program, recording, args, caches=Path(folder), streams=streams, options=options)
+            fold_with_links(recording)
+            if ended.interrupted:
+                return False
+    return True
+
+
+def _read(paths: Sequence[Path]) -> CacheReport:
     with ExitStack() as stack:
-        report = read_caches([stack.enter_context(open_with_links(path)) for path in paths])
+        return read_caches([stack.enter_context(open_with_links(path)) for path in paths])
+
+
+def _tell(report: CacheReport, args: argparse.Namespace) -> None:
     common.write_json(args.json, encode(caches_document(report)))
     if args.json != "-":
         common.print_text(cache_report_text(report, common.style_for(sys.stdout)))

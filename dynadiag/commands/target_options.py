@@ -6,7 +6,10 @@ import argparse
 import importlib.util
 import sys
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dynadiag.capture.launch import ProcessEnd, Streams, launch
 from dynadiag.capture.settings import Settings
@@ -126,15 +129,17 @@ def run_recorded(
     caches: Path | None = None,
     streams: Streams = (None, None),
     limit: float | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> ProcessEnd:
     """Run a program and record it into ``recording``.
 
     With ``caches`` its compiler caches are in that folder. ``streams`` are the descriptors of its stdout
-    and stderr where these are not ours, ``limit`` the seconds after which it is killed.
+    and stderr where these are not ours, ``limit`` the seconds after which it is killed, ``options`` of torch
+    are set before it begins.
 
     Raises `TargetError`, and leaves no recording, if a function must be imported and cannot be.
     """
-    settings = recorder_settings(args, program.text)
+    settings = replace(recorder_settings(args, program.text), options=dict(options or {}))
     gpu = gpu_spec(args.gpu).name if args.gpu else ""
     notes = [f"the code is generated for a GPU that is not here, {gpu}; the program ran on the CPU"] if gpu else []
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from dynadiag.explanation.findings import Advice, Cost, Finding
 from dynadiag.explanation.identity import identity
@@ -36,11 +37,16 @@ _UUID = (
 
 @dataclass(frozen=True, slots=True)
 class BypassReason:
-    """Why a lookup was bypassed: a cause in words, the line that it is about if that is known, and the cure."""
+    """Why a lookup was bypassed: a cause in words, the line that it is about if that is known, and the cure.
+
+    ``options`` of torch are the cure where it can be tried without a change of the program: their names and values. A
+    value that is a dict is added to what the option has.
+    """
 
     cause: str
     span: Span | None
     cure: str | None
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,7 @@ def _uncacheable_function(name: str, module: str, sources: Mapping[str, str]) ->
         registered or definition_span(sources, name),
         f"Make {name} a custom operator (torch.library.custom_op), or vouch for it: "
         f'torch._inductor.config.unsafe_marked_cacheable_functions["{module}.{name}"] = a text that changes with it.',
+        {"torch._inductor.config.unsafe_marked_cacheable_functions": {f"{module}.{name}": "tried by dynadiag"}},
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynadiag import __version__
-from dynadiag.caches import CacheEntry, CacheReport, StartedRun, StartPhase
+from dynadiag.caches import CacheEntry, CacheReport, Cause, StartedRun, StartPhase
 from dynadiag.caches.cache_report import cost_of
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration
@@ -97,7 +97,7 @@ def caches_document(report: CacheReport) -> CachesDocument:
         last.torch,
         last.target,
         tuple(_run_document(run) for run in report.runs),
-        tuple(_entry_document(entry) for entry in report.entries),
+        tuple(_entry_document(entry, report) for entry in report.entries),
         report.notes,
     )
 
@@ -107,9 +107,9 @@ def _run_document(run: StartedRun) -> RunDocument:
     return RunDocument(run.phases.seconds, run.compile_seconds, phases)
 
 
-def _entry_document(entry: CacheEntry) -> EntryDocument:
+def _entry_document(entry: CacheEntry, report: CacheReport) -> EntryDocument:
     lookup = entry.lookup
-    cures = dict.fromkeys(cause.cure for cause in entry.causes if cause.cure is not None)
+    cures = {cause.cure: tried_text(cause, report) for cause in entry.causes if cause.cure is not None}
     return EntryDocument(
         run=entry.run,
         compile_id=lookup.compile_id,
@@ -124,7 +124,10 @@ def _entry_document(entry: CacheEntry) -> EntryDocument:
         changed=tuple(ChangedDocument(each.component, each.was, each.now) for each in entry.changed),
         seconds=lookup.seconds,
         cause=_cause(entry),
-        advice=tuple(Advice(cure, "unchecked") for cure in cures),
+        advice=tuple(
+            Advice(cure, "unchecked") if tried is None else Advice(f"{cure} Tried: {tried}.", "tried")
+            for cure, tried in cures.items()
+        ),
     )
 
 
@@ -203,10 +206,12 @@ def _block(
     if span.file is not None and span.line is not None:
         yield location_line(source_location(span.file, span.line, None, report.runs[-1].run.cwd), style)
         yield from snippet(report.sources.get(span.file), span, style)
-    yield from _details(entries, compiles, style)
+    yield from _details(entries, compiles, report, style)
 
 
-def _details(entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry, ...]], style: Style) -> Iterator[str]:
+def _details(
+    entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry, ...]], report: CacheReport, style: Style
+) -> Iterator[str]:
     changed = {each.component: each for entry in entries for each in entry.changed}
     for each in list(changed.values())[:4]:
         yield from fact_lines("key", f"{each.component}: {each.was} → {each.now}", style)
@@ -218,8 +223,25 @@ def _details(entries: Sequence[CacheEntry], compiles: Sequence[tuple[CacheEntry,
     if cost:
         always = " at each start" if any(entry.lookup.outcome == "bypass" for entry in entries) else ""
         yield from fact_lines("cost", f"{duration(cost)}{always}", style)
-    for cure in dict.fromkeys(cause.cure for entry in entries for cause in entry.causes if cause.cure):
-        yield from labelled_lines("help (not tried)", "help", cure, style)
+    causes = [cause for entry in entries for cause in entry.causes if cause.cure]
+    for cause in {cause.cure: cause for cause in causes}.values():
+        tried = tried_text(cause, report)
+        label = "help (not tried)" if tried is None else "help (tried)"
+        yield from labelled_lines(label, "help", cause.cure or "", style)
+        if tried is not None:
+            yield from fact_lines("tried", tried, style)
+
+
+def tried_text(cause: Cause, report: CacheReport) -> str | None:
+    """What a second start cost with the cure of a cause; `None` where it was not tried, or did not help."""
+    tried = report.tried
+    if tried is None or not tried.covers(cause):
+        return None
+    before = report.runs[-1].compile_seconds
+    return (
+        f"the second start then compiles {count(tried.compiled, 'graph')} instead of {len(report.compiled)}, "
+        f"in {duration(tried.seconds)} instead of {duration(before)}"
+    )
 
 
 def _answers(report: CacheReport, style: Style) -> list[str]:

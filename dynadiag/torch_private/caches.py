@@ -6,20 +6,37 @@ the probe failed.
 
 from __future__ import annotations
 
+import importlib
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from dynadiag.torch_private.capture import emitter_locals
 
-__all__ = ["CppLibrary", "aot_autograd_key", "cpp_libraries", "pgo_lookup"]
+__all__ = ["CppLibrary", "aot_autograd_key", "cpp_libraries", "pgo_lookup", "set_options"]
 
 _AOT_LOOKUP = ("try_load", "aot_config")  # AOTAutogradCache, autograd_cache.py: artifacts aotautograd_cache_*
 _FUNCTORCH = "/torch/_functorch/"
 
+_OPTION = re.compile(r"(torch\._(?:inductor|dynamo|functorch)\.config)\.(\w+)")
 CppLibrary = tuple[str, str, Path]  # the kernel's name in its module, the cache key, the file
+
+
+def set_options(options: Mapping[str, Any]) -> None:
+    """Set options of torch by their whole names. A value that is a dict is added to what the option has.
+
+    Raises `ValueError` or `AttributeError` for what is no option of this torch.
+    """
+    for name, value in options.items():
+        found = _OPTION.fullmatch(name)
+        if found is None:
+            raise ValueError(f"{name} is no option of torch")
+        config = importlib.import_module(found[1])
+        before = getattr(config, found[2])
+        setattr(config, found[2], {**before, **value} if isinstance(value, dict) else value)
 
 
 def aot_autograd_key(start: FrameType | None) -> list[str] | None:
