@@ -44,10 +44,12 @@ def _reduce(trials: SourceTrials, source: ProgramSource, base: MinifyResult) -> 
         return replace(base, verdict="source_passes", notes=tuple(trials.notes))
     before = count_lines(source.text), count_tokens(source.text)
     trials.search.on_message(f"it fails in Dynamo, before there is a graph: reducing {before[0]} lines of its source")
-    reduced = _reduced(trials, text)
-    if trials.expected is not None and trials.expected.kind in COMPARED and not trials.stopped:
-        reduced = _with_assertion(trials, reduced) or reduced
-    elif trials.own_words and trials.expected is not None and is_raised_by_program(trials.expected):
+    compared = trials.expected is not None and trials.expected.kind in COMPARED
+    own = trials.own_words and trials.expected is not None and is_raised_by_program(trials.expected)
+    reduced = _reduced(trials, text, thorough=not compared and not own)  # these are reduced again
+    if compared and not trials.stopped:
+        reduced = _with_assertion(trials, reduced) or _reduced(trials, reduced.text)
+    elif own:
         trials.own_words = False  # the other comparisons of the program are gone by now
         reduced = _reduced(trials, reduced.text)
     if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped:
@@ -82,9 +84,14 @@ def _failing_text(trials: SourceTrials, text: str) -> str | None:
     return printing if trials.first_failure(printing) is not None else None
 
 
-def _reduced(trials: SourceTrials, text: str) -> SourceReduction:
+def _reduced(trials: SourceTrials, text: str, *, thorough: bool = True) -> SourceReduction:
     return reduce_source(
-        text, trials.fails, observe=trials.observe, stop=lambda: trials.stopped, on_step=trials.note_step
+        text,
+        trials.fails,
+        observe=trials.observe,
+        stop=lambda: trials.stopped,
+        on_step=trials.note_step,
+        thorough=thorough,
     )
 
 

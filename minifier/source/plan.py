@@ -64,11 +64,12 @@ def reduce_source(
     observe: Callable[[str], Observed] = lambda _text: Observed(),
     stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[str, int], None] = lambda _name, _tokens: None,
+    thorough: bool = True,
 ) -> SourceReduction:
     """Reduce a program while ``fails`` holds; the program itself has to fail.
 
     ``observe`` runs a program and returns its observations (`observer`), ``stop`` ends the reduction with the best so
-    far.
+    far. Without ``thorough`` edits that failed once are not tried again, so the result is not minimal.
     """
     candidates = Candidates(render(ast.parse(text)), fails, observe, stop, on_step)
     _round(candidates, _ONCE)
@@ -78,12 +79,14 @@ def reduce_source(
         _round(candidates, _FINE, growth=_GROWTH)
         if measure(candidates.text) >= measure(best):  # what grew has led to nothing
             candidates.text = best
+            if not thorough:
+                break
             candidates.thorough = True
             if not _round(candidates, PASSES):
                 break
             candidates.thorough = False
         best = candidates.text
-    minimal = not stop()
+    minimal = thorough and not stop()
     candidates.text = min(best, candidates.text, key=measure)
     next((text for text in tidied(candidates.text) if candidates.replace(text)), None)
     return SourceReduction(candidates.text, len(candidates.tried), minimal)

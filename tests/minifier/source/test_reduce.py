@@ -94,6 +94,13 @@ def test_reduces_a_program_to_the_call_that_matters() -> None:
     assert count_tokens(reduced.text) <= 12
 
 
+def test_without_a_thorough_end_fewer_candidates_are_tried_and_the_result_is_not_called_minimal() -> None:
+    text = "x = [1, 2]\ny = len(x)\nz = y\n"
+    reductions = [reduce_source(text, lambda t: "len(" in t, thorough=thorough) for thorough in (True, False)]
+    assert [reduced.minimal for reduced in reductions] == [True, False]
+    assert reductions[1].tries <= reductions[0].tries
+
+
 def _fails(text: str) -> bool:
     tree = ast.parse(text)
     if not any(isinstance(n, ast.FunctionDef) and n.name == "fault" for n in ast.walk(tree)):
