@@ -62,12 +62,19 @@ class SourceTrials:
     known: dict[str, str] = field(default_factory=dict)  # outcomes of a search that is resumed
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
+    out_of_time: bool = False
 
     @property
     def stopped(self) -> bool:
-        """Whether the time is over, or Ctrl-C was pressed."""
+        """Whether a candidate was refused because the time is over, or Ctrl-C was pressed."""
+        return self.interrupted or self.out_of_time
+
+    def _is_refused(self, text: str) -> bool:
+        """Whether there is no time for a candidate. Those that a resumed search has tried take none."""
         left = self.search.budget.seconds_left()
-        return self.interrupted or (left is not None and left <= 0)
+        if left is not None and left <= 0 and not {_key(text), _key(_printing_to_file(text))} & self.known.keys():
+            self.out_of_time = True
+        return self.stopped
 
     def note_step(self, _name: str, tokens: int) -> None:
         """The reduction has a smaller program."""
@@ -105,7 +112,7 @@ class SourceTrials:
     def fails(self, text: str) -> bool:
         """Whether a program fails in the expected way, and passes uncompiled. After Ctrl-C none does."""
         try:
-            return not self.stopped and self._fails(text)
+            return not self._is_refused(text) and self._fails(text)
         except KeyboardInterrupt:
             self.interrupted = True
             return False
@@ -146,10 +153,7 @@ class SourceTrials:
 
     def printed(self, text: str, plan: Plan, label: str) -> str | None:
         """What a program prints, without addresses; None if it fails."""
-        lines = text.splitlines(keepends=True)
-        first = sum(line.startswith("from __future__") for line in lines[:1])
-        redirected = "".join([*lines[:first], _REDIRECT, *lines[first:]])
-        outcome = self.run(redirected, plan, label, keep=_PRINTED)
+        outcome = self.run(_printing_to_file(text), plan, label, keep=_PRINTED)
         return _ADDRESS.sub("0x", outcome.tail) if outcome.passed else None
 
     def matches(self, outcome: Outcome, text: str) -> bool:
@@ -162,7 +166,7 @@ class SourceTrials:
         """The outcome of a program; a known one where the search is resumed. ``keep`` is a file that it writes, whose
         text becomes the outcome's output.
         """
-        key = f"{_PREFIX}{label} {hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
+        key = _key(text, label)
         if (known := self.known.get(key)) is not None:
             self.cached += 1
             return load(known, Outcome)
@@ -217,6 +221,18 @@ class SourceTrials:
                 return Observed.from_json(json.loads(output.read_text()))
             except (OSError, ValueError):
                 return Observed()
+
+
+def _key(text: str, label: str = "uncompiled") -> str:
+    """The key of a trial in the trial log."""
+    return f"{_PREFIX}{label} {hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
+
+
+def _printing_to_file(text: str) -> str:
+    """The program with what it prints in a file."""
+    lines = text.splitlines(keepends=True)
+    first = sum(line.startswith("from __future__") for line in lines[:1])
+    return "".join([*lines[:first], _REDIRECT, *lines[first:]])
 
 
 def _told(failure: Signature | None) -> str:

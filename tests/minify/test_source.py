@@ -16,6 +16,7 @@ from dynadiag.minify.source_trials import SourceTrials
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
+from dynadiag.trial.typed_json import dump
 from minifier.source import count_lines, count_tokens
 
 UNSUPPORTED = """
@@ -165,3 +166,21 @@ def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(mon
     ends["compiled"], ends["uncompiled"] = Outcome(_failure("no"), seconds=0.2), Outcome(seconds=0.1)
     assert trials.fails("g()")
     assert trials.runner.limits.seconds == 5.0
+
+
+def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = MagicMock()
+    search.budget.seconds_left.return_value = None
+    search.runner.limits = Limits(seconds=600.0, memory=0)
+    ends = {"compiled": Outcome(_failure("no")), "uncompiled": Outcome()}
+    search.runner.run.side_effect = lambda plan: ends["compiled" if plan.rung == "eager" else "uncompiled"]
+    search.runner.scratch = None
+    first = SourceTrials(search, search.runner, "", _failure("no"))
+    assert first.fails("known()")
+    known = {call.args[0]: dump(call.args[1]) for call in search.log.add.call_args_list}
+    search.budget.seconds_left.return_value = -1.0
+    resumed = SourceTrials(search, search.runner, "", _failure("no"), known=known)
+    assert resumed.fails("known()")
+    assert (resumed.cached, resumed.stopped) == (2, False)
+    assert not resumed.fails("new()")
+    assert resumed.stopped
