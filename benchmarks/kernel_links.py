@@ -25,9 +25,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynadiag.kernels import GeneratedModule, LinkIndex, generated_modules, open_with_links
+from dynadiag.kernels import GeneratedModule, generated_modules, open_with_links
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT))
+from tests.kernels.link_index import LinkIndex  # noqa: E402 - found by the line above
+
 BLOCK = f"""
 import sys
 

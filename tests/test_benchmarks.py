@@ -1,0 +1,26 @@
+"""The benchmarks, as far as that needs no run of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
+
+
+@pytest.mark.parametrize("file", BENCHMARKS, ids=lambda file: file.stem)
+def test_what_a_benchmark_imports_of_ours_is_there(file: Path) -> None:
+    missing = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and (ROOT / node.module.split(".")[0]).is_dir():
+            folder = ROOT.joinpath(*node.module.split("."))
+            source = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+            text = source.read_text() if source.exists() else ""
+            modules = {one.stem for one in folder.glob("*")} if folder.is_dir() else set()
+            named = {one.name for one in node.names if not re.search(rf"\b{one.name}\b", text)}
+            missing += [f"{node.module}: {name}" for name in named - modules]
+    assert missing == []
