@@ -82,7 +82,8 @@ def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure,
     """The failures without those that follow from others of the same cached entry.
 
     In a tensor without gaps a stride is a product of sizes, so it grows as they do. A mode (inference mode, autocast)
-    changes what tensors dispatch to; the default device is a torch function mode too.
+    changes what tensors dispatch to; the default device is a torch function mode too. What is of another type, or None
+    now, has other parts and is another object; a set that an item was looked up in is another set.
     """
     readings = [parse_guard(reason) for reason in reasons]
     sizes: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
@@ -99,8 +100,26 @@ def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure,
             _follows(reading, sizes.get((reading.subject, reason.against), []))
             if reading.kind == "stride"
             else any(_is_of_state(reading, state) for state in states.get(reason.against, ()))
+            or any(
+                _is_part(reason, reading, other)
+                for cause, other in zip(reasons, readings, strict=True)
+                if cause.against == reason.against and cause is not reason
+            )
         )
     )
+
+
+def _is_part(reason: GuardFailure, reading: ParsedGuard, other: ParsedGuard) -> bool:
+    """Whether a failure follows from that of a whole that is another now."""
+    whole, part = other.subject or "", reason.source or reading.subject or ""
+    if not whole or (reading.kind in ("type", "none") and reading.subject == whole):
+        return False
+    if other.kind == "membership":
+        return reading.kind == "value" and reading.subject == whole
+    if other.kind not in ("type", "none"):
+        return False
+    inside = part.startswith((f"{whole}.", f"{whole}[")) and reading.subject != whole
+    return inside or f"type({whole})" in part or (reading.kind == "alias" and part == whole)
 
 
 def _is_of_state(reading: ParsedGuard, state: ParsedGuard) -> bool:

@@ -108,6 +108,8 @@ def described(change: GuardChange) -> str:
         held = f"`{source_text(change.guard)}` does not hold"
         return f"{held}: {source} is now {now}" if kind == "shape" and change.now else held
     if kind == "identity" and all(text.startswith("another object") for text in change.was):
+        if change.now == "a code":  # the recorder's word for what the guard is on: the function's code
+            return f"{source} is another function than before"
         return f"{source} is another object than before" + (f", now {now}" if change.now else "")
     if not change.was and change.now is None:
         return change.guard or "a guard of unknown text"

@@ -31,6 +31,8 @@ _PARTS = (
 
 _TENSOR = r"tensor '(?P<source>.*)' "
 _CHANGE = r"expected (?P<was>.*?), actual (?P<now>.*?)(\. Guard failed on a parameter.*)?"
+_HAS_ATTRIBUTE = re.compile(r"(?P<absent>not )?(?:no_)?hasattr\((?P<source>.+), '?(?P<index>\w+)'?\)")
+_ITERATOR = re.compile(r"___tuple_iterator_len\((?P<source>.+)\) == (?P<was>\d+)")
 # Tried in this order on the plain text of a guard.
 _TEXTS = tuple(
     (re.compile(pattern, re.DOTALL), kind)
@@ -55,7 +57,8 @@ _TEXTS = tuple(
         (r"(not )?check_(no_)?aliasing.*|.*STORAGE_OVERLAPPING.*", "alias"),
         (r"(Cache line invalidated because )?(?P<source>.+) got deallocated", "freed"),
         (r"(?P<source>.+) exists", "presence"),
-        (r"(not )?(no_)?hasattr\((?P<source>.+), .*\)", "presence"),
+        (_HAS_ATTRIBUTE.pattern, "presence"),
+        (_ITERATOR.pattern, "length"),
         (r"___check_obj_id\((?P<source>.+), \d+\)(, type=(?P<index>.*))?", "identity"),
         (r"___check_type_id\((?P<source>.+), \d+\)(, type=(?P<was>.*))?", "type"),
         (r"(not )?len\((?P<source>.+)\) [!=]= (?P<was>\d+)|not (?P<index>\S+)", "length"),
@@ -77,6 +80,7 @@ _AMBIENT = (
     (re.compile(r".*forward_ad\._current_level"), "forward AD level"),
     (re.compile(r".*compare_functorch_state"), "torch.func transforms"),
 )
+_ALIAS = re.compile(r"\S+ is (not )?[A-Za-z_]\S*")
 _FREED = "deallocated"  # what the recorder says of an object that is gone, and with it the code made for it
 # A number that torch had made a symbol, and then needed to know after all.
 _NUMBER = re.compile(r"(?P<source>[^\s()+*/%-]+) == (?P<was>-?[\d.]+(e[+-]?\d+)?|inf|nan)")
@@ -135,10 +139,15 @@ def _is_about_none(reading: ParsedGuard) -> bool:
 
 def complete(failure: GuardFailure) -> GuardFailure:
     """The failure with its plain guard, and the fields that only torch's sentence held."""
-    reading = parse_guard(failure)
+    text, reading = guard_expression(failure.guard), parse_guard(failure)
+    if found := _HAS_ATTRIBUTE.fullmatch(text):
+        was, now = ("absent", "present") if found["absent"] else ("present", "absent")
+        return replace(failure, guard=text, source=reading.subject, was=was, now=now)
+    if found := _ITERATOR.fullmatch(text):
+        return replace(failure, guard=text, was=f"length {found['was']}", now="another length")
     return replace(
         failure,
-        guard=guard_expression(failure.guard),
+        guard=text,
         source=failure.source or _source(reading),
         was=failure.was if failure.was is not None and failure.was != failure.guard else reading.was,
         now=failure.now if failure.now is not None else reading.now,
@@ -151,7 +160,7 @@ def _from_source(failure: GuardFailure) -> ParsedGuard | None:
         if failure.source and (match := pattern.search(failure.source)):
             index = match.groupdict().get("index")
             return ParsedGuard(kind, failure.source[: match.start()], index, failure.was, failure.now)
-    if failure.was is not None and failure.was == failure.guard:
+    if failure.was is not None and failure.was == failure.guard and not _ALIAS.fullmatch(failure.guard):
         if number := _NUMBER.fullmatch(failure.guard):
             return ParsedGuard("value", number["source"], None, number["was"], failure.now)
         return ParsedGuard("shape", failure.source, failure.guard, failure.was, failure.now)
@@ -167,6 +176,8 @@ def _from_sentence(text: str, failure: GuardFailure) -> ParsedGuard:
 
 def _from_text(kind: str, match: re.Match[str], failure: GuardFailure) -> ParsedGuard:
     found = match.groupdict()
+    if kind == "presence" and found.get("index"):
+        return ParsedGuard(kind, f"{found['source']}.{found['index']}", None, failure.was, failure.now)
     was = found.get("was")
     if kind == "requires_grad" and was in _BOOLS:
         was = _BOOLS[was]

@@ -1,0 +1,310 @@
+"""Guards on values, each kind raised by a real program, and told as what it is with advice that fits.
+
+The kinds are those of ``GuardBuilder`` in torch/_dynamo/guards.py. Guards on modes and settings are in
+`test_process_state`.
+"""
+
+from __future__ import annotations
+
+import enum
+import gc
+import weakref
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import dynadiag
+from dynadiag.explanation.findings import Finding
+from dynadiag.render.report import report
+
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
+
+Compile = Callable[..., Callable[..., Any]]
+x, y, zeros = torch.ones(4), torch.ones(4), torch.zeros(4)
+number = 1
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Holder:
+    factor: int
+
+
+class First:
+    factor = 1
+
+
+class Second:
+    factor = 2
+
+
+def twice(v: torch.Tensor) -> torch.Tensor:
+    return v * 2
+
+
+def calls(fn: Callable[..., Any], *each: tuple[Any, ...], **options: Any) -> Callable[[Compile], None]:
+    """A program that compiles a function and calls it with each of these arguments."""
+
+    def run(compile_: Compile) -> None:
+        compiled = compile_(fn, **options)
+        for arguments in each:
+            compiled(*arguments)
+
+    return run
+
+
+def attribute(c: Compile) -> None:
+    held = Holder()
+    held.factor = 1
+    f = c(lambda x, held: x * held.factor, dynamic=False)
+    f(x, held)
+    held.factor = 2
+    f(x, held)
+
+
+def has_attribute(c: Compile) -> None:
+    held = Holder()
+    f = c(lambda x: x + 1 if hasattr(held, "scale") else x - 1)
+    f(x)
+    held.scale = 2  # type: ignore[attr-defined]  # that it is there now is what changes
+    f(x)
+
+
+def closure(c: Compile) -> None:
+    factor = 1
+
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return x * factor
+
+    f = c(inner, dynamic=False)
+    f(x)
+    factor = 2
+    f(x)
+
+
+def a_global(c: Compile) -> None:
+    global number
+    f = c(lambda x: x * number, dynamic=False)
+    number = 1
+    f(x)
+    number = 2
+    f(x)
+
+
+def training(c: Compile) -> None:
+    module = nn.Dropout()
+    f = c(lambda x: module(x))
+    f(x)
+    module.eval()
+    f(x)
+
+
+def parameter(c: Compile) -> None:
+    module = nn.Linear(4, 4)
+    f = c(lambda x: module(x))
+    f(x)
+    module.bias = None
+    f(x)
+
+
+def weak_reference(c: Compile) -> None:
+    module = nn.Linear(4, 4)
+    reference = weakref.ref(module)
+    f = c(lambda x, r: r()(x) if r() is not None else x + 1)
+    f(x, reference)
+    del module
+    gc.collect()
+    f(x, reference)
+
+
+# A program, what its first guard says, and what the advice says of it.
+KINDS: dict[str, tuple[Callable[[Compile], None], str, str]] = {
+    "TYPE_MATCH": (
+        calls(lambda x, v: x + len(v), (x, [1]), (x, (1,))),
+        "v was <class 'list'>, now <class 'tuple'>",
+        "`v` is of another type",
+    ),
+    "TYPE_MATCH of an object": (
+        calls(lambda x, o: x * o.factor, (x, First()), (x, Second())),
+        "o was <class",
+        "`o` is of another type",
+    ),
+    "TYPE_MATCH of a module": (
+        calls(lambda x, m: m(x), (x, nn.ReLU()), (x, nn.Sigmoid())),
+        "m was <class",
+        "`m` is of another type",
+    ),
+    "BOOL_MATCH": (
+        calls(lambda x, b: x + 1 if b else x - 1, (x, True), (x, False)),
+        "b was True, now False",
+        "`b` is a constant of the code",
+    ),
+    "NONE_MATCH": (
+        calls(lambda x, o: x + 1 if o is None else x + o, (x, None), (x, y)),
+        "o was None",
+        "`o` was None in one call and not in the other",
+    ),
+    "NOT_NONE_MATCH": (
+        calls(lambda x, o: x + 1 if o is None else x + o, (x, y), (x, None)),
+        "o was Tensor(4), now None",
+        "`o` was None in one call and not in the other",
+    ),
+    "CONSTANT_MATCH": (
+        calls(lambda x, n: x * n, (x, 3), (x, 4), dynamic=False),
+        "n was 3, now 4",
+        "The integer `n` changed",
+    ),
+    "EQUALS_MATCH of a float": (
+        calls(lambda x, n: x * n, (x, 0.3), (x, 0.4), dynamic=False),
+        "n was 0.3, now 0.4",
+        "The float `n` changed",
+    ),
+    "EQUALS_MATCH of a text": (
+        calls(lambda x, m: x.sum() if m == "sum" else x.mean(), (x, "sum"), (x, "mean")),
+        "m was 'sum', now 'mean'",
+        "`m` is a constant of the code",
+    ),
+    "EQUALS_MATCH of a dtype": (
+        calls(lambda x, d: x.to(d), (x, torch.float64), (x, torch.float16)),
+        "d was torch.float64, now torch.float16",
+        "`d` is a constant of the code",
+    ),
+    "EQUALS_MATCH of a device": (
+        calls(lambda x, d: x.to(d), (x, torch.device("cpu")), (x, torch.device("meta"))),
+        "d was device(type='cpu')",
+        "`d` is a constant of the code",
+    ),
+    "ID_MATCH": (
+        calls(lambda x, e: x + 1 if e is Color.RED else x - 1, (x, Color.RED), (x, Color.BLUE)),
+        "e is another object than before, now a Color",
+        "`e` is another object",
+    ),
+    "FUNCTION_MATCH": (
+        calls(lambda x, g: g(x), (x, twice), (x, lambda v: v + 1)),
+        "g is another function than before",
+        "`g` is another function than before",
+    ),
+    "HASATTR": (
+        has_attribute,
+        "held.scale was absent, now present",
+        "`held.scale` was there in one call and not in the other",
+    ),
+    "an attribute": (attribute, "held.factor was 1, now 2", "The integer attribute `held.factor` changed"),
+    "CLOSURE_MATCH": (closure, "factor was 1, now 2", "The integer `factor` changed"),
+    "a global": (a_global, "number was 1, now 2", "The global `number` changed"),
+    "training": (training, "module.training was True, now False", "`module.training` switched"),
+    "a parameter": (parameter, "module.bias was", "`module.bias` was None in one call and not in the other"),
+    "WEAKREF_ALIVE": (weak_reference, "r() was <class", "`r()` was None in one call and not in the other"),
+    "SEQUENCE_LENGTH": (
+        calls(lambda x, v: sum(v, x), (x, [y]), (x, [y, zeros])),
+        "v was length 1, now length 2",
+        "`v` has another number of items",
+    ),
+    "TUPLE_ITERATOR_LEN": (
+        calls(lambda x, i: sum(i, x), (x, iter((y,))), (x, iter((y, zeros)))),
+        "i was length 1, now another length",
+        "`i` has another number of items",
+    ),
+    "DICT_KEYS_MATCH": (
+        calls(lambda x, d: sum(d.values(), x), (x, {"a": y}), (x, {"b": y})),
+        "list(dict.keys(d))[0] was 'a', now 'b'",
+        "`d` has other keys",
+    ),
+    "DICT_CONTAINS": (
+        calls(lambda x, d: x + 1 if "a" in d else x - 1, (x, {"b": 1}), (x, {"a": 1})),
+        "`not ___dict_contains('a', d)` does not hold",
+        "What `d` contains changed",
+    ),
+    "SET_CONTAINS": (
+        calls(lambda x, s: x + 1 if "a" in s else x - 1, (x, {"b"}), (x, {"a"})),
+        "`not set.__contains__(s, 'a')` does not hold",
+        "What `s` contains changed",
+    ),
+    "RANGE_ITERATOR_MATCH": (
+        calls(lambda x, r: x + sum(r), (x, range(3)), (x, range(4))),
+        "r.stop was 3, now 4",
+        "`r.stop` changed",
+    ),
+    "DUPLICATE_INPUT": (
+        calls(lambda a, b: a.add_(1) + b, (x, y), (y, y)),
+        "Duplicate tensors found",
+        "Two arguments were the same tensor",
+    ),
+    "TENSOR_MATCH of a dtype": (
+        calls(lambda x: x + 1, (x,), (x.double(),)),
+        "x.dtype was torch.float32, now torch.float64",
+        "`x` came in another dtype",
+    ),
+    "TENSOR_MATCH of a rank": (
+        calls(lambda x: x + 1, (x,), (x[None],)),
+        "x.dim() was 1, now 2",
+        "another number of dimensions",
+    ),
+    "TENSOR_MATCH of a size": (
+        calls(lambda x: x + 1, (x,), (torch.ones(5),), dynamic=False),
+        "x.size()[0] was 4, now 5",
+        "The size changes",
+    ),
+    "TENSOR_MATCH of a stride": (
+        calls(lambda x: x + 1, (torch.ones(3, 4),), (torch.ones(4, 3).t(),)),
+        "x.stride()[0] was 4, now 1",
+        "`.contiguous()`",
+    ),
+    "TENSOR_MATCH of gradients": (
+        calls(lambda x: x + 1, (x,), (torch.ones(4, requires_grad=True),)),
+        "x.requires_grad was False, now True",
+        "another `requires_grad`",
+    ),
+    "TENSOR_MATCH of a class": (
+        calls(lambda x: x + 1, (x,), (nn.Parameter(y),)),
+        "x.__class__ was Tensor, now Parameter",
+        "`x` is of another type",
+    ),
+    "SHAPE_ENV, two sizes": (
+        calls(
+            lambda x, y: x + y if x.shape[0] == y.shape[0] else x.sum() + y, (x, y), (x, torch.ones(5)), dynamic=True
+        ),
+        "`y.size()[0] == x.size()[0]` does not hold",
+        "these sizes went together",
+    ),
+    "SHAPE_ENV, a range": (
+        calls(lambda x: x + 1 if x.shape[0] > 10 else x - 1, (x,), (torch.ones(40),), dynamic=True),
+        "`2 <= x.size()[0] <= 10` does not hold",
+        "The code is dynamic, but made for",
+    ),
+    "SHAPE_ENV, a multiple": (
+        calls(lambda x: x.view(-1, 2) + 1 if x.shape[0] % 2 == 0 else x + 1, (x,), (torch.ones(5),), dynamic=True),
+        "`(x.size()[0] % 2) == 0` does not hold",
+        "needs that size as a number",
+    ),
+    "SHAPE_ENV, one": (
+        calls(lambda x: x + 1, (x,), (torch.ones(1),), dynamic=True),
+        "`2 <= x.size()[0]` does not hold",
+        "sizes 0 and 1 apart",
+    ),
+}
+
+
+def recompiles(folder: Path, program: Callable[[Compile], None]) -> list[Finding]:
+    torch._dynamo.reset()
+    with dynadiag.record(folder / "run.dynadiag"):
+        program(partial(torch.compile, backend="eager"))
+    with dynadiag.open(folder / "run.dynadiag") as recording:
+        return [item for item in report(recording).findings if item.rule == "recompile"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_guard_is_told_as_what_it_is(tmp_path: Path, kind: str) -> None:
+    program, guard, advice = KINDS[kind]
+    (found,) = recompiles(tmp_path, program)
+    assert found.evidence[0].text.startswith((guard, f"`{guard}"))
+    assert advice in found.advice[0].text
+    assert len(found.advice) <= (2 if kind == "TENSOR_MATCH of a class" else 1)  # a parameter has gradients, too
