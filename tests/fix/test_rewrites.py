@@ -71,6 +71,12 @@ def test_a_number_that_may_change_later_is_cloned(tmp_path: Path) -> None:
     assert "torch.sqrt(x.sum().detach())" in one(text, "float(x.sum())", tmp_path)[0]
 
 
+def test_a_number_that_is_printed_by_itself_is_formatted(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    print('mean', x.mean().item(), f'{{x.sum().item():.3f}}')\n    return x\n"
+    assert "print('mean', f\"{x.mean().detach()}\", f'" in one(text, "x.mean().item()", tmp_path)[0]
+    assert "f'{x.sum().detach():.3f}')" in one(text, "x.sum().item()", tmp_path)[0]
+
+
 def test_a_deep_copy_is_a_clone(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    return copy.deepcopy(x + 1)\n"
     assert one(text, "copy.deepcopy(x + 1)", tmp_path) == ["return (x + 1).detach().clone()", "return (x + 1).clone()"]

@@ -31,6 +31,9 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     kept = _kept(file, found) + (".to(torch.int64)" if file.code(call.func) == "int" else "")
     outer, function = _math(file, call)
     text = f"torch.{function}({kept})" if function else kept
+    quote = next((mark for mark in "\"'" if mark not in text), None)
+    if quote is not None and _is_printed(file, outer):  # formatted, a tensor without dimensions prints as a number
+        text = f"f{quote}{{{text}}}{quote}"
     yield Candidate(
         f"keep `{file.code(found)}` a tensor instead of reading it as a number",
         "source",
@@ -57,6 +60,13 @@ def _kept(file: ParsedSource, value: cst.BaseExpression) -> str:
     if isinstance(value, (cst.Name, cst.Attribute, cst.Subscript)):  # memory that the program may change later
         return f"{text}.detach().clone()"
     return f"{text}.detach()" if isinstance(value, cst.Call) or value.lpar else f"({text}).detach()"
+
+
+def _is_printed(file: ParsedSource, value: cst.BaseExpression) -> bool:
+    """Whether a value is an argument of `print` by itself."""
+    argument = file.parent(value)
+    call = file.parent(argument) if isinstance(argument, cst.Arg) and argument.keyword is None else None
+    return isinstance(call, cst.Call) and file.code(call.func) == "print"
 
 
 def _math(file: ParsedSource, call: cst.Call) -> tuple[cst.Call, str | None]:
