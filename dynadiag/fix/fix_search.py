@@ -121,8 +121,7 @@ class _Search:
             proof, why = self._prove((problem,), candidate, baseline)
             if why is None:
                 assert proof is not None
-                left = frozenset(proof.recorded.summary.causes)
-                return Fix(problem, candidate, evidence_of(proof), tuple(rejected), left)
+                return _proved(problem, proof, rejected)
             rejected.append((candidate, why))
         return Fix(problem, None, None, tuple(rejected))
 
@@ -168,10 +167,12 @@ class _Search:
     def _combine(self, fixes: Sequence[Fix], baseline: UnchangedProgram, torch: str | None) -> FixResult:
         """All proved fixes as one program. A fix that conflicts with those before it is dropped."""
         kept = [fix for fix in fixes if fix.candidate is not None]
-        evidence = kept[0].evidence if kept else None
+        whole = kept[0] if kept else None
         if len({tuple(sorted(fix.candidate.edits)) for fix in kept if fix.candidate}) > 1:
-            kept, evidence, lost = self._provable_together(kept, baseline)
+            kept, whole, lost = self._provable_together(kept, baseline)
             fixes = [lost.get(fix.problem, fix) for fix in fixes]
+        if whole is not None:
+            fixes = [_gone_with_all(fix, whole) for fix in fixes]
         edits = tuple(sorted({edit for fix in kept if fix.candidate for edit in fix.candidate.edits}))
         if edits:
             why = self._ends_as_in_a_fresh_interpreter(edits, baseline)
@@ -179,25 +180,25 @@ class _Search:
                 fixes = [_taken_back(fix, why) if fix.candidate else fix for fix in fixes]
                 return FixResult(tuple(fixes), (), {}, None, torch)
         sources = {edit.file: self._project.source(edit.file) for edit in edits}
-        return FixResult(tuple(fixes), edits, apply_edits(sources, edits), evidence, torch)
+        return FixResult(tuple(fixes), edits, apply_edits(sources, edits), whole.evidence if whole else None, torch)
 
     def _provable_together(
         self, proved: Sequence[Fix], baseline: UnchangedProgram
-    ) -> tuple[list[Fix], Evidence | None, dict[FixProblem, Fix]]:
-        """The fixes that are proved together, and those that are not, with the reasons."""
+    ) -> tuple[list[Fix], Fix | None, dict[FixProblem, Fix]]:
+        """The fixes that are proved together, all of them as one, and those that are not, with the reasons."""
         proof, why = self._prove_all(proved, baseline)
         if why is None and proof is not None:
-            return list(proved), evidence_of(proof), {}
+            return list(proved), _proved(proved[0].problem, proof, ()), {}
         kept: list[Fix] = []
         lost: dict[FixProblem, Fix] = {}
-        evidence = None
+        whole = None
         for fix in proved:
             proof, why = self._prove_all([*kept, fix], baseline)
             if why is None and proof is not None:
-                kept, evidence = [*kept, fix], evidence_of(proof)
+                kept, whole = [*kept, fix], _proved(fix.problem, proof, ())
             else:
                 lost[fix.problem] = _taken_back(fix, f"not together with the fixes above: {why}")
-        return kept, evidence, lost
+        return kept, whole, lost
 
     def _prove_all(self, fixes: Sequence[Fix], baseline: UnchangedProgram) -> tuple[Proof | None, str | None]:
         parts = [fix.candidate for fix in fixes if fix.candidate is not None]
@@ -223,6 +224,18 @@ class _Search:
 def _shorter(one: RecordedRun, other: RecordedRun) -> RecordedRun:
     times = [run.warm for run in (one, other) if run.warm is not None]
     return replace(one, warm=min(times, default=None))
+
+
+def _proved(problem: FixProblem, proof: Proof, rejected: Sequence[tuple[Candidate, str]]) -> Fix:
+    left = frozenset(proof.recorded.summary.causes)
+    return Fix(problem, proof.candidate, evidence_of(proof), tuple(rejected), left)
+
+
+def _gone_with_all(fix: Fix, whole: Fix) -> Fix:
+    """The fix of a cause that no change removes by itself, if all proved fixes together do: ``whole``."""
+    if fix.candidate is not None or fix.problem.identity in whole.left:
+        return fix
+    return replace(whole, problem=fix.problem, rejected=())
 
 
 def _gone_with(problem: FixProblem, fixes: Sequence[Fix]) -> Fix | None:

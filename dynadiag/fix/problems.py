@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from dynadiag.diff import canonical_graph
 from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.identity import identity
@@ -48,7 +50,8 @@ class FixProblem:
 class RunSummary:
     """The part of a recorded run that a proof compares: how often each cause shows, and how much is compiled.
 
-    ``places`` has where each cause shows, in words. ``largest`` is the largest of Dynamo's graphs, in operators.
+    ``places`` has where each cause shows, in words. ``largest`` is the largest of Dynamo's graphs, in operators
+    on tensors.
     """
 
     causes: Counter[str]
@@ -75,19 +78,23 @@ def problems_of(explanation: Explanation, project: Project) -> tuple[FixProblem,
     return tuple(first.values())
 
 
-def summarize(explanation: Explanation, project: Project) -> RunSummary:
-    """The summary of a run of the program, changed or unchanged."""
+def summarize(explanation: Explanation, project: Project, graphs: Iterable[str]) -> RunSummary:
+    """What of a run of the program, changed or not, is compared. ``graphs`` are the texts of Dynamo's graphs."""
     breaks = [_break_problem(item, explanation, project) for item in explanation.roots]
     again = [problem for item in explanation.recompiles for problem in _recompile_problems(item, explanation, project)]
-    dynamo = [graph.ops for graph in explanation.graphs if graph.stage == "dynamo"]
     return RunSummary(
         causes=Counter(problem.identity for problem in [*breaks, *again]),
         places={problem.identity: _location(problem) for problem in [*again, *breaks]},
         breaks=explanation.break_count,
         recompiles=explanation.recompile_count,
         graphs=explanation.graph_count,
-        largest=max(dynamo, default=0),
+        largest=max(map(_tensor_operators, graphs), default=0),
     )
+
+
+def _tensor_operators(graph: str) -> int:
+    """How many operators on tensors a graph has. Those on symbols of sizes and numbers come and go with the symbols."""
+    return sum(node.computes and not node.type.startswith("Sym(") for node in canonical_graph(graph).nodes)
 
 
 def _location(problem: FixProblem) -> str:

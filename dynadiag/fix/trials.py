@@ -98,11 +98,11 @@ class Trials:
             journal = folder / "run.journal"
             plan = Plan(rung=rung, task=Observation(journal=str(journal), time_calls=not fresh).to_task())
             outcome = self._run(label, copy, plan, fresh=fresh)
-            explanation = self._explanation(journal)
+            explanation, graphs = self._explanation(journal)
             warm = next(_events(outcome, WarmCallTime), None)
             return RecordedRun(
                 outcome,
-                summarize(explanation, copy) if explanation else RunSummary.empty(),
+                summarize(explanation, copy, graphs) if explanation else RunSummary.empty(),
                 problems_of(explanation, copy) if explanation else (),
                 explanation,
                 comparable(outcome.tail, _folders(folder, copy)),
@@ -170,14 +170,15 @@ class Trials:
         self.on_outcome(label, outcome)
         return outcome
 
-    def _explanation(self, journal: Path) -> Explanation | None:
-        """What was recorded; ``None`` if the program ended before it imported torch."""
+    def _explanation(self, journal: Path) -> tuple[Explanation | None, tuple[str, ...]]:
+        """What was recorded, and Dynamo's graphs; ``None`` if the program ended before it imported torch."""
         if not journal.exists():
-            return None
+            return None, ()
         made = journal.with_suffix(".dynadiag")
         fold(journal, made, Digest())
         with open_recording(made) as opened:
-            return explain(opened, self._registry)
+            graphs = tuple(opened.payload(graph.event) for graph in opened.graphs_at("dynamo"))
+            return explain(opened, self._registry), graphs
 
 
 def _events(outcome: Outcome, kind: type[E]) -> Iterator[E]:
