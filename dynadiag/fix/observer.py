@@ -238,7 +238,7 @@ class _Reference(_Watch):
 
     def _run(self, call: ReplayableCall, index: int, name: str) -> CallRecord:
         self._inputs = name
-        made = _run_variant(call, index, name, call.function, self._asked.root)
+        made = _run_variant(call, index, name, call.function, self._asked)
         self._records.append(made)
         TRIAL.send(VariantRun(index, name, made.error))
         self._inputs = OWN
@@ -279,7 +279,7 @@ class _Candidate(_Watch):
             call = ReplayableCall(original, args, kwargs)
             with torch_private.recompile_limit(_RECOMPILE_LIMIT):
                 for record in expected:
-                    self._compare(record, _run_variant(call, index, record.inputs, compiled, self._asked.root))
+                    self._compare(record, _run_variant(call, index, record.inputs, compiled, self._asked))
             call.restore()
         return compiled(*args, **kwargs)
 
@@ -311,7 +311,9 @@ def _leaf_form(leaf: Any) -> str:
     return type(leaf).__name__
 
 
-def _run_variant(call: ReplayableCall, index: int, name: str, function: Callable[..., Any], root: str) -> CallRecord:
+def _run_variant(
+    call: ReplayableCall, index: int, name: str, function: Callable[..., Any], asked: Observation
+) -> CallRecord:
     """Run one variant of a call from the call's state, and restore that state."""
 
     after = StateAfter()
@@ -324,8 +326,8 @@ def _run_variant(call: ReplayableCall, index: int, name: str, function: Callable
 
     with _captured_output() as printed, warnings.catch_warnings():
         warnings.simplefilter("always")
-        restore, held = _random_restorer(), UserGlobals(root, call)
-        changed, arguments = variant(name, call, call.copies(), function)
+        restore, held = _random_restorer(), UserGlobals(asked.root, call)
+        changed, arguments = variant(name, call, call.copies(), function, asked.as_tensors)
         ran = run_call(call, observed, arguments)
         restore()
         held.restore()

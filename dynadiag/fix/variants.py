@@ -7,7 +7,8 @@ same inputs in processes of their own. Leaves are addressed by their position am
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -56,8 +57,17 @@ def search_names() -> Iterator[str]:
         yield f"random {seed}"
 
 
-def variant(name: str, call: ReplayableCall, arguments: Arguments, function: Callable[..., Any]) -> tuple[Any, Any]:
-    """The function and the arguments of a variant. ``arguments`` are copies of the call's, and may be changed."""
+def variant(
+    name: str,
+    call: ReplayableCall,
+    arguments: Arguments,
+    function: Callable[..., Any],
+    as_tensors: Collection[str] = (),
+) -> tuple[Any, Any]:
+    """The function and the arguments of a variant. ``arguments`` are copies of the call's, and may be changed.
+
+    ``as_tensors`` are attributes that the unchanged program has as numbers, which no variant changes.
+    """
     if name == OWN:
         return function, arguments
     leaves, spec = pytree.tree_flatten(arguments)
@@ -67,7 +77,7 @@ def variant(name: str, call: ReplayableCall, arguments: Arguments, function: Cal
         with torch.no_grad():
             _change_leaves(name, leaves)
         _carry_marks(before, leaves)
-    return _in_other_state(name, call, function), pytree.tree_unflatten(leaves, spec)
+    return _in_other_state(name, call, function, as_tensors), pytree.tree_unflatten(leaves, spec)
 
 
 def _carry_marks(originals: Sequence[Any], leaves: Sequence[Any]) -> None:
@@ -174,10 +184,12 @@ def _resized(leaf: Any, old: int, new: int) -> Any:
     return made.contiguous().requires_grad_(leaf.requires_grad)
 
 
-def _in_other_state(name: str, call: ReplayableCall, function: Callable[..., Any]) -> Callable[..., Any]:
+def _in_other_state(
+    name: str, call: ReplayableCall, function: Callable[..., Any], as_tensors: Collection[str]
+) -> Callable[..., Any]:
     """The function, with the state that it reaches changed before it runs; `run_call` restores that afterwards."""
     if name.startswith("state "):
-        return _before(lambda: _change_state(call, name.removeprefix("state ")), function)
+        return _before(lambda: _change_state(call, name.removeprefix("state "), as_tensors), function)
     if name == "other mode":
         return _before(lambda: _switch_mode(call), function)
     if name in ("no_grad", "grad mode"):
@@ -203,13 +215,14 @@ def _under(
     return run
 
 
-def _change_state(call: ReplayableCall, name: str) -> None:
-    for position, tensor in enumerate(_float_state(call)):
+def _change_state(call: ReplayableCall, name: str, as_tensors: Collection[str]) -> None:
+    for position, tensor in enumerate(_float_state(call, as_tensors)):
         _fill(tensor, name, position)
 
 
-def _float_state(call: ReplayableCall) -> list[torch.Tensor]:
-    return [tensor for tensor in call.state if _is_float(tensor)]
+def _float_state(call: ReplayableCall, as_tensors: Collection[str] = ()) -> list[torch.Tensor]:
+    left = [tensor for path, tensor in call.named_state().items() if path.rpartition(".")[2] in as_tensors]
+    return [tensor for tensor in call.state if _is_float(tensor) and not any(tensor is one for one in left)]
 
 
 def _is_float(value: Any) -> bool:

@@ -50,6 +50,17 @@ def test_two_runs_of_one_call_are_the_same() -> None:
     assert what(recorded(Counter(), X), recorded(Counter(), X)) == []
 
 
+def test_a_number_that_became_a_buffer_keeps_its_value_in_other_state() -> None:
+    module = Counter()
+    call = ReplayableCall(module.forward, (X, 3), {})
+    module.total.fill_(7.0)
+    seen: list[float] = []
+    function, _ = variant("state zeros", call, call.copies(), lambda: seen.append(float(module.total)), ("total",))
+    function()
+    assert seen == [7.0]
+    assert module.scale.item() == 0.0
+
+
 class NoGradient(Counter):
     def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
         return super().forward(x, n).detach() + 0 * self.scale
