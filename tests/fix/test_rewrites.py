@@ -71,6 +71,26 @@ def test_a_number_that_may_change_later_is_cloned(tmp_path: Path) -> None:
     assert "torch.sqrt(x.sum().detach())" in one(text, "float(x.sum())", tmp_path)[0]
 
 
+SCALARS = "Consider setting `torch._dynamo.config.capture_scalar_outputs = True`"
+
+
+def test_a_number_that_slices_is_a_symbol_that_is_not_negative(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(h, length):\n    n = int(length.max().item())\n    return h[:, :n]\n"
+    made = one(text, "length.max().item()", tmp_path, hints=(SCALARS,))
+    assert "torch._dynamo.config.capture_scalar_outputs = True\ntorch._check(n >= 0)" in made
+    text = f"{HEAD}def f(h, length):\n    return h[:, :length.max().item()]\n"
+    (*_, last) = one(text, "length.max().item()", tmp_path, hints=(SCALARS,))
+    assert last.endswith("size = length.max().item()\ntorch._check(size >= 0)\nreturn h[:, :size]")
+
+
+def test_a_function_with_effects_alone_is_called_after_the_graph(tmp_path: Path) -> None:
+    text = f"{HEAD}def note(m):\n    sys.stderr.write(m)\n\n\ndef f(x):\n    note('a')\n    return x\n"
+    added = ["torch._dynamo.config.reorderable_logging_functions.add(note)"]
+    assert one(text, "sys.stderr.write(m)", tmp_path) == added
+    assert one(text.replace("    note('a')", "    y = note('a')"), "sys.stderr.write(m)", tmp_path) == []
+    assert one(text.replace("    sys", "    return sys"), "sys.stderr.write(m)", tmp_path) == []
+
+
 def test_a_number_that_is_printed_by_itself_is_formatted(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    print('mean', x.mean().item(), f'{{x.sum().item():.3f}}')\n    return x\n"
     assert "print('mean', f\"{x.mean().detach()}\", f'" in one(text, "x.mean().item()", tmp_path)[0]

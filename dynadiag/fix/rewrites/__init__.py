@@ -13,6 +13,7 @@ from dynadiag.fix.rewrites import (
     numbers,
     numpy_calls,
     printing,
+    size_checks,
 )
 
 __all__ = ["CATALOGUE"]
@@ -24,6 +25,7 @@ CATALOGUE = (
     Rewrite("numpy_calls", numpy_calls.candidates),
     Rewrite("branches", branches.candidates),
     Rewrite("config_lines", config_lines.candidates),
+    Rewrite("size_checks", size_checks.candidates),
     Rewrite("dynamic_sizes", dynamic_sizes.candidates),
     Rewrite("number_arguments", number_arguments.candidates),
     Rewrite("number_attributes", number_attributes.candidates),

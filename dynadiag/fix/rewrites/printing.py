@@ -37,6 +37,8 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         yield logging_line(file, function)
     if (found := _LOGGER.match(function)) and _is_logger(file, found[1]):
         yield _logger(file, call, found[1], found[2])
+    if (helper := _helper(file, call)) is not None:
+        yield _called_after(file, helper)
     if function == "print" and (text := _graph_print(file, call)) is not None:
         yield Candidate(
             "print from within the graph with `torch._higher_order_ops.print`",
@@ -65,6 +67,29 @@ def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Cand
         "source",
         (file.insert_line(file.end_line(behind) + 1, f"{end}{text}{line}"), file.replace(call.func, name)),
         "the same message is logged when the graph has run, in the same order among its like",
+    )
+
+
+def _helper(file: ParsedSource, call: cst.Call) -> cst.FunctionDef | None:
+    """The function of the module that makes the call, if it returns nothing, so that torch may call it later."""
+    found = file.enclosing(call, cst.FunctionDef)
+    if not isinstance(found, cst.FunctionDef) or found not in file.module.body or found.decorators:
+        return None
+    results = any(each.value is not None for each in file.nodes(cst.Return, found))
+    own = [name for name in file.nodes(cst.Call) if file.code(name.func) == found.name.value]
+    statements = own and all(isinstance(file.parent(each), cst.Expr) for each in own)
+    return found if statements and not results and next(file.nodes(cst.Yield, found), None) is None else None
+
+
+def _called_after(file: ParsedSource, helper: cst.FunctionDef) -> Candidate:
+    """A function that only has effects: torch calls it after the graph."""
+    name, end = helper.name.value, file.newline
+    line = f"torch._dynamo.config.reorderable_logging_functions.add({name}){end}"
+    return Candidate(
+        f"let torch call `{name}` after the graph",
+        "config",
+        (file.insert_line(file.end_line(helper) + 1, f"{end}{end}{line}"),),
+        "it returns nothing, and is called with the same arguments, in the same order, when the graph has run",
     )
 
 
