@@ -11,6 +11,10 @@ __all__ = ["comparable", "difference", "mask_unstable"]
 _WARNING = re.compile(r"^(?:\S.*?):\d+: (\w*Warning: .*)\n(?:  \S.*\n?)?", re.M)
 # What torch says about its own work: a break that is gone takes its warning with it.
 _TORCH_WARNING = re.compile(r"^\S*[/\\]torch[/\\]\S+\.py:\d+: \w*Warning: (?:.*\n)*?(?:  \S.*\n)", re.M)
+# A warning of torch's C++ names the user's line, and says where in torch it comes from.
+_TORCH_CPP_WARNING = re.compile(
+    r"^\S.*?:\d+: \w*Warning: (?:(?!.*:\d+: \w*Warning: ).*\n)*?.*\(Triggered internally at .*\)\n(?:  \S.*\n)?", re.M
+)
 _TORCH_LOG = re.compile(r"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ .*[/\\]?torch[/\\]\S+\.py:\d+\].*\n", re.M)
 _FRAME = re.compile(r'^(  File ".*?", line )\d+', re.M)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -23,7 +27,7 @@ def comparable(text: str, folders: Iterable[str] = ()) -> str:
     """
     for folder in folders:
         text = text.replace(folder, "")
-    own = _TORCH_LOG.sub("", _TORCH_WARNING.sub("", text))
+    own = _TORCH_LOG.sub("", _TORCH_CPP_WARNING.sub("", _TORCH_WARNING.sub("", text)))
     return _FRAME.sub(r"\1", _WARNING.sub(r"\1\n", own))
 
 

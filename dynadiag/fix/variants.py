@@ -7,7 +7,6 @@ same inputs in processes of their own. Leaves are addressed by their position am
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 

@@ -34,3 +34,13 @@ def test_what_differs_from_run_to_run_is_masked_and_nothing_else() -> None:
     assert difference(masked, "loss 1.5 in 0.35 s\nend\n") is None
     assert difference(masked, "gain 1.5 in 0.35 s\nend\n") is not None
     assert difference(masked, "loss 1.5 in 0.35 s\nends\n") is not None
+
+
+def test_a_warning_of_torchs_c_code_is_not_the_programs_output() -> None:
+    own = '/p/a.py:3: UserWarning: mine\n  warnings.warn("mine")\n'
+    torchs = (
+        "/p/a.py:12: UserWarning: Converting a tensor with requires_grad=True to a scalar may do harm.\n"
+        "Consider tensor.detach(). (Triggered internally at /pytorch/torch/csrc/a.cpp:834.)\n"
+        "  scale = float(h.max())\n"
+    )
+    assert comparable(f"{own}{torchs}b\n") == comparable(f"{own}b\n") == "UserWarning: mine\nb\n"

@@ -97,6 +97,16 @@ def test_a_number_that_is_printed_by_itself_is_formatted(tmp_path: Path) -> None
     assert "f'{x.sum().detach():.3f}')" in one(text, "x.sum().item()", tmp_path)[0]
 
 
+def test_a_number_that_is_logged_is_a_tensor_that_is_logged_after_the_graph(tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    log.info('%f %f', x.sum().item(), float(x.mean()))\n"
+    )
+    first, both = one(text, "x.sum().item()", tmp_path)
+    assert first == "log.info('%f %f', x.sum().detach(), float(x.mean()))"
+    assert both.endswith("_log_info('%f %f', x.sum().detach(), x.mean().detach())")
+    assert "reorderable_logging_functions.add(_log_info)" in both
+
+
 def test_a_deep_copy_is_a_clone(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    return copy.deepcopy(x + 1)\n"
     assert one(text, "copy.deepcopy(x + 1)", tmp_path) == ["return (x + 1).detach().clone()", "return (x + 1).clone()"]

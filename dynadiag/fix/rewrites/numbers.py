@@ -12,13 +12,15 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dynadiag.fix.candidate import Candidate, Sources
-from dynadiag.fix.edits import ParsedSource
+from dynadiag.fix.edits import Edit, ParsedSource
 from dynadiag.fix.problems import FixProblem
+from dynadiag.fix.rewrites.printing import called_after
 
 __all__ = ["candidates"]
 
 _CONVERSIONS = ("float", "int")
 _MATH = re.compile(r"^(?:sqrt|exp|log|log2|log10|log1p|expm1|a?sin|a?cos|a?tan|tanh|sinh|cosh|erf|floor|ceil|fabs)$")
+_WHY = "a tensor without dimensions enters arithmetic as a number does; detached, it has no gradient either"
 _RENAMED = {"fabs": "abs"}
 
 
@@ -28,18 +30,30 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
     if file is None or call is None or (found := _read(call)) is None:
         return
+    title = f"keep `{file.code(found)}` a tensor instead of reading it as a number"
+    yield Candidate(title, "source", (_edit(file, call),), _WHY)
+    printing = file.enclosing(call, cst.Call)
+    while printing is not None and not isinstance(file.parent(printing), cst.Expr):
+        printing = file.enclosing(printing, cst.Call)
+    if isinstance(printing, cst.Call):
+        reads = [each for each in file.nodes(cst.Call, printing) if each is not printing and _read(each) is not None]
+        inner = {id(each) for read in reads for each in file.nodes(cst.Call, read) if each is not read}
+        for later in called_after(file, printing):
+            edits = (*(_edit(file, each) for each in reads if id(each) not in inner), *later.edits)
+            yield Candidate(f"{title}, and {later.title}", "source", edits, f"{_WHY}; {later.why}")
+
+
+def _edit(file: ParsedSource, call: cst.Call) -> Edit:
+    """The edit that puts the tensor in the place of a call that reads it."""
+    found = _read(call)
+    assert found is not None
     kept = _kept(file, found) + (".to(torch.int64)" if file.code(call.func) == "int" else "")
     outer, function = _math(file, call)
     text = f"torch.{function}({kept})" if function else kept
     quote = next((mark for mark in "\"'" if mark not in text), None)
     if quote is not None and _is_printed(file, outer):  # formatted, a tensor without dimensions prints as a number
         text = f"f{quote}{{{text}}}{quote}"
-    yield Candidate(
-        f"keep `{file.code(found)}` a tensor instead of reading it as a number",
-        "source",
-        (file.replace(outer, text),),
-        "a tensor without dimensions enters arithmetic as a number does; detached, it has no gradient either",
-    )
+    return file.replace(outer, text)
 
 
 def _read(call: cst.Call) -> cst.BaseExpression | None:

@@ -19,7 +19,7 @@ from dynadiag.fix.edits import ParsedSource
 from dynadiag.fix.problems import FixProblem
 from dynadiag.fix.rewrites.config_lines import logging_line
 
-__all__ = ["candidates"]
+__all__ = ["called_after", "candidates"]
 
 _LEVELS = "debug|info|warning|error|critical|exception"
 _FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
@@ -32,20 +32,25 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     call = file.at(problem.span, cst.Call) if file is not None and problem.kind == "break" else None
     if file is None or call is None:
         return
-    function = file.code(call.func)
-    if _FUNCTION.match(function) or _is_warn(file, function):
-        yield logging_line(file, function)
-    if (found := _LOGGER.match(function)) and _is_logger(file, found[1]):
-        yield _logger(file, call, found[1], found[2])
-    if (helper := _helper(file, call)) is not None:
-        yield _called_after(file, helper)
-    if function == "print" and (text := _graph_print(file, call)) is not None:
+    yield from called_after(file, call)
+    if file.code(call.func) == "print" and (text := _graph_print(file, call)) is not None:
         yield Candidate(
             "print from within the graph with `torch._higher_order_ops.print`",
             "source",
             (file.replace(call, text),),
             "the operator prints the same text at its place in the graph, in order with other effects",
         )
+
+
+def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
+    """The changes that let torch make a call after the graph. None of them changes the call's arguments."""
+    function = file.code(call.func)
+    if _FUNCTION.match(function) or _is_warn(file, function):
+        yield logging_line(file, function)
+    if (found := _LOGGER.match(function)) and _is_logger(file, found[1]):
+        yield _logger(file, call, found[1], found[2])
+    if (helper := _helper(file, call)) is not None:
+        yield _helper_after(file, helper)
 
 
 def _is_warn(file: ParsedSource, function: str) -> bool:
@@ -81,7 +86,7 @@ def _helper(file: ParsedSource, call: cst.Call) -> cst.FunctionDef | None:
     return found if statements and not results and next(file.nodes(cst.Yield, found), None) is None else None
 
 
-def _called_after(file: ParsedSource, helper: cst.FunctionDef) -> Candidate:
+def _helper_after(file: ParsedSource, helper: cst.FunctionDef) -> Candidate:
     """A function that only has effects: torch calls it after the graph."""
     name, end = helper.name.value, file.newline
     line = f"torch._dynamo.config.reorderable_logging_functions.add({name}){end}"
