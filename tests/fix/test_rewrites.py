@@ -48,8 +48,9 @@ def test_a_warning_and_a_log_of_the_root_logger_are_called_after_the_graph(funct
 def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
     text = f"{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    log.info('%d', 3)\n    return x\n"
     assert one(text, "log.info('%d', 3)", tmp_path) == [
+        "@torch.compiler.disable\n"
         "def _log_info(*args):\n"
-        "log.info(*args, stacklevel=2)\n"
+        "log.info(*args, stacklevel=3)\n"
         "torch._dynamo.config.reorderable_logging_functions.add(_log_info)\n"
         "_log_info('%d', 3)"
     ]

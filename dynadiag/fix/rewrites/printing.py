@@ -64,7 +64,8 @@ def _is_logger(file: ParsedSource, name: str) -> bool:
 def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Candidate:
     """A function of the module that logs: torch can call a function after the graph, and no method of a logger."""
     name, end, unit = f"_{logger.lower().strip('_')}_{level}", file.newline, file.indent_unit
-    text = f"{end}def {name}(*args):{end}{unit}{logger}.{level}(*args, stacklevel=2){end}{end}{end}"
+    head = f"{end}@torch.compiler.disable{end}def {name}(*args):{end}"  # else torch compiles it when it is called
+    text = f"{head}{unit}{logger}.{level}(*args, stacklevel=3){end}{end}{end}"
     line = f"torch._dynamo.config.reorderable_logging_functions.add({name}){end}"
     behind = next(each for each in file.module.body if re.match(rf"{logger}\s*=", file.code(each)))
     return Candidate(
