@@ -75,8 +75,8 @@ async def test_what_was_measured_is_shown_and_sorted_by(tmp_path: Path, program:
         calls = [call for id_ in ("0/0", "0/1") for call in compile_calls(session, id_) if call.language == "cpp"]
     times: dict[str, dict[str, object]] = {}
     for number, call in enumerate(calls):
-        times.setdefault(str(call.event), {})[str(call.line)] = {"seconds": 1e-6 * (number + 2), "kernels": []}
-    peaks = {"moved": 1e9, "products": {"f32": 1e9}, "vector": 1e9}
+        times.setdefault(str(call.event), {})[str(call.line)] = {"seconds": 1e-6 * (number + 2), "device_kernels": []}
+    peaks = {"bytes_per_second": 1e9, "product_flops": {"f32": 1e9}, "vector_flops": 1e9}
     assert save_derived(
         path, "times", {"times": times, "peaks": peaks, "device": "cpu", "torch": "2.13.0", "errors": {}}
     )
