@@ -276,7 +276,8 @@ class _Triage:
             found.append(describe_environment(redact=self.args.redact))
             return None
 
-        self._part("environment", ask)
+        interrupted = "interrupted before it began" if self.interrupted else None
+        self._part("environment", ask, skip=interrupted, always=True)  # an issue needs it, and it takes seconds
         return found[0] if found else short_environment()
 
     def _write_report(self) -> str | None:

@@ -156,6 +156,7 @@ def test_a_budget_that_is_used_up_is_told() -> None:
     code, document = run("-o", "out", "--budget", "0.5")
     assert code == 5
     assert status(document)["bisect"] == "skipped"
+    assert status(document)["environment"] == "done"
     assert "--budget" in Path("out", "issue.md").read_text()
 
 
