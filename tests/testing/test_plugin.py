@@ -163,5 +163,6 @@ def test_workers_of_xdist_report_to_the_controller(pytester: pytest.Pytester) ->
     options = [*COMMON[:4], "--dynadiag", "--dynadiag-baseline=known.json", "--dynadiag-update", "-n", "2"]
     result = pytester.runpytest_subprocess(*options)
     result.assert_outcomes(passed=4)
-    assert "3 tests compiled something: 2 graph breaks" in section(result)
+    # test_break[4] compiles nothing where the worker that ran test_break[3] runs it too
+    assert section(result).startswith(("2 tests compiled something: 1 graph break,", "3 tests compiled something: 2 "))
     assert len(json.loads((pytester.path / "known.json").read_text())["known"]) == 1
