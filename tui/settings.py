@@ -12,11 +12,11 @@ from typing import Any
 from dynadiag.errors import UnreadableInput
 from tui.themes import THEMES
 
-__all__ = ["Settings", "read_settings", "remember_theme", "settings_path"]
+__all__ = ["BrowserSettings", "read_settings", "remember_theme", "settings_path"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BrowserSettings:
     """The theme, and for the id of each changed binding its keys, separated by commas."""
 
     theme: str = THEMES[0]
@@ -29,7 +29,7 @@ def settings_path() -> Path:
     return Path(base or Path.home() / ".config") / "dynadiag" / "browser.json"
 
 
-def read_settings(path: Path) -> Settings:
+def read_settings(path: Path) -> BrowserSettings:
     """Read the settings; where the file does not exist, return the defaults.
 
     Raises `UnreadableInput` if it is not what `remember_theme` could have written.
@@ -40,7 +40,7 @@ def read_settings(path: Path) -> Settings:
         raise UnreadableInput(f"{path}: theme is {theme!r}: it can be {', '.join(THEMES)}")
     if not isinstance(keys, dict) or not all(isinstance(value, str) and value for value in keys.values()):
         raise UnreadableInput(f'{path}: keys has to be an object such as {{"app.quit": "Q", "lines.down": "j,down"}}')
-    return Settings(theme, keys)
+    return BrowserSettings(theme, keys)
 
 
 def remember_theme(path: Path, theme: str) -> None:

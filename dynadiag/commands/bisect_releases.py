@@ -128,13 +128,13 @@ def search_releases(
 class _SearchPlan:
     """The releases to search, oldest first, the index of our own, and how many may have to be installed.
 
-    ``installs`` are for a failure that only came or only went, ``most`` for one that did both.
+    ``installs`` are for a failure that only came or only went, ``max_installs`` for one that did both.
     """
 
     candidates: tuple[TorchRelease, ...]
     own: int
     installs: int
-    most: int
+    max_installs: int
 
 
 def _store(program: Program, args: argparse.Namespace) -> EnvironmentStore:
@@ -219,7 +219,7 @@ def _installable(
 
 def _agree_to_install(plan: _SearchPlan, store: EnvironmentStore, args: argparse.Namespace) -> None:
     """Say what will be installed, and ask. Raises `DynadiagError` where nobody agrees."""
-    if not plan.most:
+    if not plan.max_installs:
         return
     text = _cost(plan, store)
     sys.stderr.write(text + "\n")
@@ -239,11 +239,11 @@ def _cost(plan: _SearchPlan, store: EnvironmentStore) -> str:
     size = max(store.bytes_of_one(one.requirement) for one in new) / _GB
     seconds = store.seconds_of_one()
     each = f"{size:.1f} GB and, as before, {duration(seconds)}" if seconds else f"{size:.1f} GB, some of it downloaded"
-    more = f" ({plan.most} if it came and was mended)" if plan.most > plan.installs else ""
+    more = f" ({plan.max_installs} if it came and was mended)" if plan.max_installs > plan.installs else ""
     names = ", ".join(str(one.version) for one in new)
     return (
         f"to install: at most {plan.installs} releases{more} of torch {names}\n"
-        f"each takes about {each}; at most {plan.most * size:.0f} GB in {store.folder}, "
+        f"each takes about {each}; at most {plan.max_installs * size:.0f} GB in {store.folder}, "
         f"where {store.free_bytes() / _GB:.0f} GB are free"
     )
 
@@ -268,8 +268,8 @@ def _search(
         candidates=plan.candidates,
         own=plan.own,
         trials=trials,
-        install=_installer(store, folder, plan.most, progress),
-        max_installs=plan.most,
+        install=_installer(store, folder, plan.max_installs, progress),
+        max_installs=plan.max_installs,
         repeat=args.repeat,
         on_trial=lambda one, status, seconds: progress.on_trial(log.count, f"torch {one.version}", status, seconds),
     )

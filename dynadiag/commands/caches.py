@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_json_path(args.json)
     paths = _recordings(args)
     if paths is not None:
-        _tell(_read(paths), args)
+        _write_report(_read(paths), args)
         return 0
     return _run_twice(args)
 
@@ -87,7 +87,7 @@ def _run_twice(args: argparse.Namespace) -> int:
             if not _start_twice(program, tried, args, report.options):
                 return _INTERRUPTED
             report = report.with_tried(report.options, _read(tried))
-    _tell(report, args)
+    _write_report(report, args)
     common.print_path(first)
     common.print_path(second)
     return 0
@@ -116,7 +116,7 @@ def _read(paths: Sequence[Path]) -> CacheReport:
         return read_caches([stack.enter_context(open_with_links(path)) for path in paths])
 
 
-def _tell(report: CacheReport, args: argparse.Namespace) -> None:
+def _write_report(report: CacheReport, args: argparse.Namespace) -> None:
     common.write_json(args.json, encode(caches_document(report)))
     if args.json != "-":
         common.print_text(cache_report_text(report, common.style_for(sys.stdout)))

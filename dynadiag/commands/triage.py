@@ -43,8 +43,8 @@ from dynadiag.render.json_document import ExplainDocument, encode
 from dynadiag.render.style import Style
 from dynadiag.triage import (
     LEFT_OUT,
-    Case,
     PartDocument,
+    TriagedCase,
     TriageDocument,
     describe_environment,
     issue_text,
@@ -60,7 +60,7 @@ _RUN, _BISECT, _MINIFY = "run.dynadiag", "bisect.dynadiag", "minify.dynadiag"
 _VERSIONS = "versions.dynadiag"
 _FILES = (_ISSUE, _JSON, _REPORT, _REPRO, _OUTPUT, _RUN, _BISECT, _MINIFY, _VERSIONS)
 _NO_VERDICT = 5
-_LEAST = 1.0  # seconds that a part needs to be begun
+_MIN_SECONDS = 1.0  # seconds that a part needs to be begun
 _MAX_OUTPUT = 1 << 20  # bytes of the end of an output
 _NOT_MINIFIED = {
     "passes": "the program does not fail",
@@ -177,7 +177,7 @@ class _Triage:
         if not always:
             skip = skip or ("interrupted before it began" if self.interrupted else None)
             left = self._seconds_left()
-            skip = skip or ("the time of --budget was used up" if left is not None and left < _LEAST else None)
+            skip = skip or ("the time of --budget was used up" if left is not None and left < _MIN_SECONDS else None)
         try:
             if skip is None:
                 self.progress.message(f"triage: {name}")
@@ -291,10 +291,10 @@ class _Triage:
         (self.folder / _ISSUE).write_text(text, encoding="utf-8", errors="backslashreplace")
         return None
 
-    def _case(self, environment: str) -> Case:
+    def _case(self, environment: str) -> TriagedCase:
         verdict, redact = self.verdict, self.args.redact
         shown = self._document()
-        return Case(
+        return TriagedCase(
             bisect=shown.bisect,
             minify=shown.minify,
             versions=shown.versions,

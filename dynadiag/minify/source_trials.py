@@ -91,12 +91,12 @@ class SourceTrials:
         outcome = self.run(text, _COMPILED, "the program as one file")
         found = outcome.signature
         if found is None or (self.expected is not None and not self.matches(outcome, text)):
-            self.notes.append(f"as one file in an empty folder, {_told(found)}")
+            self.notes.append(f"as one file in an empty folder, {_describe(found)}")
             return None
         self.expected = self.last_failure = found
         uncompiled = self.run(text, UNCOMPILED, "uncompiled")
         if not uncompiled.passed:
-            self.notes.append(f"as one file in an empty folder and uncompiled, {_told(uncompiled.signature)}")
+            self.notes.append(f"as one file in an empty folder and uncompiled, {_describe(uncompiled.signature)}")
         self._refuse_slower(outcome, uncompiled)
         return found if uncompiled.passed else None
 
@@ -235,7 +235,7 @@ def _printing_to_file(text: str) -> str:
     return "".join([*lines[:first], _REDIRECT, *lines[first:]])
 
 
-def _told(failure: Signature | None) -> str:
+def _describe(failure: Signature | None) -> str:
     """How the program ended, in a line."""
     if failure is None:
         return "it passes"

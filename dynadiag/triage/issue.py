@@ -20,7 +20,7 @@ from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
 from dynadiag.triage.document import PartDocument
 
-__all__ = ["Case", "issue_text"]
+__all__ = ["TriagedCase", "issue_text"]
 
 _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE = 120
@@ -35,7 +35,7 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class TriagedCase:
     """What a triage found. A part that was not done is ``None``; ``parts`` says why.
 
     ``repro`` is the text of the repro, ``repro_name`` its file in the folder. ``output`` is what the program printed,
@@ -59,7 +59,7 @@ class Case:
     redacted: bool = False
 
 
-def issue_text(case: Case) -> str:
+def issue_text(case: TriagedCase) -> str:
     """The issue in Markdown."""
     blocks = [
         *_title(case),
@@ -78,12 +78,12 @@ def issue_text(case: Case) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _failure_of(case: Case) -> FailureDocument | None:
+def _failure_of(case: TriagedCase) -> FailureDocument | None:
     found = case.minify.failure if case.minify else None
     return found or (case.bisect.failure if case.bisect else None)
 
 
-def _title(case: Case) -> list[str]:
+def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
         return ["# torch.compile"]
@@ -92,7 +92,7 @@ def _title(case: Case) -> list[str]:
     return [f"# torch.compile: {inline_code(said)}"]
 
 
-def _description(case: Case) -> Iterator[str]:
+def _description(case: TriagedCase) -> Iterator[str]:
     if case.bisect is None:
         yield "The program was not bisected: see below."
         return
@@ -104,7 +104,7 @@ def _description(case: Case) -> Iterator[str]:
         yield f"The failure is of kind {failure.kind}: {inline_code(failure.type)}{where}{at}.{how}"
 
 
-def _repro(case: Case) -> Iterator[str]:
+def _repro(case: TriagedCase) -> Iterator[str]:
     made = case.minify
     if made is None or not case.repro:
         return
@@ -123,7 +123,7 @@ def _sizes(made: MinifyDocument) -> str:
     return f"Reduced from {made.nodes_before} to {made.nodes_after} operations."
 
 
-def _bisection(case: Case) -> Iterator[str]:
+def _bisection(case: TriagedCase) -> Iterator[str]:
     found = case.bisect
     if found is None or not any(status != "not_run" for status in found.rungs.values()):
         return
@@ -145,7 +145,7 @@ def _culprit(item: CulpritDocument) -> str:
     return f"| {item.kind} | {cell(item.name)} | {cell(where) if where else ''} |"
 
 
-def _versions(case: Case) -> Iterator[str]:
+def _versions(case: TriagedCase) -> Iterator[str]:
     made = case.versions
     if made is None or not made.versions:
         return
@@ -159,7 +159,7 @@ def _versions(case: Case) -> Iterator[str]:
     yield from (f"Commits between {each.before} and {each.after}: {each.commits}" for each in made.changes)
 
 
-def _tried(case: Case) -> Iterator[str]:
+def _tried(case: TriagedCase) -> Iterator[str]:
     if case.explain is not None:
         made = case.explain
         breaks, recompiles = count(made.break_count, "graph break"), count(made.recompile_count, "recompile")
@@ -181,7 +181,7 @@ def _tried(case: Case) -> Iterator[str]:
         yield f"\n{where}:\n\n{fenced(chr(10).join(commands), 'sh')}"
 
 
-def _commands(case: Case) -> list[str]:
+def _commands(case: TriagedCase) -> list[str]:
     """Commands that show the failure, and where it goes."""
     if case.redacted or case.bisect is None or case.bisect.failure is None:
         return []
@@ -192,7 +192,7 @@ def _commands(case: Case) -> list[str]:
     return [f"python {program}", f"{ENVIRONMENT_OF_RUNG['uncompiled']} python {program}", f"{bisect} {program}"]
 
 
-def _logs(case: Case) -> Iterator[str]:
+def _logs(case: TriagedCase) -> Iterator[str]:
     if case.redacted:
         yield "Left out."
         return

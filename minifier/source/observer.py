@@ -24,7 +24,7 @@ _MAX_VALUES = 3  # different values of one expression
 _MAX_NOTES = 200  # evaluations of one expression, and calls of one function, that are looked at
 _MAX_CALLS = 16  # different arguments of one function: more than a recompile limit
 _MAX_CALL_TEXT = 600  # characters of the arguments of a call
-_MADE: dict[int, tuple[Any, str]] = {}  # objects by identity, with the arguments of `__init__`
+_CREATED: dict[int, tuple[Any, str]] = {}  # objects by identity, with the arguments of `__init__`
 
 
 class _Notes:
@@ -69,7 +69,7 @@ class _Notes:
         if text is None:
             return
         if owner and owner[1] == "__init__":
-            _MADE.setdefault(id(owner[0]), (owner[0], text))
+            _CREATED.setdefault(id(owner[0]), (owner[0], text))
         made = _literal(owner[0]) if owner else ""
         if made is not None and len(made + text) <= _MAX_CALL_TEXT and (call := (made, text, _has_grad())) not in known:
             known.append(call)
@@ -80,7 +80,7 @@ class _Notes:
         value = made_by(*args, **kwargs)
         if text is not None and type(value) is made_by:
             with contextlib.suppress(Exception):
-                _MADE.setdefault(id(value), (value, text))
+                _CREATED.setdefault(id(value), (value, text))
         return value
 
     def _note(self, number: int, value: Any) -> None:
@@ -147,8 +147,8 @@ def _object(value: Any) -> str | None:
     name = _global_name(type(value))
     if name is None:
         return None
-    if id(value) in _MADE:
-        return name + _MADE[id(value)][1]
+    if id(value) in _CREATED:
+        return name + _CREATED[id(value)][1]
     if type(value).__module__ != "__main__":
         return None
     fields = getattr(value, "_fields", None) or [

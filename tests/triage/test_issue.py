@@ -11,14 +11,14 @@ from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify.minify_result import MinifyResult, minify_document
 from dynadiag.minify.minify_result import issue_text as minify_issue_text
 from dynadiag.render.json_document import encode
-from dynadiag.triage import Case, PartDocument, issue_text, redacted_bisect, redacted_minify
+from dynadiag.triage import PartDocument, TriagedCase, issue_text, redacted_bisect, redacted_minify
 from dynadiag.trial.signature import Signature
 from tests.hostile import HOSTILE, assert_no_control, assert_no_workflow_command
 
 SECRETS = ("hunter2", "alice", "classified")
 
 
-def a_case(text: str = "relu", **values: object) -> Case:
+def a_case(text: str = "relu", **values: object) -> TriagedCase:
     """A case in which ``text`` stands wherever the program's can."""
     failure = Signature("exception", f"mine.{text}", f"{text}\nmore", "torch/_inductor/lowering.py:3 in f", f"{text}:3")
     culprit = Culprit("lowering", text, "0/0", "forward", ((f"/home/user/{text}.py", 7),), (text,))
@@ -28,7 +28,7 @@ def a_case(text: str = "relu", **values: object) -> Case:
     )
     made = MinifyResult("reduced", "inductor", failure, failure, f"import torch\n# {text!r}\n", printed=text)
     made = replace(made, nodes_before=9, nodes_after=1, proved=True, proof=(f"uncompiled: {text}",), notes=(text,))
-    case = Case(
+    case = TriagedCase(
         bisect=verdict.document(),
         minify=minify_document(made, text),
         explain=None,
@@ -89,7 +89,7 @@ def test_it_says_what_there_is_of_any_verdict(verdict: str) -> None:
 
 def test_with_nothing_at_all_it_says_why() -> None:
     parts = (PartDocument("bisect", "interrupted", "Ctrl-C", 1.0, ()),)
-    text = issue_text(Case(None, None, None, parts, "PyTorch version: 2.13.0"))
+    text = issue_text(TriagedCase(None, None, None, parts, "PyTorch version: 2.13.0"))
     assert "The program was not bisected" in text
     assert "- bisect: interrupted: `Ctrl-C`" in text
 

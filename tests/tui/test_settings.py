@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from dynadiag.errors import UnreadableInput
 from tests.tui.conftest import browsing, press, screen
 from tui.command_palette import all_binding_ids
-from tui.settings import Settings, read_settings
+from tui.settings import BrowserSettings, read_settings
 from tui.themes import THEMES, next_theme, palette_of
 
 
@@ -84,4 +84,4 @@ async def test_a_key_of_an_action_that_is_not_there_is_said(program: Path, setti
 
 
 def test_without_a_file_the_defaults_hold(settings: Path) -> None:
-    assert read_settings(settings) == Settings("dark", {})
+    assert read_settings(settings) == BrowserSettings("dark", {})

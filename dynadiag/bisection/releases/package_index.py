@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
+from importlib import metadata
 
 from packaging.version import InvalidVersion, Version
 
@@ -59,7 +59,7 @@ def newest_builds(versions: Iterable[Version], own: str) -> dict[Version, str]:
 
 
 def _pip() -> list[str]:
-    if find_spec("pip") is not None:
+    if any(True for _ in metadata.distributions(name="pip")):
         return [sys.executable, "-m", "pip"]
     if (uv := shutil.which("uv")) is not None:
         return [uv, "tool", "run", "pip"]

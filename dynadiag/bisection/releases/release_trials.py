@@ -32,15 +32,15 @@ METRICS = ("breaks", "recompiles", "graphs", "compile-seconds")
 
 @dataclass(frozen=True, slots=True)
 class MetricBound:
-    """A figure of a run and the most that it may be: above it the run counts as failing."""
+    """A figure of a run and its limit: above it the run counts as failing."""
 
     metric: str
-    most: float
+    limit: float
 
     @property
     def failure(self) -> Signature:
         """The failure of a run above the bound."""
-        return Signature("metric", self.metric, f"{self.metric} above {self.most:g}")
+        return Signature("metric", self.metric, f"{self.metric} above {self.limit:g}")
 
     def value(self, recording: Path) -> float | None:
         """The figure of a recorded run; ``None`` where it has none."""
@@ -126,7 +126,7 @@ class ReleaseTrials:
         value = self._value(kept)
         if value is None:
             return ReleaseTrial(replace(outcome, invalid="the run was not recorded"), "", kept)
-        failed = self.bound.failure if value > self.bound.most else None
+        failed = self.bound.failure if value > self.bound.limit else None
         return ReleaseTrial(replace(outcome, signature=failed), "", kept, value)
 
     def _value(self, recording: Path | None) -> float | None:

@@ -10,7 +10,7 @@ from dynadiag.explanation.formatting import duration
 from dynadiag.explanation.timing import PARTS, shares
 from dynadiag.recording.records import Compile, Kernel, Recompile, Span
 from dynadiag.render.page.redaction import Redaction
-from dynadiag.render.page.search import SearchView, TrialView
+from dynadiag.render.page.search import PageSearch, TrialView
 from dynadiag.render.paths import relative_path, short_stack
 from dynadiag.render.report import Report
 from dynadiag.render.snippet import source_lines
@@ -175,7 +175,7 @@ def view_of(made: Report, name: str, redaction: Redaction) -> PageSection:
     )
 
 
-def with_search(view: PageSection, search: SearchView, trials: tuple[TrialView, ...], total: int) -> PageSection:
+def with_search(view: PageSection, search: PageSearch, trials: tuple[TrialView, ...], total: int) -> PageSection:
     """The view of the recording of a search, which compiles nothing itself."""
     return replace(
         view,

@@ -12,7 +12,7 @@ from dynadiag.recording.records import Trial
 from dynadiag.render.page.redaction import Redaction
 from dynadiag.render.wrap import truncate_end
 
-__all__ = ["SearchView", "TrialView", "search_of", "trial_views"]
+__all__ = ["PageSearch", "TrialView", "search_of", "trial_views"]
 
 _MAX_TRIALS = 1000
 _MAX_CELL = 300  # characters of what was tried, and of a failure
@@ -26,7 +26,7 @@ _VERDICTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class SearchView:
+class PageSearch:
     """A search: the command, and its answer."""
 
     command: str
@@ -45,7 +45,7 @@ class TrialView:
     seconds: str
 
 
-def search_of(recording: Recording, redaction: Redaction) -> SearchView | None:
+def search_of(recording: Recording, redaction: Redaction) -> PageSearch | None:
     """The search of a recording; ``None`` for that of a program."""
     counts = recording.counts()
     if not counts.get("dynadiag_search") and not (counts.get("dynadiag_trial") and not counts.get("dynamo_start")):
@@ -55,9 +55,9 @@ def search_of(recording: Recording, redaction: Redaction) -> SearchView | None:
     command = command if command in ("bisect", "minify") else "search"
     verdict = _first(recording, "dynadiag_verdict", payload=True)
     if not verdict:
-        return SearchView(command, f"{command} was interrupted: it has no verdict", "warning")
+        return PageSearch(command, f"{command} was interrupted: it has no verdict", "warning")
     severity = "good" if verdict.get("verdict") == "passes" else "error"
-    return SearchView(command, f"{command}: {_sentence(verdict, redaction)}", severity)
+    return PageSearch(command, f"{command}: {_sentence(verdict, redaction)}", severity)
 
 
 def trial_views(trials: Sequence[Trial], redaction: Redaction) -> tuple[TrialView, ...]:
