@@ -24,9 +24,11 @@ def run(path: Path, place: str = "", *, folder: Path | None = None, pick: bool =
     from dynadiag.recording.opening import has_recordings
     from tui.app import Browser
     from tui.session import Session
+    from tui.terminal_watch import end_with_terminal
 
     gc.freeze()
     gc.enable()
+    end_with_terminal()
     if path.is_dir() or has_recordings(path):
         from tui.recording_folder import open_folder
 

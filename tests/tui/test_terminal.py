@@ -101,6 +101,16 @@ def test_a_signal_leaves_the_terminal_as_it_was_found_too(number: signal.Signals
         assert termios.tcgetattr(shown.slave) == before
 
 
+def test_the_browser_ends_with_its_terminal(program: Path) -> None:
+    with terminal(str(program)) as shown:
+        shown.read_until("Not one graph")
+        empty = os.open(os.devnull, os.O_RDWR)
+        os.dup2(empty, shown.slave)  # nobody holds the terminal any longer, as when its window is closed
+        os.dup2(empty, shown.master)
+        os.close(empty)
+        assert shown.process.wait(_WAIT) == 128 + signal.SIGHUP
+
+
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": "xterm", "COLORTERM": ""}])
 def test_it_works_without_colours(program: Path, variables: dict[str, str]) -> None:
     with terminal(str(program), **variables) as shown:

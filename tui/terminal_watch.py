@@ -1,0 +1,34 @@
+"""Ends the browser when its terminal is gone.
+
+A closed window or a lost connection leaves a terminal that cannot be read or written. Textual's input thread then reads
+an end of file again and again, and its output thread ends, so that the event loop waits for it for ever: the process
+would stay and use a core.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+__all__ = ["end_with_terminal"]
+
+_INTERVAL = 1.0  # seconds between two looks at the terminal
+_GRACE = 3.0  # seconds that the browser has to end by itself
+
+
+def end_with_terminal() -> None:
+    """Start the thread that watches standard input. Without a terminal there it does nothing."""
+    descriptor = sys.stdin.fileno()
+    if os.isatty(descriptor):
+        threading.Thread(target=_watch, args=(descriptor,), daemon=True, name="terminal-watch").start()
+
+
+def _watch(descriptor: int) -> None:
+    pause = threading.Event()
+    while os.isatty(descriptor):
+        pause.wait(_INTERVAL)
+    os.kill(os.getpid(), signal.SIGHUP)
+    pause.wait(_GRACE)
+    os._exit(128 + signal.SIGHUP)
