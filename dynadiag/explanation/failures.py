@@ -150,7 +150,8 @@ def _why(reason: str) -> str:
     if error := _COMPILER_ERROR.search(reason) if "\nOutput:\n" in reason else None:
         return f"error: {error['text']}"[:_MAX_LINE]
     text = _BACKEND.sub("", reason, count=1).strip()
-    return text.partition("\n")[0][:_MAX_LINE] or "no reason was recorded"
+    first = text.partition("\n")[0].removesuffix(":")  # an exception without a message
+    return first[:_MAX_LINE] or "no reason was recorded"
 
 
 def _blamed_spans(reason: str, compile_id: str, run: RunRecords) -> tuple[Span | None, tuple[Span, ...]]:

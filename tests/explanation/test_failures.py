@@ -149,6 +149,18 @@ def test_a_backend_that_raises(tmp_path: Path) -> None:
     leads(made, "y = x * 2", "the backend `refuses`", "ValueError: this backend has no idea")
 
 
+def test_an_exception_without_a_message_is_told_by_its_type(tmp_path: Path) -> None:
+    def mute(_gm: object, _inputs: object) -> Any:
+        raise AssertionError
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    made = failing(tmp_path, lambda: torch.compile(f, backend=mute)(torch.randn(8)))
+    text = leads(made, "return x * 3", "the backend `mute`", "AssertionError")
+    assert "the backend `mute`: AssertionError. dynadiag" in " ".join(text.split())
+
+
 def test_a_break_that_is_raised_says_why_it_is(tmp_path: Path) -> None:
     def whole(x: torch.Tensor) -> torch.Tensor:
         print("here")  # noqa: T201 - it breaks the graph
