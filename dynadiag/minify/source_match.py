@@ -35,11 +35,11 @@ def same_failure_of_source(
         return found.kind in ("hang", "wrong_result", "nan") or found.type == expected.type
     if (found.type, found.cause) != (expected.type, expected.cause):
         return False
+    # The names of both programs, for both: a word of torch's own may be a name in one of them only.
+    names = _defined_names(text) | _defined_names(whole_text)
     if is_raised_by_program(expected):
-        return is_raised_by_program(found) and (
-            not own_words or _words_of(found, text) == _words_of(expected, whole_text)
-        )
-    return raising_frame(found) == raising_frame(expected) and _words_of(found, text) == _words_of(expected, whole_text)
+        return is_raised_by_program(found) and (not own_words or _words_of(found, names) == _words_of(expected, names))
+    return raising_frame(found) == raising_frame(expected) and _words_of(found, names) == _words_of(expected, names)
 
 
 def values_differ(one: str, other: str) -> bool:
@@ -58,10 +58,9 @@ def raising_frame(signature: Signature) -> str | None:
     return frames[0] if frames else signature.where
 
 
-def _words_of(signature: Signature, text: str) -> tuple[str, ...]:
+def _words_of(signature: Signature, bound: frozenset[str]) -> tuple[str, ...]:
     """The message without numbers and without names of the program, and the exception that Dynamo observed."""
     first = normalise(signature.message.strip().partition("\n")[0])
-    bound = _defined_names(text)
     without = _QUOTED.sub(lambda quoted: _without_names(quoted[0], bound), first)
     without = re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", without)
     return (without, *_RAISED.findall(signature.message)[:1], *_subject_of(signature, bound))

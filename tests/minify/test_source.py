@@ -89,6 +89,11 @@ def test_names_of_the_program_and_numbers_do_not_count() -> None:
     assert not same_failure_of_source(small, whole, "pass", "class Feature: pass")
 
 
+def test_a_word_of_torchs_that_is_also_a_name_of_the_whole_program_does_not_count_against_a_smaller_one() -> None:
+    message = _FAKE_CALL + "call_function as_tensor(*(), **{}): got RuntimeError('a non-zero number of elements')"
+    assert same_failure_of_source(_failure(message), _failure(message), "pass", "number = 1")
+
+
 def test_another_raising_place_is_another_failure() -> None:
     here, there = _failure("no"), _failure("no", frame="torch/_dynamo/y.py:1 in g")
     assert not same_failure_of_source(there, here, "", "")
