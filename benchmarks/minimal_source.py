@@ -63,7 +63,7 @@ Change = tuple[str, int | None, str | None]  # the field, the place in it, and t
 
 
 def changes(node: ast.AST) -> Iterator[Change]:
-    """What can be done to the fields of a node: take out a part, or put a part of the part in its place."""
+    """The edits of a node: each removes a child, or replaces it by one of its own children."""
     for name, value in ast.iter_fields(node):
         if isinstance(value, list):
             for index, part in enumerate(value):

@@ -1,4 +1,4 @@
-"""The list of bookmarks, to go to one or to remove some."""
+"""The dialog with all bookmarks: go to one, or remove some."""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ class _Search:
         baseline = self._baseline(first, candidates)
         fixes = list[Fix]()
         for problem in sorted(first.problems, key=lambda each: each.kind):  # breaks first: recompiles may go with them
-            fixes.append(_gone_with(problem, fixes) or self._fix(problem, candidates[problem], baseline))
+            gone = _gone_with(problem, fixes) if problem.kind == "recompile" else None
+            fixes.append(gone or self._fix(problem, candidates[problem], baseline))
         return self._combine(fixes, baseline, torch)
 
     def _refuse_failing(self, first: RecordedRun) -> None:
@@ -172,7 +173,7 @@ class _Search:
             kept, whole, lost = self._provable_together(kept, baseline)
             fixes = [lost.get(fix.problem, fix) for fix in fixes]
         if whole is not None:
-            fixes = [_gone_with_all(fix, whole) for fix in fixes]
+            fixes = [fix if fix.candidate else _gone_with(fix.problem, [whole]) or fix for fix in fixes]
         edits = tuple(sorted({edit for fix in kept if fix.candidate for edit in fix.candidate.edits}))
         if edits:
             why = self._ends_as_in_a_fresh_interpreter(edits, baseline)
@@ -231,18 +232,10 @@ def _proved(problem: FixProblem, proof: Proof, rejected: Sequence[tuple[Candidat
     return Fix(problem, proof.candidate, evidence_of(proof), tuple(rejected), left)
 
 
-def _gone_with_all(fix: Fix, whole: Fix) -> Fix:
-    """The fix of a cause that no change removes by itself, if all proved fixes together do: ``whole``."""
-    if fix.candidate is not None or fix.problem.identity in whole.left:
-        return fix
-    return replace(whole, problem=fix.problem, rejected=())
-
-
 def _gone_with(problem: FixProblem, fixes: Sequence[Fix]) -> Fix | None:
-    """The fix of another cause that removes this cause too."""
+    """The first of the proved fixes that removes this cause too, as a fix of this cause."""
     found = (fix for fix in fixes if fix.candidate is not None and problem.identity not in fix.left)
-    fix = next(found, None) if problem.kind == "recompile" else None
-    return replace(fix, problem=problem, rejected=()) if fix is not None else None
+    return next((replace(fix, problem=problem, rejected=()) for fix in found), None)
 
 
 def _taken_back(fix: Fix, why: str) -> Fix:

@@ -20,6 +20,7 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.packing import is_packed, read_member
 from dynadiag.recording.record_mapping import MAX_VALUE, FieldError
 from dynadiag.recording.schema import APPLICATION_ID, BLOCK_SIZE, TABLES, VERSION
+from dynadiag.recording.stranger_sqlite import connect_read_only, printable, restrict
 
 __all__ = ["Database", "check_type"]
 
@@ -66,7 +67,7 @@ class Database:
             with self._lock:
                 yield
         except (sqlite3.Error, zstandard.ZstdError, FieldError, UnicodeError, OverflowError) as error:
-            raise UnreadableInput(f"{self.path}: a damaged recording ({_one_line(error)})") from error
+            raise UnreadableInput(f"{self.path}: a damaged recording ({printable(error)})") from error
 
     def single_row(self, found: tuple[R, ...], what: str) -> R:
         """Return the single row of `found`. Raises `UnreadableInput` unless there is exactly one."""
@@ -124,7 +125,7 @@ class Database:
         foreign = [name for kind, name, root, _ in rows if kind not in ("table", "index") or not root]
         wrong = [one.name for one in TABLES if one.since <= self.version and made.get(one.name) != one.ddl()]
         if foreign or wrong:
-            names = _one_line(", ".join(map(str, foreign + wrong)))
+            names = printable(", ".join(map(str, foreign + wrong)))
             raise UnreadableInput(f"{self.path}: a damaged recording (its schema differs in {names})")
 
 
@@ -142,26 +143,17 @@ def _check_file(path: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(
-        path.absolute().as_uri() + "?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-    )
-    _restrict(database)
-    database.execute("PRAGMA query_only = ON")
+    database = connect_read_only(path, any_thread=True)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
     return database
 
 
 def _connect_packed(tables: bytes) -> sqlite3.Connection:
     database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     database.deserialize(tables)
-    _restrict(database)
-    return database
-
-
-def _restrict(database: sqlite3.Connection) -> None:
-    """Limit what a file that a stranger made can make SQLite do."""
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
-    for statement in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
-        database.execute(f"PRAGMA {statement}")
+    restrict(database)
+    return database
 
 
 def check_type(value: Any, kind: type[R]) -> R:
@@ -169,8 +161,3 @@ def check_type(value: Any, kind: type[R]) -> R:
     if type(value) is not kind:
         raise FieldError(f"{kind.__name__} expected, found {type(value).__name__}")
     return value
-
-
-def _one_line(error: object) -> str:
-    """The text of an error, safe for a terminal: SQLite quotes what it could not read."""
-    return "".join([char if char.isprintable() else "?" for char in str(error)])[:200]

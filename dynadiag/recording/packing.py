@@ -21,6 +21,7 @@ from pathlib import Path
 import zstandard
 
 from dynadiag.errors import DynadiagError, UnreadableInput
+from dynadiag.recording.stranger_sqlite import connect_read_only, printable
 
 __all__ = ["Content", "is_packed", "member_names", "read_member", "write_packed"]
 
@@ -166,10 +167,8 @@ def _decompress(data: object, size: object, base: bytes) -> bytes:
 def _reading(packed: Path) -> Iterator[sqlite3.Connection]:
     """Open the file read-only, and turn every error that a damaged file causes into `UnreadableInput`."""
     try:
-        database = sqlite3.connect(packed.absolute().as_uri() + "?mode=ro", uri=True)
+        database = connect_read_only(packed)
         try:
-            for statement in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
-                database.execute(f"PRAGMA {statement}")
             schema = database.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
             if schema != [(_TABLE,)]:
                 raise sqlite3.DatabaseError("its schema differs")
@@ -177,5 +176,4 @@ def _reading(packed: Path) -> Iterator[sqlite3.Connection]:
         finally:
             database.close()
     except (sqlite3.Error, zstandard.ZstdError, UnicodeError, OverflowError, MemoryError) as error:
-        said = "".join(char if char.isprintable() else "?" for char in str(error))[:200]
-        raise UnreadableInput(f"{packed}: a damaged packed job ({said})") from error
+        raise UnreadableInput(f"{packed}: a damaged packed job ({printable(error)})") from error

@@ -328,7 +328,7 @@ class Trial:
     seconds: float
 
 
-# What a digest makes of a log, one table of a recording each (`recording.schema`).
+# The records that a digest makes from a log. Each type has its own table (`recording.schema`).
 Record: TypeAlias = (
     Break
     | CacheLookup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynadiag.fix.candidate import Candidate
-from dynadiag.fix.fix_search import Fix, _gone_with_all
+from dynadiag.fix.fix_search import Fix, _gone_with
 from dynadiag.fix.problems import _tensor_operators
 from tests.fix.build import HEAD, problem_at
 
@@ -29,7 +29,7 @@ def test_a_cause_that_only_all_fixes_together_remove_is_proved() -> None:
     problem = problem_at(text, "x.item()")
     other = replace(problem, identity="other")
     whole = Fix(problem, Candidate("2 fixes together", "source", (), ""), None, (), frozenset({"left"}))
-    gone = _gone_with_all(Fix(other, None, None, ()), whole)
+    gone = _gone_with(other, [whole])
+    assert gone is not None
     assert (gone.problem, gone.candidate) == (other, whole.candidate)
-    left = Fix(replace(problem, identity="left"), None, None, ())
-    assert _gone_with_all(left, whole) is left
+    assert _gone_with(replace(problem, identity="left"), [whole]) is None

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib import metadata
 
 from packaging.version import InvalidVersion, Version
@@ -59,7 +60,8 @@ def newest_builds(versions: Iterable[Version], own: str) -> dict[Version, str]:
 
 
 def _pip() -> list[str]:
-    if any(True for _ in metadata.distributions(name="pip")):
+    with suppress(metadata.PackageNotFoundError):
+        metadata.version("pip")
         return [sys.executable, "-m", "pip"]
     if (uv := shutil.which("uv")) is not None:
         return [uv, "tool", "run", "pip"]

@@ -117,7 +117,7 @@ class ReleaseTrials:
         return executor.run(self.plan, self.limits)
 
     def _judge(self, outcome: Outcome, recording: Path) -> ReleaseTrial:
-        """The trial with its recording. Where a figure is bounded, it fails if the figure is above that."""
+        """The trial with its recording. With a bound, it fails if the figure is above the bound."""
         kept = recording if recording.exists() else None
         if kept is not None:
             record_exit(kept, outcome.exit_code, outcome.seconds)

@@ -31,7 +31,7 @@ class ReleaseRunner(Protocol):
     """Runs the program once in an interpreter."""
 
     def run(self, interpreter: Interpreter) -> ReleaseTrial:
-        """One run. Raises `TargetError`."""
+        """Run the program once with a release. Raises `TargetError`."""
         ...
 
 

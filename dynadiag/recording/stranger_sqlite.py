@@ -1,0 +1,30 @@
+"""SQLite files that a stranger may have made: opened read-only, limited in what they can do, with readable errors."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+__all__ = ["connect_read_only", "printable", "restrict"]
+
+_MAX_CHARS = 200
+
+
+def connect_read_only(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
+    """Open a file so that it is not changed and nothing in it can run. Raises `sqlite3.Error`."""
+    uri = path.absolute().as_uri() + "?mode=ro"
+    database = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=not any_thread)
+    restrict(database)
+    database.execute("PRAGMA query_only = ON")
+    return database
+
+
+def restrict(database: sqlite3.Connection) -> None:
+    """Limit what the content of a database can make SQLite do."""
+    for statement in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
+        database.execute(f"PRAGMA {statement}")
+
+
+def printable(error: object) -> str:
+    """The text of an error, safe for a terminal: SQLite quotes what it could not read."""
+    return "".join([char if char.isprintable() else "?" for char in str(error)])[:_MAX_CHARS]
