@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,23 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.rst")})
 
 
-def test_the_picture_of_the_imports_is_that_of_the_code() -> None:
-    spec = importlib.util.spec_from_file_location("draw_imports", ROOT / "docs" / "draw_imports.py")
+def program_of_docs(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    drawing = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(drawing)
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def test_the_picture_of_the_imports_is_that_of_the_code() -> None:
     page = ARCHITECTURE.read_text()
-    assert drawing.updated(page) == page, "run `make docs`"
+    assert program_of_docs("draw_imports").updated(page) == page, "run `make docs`"
+
+
+def test_the_page_of_advice_is_that_of_the_table() -> None:
+    page = (ROOT / "docs" / "advice.md").read_text()
+    assert program_of_docs("write_advice").markdown() == page, "run `make docs`"
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])

@@ -191,7 +191,8 @@ def _entry(
     compile_ = side.compile(lookup.compile_id)
     if lookup.outcome == "bypass":
         told = explain_bypass(lookup.reason or "", side.sources)
-        causes = (Cause(told.cause, told.span, told.cure, options=told.options),)
+        cure = None if told.cure is None else told.cure.text
+        causes = (Cause(told.cause, told.span, cure, options=told.options),)
     span = next((cause.span for cause in causes if cause.span is not None), None)
     place = span or Span(compile_.file, compile_.line)
     return CacheEntry(run, lookup, original_name(compile_.function), place, changed, causes)

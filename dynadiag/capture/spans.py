@@ -20,7 +20,7 @@ __all__ = ["BytePositions", "SourceText", "blamed_positions", "definition_head",
 
 # Instructions that take an expression's value from the stack. CPython 3.11 gives them their statement's position, from
 # 3.12 on the expression's (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
-_TAKES_VALUE = re.compile(r"POP_JUMP_\w*IF_|BEFORE_WITH|GET_ITER|FOR_ITER|CHECK_EXC_MATCH")
+_TAKES_VALUE = re.compile(r"POP_JUMP_\w*IF_|JUMP_IF_\w+_OR_POP|BEFORE_WITH|GET_ITER|FOR_ITER|CHECK_EXC_MATCH")
 _KEEPS_VALUE = re.compile(r"GET_ITER|COPY|STORE_")  # instructions in between: in `for`, and `if (n := f(x)):`
 _COMPOUND = re.compile(r"(async|class|def|elif|else|except|finally|for|if|match|try|while|with)\b")
 _DEFINITION = re.compile(r"(\s*)(async\s+)?def\b")

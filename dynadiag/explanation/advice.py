@@ -11,46 +11,33 @@ import re
 from collections.abc import Callable, Sequence
 
 from dynadiag.explanation import advice_tensors, advice_values, process_state
+from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.changes import nearest_entry_failures, without_consequences
+from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.guard_text import joined_sources
 from dynadiag.explanation.guards import ParsedGuard, parse_guard
 from dynadiag.recording.records import GuardFailure, Recompile
 
-__all__ = ["NO_REASON", "advise"]
+__all__ = ["advise"]
 
-NO_REASON = "No reason was recorded for this recompile."
-
-_LIMIT = (
-    "torch gave up compiling this function: it reached the limit (`torch._dynamo.config.recompile_limit`, 8 "
-    "variants of a function by default, and `accumulated_recompile_limit`, 256). Calls that fit a variant "
-    "compiled so far still use it, all others now run uncompiled, with everything they call.",
-    "End the recompiles first; raise the limit only if all variants are wanted. "
-    "`torch._dynamo.config.fail_on_recompile_limit_hit = True` makes it an exception, and "
-    "`torch._dynamo.config.error_on_recompile = True` does so at the first recompile.",
-)
 _LOWER_BOUND = re.compile(r"2 <= |\S+ >= 2$")  # that a size is neither 0 nor 1
-_SHARED = (
-    "Another callable than before: torch compiles what has no Python function of its own (a builtin, a partial, a "
-    "callable object, a module of `torch.nn`) by way of one function, and all of these share its variants and their "
-    "limit. Where they are many, write a function around each: `torch.compile(lambda x: fn(x))`."
-)
 
 
-def advise(recompile: Recompile) -> tuple[str, ...]:
+def advise(recompile: Recompile) -> tuple[Advice, ...]:
     """What to do about one recompile, most useful first, each said once.
 
     It is about the cached entries that came nearest to being used: what else others failed by made no difference.
     """
-    limit = _LIMIT if recompile.limit_reached else ()
+    limit = (advice("recompile.gave_up"), advice("recompile.limit")) if recompile.limit_reached else ()
     if not recompile.reasons:
-        return (*limit, NO_REASON)
+        return (*limit, advice("recompile.no_reason"))
     if any(map(_is_another_callable, recompile.reasons)):
-        return (*limit, _SHARED)
+        return (*limit, advice("recompile.shared_wrapper"))
     kinds: dict[str, list[ParsedGuard]] = {}
     for reading in map(parse_guard, without_consequences(nearest_entry_failures(recompile.reasons))):
         kinds.setdefault(reading.kind, []).append(reading)
-    advice = [text for kind, found in _causes(kinds).items() for text in _ADVICE.get(kind, _other)(found)]
-    return tuple(dict.fromkeys((*limit, *advice)))
+    given = [each for kind, found in _causes(kinds).items() for each in _ADVICE.get(kind, _other)(found)]
+    return tuple(dict.fromkeys((*limit, *given)))
 
 
 def _is_another_callable(reason: GuardFailure) -> bool:
@@ -85,15 +72,13 @@ def _is_told(size: ParsedGuard, shapes: Sequence[ParsedGuard]) -> bool:
     return any(f"{size.subject}.size()[{size.index}]" in (shape.index or "") for shape in shapes)
 
 
-def _other(found: Sequence[ParsedGuard]) -> list[str]:
+def _other(found: Sequence[ParsedGuard]) -> list[Advice]:
     if not any(item.subject for item in found):
-        return ["What this guard reads changed between the calls; nothing more is known of it."]
-    return [
-        f"{joined_sources(found)} changed: keep it the same for every call, or pass what depends on it as a tensor."
-    ]
+        return [advice("recompile.unknown")]
+    return [advice("recompile.other", names=joined_sources(found))]
 
 
-_ADVICE: dict[str, Callable[[Sequence[ParsedGuard]], list[str]]] = {
+_ADVICE: dict[str, Callable[[Sequence[ParsedGuard]], list[Advice]]] = {
     "size": advice_tensors.size,
     "shape": advice_tensors.shape,
     "rank": advice_tensors.rank,

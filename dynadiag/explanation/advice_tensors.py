@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 
 from dynadiag.explanation import process_state
+from dynadiag.explanation.advice_table import advice
+from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.guard_text import argument_description, joined_sources, sizes_in, source_text
 from dynadiag.explanation.guards import ParsedGuard
 
@@ -29,54 +31,35 @@ _SPECIAL_SIZES = ("0", "1")  # torch always compiles for these apart
 _NOT_SMALL = re.compile(
     r"2 <= (?P<tensor>[^\s()]+)\.size\(\)\[(?P<dim>\d+)\]|(?P<the>[^\s()]+)\.size\(\)\[(?P<d>\d+)\] >= 2"
 )
-_BY_ITSELF = (
-    "(By itself torch makes a size a symbol when it first changes, at the price of this recompile; with "
-    "`dynamic=False`, never.)"
-)
 
 
-def size(found: Sequence[ParsedGuard]) -> list[str]:
+def size(found: Sequence[ParsedGuard]) -> list[Advice]:
     if any("_parameters[" in (item.subject or "") for item in found):
-        return [
-            "A parameter has another shape: torch treats shapes of parameters as constants. Expect one compile "
-            "for each shape, or set `torch._dynamo.config.force_parameter_static_shapes = False`."
-        ]
+        return [advice("size.parameter")]
     special = [item for item in found if is_special(item)]
     changed = [item for item in found if item not in special]
-    advice = [_changed_size(changed)] if changed else []
+    given = [_changed_size(changed)] if changed else []
     if special:
-        advice.append(_zero_or_one(special[0].subject, special[0].index))
-    return advice
+        given.append(_zero_or_one(special[0].subject, special[0].index))
+    return given
 
 
-def _zero_or_one(tensor: str | None, dimension: str | None) -> str:
-    return (
-        "torch always compiles sizes 0 and 1 apart from all others: avoid them (drop the last short batch, "
-        f"pad), or `torch._dynamo.decorators.mark_unbacked({source_text(tensor)}, {dimension})`."
-    )
+def _zero_or_one(tensor: str | None, dimension: str | None) -> Advice:
+    return advice("size.zero_or_one", tensor=source_text(tensor), dimension=dimension)
 
 
 def is_special(item: ParsedGuard) -> bool:
     return item.now in _SPECIAL_SIZES or item.was in _SPECIAL_SIZES
 
 
-def _changed_size(found: Sequence[ParsedGuard]) -> str:
+def _changed_size(found: Sequence[ParsedGuard]) -> Advice:
     dims = list(dict.fromkeys((source_text(item.subject), item.index) for item in found))
     if len({(item.subject, item.index, item.was) for item in found}) > len(dims):
-        return (
-            "The size changed before, and the code was still made for one size only: the program was compiled with "
-            "`dynamic=False`, the dimension is marked static, or Python code needs its number. Remove that, or "
-            "pad to a few sizes."
-        )
+        return advice("size.static")
     if len(dims) > _MOST_DIMENSIONS:
-        return (
-            f"Sizes change: `torch.compile(..., dynamic=True)` makes them symbols from the first call on. {_BY_ITSELF}"
-        )
+        return advice("size.many")
     calls = ", ".join(f"`torch._dynamo.mark_dynamic({name}, {index})`" for name, index in dims)
-    return (
-        f"The size changes: call {calls} before the first call{_who(found)}, or use "
-        f"`torch.compile(..., dynamic=True)`. {_BY_ITSELF}"
-    )
+    return advice("size.changed", calls=calls, who=_who(found))
 
 
 def _who(found: Sequence[ParsedGuard]) -> str:
@@ -86,7 +69,7 @@ def _who(found: Sequence[ParsedGuard]) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
-def shape(found: Sequence[ParsedGuard]) -> list[str]:
+def shape(found: Sequence[ParsedGuard]) -> list[Advice]:
     """One advice for the guards on the same sizes: the first that failed is what torch went by."""
     small = [match for item in found if (match := _NOT_SMALL.fullmatch(item.index or ""))]
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -99,72 +82,48 @@ def shape(found: Sequence[ParsedGuard]) -> list[str]:
             expressions.append(expression)
     first = list(groups.items())[:_MOST_GROUPS]
     left = sum(len(expressions) for expressions in groups.values()) - sum(len(each) for _, each in first)
-    advice = [_zero_or_one(match["tensor"] or match["the"], match["dim"] or match["d"]) for match in small[:1]]
-    advice += [_shape_of(source_text(each[0]), len(each) - 1, sizes) for sizes, each in first]
-    return [*advice, f"And {left} more guards on sizes failed."] if left else advice
+    given = [_zero_or_one(match["tensor"] or match["the"], match["dim"] or match["d"]) for match in small[:1]]
+    given += [_shape_of(source_text(each[0]), len(each) - 1, sizes) for sizes, each in first]
+    return [*given, advice("shape.more", number=left)] if left else given
 
 
-def _shape_of(expression: str, others: int, sizes: Sequence[str]) -> str:
+def _shape_of(expression: str, others: int, sizes: Sequence[str]) -> Advice:
     made = f"The code is dynamic, but made for `{expression}`"
     if others:
         on = ", ".join(f"`{source_text(size)}`" for size in sizes)
         made += f" (and {others} more {'guard' if others == 1 else 'guards'} on {on})"
     if re.search(r"== \d+$", expression):
-        return (
-            f"{made}: something needs that size as a number (Python code, an operator). Avoid it, or pad to one size."
-        )
+        return advice("shape.number", made=made)
     if "==" in expression:
-        return (
-            f"{made}: in the calls before, these sizes went together. Where they need not, make them differ in "
-            "the first call, or mark both with `torch._dynamo.mark_dynamic`."
-        )
+        return advice("shape.together", made=made)
     if expression.startswith("2 <= "):
         made += " (the 2 is torch's own: it always compiles sizes 0 and 1 apart)"
-    return (
-        f"{made}: a branch on it, in the program or in torch, takes another way beyond. Keep to one side, or "
-        "expect one compile for each; `torch._dynamo.mark_dynamic(tensor, dimension, min=..., max=...)` states a range."
-    )
+    return advice("shape.branch", made=made)
 
 
-def rank(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} came with another number of dimensions: that always needs code of its own. Reshape "
-        "to one (`unsqueeze`, `view`) before the call."
-    ]
+def rank(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("tensor.rank", names=joined_sources(found))]
 
 
-def dtype(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} came in another dtype: code is made for each dtype. Convert before the call, or "
-        "expect one "
-        "compile for each and call each once to warm up. Under autocast, check that every call is inside it."
-    ]
+def dtype(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("tensor.dtype", names=joined_sources(found))]
 
 
-def stride(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} came with another memory layout: call `.contiguous()` on it before the compiled call."
-    ]
+def stride(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("tensor.stride", names=joined_sources(found))]
 
 
-def device(found: Sequence[ParsedGuard]) -> list[str]:
-    return [f"{joined_sources(found)} came on another device: code is made for each device. Move it before the call."]
+def device(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("tensor.device", names=joined_sources(found))]
 
 
-def requires_grad(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} came with another `requires_grad`: with and without gradients is different code. "
-        "Expect one "
-        "compile for each, or `detach()` before the call where no gradient is wanted."
-    ]
+def requires_grad(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("tensor.requires_grad", names=joined_sources(found))]
 
 
-def dispatch_keys(found: Sequence[ParsedGuard]) -> list[str]:
+def dispatch_keys(found: Sequence[ParsedGuard]) -> list[Advice]:
     return process_state.dispatch_keys(found, joined_sources(found))
 
 
-def alias(_found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        "Two arguments were the same tensor (or shared memory) in one call and not in the other: `clone()` one "
-        "of them, or always pass them alike."
-    ]
+def alias(_found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("tensor.alias")]

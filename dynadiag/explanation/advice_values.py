@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from dynadiag.explanation.advice_table import advice
+from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.guard_text import is_global, joined_sources, source_text
 from dynadiag.explanation.guards import ParsedGuard
 
@@ -32,23 +34,20 @@ _CELL = re.compile(r"\.__closure__\[\d+\]\.cell_contents$")
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
 
 
-def value(found: Sequence[ParsedGuard]) -> list[str]:
+def value(found: Sequence[ParsedGuard]) -> list[Advice]:
     seen: dict[str | None, set[str | None]] = {}
     for item in found:
         seen.setdefault(item.subject, set()).add(item.was)
-    return [text for item in found for text in _value_of(item, len(seen[item.subject]) > 1)]
+    return [given for item in found for given in _value_of(item, len(seen[item.subject]) > 1)]
 
 
-def _value_of(item: ParsedGuard, again: bool) -> list[str]:
+def _value_of(item: ParsedGuard, again: bool) -> list[Advice]:
     subject, was = item.subject or "", item.was or ""
     name = f"`{source_text(subject)}`"
     if item.now is not None and _sort(item.now) != _sort(was):
         return type_([item])
     if subject.endswith(".training"):
-        return [
-            f"{name} switched (`model.train()`, `model.eval()`): one compile for each mode is expected, and "
-            "both are kept. Warm up both; do not switch inside a loop."
-        ]
+        return [advice("value.training", name=name)]
     if _CELL.search(subject):
         return [_closed_over(f"`{source_text(_CELL.sub('', subject))}`", was, again)]
     if _is_attribute(subject):
@@ -68,140 +67,72 @@ def _is_attribute(subject: str) -> bool:
     return "." in re.sub(r"\[.*?\]", "", subject)
 
 
-def _closed_over(function: str, was: str, again: bool) -> str:
+def _closed_over(function: str, was: str, again: bool) -> Advice:
     if _FLOAT.fullmatch(was):
         return _float(f"A float that the function {function} closes over", again)
-    return (
-        f"A variable that the function {function} closes over changed, and its value is part of the code: one compile "
-        "for each. Pass it as an argument."
-    )
+    return advice("value.closed_over", function=function)
 
 
-def _global(name: str, was: str, again: bool) -> str:
+def _global(name: str, was: str, again: bool) -> Advice:
     if _FLOAT.fullmatch(was):
         return _float(f"The global {name}, a float,", again)
-    cure = "pass it as an argument" if _INTEGER.fullmatch(was) else "set it once, before the first call"
-    return f"The global {name} changed, and its value is part of the code: {cure}."
+    return advice("value.global_integer" if _INTEGER.fullmatch(was) else "value.global", name=name)
 
 
-def _attribute(name: str, was: str, again: bool) -> str:
+def _attribute(name: str, was: str, again: bool) -> Advice:
     if _FLOAT.fullmatch(was) and _LEARNING_RATE.search(name):
-        return (
-            f"{name} changed, as a scheduler changes it, and is a constant of the compiled step at first. From now on "
-            "torch makes it an input of the graph (with `dynamic=False`, never); an optimizer that is made with "
-            "`lr=torch.tensor(...)` needs no recompile."
-        )
+        return advice("value.learning_rate", name=name)
     if _FLOAT.fullmatch(was):
         return _float(f"The float attribute {name}", again)
     if _INTEGER.fullmatch(was):
         plain = "" if again else " On an object that is no module torch makes it a symbol from now on."
-        return (
-            f"The integer attribute {name} changed, and its value is part of the code: one compile for each. "
-            "Keep it in a tensor (`register_buffer`), pass it as an argument, or, on a module, set "
-            f"`torch._dynamo.config.allow_unspec_int_on_nn_module = True`.{plain}"
-        )
-    return f"The attribute {name} changed, and its value is part of the code: set it once, before the first call."
+        return advice("value.integer_attribute", name=name, plain=plain)
+    return advice("value.attribute", name=name)
 
 
-def _argument(name: str, was: str, again: bool) -> str:
-    if again and _INTEGER.fullmatch(was):
-        return (
-            f"The integer {name} changed before and is still a constant: it was compiled with `dynamic=False`, "
-            "or Python code needs to know it (a loop count, an index, a branch). Pass a tensor, or take that "
-            "code out of the function."
-        )
+def _argument(name: str, was: str, again: bool) -> Advice:
     if _INTEGER.fullmatch(was):
-        return (
-            f"The integer {name} changed. From now on torch makes it a symbol (with `dynamic=False`, never); "
-            "`torch.compile(..., dynamic=True)` does so from the first call on. (0 and 1 remain constants, and so "
-            "does an integer that Python code needs to know.)"
-        )
-    if _FLOAT.fullmatch(was):
-        return _float(f"The float {name}", again)
-    return (
-        f"{name} is a constant of the code: each value of it is compiled apart. With few values call each once "
-        "to warm up; with many, take the choice out of the compiled function."
-    )
+        return advice("value.integer_again" if again else "value.integer", name=name)
+    return _float(f"The float {name}", again) if _FLOAT.fullmatch(was) else advice("value.constant", name=name)
 
 
-def _float(what: str, again: bool) -> str:
-    if again:
-        return (
-            f"{what} changed before and is still a constant: it was compiled with `dynamic=False`, or Python code "
-            "needs to know it (a branch, a conversion). Keep it in a tensor, or take that code out of the function."
-        )
-    return (
-        f"{what} changed. From now on torch makes it an input of the graph (with `dynamic=False`, or where an operator "
-        "needs the number itself, never); `torch.compile(..., dynamic=True)`, or a tensor instead (`register_buffer` "
-        "on a module), does so from the first call on."
-    )
+def _float(what: str, again: bool) -> Advice:
+    return advice("value.float_again" if again else "value.float", what=what)
 
 
-def length(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} has another number of items: a loop over it is unrolled, so each number is code of "
-        "its own. Stack the items into one tensor, pad to one length, or loop outside and compile what is done "
-        "to one item."
-    ]
+def length(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("items.length", names=joined_sources(found))]
 
 
-def keys(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} has other keys, or in another order: use the same keys for every call, in "
-        "the same order."
-    ]
+def keys(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("items.keys", names=joined_sources(found))]
 
 
-def membership(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"What {joined_sources(found)} contains changed, and the code asked: look it up before the call and "
-        "pass the answer."
-    ]
+def membership(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("items.membership", names=joined_sources(found))]
 
 
-def identity(found: Sequence[ParsedGuard]) -> list[str]:
+def identity(found: Sequence[ParsedGuard]) -> list[Advice]:
     code = any((item.subject or "").endswith("__code__") for item in found)
-    if code or any("function" in (item.index or item.was or "") for item in found):
-        return [
-            f"{joined_sources(found)} is another function than before: each is compiled apart. Do not make functions "
-            "or lambdas anew for each call; for a few fixed ones, expect one compile each."
-        ]
-    return [
-        f"{joined_sources(found)} is another object than before, and the code is bound to the object. Pass the same "
-        "one, or pass the tensors and numbers in it instead."
-    ]
+    function = code or any("function" in (item.index or item.was or "") for item in found)
+    return [advice("object.function" if function else "object.identity", names=joined_sources(found))]
 
 
-def freed(_found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        "The object that the code was made for (an optimizer, a module, ...) is gone, and each new one is compiled "
-        "anew. Make it once and use it again: start an optimizer over with `load_state_dict`, a module with "
-        "`reset_parameters` or `load_state_dict`."
-    ]
+def freed(_found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("object.freed")]
 
 
-def type_(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} is of another type than before: code is made for each type. Pass one type always."
-    ]
+def type_(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("object.type", names=joined_sources(found))]
 
 
-def none(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} was None in one call and not in the other: with and without it is different code. "
-        "Expect one "
-        "compile for each and warm up both, or always pass something (a default, an empty tensor)."
-    ]
+def none(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("object.none", names=joined_sources(found))]
 
 
-def left_over(_found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        "What was computed at a graph break is handed to the rest of the function, which was compiled for its "
-        "value: end that break, and this recompile ends too."
-    ]
+def left_over(_found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("break.left_over")]
 
 
-def presence(found: Sequence[ParsedGuard]) -> list[str]:
-    return [
-        f"{joined_sources(found)} was there in one call and not in the other: define it from the start (in `__init__`)."
-    ]
+def presence(found: Sequence[ParsedGuard]) -> list[Advice]:
+    return [advice("object.presence", names=joined_sources(found))]

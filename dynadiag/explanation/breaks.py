@@ -7,10 +7,12 @@ the expression in the source and the type of break there. All reports of one sit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from dynadiag.explanation.advice_table import advice
+from dynadiag.explanation.assertions import failed_assertion
 from dynadiag.explanation.data_parallel import wrapper_of, wrapper_title
 from dynadiag.explanation.exceptions import link_exceptions, raised_in
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
@@ -26,6 +28,7 @@ __all__ = ["break_findings", "group_breaks", "roots"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
 _NAMED = re.compile(r"`([^`]{1,200})`")  # what torch's explanation is about
+_RECONSTRUCTION = "Reconstruction failure"  # GB0092, in torch 2.11 to 2.15
 _NO_TENSOR = "no tensor-related objects found in frame"  # convert_frame.py, 2.13 to 2.15
 # The exception that a compile ended with -> why torch raised instead of going on (exc.py, convert_frame.py).
 _EXCEPTIONS = {
@@ -36,11 +39,6 @@ _EXCEPTIONS = {
     "UserError": "an exception: torch does not allow this use",
 }
 _UNKNOWN = "an exception instead of a split (fullgraph=True, torch.cond, an operator that failed: it was not recorded)"
-_UNSEEN = (
-    "Dynamo goes on after a break only where the function has a tensor or a module in a variable (or a list, tuple or "
-    "dict), or names `torch`. It does not look into objects (a dataclass, a model's output): move what follows into a "
-    "function that takes their tensors."
-)
 
 
 def break_findings(run: RunRecords) -> tuple[Finding, ...]:
@@ -54,7 +52,38 @@ def break_findings(run: RunRecords) -> tuple[Finding, ...]:
         for fatal in (True, False):  # a break and an exception at one place are two events
             if same := [item for item in met if item.fatal is fatal]:
                 groups.setdefault(_cause(same[0]), []).append(same)
-    return link_exceptions([_finding(group, paid, run) for group in groups.values()])
+    return link_exceptions(_link_reconstructions([_finding(group, paid, run) for group in groups.values()], run))
+
+
+def _link_reconstructions(found: Sequence[Finding], run: RunRecords) -> list[Finding]:
+    """The findings, with those as notes that tell how torch failed to split the graph at another break.
+
+    It then cannot rebuild a value that is needed after the break, and leaves the function to Python because of both.
+    """
+    records = {item.index: item for item in run.breaks}
+    made = list(found)
+    for index, item in enumerate(found):
+        own = records[item.records[0]]
+        if own.gb_type != _RECONSTRUCTION:
+            continue
+        before = (records[each] for each in range(own.index) if each in records)
+        split = next((each for each in before if _passes_through(each, own)), None)
+        cause = next((at for at, each in enumerate(found) if split and split.index in each.records), None)
+        if cause is not None and cause != index:
+            left = made[cause].cost.functions_uncompiled + item.cost.functions_uncompiled
+            made[cause] = replace(
+                made[cause],
+                cost=replace(made[cause].cost, functions_uncompiled=left),
+                evidence=(*made[cause].evidence, Fact("then", item.cause or item.title, item.span)),
+            )
+            made[index] = replace(item, severity="note", caused_by=cause, advice=())
+    return made
+
+
+def _passes_through(item: Break, other: Break) -> bool:
+    """Whether a break was met in the same compile as another one, at its line or in what that line calls."""
+    lines = {(frame.file, frame.line) for frame in item.user_stack} | {(item.span.file, item.span.line)}
+    return item.compile_id == other.compile_id and (other.span.file, other.span.line) in lines
 
 
 def _cause(root: Break) -> tuple[object, ...]:
@@ -71,7 +100,7 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     root, places = group[0], tuple(dict.fromkeys(item.span for item in group))
     compiled = any(graph.stage == "dynamo" for graph in run.graphs)
     rule, kind = "failed-compile" if root.fatal else "break", root.gb_type or "graph break of unknown type"
-    said = wrapper_title(root, compiled=compiled) or kind
+    said = wrapper_title(root, compiled=compiled) or failed_assertion(root) or kind
     ids = tuple(dict.fromkeys(item.compile_id for item in entries))
     left, whole = _left(entries, run.skipped), _whole(ids, run)
     cost = _cost(group, ids, (*left, *whole), paid, run)
@@ -89,7 +118,7 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
         place_identities=tuple(known(places=(place,)) for place in places),
         compile_ids=ids,
         cost=cost,
-        advice=_advice(root, left),
+        advice=_advice(root, left, run),
         evidence=tuple(_evidence(group, entries, left, whole, cost, run)),
         called=tuple(
             frame for frame in root.user_stack if (frame.file, frame.line) != (root.span.file, root.span.line)
@@ -131,11 +160,9 @@ def _left(entries: Sequence[Break], skipped: Sequence[SkippedFrame]) -> tuple[Sk
 
 
 def _whole(ids: Sequence[str], run: RunRecords) -> tuple[str, ...]:
-    """The functions that a break left to Python from their first line on."""
-    met = set(ids)
-    return tuple(
-        dict.fromkeys(each.function for each in run.compiles if each.outcome == "skipped" and each.compile_id in met)
-    )
+    """The functions that a break left to Python from their first line on, without those of Python's own library."""
+    left = (each for each in run.compiles if each.outcome == "skipped" and each.compile_id in set(ids))
+    return tuple(dict.fromkeys(each.function for each in left if not is_stdlib_file(each.file)))
 
 
 def _left_whole(root: Break, whole: Sequence[str], run: RunRecords) -> str:
@@ -146,10 +173,11 @@ def _left_whole(root: Break, whole: Sequence[str], run: RunRecords) -> str:
     return f"; {loop}all of {list_some(whole)} is left to Python"
 
 
-def _advice(root: Break, left: Sequence[SkippedFrame]) -> tuple[Advice, ...]:
+def _advice(root: Break, left: Sequence[SkippedFrame], run: RunRecords) -> tuple[Advice, ...]:
     """torch's hints, which nobody has checked for this case, and ours where we know what would help."""
-    own = (Advice(_UNSEEN, "consistent"),) if any(frame.reason == _NO_TENSOR for frame in left) else ()
-    return (*break_advice(root), *own)
+    goes_on = not failed_assertion(root)
+    own = (advice("rest.unseen"),) if goes_on and any(frame.reason == _NO_TENSOR for frame in left) else ()
+    return (*break_advice(root, run.sources), *own)
 
 
 def _evidence(
@@ -274,7 +302,22 @@ def _root_of_each(breaks: Sequence[Break], leaders: dict[int, int]) -> dict[int,
     the way to the root always ends.
     """
     found: dict[int, int] = {}
+    sites: dict[tuple[str | None, int | None], int] = {}
     for item in sorted(breaks, key=lambda item: item.index):
         ahead = item.cause if item.cause is not None and item.cause in found else leaders[item.index]
+        if ahead == item.index:
+            ahead = _calling_break(item, sites)
         found[item.index] = found.get(ahead, item.index)
+        sites[item.span.file, item.span.line] = found[item.index]
     return found
+
+
+def _calling_break(item: Break, sites: Mapping[tuple[str | None, int | None], int]) -> int:
+    """The break whose line calls the library's code that breaks here, else the break itself.
+
+    After a break Python runs the call, and torch looks at each function of torch or Python's library in it anew.
+    """
+    frame = user_frame(item)
+    if frame is None or not (is_torch_file(item.span.file) or is_stdlib_file(item.span.file)):
+        return item.index
+    return sites.get((frame.file, frame.line), item.index)

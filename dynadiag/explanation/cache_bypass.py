@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.findings import Advice, Cost, Finding
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.source_search import call_span, definition_span, option_span
@@ -29,10 +30,6 @@ _PASS_OPTIONS = {
     "post_fusion": ("_post_fusion_custom_pass",),
     "fuse_ddp": ("_fuse_ddp_communication_passes",),
 }
-_UUID = (
-    "Make the pass a subclass of torch._inductor.custom_graph_pass.CustomGraphPass whose uuid() returns "
-    "get_hash_for_files((__file__,)): the key then changes only if its file does."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +42,13 @@ class BypassReason:
 
     cause: str
     span: Span | None
-    cure: str | None
+    cure: Advice | None
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """Reasons of one kind. ``{0}`` in the texts is the first group of the pattern."""
+    """Reasons of one kind. ``{0}`` in the cause is the first group of the pattern. ``cure`` is a key of the table."""
 
     pattern: str
     cause: str
@@ -65,25 +62,25 @@ _FAMILIES = (
     _Family(
         r"Cannot cache a graph with freezing|frozen constants",
         "parameters are frozen into the graph, so that it holds for this run alone",
-        "Leave torch._inductor.config.freezing off, or load a package that AOTInductor has compiled before.",
+        "cache.freezing",
         options=("freezing",),
     ),
     _Family(
         r"SAC context_fn does not have a cache_hash",
         "the context_fn of selective activation checkpointing has no cache_hash: torch cannot tell whether it changed",
-        "Give the context_fn an attribute cache_hash, a text that changes with what it decides.",
+        "cache.context_fn",
         calls=("checkpoint", "create_selective_checkpoint_contexts"),
     ),
     _Family(
         r"(activation_memory_budget_\w+) is a raw callable",
         "{0} is a plain function, so torch cannot tell whether it changed",
-        "Subclass torch._functorch.partitioners' CustomRuntimeEstimator or CustomKnapsackSolver and return a uuid().",
+        "cache.budget",
         options=("activation_memory_budget_runtime_estimator", "activation_memory_budget_solver"),
     ),
     _Family(
         r"Can't cache HigherOrderOperator: (\S+)",
         "the graph calls the higher-order operator {0}, which is not cacheable",
-        "Compile what is around it by itself: the other graphs are cached then.",
+        "cache.higher_order",
     ),
     _Family(
         r"Won't cache a graph with fakify_first_call",
@@ -94,7 +91,7 @@ _FAMILIES = (
     _Family(
         r"[Rr]untime constant folding",
         "constants are folded at run time, so that the graph holds for this run alone",
-        "Leave torch._inductor.config.aot_inductor.use_runtime_constant_folding off.",
+        "cache.constant_folding",
         options=("aot_inductor.use_runtime_constant_folding", "use_runtime_constant_folding"),
     ),
     _Family(r"mkldnn tensors", "the graph holds constants in MKLDNN's layout, which cannot be hashed", None),
@@ -114,11 +111,12 @@ def explain_bypass(reason: str, sources: Mapping[str, str]) -> BypassReason:
     if found := _CUSTOM_PASS.search(reason):
         options = _PASS_OPTIONS[found[1]]
         span = option_span(sources, options)
-        return BypassReason(f"a {found[1]} custom pass is a plain function without uuid()", span, _UUID)
+        return BypassReason(f"a {found[1]} custom pass is a plain function without uuid()", span, advice("cache.uuid"))
     for family in _FAMILIES:
         if found := re.search(family.pattern, reason):
             span = option_span(sources, family.options) or call_span(sources, family.calls)
-            return BypassReason(family.cause.format(*found.groups()), span, family.cure)
+            cure = None if family.cure is None else advice(family.cure)
+            return BypassReason(family.cause.format(*found.groups()), span, cure)
     return BypassReason(" ".join(without_address(reason).split()), None, None)
 
 
@@ -127,8 +125,7 @@ def _uncacheable_function(name: str, module: str, sources: Mapping[str, str]) ->
     return BypassReason(
         f"{name} is called from the graph as a whole (allow_in_graph): torch cannot tell whether its code changed",
         registered or definition_span(sources, name),
-        f"Make {name} a custom operator (torch.library.custom_op), or vouch for it: "
-        f'torch._inductor.config.unsafe_marked_cacheable_functions["{module}.{name}"] = a text that changes with it.',
+        advice("cache.function", name=name, module=module),
         {"torch._inductor.config.unsafe_marked_cacheable_functions": {f"{module}.{name}": "tried by dynadiag"}},
     )
 
@@ -187,5 +184,5 @@ def _finding(
         places=(span,),
         compile_ids=ids,
         cost=Cost(compile_seconds=seconds or None, graphs=len(ids)),
-        advice=() if told.cure is None else (Advice(told.cure, "unchecked"),),
+        advice=() if told.cure is None else (told.cure,),
     )

@@ -17,6 +17,7 @@ from dynadiag.recording.records import GuardFailure
 
 __all__ = ["GuardChange", "changes", "fingerprint", "nearest_entry_failures", "without_consequences"]
 
+_MODULE_OF_TORCH = "__import_torch_dot_"  # what torch calls its own modules in guards
 _MOST_SIZES = 8  # of one tensor that are tried as factors of a stride: 255 products
 
 
@@ -82,8 +83,9 @@ def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure,
     """The failures without those that follow from others of the same cached entry.
 
     In a tensor without gaps a stride is a product of sizes, so it grows as they do. A mode (inference mode, autocast)
-    changes what tensors dispatch to; the default device is a torch function mode too. What is of another type, or None
-    now, has other parts and is another object; a set that an item was looked up in is another set.
+    changes what tensors dispatch to; the default device is a torch function mode too, and a mode's value is a global of
+    torch. What is of another type, or None now, has other parts and is another object; a set that an item was looked up
+    in is another set.
     """
     readings = [parse_guard(reason) for reason in reasons]
     sizes: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
@@ -126,7 +128,9 @@ def _is_of_state(reading: ParsedGuard, state: ParsedGuard) -> bool:
     """Whether a failure follows from a change of the process's state."""
     if reading.kind == "dispatch_keys":
         return explains_dispatch(state, reading)
-    return reading.index == "torch function modes" and state.index == "default device"
+    if reading.index == "torch function modes":
+        return state.index == "default device"
+    return (reading.subject or "").startswith(_MODULE_OF_TORCH)
 
 
 def _follows(stride: ParsedGuard, sizes: Sequence[tuple[int, int]]) -> bool:

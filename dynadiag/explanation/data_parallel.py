@@ -5,25 +5,14 @@ Tried with torch 2.13 on modules of two blocks, in one process with gloo; `tests
 
 from __future__ import annotations
 
+from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.findings import Advice
 from dynadiag.recording.records import Break
 
 __all__ = ["wrapper_advice", "wrapper_of", "wrapper_title"]
 
 _MARKS = {"DDP": "DistributedDataParallel", "FSDP2": "/fsdp/_fully_shard/"}
-_ADVICE = {
-    "DDP": Advice(
-        "Compile the module, then wrap it: `DDP(torch.compile(module))`. Then there is no break of DDP's, and torch "
-        "splits the graph at DDP's buckets as it does for `torch.compile(DDP(module))`.",
-        "tried",
-    ),
-    "FSDP2": Advice(
-        "Compile the modules that `fully_shard` is called on, each by itself and before or after that call "
-        "(`for block in model.blocks: block.compile(); fully_shard(block)`), and not the module that calls them: "
-        "FSDP2's hooks around each of them run in Python.",
-        "tried",
-    ),
-}
+_ADVICE = {"DDP": "wrapper.ddp", "FSDP2": "wrapper.fsdp2"}
 
 
 def wrapper_of(item: Break) -> str | None:
@@ -35,7 +24,7 @@ def wrapper_of(item: Break) -> str | None:
 def wrapper_advice(item: Break) -> tuple[Advice, ...]:
     """Return what to do about such a break. torch's own hints on it are to change torch."""
     found = wrapper_of(item)
-    return () if found is None else (_ADVICE[found],)
+    return () if found is None else (advice(_ADVICE[found]),)
 
 
 def wrapper_title(item: Break, *, compiled: bool) -> str | None:

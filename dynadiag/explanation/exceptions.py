@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.explanation.findings import Advice, Fact, Finding
+from dynadiag.explanation.advice_table import advice
+from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.recording.records import Span
 
 __all__ = ["Raised", "link_exceptions", "raised_in"]
@@ -79,5 +80,5 @@ def _raise_finding(item: Finding, raised: Raised, passed: Sequence[Finding]) -> 
         cause=f"The traced code raises {raised.text}. No traced code handles it, so the function is left to Python.",
         cost=replace(item.cost, functions_uncompiled=sum(each.cost.functions_uncompiled for each in (item, *passed))),
         evidence=(*item.evidence, *through, *unknown),
-        advice=(Advice("Check the condition before the compiled call, or mend what raises.", "consistent"),),
+        advice=(advice("exception.check"),),
     )

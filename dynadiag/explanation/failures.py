@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.guard_text import source_text
@@ -43,13 +44,6 @@ _CODE_OF_ERROR = re.compile(r"\berror: [^\n]*\n\s*\d+ \| (?P<code>[^\n]*)")
 _OPERATOR = re.compile(r"\b(?:torch\.ops\.)?(?P<name>\w+\.\w+\.\w+)\b")
 _CONSTRAINT = re.compile(
     r"You marked (?P<size>\S+) as dynamic but your code specialized it to be a constant \((?P<value>[^)]*)\)"
-)
-
-
-_NO_TRITON_DRIVER = (
-    'Triton has no driver here that could run the kernel: none for a CPU (`cpu_backend = "triton"`), and no GPU. '
-    "`dynadiag explain --target h100` records what a GPU would get, and `dynadiag bisect --rungs triton` runs "
-    "the kernels in Triton's interpreter."
 )
 
 
@@ -187,20 +181,11 @@ def _of_kernel(reason: str, code: str, nodes: Sequence[Node]) -> list[Node]:
 
 def _advice(stage: str, reason: str, why: str) -> tuple[Advice, ...]:
     if constraint := _CONSTRAINT.search(reason):
-        return (
-            Advice(
-                f"Drop the mark, or use `torch._dynamo.maybe_mark_dynamic`, which lets it be {constraint['value']}; "
-                "for a size that may vary, take the number out of the code at this line.",
-                "consistent",
-            ),
-        )
+        return (advice("failed.mark_dynamic", value=constraint["value"]),)
     if "0 active drivers" in why:
-        return (Advice(_NO_TRITON_DRIVER, "consistent"),)
+        return (advice("failed.no_triton_driver"),)
     if "no autograd formula was registered" in why:
-        return (Advice("Register one with `torch.library.register_autograd`.", "consistent"),)
+        return (advice("failed.no_autograd"),)
     if stage.startswith("the backend `"):
-        return (Advice(f"The exception comes from {stage}: mend it there, or use another.", "consistent"),)
-    return (
-        Advice("`dynadiag bisect` names the part of the compiler that is at fault.", "unchecked"),
-        Advice("`dynadiag minify` writes a small program with this failure, for a bug report.", "unchecked"),
-    )
+        return (advice("failed.backend", stage=stage),)
+    return (advice("failed.bisect"), advice("failed.minify"))

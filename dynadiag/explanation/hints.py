@@ -7,20 +7,25 @@ does work. All others are torch's own, and unchecked. What is said here of torch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from dynadiag.explanation.advice_table import advice, advice_for_text, torch_advice
+from dynadiag.explanation.assertions import assertion_advice
 from dynadiag.explanation.data_parallel import wrapper_advice
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.registry import specific_hints
-from dynadiag.explanation.remedies import remedies
+from dynadiag.explanation.registry import is_general, specific_hints
+from dynadiag.explanation.remedies import family
+from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import Break
 
 __all__ = ["break_advice"]
 
 _REORDER = "torch._dynamo.config.reorderable_logging_functions"
 _IGNORE = "torch._dynamo.config.ignore_logging_functions"
-# The options that end the break which names them.
-_TRIED = ("config.capture_scalar_outputs = True", "config.capture_dynamic_output_shape_ops = True")
+_OWN_CALL = "Remove the `torch._dynamo.graph_break()` call"
+_PRINT = "Avoid calling builtin `print`"
+_NAME = re.compile(r"`([\w.]+)")  # what advice names as code
+_OPTION = re.compile(r"config\.\w+")
 _CALL = re.compile(
     r"builtin (?:operator )?`(?P<name>[\w.]+?)\.?`"
     r"(?: with argument types \[(?P<types>.*?)\] \(has_kwargs (?P<kwargs>\w+)\))?"
@@ -28,38 +33,50 @@ _CALL = re.compile(
 _REORDERED = frozenset({"str", "Tensor", "int", "float", "bool", "NoneType"})  # can_reorder_logs, variables/misc.py
 _PRINTED_AS_TEXT = frozenset({"Size", "tuple", "list", "type"})  # an f-string of such a value is a constant
 _METHOD = re.compile(r"\b(?P<name>debug|info|warning|error|critical|exception|log)\b")
-_ISSUE = re.compile(r"(please )?(report|file) an issue\b[^.]*\.?", re.IGNORECASE)
-_AFTERWARDS = "the call then comes after the graph and breaks nothing."
-_COMPILED_AUTOGRAD = Advice(
-    "Register the hook on the module that is compiled, or compile the hooked module's forward alone (`module.forward "
-    "= torch.compile(module.forward)`): its hooks then run around the compiled code. (With "
-    "`torch._dynamo.config.compiled_autograd = True`, which torch advises, a `backward()` outside the compiled "
-    "function raises `BackwardState requires CompiledAutograd`.)",
-    "tried",
-)
+_ISSUE = re.compile(r"(please )?(report|file|open) an issue\b[^.]*\.?", re.IGNORECASE)
 
 
-def break_advice(item: Break) -> tuple[Advice, ...]:
-    """What to do about a break, each piece of advice with how far it was checked."""
-    if wrapped := wrapper_advice(item):
-        return wrapped
-    found = dict.fromkeys(advice for hint in specific_hints(item.hints) for advice in _checked(hint, item))
-    useful = tuple(advice for advice in found if not _ISSUE.fullmatch(advice.text.strip()))
-    return useful or tuple(found)
+def break_advice(item: Break, sources: Mapping[str, str] | None = None) -> tuple[Advice, ...]:
+    """What to do about a break, each piece of advice with how far it was checked. ``sources`` has texts of files."""
+    known = wrapper_advice(item) or (assertion_advice(item, sources or {}) if "branching" in item.gb_type else ())
+    if known:
+        return known
+    found = dict.fromkeys(each for hint in specific_hints(item.hints) for each in _checked(hint, item))
+    useful = [each for each in found if not _ISSUE.fullmatch(each.text.strip())] or list(found)
+    tried = _tried_remedies(item, useful)
+    said = {name for each in tried for name in _NAME.findall(each.text)}
+    return (*tried, *(each for each in useful if each not in tried and not (tried and _adds_nothing(each, said))))
+
+
+def _adds_nothing(given: Advice, said: set[str]) -> bool:
+    """Whether an unchecked hint fits any break, or names what advice that was tried names."""
+    return given.checked == "unchecked" and (is_general(given.text) or bool(said & set(_NAME.findall(given.text))))
+
+
+def _tried_remedies(item: Break, given: Sequence[Advice]) -> list[Advice]:
+    """What was tried on such a break, where nothing that is given was chosen for this one."""
+    if any(each.source == "dynadiag" and each.checked != "unchecked" for each in given):
+        return [each for each in given if each.source == "dynadiag" and each.checked == "tried"]
+    if is_torch_file(item.span.file):  # nothing that a user can change
+        return []
+    usual = (advice(key, case=item.gb_id) for key in family(item.gb_type).advice)
+    options = {option for each in given if each.checked == "tried" for option in _OPTION.findall(each.text)}
+    return [each for each in usual if each.checked == "tried" and not options & set(_OPTION.findall(each.text))]
 
 
 def _checked(hint: str, item: Break) -> Iterator[Advice]:
     """The advice that a hint comes to in this case."""
-    own = hint in remedies(item.gb_type)
+    own = advice_for_text(hint, item.gb_id)
     if _REORDER in hint:
         yield from _reordered(item)
-    elif _IGNORE in hint and not own:
+    elif _IGNORE in hint and own is None:
         yield _ignored(item)
     elif "compiled_autograd = True" in hint:
-        yield _COMPILED_AUTOGRAD
-    elif not hint.startswith("Avoid calling builtin `print`"):  # what there is to say of `print` is said above
-        checked = "tried" if any(option in hint for option in _TRIED) else "unchecked"
-        yield Advice(hint, checked, "dynadiag" if own else "torch")
+        yield advice("hook.forward_alone")
+    elif not (
+        (hint.startswith(_OWN_CALL) and is_torch_file(item.span.file)) or hint.startswith(_PRINT)
+    ):  # what there is to say of `print` is said above
+        yield own or torch_advice(hint, item.gb_id)
 
 
 def _reordered(item: Break) -> Iterator[Advice]:
@@ -68,7 +85,7 @@ def _reordered(item: Break) -> Iterator[Advice]:
     if call is None:
         return
     if call["name"].endswith("warnings.warn"):
-        yield Advice(f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}", "tried")
+        yield advice("warn.reorder")
     elif call["name"] == "print" and call["types"] is not None:
         yield _print_advice(set(re.findall(r"\w+", call["types"])), keywords=call["kwargs"] == "True")
 
@@ -77,19 +94,13 @@ def _print_advice(types: set[str], *, keywords: bool) -> Advice:
     """torch moves a `print` of texts, numbers and tensors, with ``sep`` and ``end``, but not with ``file``."""
     limit = " (Not with `file=`.)" if keywords else ""
     if types <= _REORDERED:
-        checked = "tried" if types <= {"str", "Tensor"} and not keywords else "consistent"
-        return Advice(f"`{_REORDER}.add(print)`: {_AFTERWARDS}{limit}", checked)
+        return advice("print.reorder", limit=limit)
     if types <= _REORDERED | _PRINTED_AS_TEXT:
-        return Advice(
-            f'Print a text, such as `print(f"{{x.shape}}")`, and `{_REORDER}.add(print)`: {_AFTERWARDS} torch moves '
-            f"only texts, numbers and tensors.{limit}",
-            "tried" if types == {"Size"} and not keywords else "consistent",
-        )
-    return Advice("Print after the compiled call, from what it returns.", "consistent")
+        return advice("print.as_text", limit=limit)
+    return advice("print.afterwards")
 
 
 def _ignored(item: Break) -> Advice:
     method = _METHOD.search(item.explanation)
     named = f"logging.Logger.{method['name']}" if method else "logging.Logger.warning"
-    like = "" if method else ", for the method that is called here"
-    return Advice(f"`{_IGNORE}.add({named})`{like}: compiled code then leaves the call out.", "tried")
+    return advice("log.ignore", method=named, like="" if method else ", for the method that is called here")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from dynadiag.explanation.advice_table import TABLE, advice
+from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.guards import ParsedGuard
 
 __all__ = [
@@ -45,6 +47,10 @@ _WORDS = {
     "forward AD level": "the level of forward-mode AD",
     "torch.func transforms": "the `torch.func` transforms around the call",
 }
+# Dispatch keys of a backend alone (c10/core/DispatchKey.h).
+_BACKEND_KEYS = frozenset(
+    {"CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta"}
+)
 _SWITCH = {"True": "on", "False": "off"}
 # Dispatch keys by their beginnings -> what a tensor with such a key is. The first that changed is told.
 _KINDS = (
@@ -62,34 +68,7 @@ _KINDS = (
     ("Python", "a tensor subclass"),
     ("Autograd", "part of autograd"),
 )
-_SWITCHED = "that is different code, and one compile for each is expected. Warm up both; do not switch inside a loop."
-_ADVICE = {
-    "inference_mode": f"Called inside and outside `torch.inference_mode`: {_SWITCHED}",
-    "grad_mode": f"Called with gradients on and off (`torch.no_grad`, `torch.set_grad_enabled`): {_SWITCHED}",
-    "autocast_state": "Called inside and outside autocast, or under another one: enter `torch.autocast` around every "
-    "call, or none.",
-    "autocast_dtype": "Called under autocast with different dtypes: that is different code. Use one dtype for every "
-    "call.",
-    "num_threads": "The number of threads changed after the first compile: call `torch.set_num_threads` at the start.",
-    "default_dtype": "The default dtype changed after the first compile: set it at the start.",
-    "deterministic_algorithms": "`torch.use_deterministic_algorithms` changed after the first compile: set it at the "
-    "start.",
-    "allow_": "The precision of matrix products changed after the first compile (`torch.set_float32_matmul_precision`, "
-    "`torch.backends.cuda.matmul`): set it at the start.",
-    "torch function modes": "A torch function mode (a `TorchFunctionMode`, or `with torch.device(...)`) was entered "
-    "around one call and not around the other: enter it around every call, or around none.",
-    "default device": "The default device changed (`torch.set_default_device`, `with torch.device(...)`): set it once, "
-    "before the first call.",
-    "saved tensor hooks": "Default hooks on saved tensors (`torch.autograd.graph.saved_tensors_hooks`, `save_on_cpu`) "
-    "were active in one call and not in the other: enter them around every call, or around none.",
-    "torch.func transforms": f"Called inside and outside a `torch.func` transform (`vmap`, `grad`, ...): {_SWITCHED}",
-    "forward AD level": f"Called inside and outside `torch.autograd.forward_ad.dual_level`: {_SWITCHED}",
-    "torch_function": f"Called with `__torch_function__` on and off: {_SWITCHED}",
-}
-_OTHER = (
-    "A global setting of torch changed between the calls. The code is made for each: set it once, before the first "
-    "call."
-)
+_STATE = "state."  # what the keys of the table begin with
 
 
 def state_words(name: str) -> str:
@@ -106,7 +85,7 @@ def switch_words(value: str) -> str:
     return _SWITCH.get(value, value)
 
 
-def global_state(found: Sequence[ParsedGuard]) -> list[str]:
+def global_state(found: Sequence[ParsedGuard]) -> list[Advice]:
     """Advice for guards on settings and modes."""
     names = dict.fromkeys(name for item in found for name in _setting_names(item))
     return [_advice_on(name) for name in names]
@@ -118,10 +97,11 @@ def _setting_names(item: ParsedGuard) -> list[str]:
     return [name] if name in _WORDS else name.split()
 
 
-def _advice_on(name: str) -> str:
+def _advice_on(name: str) -> Advice:
     match = _AUTOCAST.fullmatch(name)
     key = ("autocast_dtype" if match["what"] == "dtype" else "autocast_state") if match else name
-    return next((text for known, text in _ADVICE.items() if key.startswith(known)), _OTHER)
+    known = (each.removeprefix(_STATE) for each in TABLE if each.startswith(_STATE))
+    return advice(f"{_STATE}{next((each for each in known if key.startswith(each)), 'other')}")
 
 
 def key_changes(was: str | None, now: str | None) -> tuple[set[str], set[str]]:
@@ -145,6 +125,8 @@ def dispatch_change(was: str | None, now: str | None) -> str:
     if _INFERENCE_TENSOR in (now or ""):
         return "is an inference tensor now"
     added, removed = key_changes(was, now)
+    if added & _BACKEND_KEYS and removed & _BACKEND_KEYS:
+        return f"is on another device now ({', '.join(sorted(added & _BACKEND_KEYS))})"
     for lead, kind in _KINDS:
         if any(key.startswith(lead) for key in added):
             return f"is {kind} now"
@@ -153,24 +135,19 @@ def dispatch_change(was: str | None, now: str | None) -> str:
     return "dispatches to other kernels now"
 
 
-def dispatch_keys(found: Sequence[ParsedGuard], name: str) -> list[str]:
+def dispatch_keys(found: Sequence[ParsedGuard], name: str) -> list[Advice]:
     """Advice where a tensor dispatches otherwise. ``name`` is what the program calls it."""
     changes = dict.fromkeys(dispatch_change(item.was, item.now) for item in found)
+    if any(each.startswith("is on another device") for each in changes):
+        return [advice("tensor.device", names=name)]
     if "is an inference tensor now" in changes:
-        return [
-            f"{name} was made under `torch.inference_mode` in one call and not in the other, which is different code. "
-            "Make it the same way for every call; under `torch.no_grad` tensors are ordinary ones."
-        ]
-    return [f"{name} {next(iter(changes))}: that is different code. Make it the same way for every call."]
+        return [advice("tensor.inference", name=name)]
+    return [advice("tensor.dispatch", name=name, change=next(iter(changes)))]
 
 
-def backend(found: Sequence[ParsedGuard]) -> list[str]:
+def backend(found: Sequence[ParsedGuard]) -> list[Advice]:
     """Advice where the same function was compiled by two calls of `torch.compile`."""
-    return [
-        f"Another `torch.compile` of the same function ({backend_change(found[0].was, found[0].now)}): torch keeps the "
-        "code of each, and both count towards the recompile limit. Call `torch.compile` once and keep its result; to "
-        "compare backends, call `torch.compiler.reset()` between them."
-    ]
+    return [advice("backend", change=backend_change(found[0].was, found[0].now))]
 
 
 def backend_change(was: str | None, now: str | None) -> str:

@@ -27,7 +27,7 @@ class _Group:
 
     items: tuple[Recompile, ...]
     changes: tuple[tuple[GuardChange, ...], ...]
-    advice: tuple[str, ...]
+    advice: tuple[Advice, ...]
 
     @property
     def first(self) -> Recompile:
@@ -105,7 +105,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
         cost=Cost(
             compile_seconds=run.seconds(ids), graphs=run.graphs_of(ids), functions_uncompiled=int(item.limit_reached)
         ),
-        advice=tuple(Advice(text, "consistent") for text in group.advice),
+        advice=group.advice,
         evidence=(*_guards(item, own, run), *_later(group, run)),
         records=tuple(each.index for each in group.items),
     )

@@ -21,7 +21,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explanation.remedies import Family, family, remedies
 from dynadiag.recording.records import Break
 
-__all__ = ["BreakEntry", "Registry", "specific_hints"]
+__all__ = ["BreakEntry", "Registry", "is_general", "specific_hints"]
 
 _PLACE = ("_dynamo", "graph_break_registry.json")  # in torch 2.11 to 2.15
 _IDENTIFIER = re.compile(r"\w+(\(.*\))?")
@@ -90,7 +90,7 @@ class Registry:
         entry = self.entries.get(gb_id or "")
         item = _named_by_id(item, entry) if entry else item
         hints = item.hints or (entry.hints if entry and not _has_placeholder(entry.hints) else ())
-        if all(hint.startswith(_GENERAL) for hint in hints):
+        if all(map(is_general, hints)):
             hints = (*remedies(item.gb_type), *hints)
         return replace(item, gb_id=gb_id, hints=hints)
 
@@ -102,6 +102,11 @@ class Registry:
         if words:
             return f"; these types have it in their name: {near}"
         return f"; others with a similar number: {near}" if close else "; ids look like GB0170"
+
+
+def is_general(hint: str) -> bool:
+    """Whether a hint fits any break and helps with none."""
+    return hint.startswith(_GENERAL)
 
 
 def specific_hints(hints: Sequence[str]) -> tuple[str, ...]:

@@ -25,13 +25,15 @@ def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Fin
     told = _explained_skips(run, before)
     mostly = mostly_uncompiled(run.coverage)
     counted = {(each.file, each.line) for each in mostly}
-    compiled = any(graph.stage == "dynamo" for graph in run.graphs)
+    told_otherwise = any(graph.stage == "dynamo" for graph in run.graphs) or any(
+        item.severity != "note" and item.rule in ("break", "failed-compile") for item in before
+    )
     found = [_counted(each, run, before, told) for each in mostly]
     for frame in dict.fromkeys(run.skipped):
         if (frame.file, frame.line) in counted:
             continue
         cause = told.get(_key(frame.file, frame.line, frame.function))
-        found.append(_finding(frame, run, cause, "note" if compiled or cause is not None else "warning"))
+        found.append(_finding(frame, run, cause, "note" if told_otherwise or cause is not None else "warning"))
     return tuple(found)
 
 

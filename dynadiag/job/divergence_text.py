@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dynadiag.diff import CanonicalNode
+from dynadiag.explanation.advice_table import advice
 from dynadiag.explanation.changes import changes, nearest_entry_failures, without_consequences
-from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import brief, duration
 from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.guards import complete
@@ -34,7 +34,7 @@ Sides = tuple[Sequence[Process], Sequence[Process]]
 
 @dataclass(frozen=True, slots=True)
 class _DivergenceText:
-    """What is specific to a kind: text, location, cause, advice, and sentences on what follows."""
+    """What is specific to a kind: text, location, cause, keys of advice, and sentences on what follows."""
 
     text: str
     location: Location
@@ -62,7 +62,7 @@ def describe_divergence(found: RankDifference, sides: Sides, restart: int) -> Di
         text=specific.text,
         cause=specific.cause,
         consequences=(*specific.follows, *describe_ends([*doing, *others])),
-        advice=tuple(Advice(text, "unchecked") for text in specific.advice),
+        advice=tuple(map(advice, specific.advice)),
     )
 
 
@@ -119,13 +119,9 @@ def _recompile(found: RankDifference, doing: Sequence[Process], others: Sequence
         text,
         _recompile_location(step.recompile, step.compile),
         why,
-        (
-            "Give each rank the same sizes (pad to a length that all ranks agree on), or compile for all sizes at once:"
-            " `torch._dynamo.mark_dynamic` on the tensor, or `dynamic=True`.",
-            "`torch._dynamo.config.enable_compiler_collectives = True` makes ranks agree on which sizes are dynamic.",
-        )
+        ("ranks.sizes", "ranks.collectives_agree")
         if own and own[0].parsed.kind in ("size", "stride", "shape")
-        else ("Make the value the same on each rank, or keep it in a tensor.",),
+        else ("ranks.value",),
         follows if len(same) > 1 else (),
     )
 
@@ -148,10 +144,7 @@ def _break(found: RankDifference, doing: Sequence[Process], others: Sequence[Pro
         f"{_does_not(others)}",
         location,
         _value_cause(found, doing, others, location) or item.reason or None,
-        (
-            "Run the same code on each rank inside what is compiled: move what only some ranks do out of it, "
-            "before or after the call.",
-        ),
+        ("ranks.code",),
         follows,
     )
 
@@ -191,11 +184,8 @@ def _node_difference(found: RankDifference, doing: Sequence[Process], others: Se
         assert node is not None
         assert other is not None
         text = f"the graph of {function} has `{_short(node)}` on {_ranks(doing)}, `{_short(other)}` on {_ranks(others)}"
-    if found.kind == "collective":
-        advice = "Issue the same collectives in the same order on each rank: a rank that has nothing gives zeros."
-    else:
-        advice = "Make what the code branches on the same on each rank, or give it to the graph as a tensor."
-    return _DivergenceText(text, location, _value_cause(found, doing, others, location), (advice,))
+    key = "ranks.collectives" if found.kind == "collective" else "ranks.branch"
+    return _DivergenceText(text, location, _value_cause(found, doing, others, location), (key,))
 
 
 def _value_cause(
@@ -270,8 +260,7 @@ def _collective(found: RankDifference, doing: Sequence[Process], others: Sequenc
         text = f"{_verb(doing, 'issue')} {issued[0]} where {_verb(others, 'issue')} {issued[1]}"
     at = here or there
     assert at is not None
-    advice = "Issue the same collectives in the same order on each rank: a rank that has nothing gives zeros."
-    return _DivergenceText(text, (at.file, at.line, at.function or "?"), None, (advice,))
+    return _DivergenceText(text, (at.file, at.line, at.function or "?"), None, ("ranks.collectives",))
 
 
 def _skip(found: RankDifference, doing: Sequence[Process], others: Sequence[Process]) -> _DivergenceText:
@@ -294,7 +283,7 @@ def _skip(found: RankDifference, doing: Sequence[Process], others: Sequence[Proc
         f"{'runs' if len(doing) == 1 else 'run'} it uncompiled or not at all: {why}",
         _compile_location(step.compile),
         why,
-        ("Compile it on each rank or on none: compiled code may issue other collectives, and rounds otherwise.",),
+        ("ranks.compile",),
         follows if collectives and inside else (),
     )
 
@@ -329,10 +318,7 @@ def _cache(found: RankDifference, doing: Sequence[Process], others: Sequence[Pro
         text + times,
         _compile_location(step.compile),
         None,
-        (
-            "Give all ranks one cache folder (TORCHINDUCTOR_CACHE_DIR on a shared disk), or fill each host's first, "
-            "for instance with `torch.compiler.save_cache_artifacts` and `load_cache_artifacts`.",
-        ),
+        ("ranks.cache",),
     )
 
 

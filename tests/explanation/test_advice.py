@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.explanation.advice import NO_REASON, advise
+from dynadiag.explanation import advice as recompile_advice
+from dynadiag.explanation.advice_table import TABLE
 from dynadiag.explanation.guards import complete, guard_expression, parse_guard
-from dynadiag.recording.records import GuardFailure
+from dynadiag.recording.records import GuardFailure, Recompile
 from tests.explanation.build import a_failure, a_recompile
 
 # Sentences that torch 2.13 wrote, and what must stand in the advice.
@@ -51,6 +52,10 @@ SENTENCES = {
     "0/0: check_tensor(y, Tensor, DispatchKeySet(CPU), torch.float32)": "another type",
     "0/0: self.param_groups[0]['lr'] == 0.001  # for group in self.param_groups": "`lr=torch.tensor(...)`",
 }
+
+
+def advise(recompile: Recompile) -> tuple[str, ...]:
+    return tuple(each.text for each in recompile_advice.advise(recompile))
 
 
 @pytest.mark.parametrize(("sentence", "expected"), SENTENCES.items())
@@ -101,7 +106,7 @@ def test_a_guard_on_a_parameter_keeps_its_values() -> None:
 
 
 def test_without_reasons_that_is_said() -> None:
-    assert advise(a_recompile()) == (NO_REASON,)
+    assert advise(a_recompile()) == (TABLE["recompile.no_reason"].text,)
 
 
 def test_the_limit_is_explained_first() -> None:

@@ -50,40 +50,6 @@ def _times(x: torch.Tensor, n: float) -> torch.Tensor:
     return x * n
 
 
-def _marked_dynamic() -> None:
-    first = torch.ones(4)
-    torch._dynamo.mark_dynamic(first, 0)
-    compiled = torch.compile(_double, backend="eager")
-    for x in (first, torch.ones(5), torch.ones(6)):
-        compiled(x)
-
-
-def _compiled_dynamic() -> None:
-    compiled = torch.compile(_double, backend="eager", dynamic=True)
-    for size in (4, 5, 6):
-        compiled(torch.ones(size))
-
-
-def _dynamic_integer() -> None:
-    compiled = torch.compile(_times, backend="eager", dynamic=True)
-    for n in (3, 4, 5):
-        compiled(torch.ones(4), n)
-
-
-def _dynamic_float() -> None:
-    compiled = torch.compile(_times, backend="eager", dynamic=True)
-    for n in (3.0, 4.0, 5.0):
-        compiled(torch.ones(4), n)
-
-
-def _unbacked_size_one() -> None:
-    first = torch.ones(4)
-    torch._dynamo.decorators.mark_unbacked(first, 0)
-    compiled = torch.compile(_double, backend="eager")
-    for x in (first, torch.ones(1), torch.ones(0)):
-        compiled(x)
-
-
 def _float_attribute() -> None:
     module = _ByFloat()
     compiled = torch.compile(module, backend="eager", dynamic=True)
@@ -107,24 +73,9 @@ def _closed_over_float() -> None:
         compiled(torch.ones(4), function)
 
 
-def _integer_attribute() -> None:
-    module = _Scaled()
-    compiled = torch.compile(module, backend="eager", dynamic=True)
-    with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
-        for factor in (3, 4, 5):
-            module.factor = factor
-            compiled(torch.ones(4))
-
-
 @pytest.mark.parametrize(
     "followed",
     [
-        _marked_dynamic,
-        _compiled_dynamic,
-        _dynamic_integer,
-        _dynamic_float,
-        _unbacked_size_one,
-        _integer_attribute,
         _float_attribute,
         _integer_of_a_plain_object,
         _closed_over_float,

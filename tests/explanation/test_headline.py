@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.headline import Headline
-from dynadiag.recording.records import Break, Compile, Graph, Recompile, Run, SkippedFrame, Span
+from dynadiag.recording.records import Break, Compile, Frame, Graph, Recompile, Run, SkippedFrame, Span
 from tests.explanation.build import FILE, RUN, FakeRecording, a_break, a_compile, a_graph, a_recompile, a_run
 
 
@@ -58,7 +58,9 @@ def test_a_function_that_torch_gave_up_is_not_whole() -> None:
 
 
 def test_breaks_of_torchs_own_are_counted_apart() -> None:
-    mine, torchs = a_break(), a_break(1, span=Span("/env/site-packages/torch/optim/optimizer.py", 79))
+    elsewhere = (Frame(FILE, 20, "train"),)
+    mine = a_break()
+    torchs = a_break(1, span=Span("/env/site-packages/torch/optim/optimizer.py", 79), user_stack=elsewhere)
     found = judge(compiles=(a_compile(),), graphs=(a_graph(),), roots=(mine, torchs))
     assert found.sentence == "Not one graph: 1 graph break (and 1 of torch's own) in the way."
     found = judge(compiles=(a_compile(),), graphs=(a_graph(),), roots=(torchs,))

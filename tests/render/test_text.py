@@ -43,7 +43,7 @@ def test_a_break_is_shown_in_the_manner_of_rustc() -> None:
         "     = led to: 2 graphs ended here; met 2 times, in compiles 0/0, 0/1;\n"
         "               recompiles among them: 0/1\n"
         "     = called: prog.py:9 in <module>\n"
-        "help: as for error[GB0124], forward\n"
+        "help: Where both sides are cheap"
     ) in text
 
 
@@ -341,9 +341,10 @@ def test_a_frame_that_was_left_is_a_line_and_names_what_above_tells_why() -> Non
     )
     text = explanation_text(made)
     assert (
-        "functions left to Python: 2\n"
+        "functions left to Python: 3\n"
         "    prog.py:1 in forward: see break GB0170 at line 3\n"
         "    prog.py:5 in static: see gave up[1/8] at line 5\n"
+        "    prog.py:8 in log: Attempted to trace this\n"
     ) in text
     assert "too many times" not in text
     assert "too many times" in explanation_text(made, all_=True)

@@ -18,6 +18,8 @@ _ITEM = re.compile(r"^  (Explanation|Hint|Developer debug context|Higher Order O
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _RAISED = re.compile(r"raised exception (?P<kind>[\w.]+)\((?P<said>[^\n]*)\)$", re.MULTILINE)
 _ONE_STRING = re.compile(r"(?P<quote>['\"])(?P<text>((?!(?P=quote)).)*)(?P=quote)")
+# What torch says of an `assert` whose condition is constant (generic_jump, symbolic_convert.py).
+_FALSE_CONDITION = re.compile(r"attempted to jump with ConstantVariable\(\w+: (?P<value>.*)\)")
 _PREAMBLES = ("Encountered graph break when attempting to trace", "Failed to handle graph break gracefully")
 # The exceptions of breaks that torch cannot continue after. All come from `unimplemented` and carry an id.
 _RAISES_AS_BREAK = ("Unsupported", "UserError", "UncapturedHigherOrderOpError", "TorchRuntimeError")
@@ -156,6 +158,9 @@ def parse_message(text: str) -> BreakMessage:
             hints.append(part)
         elif item[1] == "Developer debug context":
             context = part
+    if fails := _FALSE_CONDITION.search(context):
+        explanation = f"The condition is {fails['value']} while tracing: it does not depend on what tensors hold."
+        hints = []
     explanation = explanation or _ADDRESS.sub("", context)  # some types have no explanation but the exception here
     reason = f"{gb_type}: {explanation.splitlines()[0]}" if explanation else gb_type
     return BreakMessage(_gb_id(text), gb_type, reason, explanation, tuple(hints))

@@ -1,0 +1,1125 @@
+"""The programs on which advice was tried: each as it is, and as the advice says.
+
+A program gets `torch.compile` and returns its results, which must be the same both ways. Their names stand in the table
+of advice.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+import functools
+import logging
+import threading
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.autograd import forward_ad
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from torch.overrides import TorchFunctionMode
+
+Compile = Callable[..., Callable[..., Any]]
+Program = Callable[[Compile], Any]
+config = torch._dynamo.config
+LOG = logging.getLogger(__name__)
+x, y, zeros = torch.arange(4.0), torch.ones(4), torch.zeros(4)
+number, name = 1, "fast"
+
+
+def calls(fn: Callable[..., Any], *each: tuple[Any, ...], **options: Any) -> Program:
+    """A program that compiles a function and calls it with each of these arguments."""
+
+    def run(compile_: Compile) -> list[Any]:
+        compiled = compile_(fn, **options)
+        return [compiled(*arguments) for arguments in each]
+
+    return run
+
+
+def shapes(fn: Callable[..., Any], *each: tuple[Any, ...]) -> Program:
+    """The same, with the shapes of the results alone."""
+    return lambda compile_: [result.shape for result in calls(fn, *each)(compile_)]
+
+
+def configured(program: Program, follow: Callable[[], object]) -> Program:
+    """The program after a change of torch's configuration, which the test takes back."""
+
+    def run(compile_: Compile) -> Any:
+        follow()
+        return program(compile_)
+
+    return run
+
+
+# Graph breaks.
+
+
+def printing(show: Callable[[torch.Tensor], Any], **options: Any) -> Program:
+    """A program that prints something half way."""
+
+    def fn(v: torch.Tensor) -> torch.Tensor:
+        half = v + 1
+        print(show(half), **options)  # noqa: T201
+        return half * 2
+
+    return calls(fn, (x,))
+
+
+def prints_numbers(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    print(1, 2.5, True, None, sep="-")  # noqa: T201
+    return half * 2
+
+
+def prints_a_size(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    print(half.shape)  # noqa: T201
+    return half * 2
+
+
+def prints_a_size_as_text(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    print(f"{half.shape}")  # noqa: T201
+    return half * 2
+
+
+def prints_a_list(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    print([1, 2])  # noqa: T201
+    return half * 2
+
+
+def prints_a_list_as_text(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    print(f"{[1, 2]}")  # noqa: T201
+    return half * 2
+
+
+def prints_a_dict(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    print({"half": half})  # noqa: T201
+    return half * 2
+
+
+def prints_afterwards(compile_: Compile) -> Any:
+    half, result = compile_(lambda v: (v + 1, (v + 1) * 2))(x)
+    print({"half": half})  # noqa: T201
+    return [result]
+
+
+def adds_print() -> None:
+    config.reorderable_logging_functions.add(print)
+
+
+def warns(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    warnings.warn("half way", stacklevel=1)
+    return half * 2
+
+
+def logs(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    LOG.warning("half way")
+    return half * 2
+
+
+class Hooked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        nn.init.ones_(self.inner.weight)
+        nn.init.zeros_(self.inner.bias)
+        self.inner.register_full_backward_hook(lambda _module, _inputs, _outputs: None)
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.inner(v))
+
+
+def backward(module: Callable[..., Any]) -> list[torch.Tensor]:
+    v = torch.ones(2, 4, requires_grad=True)
+    module(v).sum().backward()
+    assert v.grad is not None
+    return [v.grad]
+
+
+def hooked_forward_alone(compile_: Compile) -> list[torch.Tensor]:
+    module = Hooked()
+    module.inner.forward = compile_(module.inner.forward)
+    return backward(module)
+
+
+def takes_an_item(v: torch.Tensor) -> torch.Tensor:
+    return v * v.sum().item()
+
+
+def multiplies(v: torch.Tensor) -> torch.Tensor:
+    return v * v.sum()
+
+
+def finds(v: torch.Tensor) -> torch.Tensor:
+    return v.nonzero() * 2
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v + self.second(torch.relu(self.first(v)))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            v = block(v)
+        return v
+
+
+@contextmanager
+def one_rank() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def ddp(order: Callable[[Compile, nn.Module], Callable[..., Any]]) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        with one_rank():
+            return [order(compile_, Net())(torch.ones(2, 4)).detach()]
+
+    return run
+
+
+def sharded(blocks_alone: bool) -> Program:
+    """FSDP2 on each block and on the model, compiled as a whole or block by block."""
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        with one_rank():
+            mesh, model = init_device_mesh("cpu", (1,)), Net()
+            for block in model.blocks:
+                if blocks_alone:
+                    block.compile(backend="eager")
+                fully_shard(block, mesh=mesh)
+            fully_shard(model, mesh=mesh)
+            called = model if blocks_alone else compile_(model)
+            return [called(torch.ones(2, 4, requires_grad=True)).detach()]
+
+    return run
+
+
+def raises(v: torch.Tensor, options: dict[str, int] | None) -> torch.Tensor:
+    half = v + 1
+    return half * options["times"]  # type: ignore[index]  # that it may be None is the fault
+
+
+def caught(fn: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return fn(*arguments)
+    except TypeError:
+        return None
+
+
+def raises_inside(compile_: Compile) -> list[Any]:
+    return [caught(compile_(raises), x, None)]
+
+
+def checks_before(compile_: Compile) -> list[Any]:
+    fn, options = compile_(raises), None
+    return [None if options is None else fn(x, options)]
+
+
+class Output:
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+
+def the_rest(value: torch.Tensor) -> torch.Tensor:
+    return value * 2 + 1
+
+
+def hides_tensors_in_an_object(v: Output) -> Any:
+    graph_break()
+    return v.value * 2 + 1
+
+
+def passes_tensors_to_a_function(compile_: Compile) -> list[torch.Tensor]:
+    rest = compile_(the_rest)
+
+    def fn(v: Output) -> Any:
+        return rest(v.value)
+
+    return [fn(Output(x))]
+
+
+def graph_break() -> None:
+    torch._dynamo.graph_break()
+
+
+def fixes_a_size(v: torch.Tensor) -> torch.Tensor:
+    return v + torch.ones(4)
+
+
+def marks(mark: Callable[..., Any]) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        v = x.clone()
+        mark(v, 0)
+        return [failing(compile_(fixes_a_size), v)]
+
+    return run
+
+
+def failing(fn: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return fn(*arguments)
+    except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+        return fixes_a_size(*arguments)
+
+
+def sleeps(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    time.sleep(0)
+    return half * 2
+
+
+def sleeps_afterwards(compile_: Compile) -> list[Any]:
+    result = compile_(lambda v: (v + 1) * 2)(x)
+    time.sleep(0)
+    return [result]
+
+
+def opens_a_file(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    open("/dev/null").close()  # noqa: PTH123
+    return half * 2
+
+
+def opens_before(compile_: Compile) -> list[Any]:
+    open("/dev/null").close()  # noqa: PTH123
+    return [compile_(lambda v: (v + 1) * 2)(x)]
+
+
+MODEL = nn.Linear(4, 4)
+
+
+def copies_a_module(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    return copy.deepcopy(MODEL)(half)
+
+
+def copies_before(compile_: Compile) -> list[Any]:
+    return [compile_(lambda v, model: model(v + 1))(x, copy.deepcopy(MODEL))]
+
+
+def asserts_values(v: torch.Tensor) -> torch.Tensor:
+    assert v.sum() > 0, v
+    return v * 2
+
+
+def asserts_sizes(v: torch.Tensor) -> torch.Tensor:
+    assert v.shape[0] > 0
+    return v * 2
+
+
+def asserts_in_the_graph(v: torch.Tensor) -> torch.Tensor:
+    torch._assert_async(v.sum() > 0, "positive")
+    return v * 2
+
+
+def branches_on_values(v: torch.Tensor) -> torch.Tensor:
+    if v.sum() > 0:
+        return v + 1
+    return v - 1
+
+
+def chooses(v: torch.Tensor) -> torch.Tensor:
+    return torch.where(v.sum() > 0, v + 1, v - 1)
+
+
+def takes_one_side(v: torch.Tensor) -> Any:
+    return torch.cond(v.sum() > 0, lambda a: a + 1, lambda a: a - 1, (v,))
+
+
+def branches_on_a_count(v: torch.Tensor) -> torch.Tensor:
+    if torch.tensor(v.shape[0]) > 0:
+        return v + 1
+    return v - 1
+
+
+def branches_on_a_shape(v: torch.Tensor) -> torch.Tensor:
+    if v.shape[0] > 0:
+        return v + 1
+    return v - 1
+
+
+def logs_an_item(v: torch.Tensor) -> tuple[float, torch.Tensor]:
+    return v.sum().item(), v * 2
+
+
+def logs_a_list(v: torch.Tensor) -> tuple[list[float], torch.Tensor]:
+    return v.tolist(), v * 2
+
+
+def converts_afterwards(convert: Callable[[torch.Tensor], Any], fn: Callable[..., Any]) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        shown, result = compile_(fn)(x)
+        return [(convert(shown), result)]
+
+    return run
+
+
+def selects_by_a_mask(v: torch.Tensor) -> torch.Tensor:
+    return v[v > 1].sum()
+
+
+def multiplies_by_a_mask(v: torch.Tensor) -> torch.Tensor:
+    return (v * (v > 1)).sum()
+
+
+def asks_for_a_break(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    torch._dynamo.graph_break()
+    return half * 2
+
+
+def doubles(v: torch.Tensor) -> torch.Tensor:
+    return (v + 1) * 2
+
+
+def calls_a_c_function(v: torch.Tensor) -> torch.Tensor:
+    return v + zlib.crc32(b"%d" % v.ndim) % 7
+
+
+@torch.library.custom_op("dynadiag_tests::checksum", mutates_args=())
+def checksum(v: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(zlib.crc32(b"%d" % v.ndim) % 7)
+
+
+@checksum.register_fake
+def _(v: torch.Tensor) -> torch.Tensor:
+    return v.new_empty((), dtype=torch.int64)
+
+
+def calls_an_operator(v: torch.Tensor) -> torch.Tensor:
+    return v + checksum(v)
+
+
+def constant() -> int:
+    return zlib.crc32(b"always") % 7
+
+
+def calls_a_constant_function(v: torch.Tensor) -> torch.Tensor:
+    return v + constant()
+
+
+@torch.compiler.assume_constant_result
+def marked() -> int:
+    return zlib.crc32(b"always") % 7
+
+
+def calls_a_marked_function(v: torch.Tensor) -> torch.Tensor:
+    return v + marked()
+
+
+LOCK = threading.Lock()
+
+
+def enters_a_lock(v: torch.Tensor) -> torch.Tensor:
+    with LOCK:
+        return doubles(v)
+
+
+def enters_outside(compile_: Compile) -> list[Any]:
+    fn = compile_(doubles)
+    with LOCK:
+        return [fn(x)]
+
+
+def takes_a_sparse_tensor(v: torch.Tensor) -> torch.Tensor:
+    return v.to_dense() * 2
+
+
+def densifies_before(compile_: Compile) -> list[Any]:
+    return [compile_(lambda v: v * 2)(x.to_sparse().to_dense())]
+
+
+def requires_gradients(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    half.requires_grad = True
+    return half * 2
+
+
+def requires_before(compile_: Compile) -> list[Any]:
+    half = (x + 1).requires_grad_()
+    return [compile_(lambda v: v * 2)(half)]
+
+
+def retains_a_gradient(v: torch.Tensor) -> torch.Tensor:
+    half = v * 2
+    half.retain_grad()
+    return half.sum()
+
+
+def retains(compile_: Compile) -> list[Any]:
+    return [compile_(retains_a_gradient)(x.clone().requires_grad_())]
+
+
+def retains_outside(compile_: Compile) -> list[Any]:
+    half = x.clone().requires_grad_() * 2
+    half.retain_grad()
+    return [compile_(lambda v: v.sum())(half)]
+
+
+def resizes(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    half.resize_(2)
+    return half * 2
+
+
+def allocates(v: torch.Tensor) -> torch.Tensor:
+    half = (v + 1)[:2].clone()
+    return half * 2
+
+
+SEEN: list[Any] = []
+
+
+def appends_in_a_branch(v: torch.Tensor) -> Any:
+    def positive(a: torch.Tensor) -> torch.Tensor:
+        SEEN.append(1)
+        return a + 1
+
+    return torch.cond(v.sum() > 0, positive, lambda a: a - 1, (v,))
+
+
+def broken(fn: Callable[[torch.Tensor], Any]) -> Program:
+    """A program that torch refuses, with what it would return."""
+
+    def run(compile_: Compile) -> list[Any]:
+        try:
+            return [compile_(fn)(x)]
+        except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+            return [x + 1]
+
+    return run
+
+
+@torch.library.custom_op("dynadiag_tests::twice", mutates_args=())
+def twice(v: torch.Tensor) -> torch.Tensor:
+    return v * 2
+
+
+@twice.register_fake
+def _(v: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(v)
+
+
+@torch.library.custom_op("dynadiag_tests::thrice", mutates_args=())
+def thrice(v: torch.Tensor) -> torch.Tensor:
+    return v * 3
+
+
+@thrice.register_fake
+def _(v: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(v)
+
+
+thrice.register_autograd(lambda _context, grad: grad * 3)
+
+
+def tuned(operator: Callable[[torch.Tensor], torch.Tensor], factor: int) -> Program:
+    """A program that needs the gradient of an operator."""
+
+    def run(_compile: Compile) -> list[Any]:
+        v = torch.ones(4, requires_grad=True)
+        fn = torch.compile(lambda a: operator(a).sum(), backend="aot_eager")
+        try:
+            fn(v).backward()
+        except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+            return [torch.ones(4)]
+        assert v.grad is not None
+        return [v.grad / factor]
+
+    return run
+
+
+def no_luck(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+    raise RuntimeError("no luck")
+
+
+def with_backend(backend: Any) -> Program:
+    def run(_compile: Compile) -> list[Any]:
+        try:
+            return [torch.compile(doubles, backend=backend)(x)]
+        except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+            return [doubles(x)]
+
+    return run
+
+
+# Recompiles.
+
+
+def times(v: torch.Tensor, n: Any) -> torch.Tensor:
+    return v * n
+
+
+def with_a_gradient(v: torch.Tensor) -> torch.Tensor:
+    return v + 1
+
+
+def with_state(first: Callable[[], Any], second: Callable[[], Any]) -> Program:
+    """A program that calls the same function in two states of the process."""
+
+    def run(compile_: Compile) -> list[Any]:
+        fn, results = compile_(with_a_gradient), []
+        for state in (first, second):
+            with state():
+                results.append(fn(y))
+        return results
+
+    return run
+
+
+@contextmanager
+def setting(read: Callable[[], Any], write: Callable[[Any], Any], value: Any) -> Iterator[None]:
+    """A setting of torch from here to the end of the program; the test takes it back."""
+    RESTORE.append(functools.partial(write, read()))
+    write(value)
+    yield
+
+
+RESTORE: list[Callable[[], Any]] = []
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    yield
+
+
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return fn(*args, **(kwargs or {}))
+
+
+def threads(number_of: int) -> Any:
+    return setting(torch.get_num_threads, torch.set_num_threads, number_of)
+
+
+def dtype_of_defaults(dtype: torch.dtype) -> Any:
+    return setting(torch.get_default_dtype, torch.set_default_dtype, dtype)
+
+
+def deterministic(on: bool) -> Any:
+    return setting(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, on)
+
+
+def precision(value: str) -> Any:
+    return setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, value)
+
+
+def device_of_defaults(device: str) -> Any:
+    return setting(lambda: None, torch.set_default_device, device)
+
+
+def transformed(everywhere: bool) -> Program:
+    """A function that is called in `torch.vmap`, and before that by itself or in it, too."""
+
+    def run(compile_: Compile) -> list[Any]:
+        fn = compile_(doubles)
+        return [torch.vmap(fn)(y[None])[0] if everywhere else fn(y), torch.vmap(fn)(torch.ones(2, 4))]
+
+    return run
+
+
+def jvp(first: Callable[[], Any], second: Callable[[], Any]) -> Program:
+    """A compiled function that uses forward-mode AD, called at two levels of it. torch refuses the second."""
+
+    def run(compile_: Compile) -> list[Any]:
+        fn, results = compile_(lambda v: torch.func.jvp(torch.sin, (v,), (v,))[0]), []
+        for level in (first, second):
+            with level(), suppress(RuntimeError):
+                fn(x)
+                results.append(1)
+        return [1]
+
+    return run
+
+
+def hooks() -> Any:
+    """Hooks on saved tensors that torch puts into the graph: graph modules."""
+    same = torch.fx.symbolic_trace(lambda v: v * 1)
+    return torch.autograd.graph.saved_tensors_hooks(same, same)
+
+
+HOOKS = hooks()
+
+
+def with_gradients(on: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        fn = compile_(doubles)
+        v = torch.ones(4, requires_grad=True)
+        return [fn(y), fn(v if on else v.detach()).detach()]
+
+    return run
+
+
+def inference(made_alike: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        fn = compile_(doubles)
+        with torch.no_grad() if made_alike else torch.inference_mode():
+            v = torch.ones(4)
+        return [fn(torch.ones(4)), fn(v)]
+
+    return run
+
+
+def backends(count: int) -> Program:
+    def run(_compile: Compile) -> list[Any]:
+        compiled = [torch.compile(doubles, backend=each) for each in ("eager", "aot_eager")[:count]]
+        return [compiled[0](x), compiled[-1](x)]
+
+    return run
+
+
+def switched(modes: tuple[bool, ...]) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = nn.Dropout(0.0), []
+        fn = compile_(lambda v: module(v))
+        for mode in modes:
+            results.append(fn(x) if module.train(mode) else None)
+        return results
+
+    return run
+
+
+def closing(compile_: Compile) -> list[Any]:
+    factor = 2
+
+    def inner(v: torch.Tensor) -> torch.Tensor:
+        return v * factor
+
+    fn = compile_(lambda v, g: g(v), dynamic=False)
+    first = fn(x, inner)
+    factor = 3
+    return [first, fn(x, inner)]
+
+
+def a_global(compile_: Compile) -> list[Any]:
+    global number
+    fn, results = compile_(lambda v: v * number), []
+    for number in (2, 3):  # noqa: B007 - a global
+        results.append(fn(x))
+    return results
+
+
+def a_global_text(values: tuple[str, ...]) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        global name
+        fn, results = compile_(lambda v: v * 2 if name else v), []
+        for name in values:  # noqa: B007 - a global
+            results.append(fn(x))
+        return results
+
+    return run
+
+
+def scheduled(learning_rate: Any) -> Program:
+    """An optimizer whose step is compiled, with a scheduler's changes."""
+
+    def run(compile_: Compile) -> list[Any]:
+        parameter = nn.Parameter(torch.ones(4))
+        optimizer = torch.optim.SGD([parameter], lr=learning_rate)
+        step = compile_(optimizer.step)
+        for rate in (0.5, 0.25, 0.125):
+            parameter.grad = torch.ones(4)
+            group = optimizer.param_groups[0]
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+            step()
+        return [parameter.detach()]
+
+    return run
+
+
+class Holder:
+    """An object that is no module."""
+
+    mode = "fast"
+
+
+class Kind(enum.Enum):
+    FIRST = 1
+    SECOND = 2
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor: Any) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v * self.factor
+
+
+class Buffered(nn.Module):
+    factor: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("factor", torch.tensor(2.0))
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v * self.factor
+
+
+def with_factors(*factors: Any, **options: Any) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Scaled(factors[0]), []
+        fn = compile_(module, **options)
+        for module.factor in factors:
+            results.append(fn(x))
+        return results
+
+    return run
+
+
+def with_a_buffer(*factors: float) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Buffered(), []
+        fn = compile_(module)
+        for factor in factors:
+            module.factor.fill_(factor)
+            results.append(fn(x))
+        return results
+
+    return run
+
+
+def with_modes(*modes: str) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        held, results = Holder(), []
+        fn = compile_(lambda v: v * 2 if held.mode else v)
+        for held.mode in modes:
+            results.append(fn(x))
+        return results
+
+    return run
+
+
+def loops(v: torch.Tensor, n: int) -> torch.Tensor:
+    for _ in range(n):
+        v = v + 1
+    return v
+
+
+def adds_a_count(v: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    return v + n
+
+
+def reduces(v: torch.Tensor, how: str) -> torch.Tensor:
+    return v.sum() if how == "sum" else v.mean()
+
+
+def steps(again: bool) -> Program:
+    """A compiled step of an optimizer, which is made anew or used again."""
+
+    def run(compile_: Compile) -> list[Any]:
+        parameter = nn.Parameter(torch.ones(4))
+        optimizer = torch.optim.SGD([parameter], lr=0.5)
+        step = compile_(optimizer.step)
+        for _ in range(2):
+            parameter.grad = torch.ones(4)
+            step()
+            if not again:
+                optimizer = torch.optim.SGD([parameter], lr=0.5)
+                step = compile_(optimizer.step)
+        return [parameter.detach()]
+
+    return run
+
+
+def present(from_the_start: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        held: Any = Holder()
+        if from_the_start:
+            held.scale = 2
+        fn = compile_(lambda v: v + 1 if hasattr(held, "scale") else 1 + v)
+        first = fn(x)
+        held.scale = 2
+        return [first, fn(x)]
+
+    return run
+
+
+def after_a_break(v: torch.Tensor, n: int) -> torch.Tensor:
+    items = [1] * n
+    length = zlib.crc32(bytes(len(items))) % 100
+    return v * 1.0 + length * 0
+
+
+def without_a_break(v: torch.Tensor, n: int) -> torch.Tensor:
+    return v * 1.0
+
+
+def partials(around: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        made = [functools.partial(times, n=2), nn.ReLU()]
+        if around:
+            return [compile_(lambda v: made[0](v))(x), compile_(lambda v: made[1](v))(x)]
+        return [compile_(each)(x) for each in made]
+
+    return run
+
+
+def marked_sizes(*sizes: int) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        fn, each = compile_(doubles), [torch.ones(size) for size in sizes]
+        torch._dynamo.mark_dynamic(each[0], 0)
+        return [fn(v) for v in each]
+
+    return run
+
+
+def unbacked(compile_: Compile) -> list[Any]:
+    first = torch.ones(4)
+    torch._dynamo.decorators.mark_unbacked(first, 0)
+    fn = compile_(doubles)
+    return [fn(first), fn(torch.ones(1))]
+
+
+def sized(*sizes: tuple[int, ...], **options: Any) -> Program:
+    return calls(doubles, *((torch.ones(size),) for size in sizes), **options)
+
+
+def adds_sizes(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a.sum() + b
+
+
+def far(v: torch.Tensor) -> torch.Tensor:
+    return v.sum() * 0 if v.shape[0] > 10 else 0 * v.sum()
+
+
+def pairs(v: torch.Tensor) -> torch.Tensor:
+    return v.view(-1, 2).sum() + 1 if v.shape[0] % 2 == 0 else v.sum() + 1
+
+
+MANY = tuple(range(3, 8))
+
+
+def values(count: int, lengths: tuple[int, ...]) -> Program:
+    stacked = calls(lambda v, items: v + items.sum(0), *((x, torch.ones(n, 4)) for n in lengths), dynamic=True)
+    listed = calls(lambda v, items: v + sum(items), *((x, [y] * n) for n in lengths))
+    return listed if count else stacked
+
+
+# The name of a program -> the program as it is, and as the advice says.
+PROGRAMS: dict[str, tuple[Program, Program]] = {
+    "prints_a_text": (
+        printing(lambda _: "half way"),
+        configured(printing(lambda _: "half way"), adds_print),
+    ),
+    "prints_a_tensor": (printing(lambda v: v), configured(printing(lambda v: v), adds_print)),
+    "prints_numbers": (calls(prints_numbers, (x,)), configured(calls(prints_numbers, (x,)), adds_print)),
+    "prints_a_size": (calls(prints_a_size, (x,)), configured(calls(prints_a_size_as_text, (x,)), adds_print)),
+    "prints_a_list": (calls(prints_a_list, (x,)), configured(calls(prints_a_list_as_text, (x,)), adds_print)),
+    "prints_a_dict": (calls(prints_a_dict, (x,)), prints_afterwards),
+    "warns": (
+        calls(warns, (x,)),
+        configured(calls(warns, (x,)), lambda: config.reorderable_logging_functions.add(warnings.warn)),
+    ),
+    "logs": (
+        calls(logs, (x,)),
+        configured(calls(logs, (x,)), lambda: config.ignore_logging_functions.add(logging.Logger.warning)),
+    ),
+    "hooked_module": (lambda c: backward(c(Hooked())), hooked_forward_alone),
+    "takes_an_item": (
+        calls(takes_an_item, (x,)),
+        configured(calls(takes_an_item, (x,)), lambda: setattr(config, "capture_scalar_outputs", True)),
+    ),
+    "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
+    "finds": (
+        calls(finds, (x,)),
+        configured(calls(finds, (x,)), lambda: setattr(config, "capture_dynamic_output_shape_ops", True)),
+    ),
+    "wrapped_by_ddp": (
+        ddp(lambda c, model: c(DistributedDataParallel(model))),
+        ddp(lambda c, model: DistributedDataParallel(c(model))),
+    ),
+    "wrapped_by_fsdp2": (sharded(False), sharded(True)),
+    "raises": (raises_inside, checks_before),
+    "hides_tensors_in_an_object": (
+        calls(hides_tensors_in_an_object, (Output(x),)),
+        passes_tensors_to_a_function,
+    ),
+    "marks_a_fixed_size": (marks(torch._dynamo.mark_dynamic), marks(torch._dynamo.maybe_mark_dynamic)),
+    "operator_without_autograd": (tuned(twice, 2), tuned(thrice, 3)),
+    "failing_backend": (with_backend(no_luck), with_backend("eager")),
+    "sleeps": (calls(sleeps, (x,)), sleeps_afterwards),
+    "opens_a_file": (calls(opens_a_file, (x,)), opens_before),
+    "copies_a_module": (calls(copies_a_module, (x,)), copies_before),
+    "asserts_values": (calls(asserts_values, (x,)), calls(asserts_sizes, (x,))),
+    "asserts_in_the_graph": (calls(asserts_values, (x,)), calls(asserts_in_the_graph, (x,))),
+    "branches_on_values": (calls(branches_on_values, (x,)), calls(chooses, (x,))),
+    "branches_to_one_side": (calls(branches_on_values, (x,)), calls(takes_one_side, (x,))),
+    "branches_on_a_count": (calls(branches_on_a_count, (x,)), calls(branches_on_a_shape, (x,))),
+    "logs_an_item": (
+        calls(logs_an_item, (x,)),
+        converts_afterwards(lambda v: v.item(), lambda v: (v.sum(), v * 2)),
+    ),
+    "logs_a_list": (calls(logs_a_list, (x,)), converts_afterwards(lambda v: v.tolist(), lambda v: (v, v * 2))),
+    "selects_by_a_mask": (calls(selects_by_a_mask, (x,)), calls(multiplies_by_a_mask, (x,))),
+    "asks_for_a_break": (calls(asks_for_a_break, (x,)), calls(doubles, (x,))),
+    "calls_a_c_function": (calls(calls_a_c_function, (x,)), calls(calls_an_operator, (x,))),
+    "calls_a_constant_function": (calls(calls_a_constant_function, (x,)), calls(calls_a_marked_function, (x,))),
+    "enters_a_lock": (calls(enters_a_lock, (x,)), enters_outside),
+    "works_under_a_lock": (calls(enters_a_lock, (x,)), enters_outside),
+    "takes_a_sparse_tensor": (calls(takes_a_sparse_tensor, (x.to_sparse(),)), densifies_before),
+    "requires_gradients": (calls(requires_gradients, (x,)), requires_before),
+    "retains_a_gradient": (retains, retains_outside),
+    "resizes": (calls(resizes, (x,)), calls(allocates, (x,))),
+    "appends_in_a_branch": (broken(appends_in_a_branch), broken(takes_one_side)),
+    "partials": (partials(around=False), partials(around=True)),
+    "a_size_of_one": (sized((4,), (1,), dynamic=True), unbacked),
+    "static_sizes": (sized((4,), (5,), (6,), dynamic=False), marked_sizes(4, 5, 6)),
+    "many_sizes": (sized((2, 3, 4, 5, 6), MANY), sized((2, 3, 4, 5, 6), MANY, dynamic=True)),
+    "a_size": (sized((4,), (5,)), sized((4,), (5,), dynamic=True)),
+    "a_size_marked": (sized((4,), (5,)), marked_sizes(4, 5)),
+    "a_multiple": (
+        calls(pairs, (torch.ones(4),), (torch.ones(5),), dynamic=True),
+        calls(pairs, (torch.ones(4),), (torch.cat([torch.ones(5), torch.zeros(1)]),), dynamic=True),
+    ),
+    "two_sizes": (
+        calls(adds_sizes, (x, y), (zeros, torch.ones(5)), dynamic=True),
+        lambda c: calls(adds_sizes, (zeros, torch.ones(5)), (x, y), dynamic=True)(c)[::-1],
+    ),
+    "a_range_of_sizes": (
+        calls(far, (torch.ones(4),), (torch.ones(40),), dynamic=True),
+        calls(far, (torch.ones(14),), (torch.ones(40),), dynamic=True),
+    ),
+    "a_rank": (calls(torch.sum, (x,), (x[None],)), calls(torch.sum, (x[None],), (x[None],))),
+    "a_dtype": (calls(doubles, (x,), (x.double(),)), calls(doubles, (x,), (x.double().float(),))),
+    "a_stride": (
+        calls(doubles, (torch.ones(3, 4),), (torch.ones(4, 3).t(),)),
+        calls(doubles, (torch.ones(3, 4),), (torch.ones(4, 3).t().contiguous(),)),
+    ),
+    "a_device": (
+        shapes(lambda v: v + 1, (torch.ones(4),), (torch.ones(4, device="meta"),)),
+        shapes(lambda v: v + 1, (torch.ones(4, device="meta"),), (torch.ones(4, device="meta"),)),
+    ),
+    "gradients": (with_gradients(on=True), with_gradients(on=False)),
+    "the_same_tensor": (
+        calls(lambda a, b: a * 2 + b, (x, y), (y, y)),
+        calls(lambda a, b: a * 2 + b, (x, y), (y, y.clone())),
+    ),
+    "an_inference_tensor": (inference(made_alike=False), inference(made_alike=True)),
+    "a_conjugated_view": (
+        calls(lambda v: v * 2, (torch.ones(4) * 1j,), ((torch.ones(4) * -1j).conj(),)),
+        calls(lambda v: v * 2, (torch.ones(4) * 1j,), ((torch.ones(4) * -1j).conj().resolve_conj(),)),
+    ),
+    "inference_mode": (with_state(plain, torch.inference_mode), with_state(plain, plain)),
+    "grad_mode": (with_state(plain, torch.no_grad), with_state(torch.no_grad, torch.no_grad)),
+    "autocast": (
+        with_state(plain, lambda: torch.autocast("cpu")),
+        with_state(lambda: torch.autocast("cpu"), lambda: torch.autocast("cpu")),
+    ),
+    "autocast_dtypes": (
+        with_state(lambda: torch.autocast("cpu", torch.bfloat16), lambda: torch.autocast("cpu", torch.float16)),
+        with_state(lambda: torch.autocast("cpu", torch.bfloat16), lambda: torch.autocast("cpu", torch.bfloat16)),
+    ),
+    "threads": (with_state(plain, lambda: threads(3)), with_state(lambda: threads(3), plain)),
+    "default_dtype": (
+        with_state(plain, lambda: dtype_of_defaults(torch.float64)),
+        with_state(lambda: dtype_of_defaults(torch.float64), plain),
+    ),
+    "deterministic": (with_state(plain, lambda: deterministic(True)), with_state(lambda: deterministic(True), plain)),
+    "matmul_precision": (with_state(plain, lambda: precision("high")), with_state(lambda: precision("high"), plain)),
+    "function_mode": (with_state(plain, Mode), with_state(Mode, Mode)),
+    "default_device": (
+        with_state(plain, lambda: device_of_defaults("meta")),
+        with_state(lambda: device_of_defaults("meta"), plain),
+    ),
+    "saved_tensor_hooks": (with_state(plain, hooks), with_state(lambda: HOOKS, lambda: HOOKS)),
+    "a_transform": (transformed(everywhere=False), transformed(everywhere=True)),
+    "dual_level": (jvp(plain, forward_ad.dual_level), jvp(plain, plain)),
+    "torch_function_off": (
+        with_state(plain, torch._C.DisableTorchFunction),
+        with_state(torch._C.DisableTorchFunction, torch._C.DisableTorchFunction),
+    ),
+    "two_backends": (backends(2), backends(1)),
+    "training": (switched((True, False)), switched((False, False))),
+    "a_closure": (closing, calls(times, (x, 2), (x, 3), dynamic=True)),
+    "a_global": (a_global, calls(times, (x, 2), (x, 3), dynamic=True)),
+    "a_global_text": (a_global_text(("fast", "slow")), a_global_text(("slow", "slow"))),
+    "a_learning_rate": (scheduled(0.5), scheduled(torch.tensor(0.5))),
+    "an_integer_attribute": (with_factors(2, 3), with_a_buffer(2, 3)),
+    "an_integer_attribute_unspecialized": (
+        with_factors(2, 3),
+        configured(with_factors(2, 3, dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
+    ),
+    "an_attribute": (with_modes("fast", "slow"), with_modes("slow", "slow")),
+    "a_loop_count": (
+        calls(loops, (x, 2), (x, 3), (x, 4)),
+        calls(adds_a_count, *((x, torch.tensor(n)) for n in (2, 3, 4))),
+    ),
+    "an_integer": (calls(times, (x, 2), (x, 3)), calls(times, (x, 2), (x, 3), dynamic=True)),
+    "a_text": (
+        calls(reduces, (x, "sum"), (x, "mean")),
+        lambda c: [c(torch.sum)(x), c(lambda v: v.mean())(x)],
+    ),
+    "a_float_again": (
+        calls(times, (x, 2.5), (x, 3.5), (x, 4.5), dynamic=False),
+        calls(times, *((x, torch.tensor(n)) for n in (2.5, 3.5, 4.5))),
+    ),
+    "a_float": (calls(times, (x, 2.5), (x, 3.5)), calls(times, (x, 2.5), (x, 3.5), dynamic=True)),
+    "a_float_in_a_tensor": (with_factors(2.5, 3.5), with_a_buffer(2.5, 3.5)),
+    "a_length": (values(1, (2, 3)), values(0, (2, 3))),
+    "keys": (
+        calls(lambda v, d: v + sum(d.values()), (x, {"a": y}), (x, {"b": y})),
+        calls(lambda v, d: v + sum(d.values()), (x, {"a": y}), (x, {"a": y})),
+    ),
+    "membership": (
+        calls(lambda v, d: v + 1 if "a" in d else 1 + v, (x, {"b": 1}), (x, {"a": 1})),
+        calls(lambda v, known: v + 1, (x, False), (x, False)),
+    ),
+    "another_function": (
+        calls(lambda v, g: g(v), (x, doubles), (x, lambda v: v * 2 + 2)),
+        calls(lambda v, g: g(v), (x, doubles), (x, doubles)),
+    ),
+    "another_object": (
+        calls(lambda v, kind: v + 1 if kind is Kind.FIRST else 1 + v, (x, Kind.FIRST), (x, Kind.SECOND)),
+        calls(lambda v, kind: v + 1 if kind is Kind.FIRST else 1 + v, (x, Kind.FIRST), (x, Kind.FIRST)),
+    ),
+    "a_freed_optimizer": (steps(again=False), steps(again=True)),
+    "a_type": (
+        calls(lambda v, items: v + len(items), (x, [1]), (x, (1,))),
+        calls(lambda v, items: v + len(items), (x, [1]), (x, [1])),
+    ),
+    "none": (
+        calls(lambda v, o: v + 0 if o is None else v + o, (x, None), (x, zeros)),
+        calls(lambda v, o: v + 0 if o is None else v + o, (x, zeros), (x, zeros)),
+    ),
+    "presence": (present(from_the_start=False), present(from_the_start=True)),
+    "a_value_from_a_break": (
+        calls(after_a_break, (x, 1), (x, 2)),
+        calls(without_a_break, (x, 1), (x, 1)),
+    ),
+}

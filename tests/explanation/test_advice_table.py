@@ -1,0 +1,96 @@
+"""Every piece of advice is in the table, and each trial that the table names is made here."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import dynadiag
+from dynadiag.explanation.advice_entry import AdviceEntry, AdviceTrial
+from dynadiag.explanation.advice_table import TABLE, advice, torch_advice
+from dynadiag.explanation.explanation import Explanation, explain
+from tests.explanation.advice_programs import PROGRAMS, RESTORE, Program, config
+
+PACKAGE = Path(dynadiag.__file__).parent
+OPTIONS = dict.fromkeys(
+    ("capture_scalar_outputs", "capture_dynamic_output_shape_ops", "allow_unspec_int_on_nn_module"), False
+)
+TRIALS = [(key, trial) for key, entry in TABLE.items() for trial in entry.trials]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    with config.patch(OPTIONS), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    while RESTORE:
+        RESTORE.pop()()
+    config.reorderable_logging_functions.clear()
+    config.ignore_logging_functions.clear()
+    torch._dynamo.reset()
+
+
+def recorded(file: Path, program: Program) -> tuple[Explanation, Any]:
+    torch._dynamo.reset()
+    with dynadiag.record(file):
+        results = program(partial(torch.compile, backend="eager"))
+    while RESTORE:
+        RESTORE.pop()()
+    with dynadiag.open(file) as recording:
+        return explain(recording), results
+
+
+def pattern(entry: AdviceEntry) -> str:
+    """What the advice looks like with its slots filled."""
+    text = re.escape(entry.text.replace("{{", "\0").replace("}}", "\1"))
+    return re.sub(r"\\\{\w+\\\}", ".*", text).replace("\0", r"\{").replace("\1", r"\}")
+
+
+@pytest.mark.parametrize(("key", "trial"), TRIALS, ids=[f"{key}-{trial.program}" for key, trial in TRIALS])
+def test_what_the_advice_is_about_is_gone_when_it_is_followed(tmp_path: Path, key: str, trial: AdviceTrial) -> None:
+    program, followed = PROGRAMS[trial.program]
+    before, results = recorded(tmp_path / "before.dynadiag", program)
+    given = {each for item in before.findings for each in item.advice if re.search(pattern(TABLE[key]), each.text)}
+    assert {each.checked for each in given} == {"tried"}
+    assert trial.case is None or trial.case in {item.id for item in before.findings}
+    after, results_after = recorded(tmp_path / "after.dynadiag", followed)
+    assert [item.title for item in after.findings if item.severity != "note"] == []
+    torch.testing.assert_close(results_after, results, check_dtype=False, equal_nan=True)
+
+
+def test_each_program_is_in_the_table() -> None:
+    assert {trial.program for _, trial in TRIALS} == set(PROGRAMS)
+
+
+def test_advice_is_made_by_the_table_only() -> None:
+    """`caches` alone makes its own: its second run tries what it advises."""
+    found = {
+        str(file.relative_to(PACKAGE))
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Advice"
+    }
+    assert found == {"explanation/advice_table.py", "render/cache_report.py"}
+
+
+def test_each_entry_of_the_table_is_given_somewhere() -> None:
+    sources = [file.read_text() for file in PACKAGE.rglob("*.py") if not file.name.startswith("advice_on_")]
+    states = [key for key in TABLE if key.startswith("state.")]
+    used = [key for key in TABLE if any(f'"{key}"' in text for text in sources)]
+    torchs = [key for key, entry in TABLE.items() if entry.source == "torch"]
+    assert sorted({*TABLE} - {*used, *states, *torchs}) == []
+
+
+def test_what_was_not_tried_on_such_a_case_is_not_called_tried() -> None:
+    assert advice("outside", case="GB0007").checked == "tried"
+    assert advice("outside", case="GB9999").checked == "unchecked"
+    assert torch_advice("Use another function.", "GB0007").checked == "unchecked"
