@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, TypeAlias
 
-__all__ = ["BytePositions", "SourceText", "blamed_positions", "definition_head", "to_character_columns"]
+__all__ = ["BytePositions", "SourceText", "blamed_positions", "definition_head", "last_on_line", "to_character_columns"]
 
 # Instructions that take an expression's value from the stack. CPython 3.11 gives them their statement's position, from
 # 3.12 on the expression's (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
@@ -66,6 +66,16 @@ def blamed_positions(source: SourceText, instructions: Iterator[Any]) -> BytePos
             if taken and taken.line == whole.line and whole.contains(taken):
                 return taken
     return _statement_head(source, whole) if whole.end_line > whole.line else whole
+
+
+def last_on_line(source: SourceText, instructions: Iterator[Any], line: int | None) -> BytePositions | None:
+    """Return the code of the last instruction on a line before one that has no code of its own.
+
+    An exception that leaves an ``except`` or ``with`` block is raised again by such an instruction.
+    """
+    found = (_positions(each) for each in instructions)
+    last = next((each for each in found if each is not None and each.line == line), None)
+    return None if last is None else _statement_head(source, last)
 
 
 def definition_head(source: SourceText, code: CodeType) -> BytePositions | None:

@@ -28,7 +28,7 @@ __all__ = ["break_findings", "group_breaks", "roots"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object's default repr: it tells a reader nothing
 _NAMED = re.compile(r"`([^`]{1,200})`")  # what torch's explanation is about
-_RECONSTRUCTION = "Reconstruction failure"  # GB0092, in torch 2.11 to 2.15
+_RECONSTRUCTION = re.compile(r"reconstruct", re.IGNORECASE)  # GB0092, GB8335, ..., in torch 2.11 to 2.15
 _NO_TENSOR = "no tensor-related objects found in frame"  # convert_frame.py, 2.13 to 2.15
 # The exception that a compile ended with -> why torch raised instead of going on (exc.py, convert_frame.py).
 _EXCEPTIONS = {
@@ -64,7 +64,7 @@ def _link_reconstructions(found: Sequence[Finding], run: RunRecords) -> list[Fin
     made = list(found)
     for index, item in enumerate(found):
         own = records[item.records[0]]
-        if own.gb_type != _RECONSTRUCTION:
+        if not _RECONSTRUCTION.search(own.gb_type):
             continue
         before = (records[each] for each in range(own.index) if each in records)
         split = next((each for each in before if _passes_through(each, own)), None)

@@ -77,7 +77,8 @@ def _raise_finding(item: Finding, raised: Raised, passed: Sequence[Finding]) -> 
         span=span,
         places=(span,) if not own else item.places,
         title=f"{item.title}: {raised.text}",
-        cause=f"The traced code raises {raised.text}. No traced code handles it, so the function is left to Python.",
+        cause=f"Tracing raises {raised.text}. No traced code handles it, so the function is left to Python. (If Python "
+        "does not raise it here, torch traces this line wrongly.)",
         cost=replace(item.cost, functions_uncompiled=sum(each.cost.functions_uncompiled for each in (item, *passed))),
         evidence=(*item.evidence, *through, *unknown),
         advice=(advice("exception.check"),),

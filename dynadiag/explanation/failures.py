@@ -41,6 +41,10 @@ _USER_STACKS = ("\nUser stack:", "\nFound from :", "\nfrom user code:", "\nOrigi
 _COMPILER_ERROR = re.compile(r"^.*?\b(?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
 _KERNEL = re.compile(r"^(?P<name>\w+) = async_compile\.\w+\(", re.MULTILINE)
 _CODE_OF_ERROR = re.compile(r"\berror: [^\n]*\n\s*\d+ \| (?P<code>[^\n]*)")
+# What torch could not trace of a function that a higher-order operator was given (higher_order_ops.py).
+_IN_OPERATOR = re.compile(r"Got graph break/error:\s*(?P<why>\S[^\n]*)")
+_HIGHER_ORDER = re.compile(r"^\s*Higher Order Operator: (?P<name>\S+)", re.MULTILINE)
+_CONSTANT = re.compile(r"""ConstantVariable\(str: ["'](?P<text>[^\n]*)["']\)""")
 _OPERATOR = re.compile(r"\b(?:torch\.ops\.)?(?P<name>\w+\.\w+\.\w+)\b")
 _CONSTRAINT = re.compile(
     r"You marked (?P<size>\S+) as dynamic but your code specialized it to be a constant \((?P<value>[^)]*)\)"
@@ -110,8 +114,8 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     backward = reason.startswith(_BACKWARD)
     reason = reason.removeprefix(_BACKWARD)
     traceback = run.tracebacks.get(item.compile_id, "")[-_MAX_TEXT:]
-    stage, why = _stage(item, reason, traceback), _why(reason)
-    span, lines = _blamed_spans(reason, item.compile_id, run)
+    stage, why = _stage(item, reason, traceback), _why(reason, traceback)
+    span, lines = _blamed_spans(f"{reason}\n{traceback}", item.compile_id, run)
     named = f"{stage} (backward)" if backward else stage
     return _Failure(named, why, span, lines, _advice(stage, reason, why))
 
@@ -137,12 +141,15 @@ def _stage_of(file: str) -> str | None:
     return next((name for pattern, name in _STAGES if pattern.search(file)), None)
 
 
-def _why(reason: str) -> str:
+def _why(reason: str, traceback: str) -> str:
     """The one line that tells why: a compiler's first error, the constraint with its value, else the exception."""
     if constraint := _CONSTRAINT.search(reason):
         return f"`{source_text(constraint['size'])}` is marked dynamic, but the code fixes it to {constraint['value']}"
     if error := _COMPILER_ERROR.search(reason) if "\nOutput:\n" in reason else None:
         return f"error: {error['text']}"[:_MAX_LINE]
+    if inside := _IN_OPERATOR.search(reason):
+        text, operator = _CONSTANT.sub(r"\g<text>", inside["why"]), _HIGHER_ORDER.search(traceback)
+        return f"{operator['name'] if operator else 'a higher-order operator'}: {text}"[:_MAX_LINE]
     text = _BACKEND.sub("", reason, count=1).strip()
     first = text.partition("\n")[0].removesuffix(":")  # an exception without a message
     return first[:_MAX_LINE] or "no reason was recorded"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch._inductor.config as inductor_config
+from torch._higher_order_ops.while_loop import while_loop
 from torch._inductor import lowering
 
 import dynadiag
@@ -159,6 +160,15 @@ def test_an_exception_without_a_message_is_told_by_its_type(tmp_path: Path) -> N
     made = failing(tmp_path, lambda: torch.compile(f, backend=mute)(torch.randn(8)))
     text = leads(made, "return x * 3", "the backend `mute`", "AssertionError")
     assert "the backend `mute`: AssertionError. dynadiag" in " ".join(text.split())
+
+
+def test_what_a_higher_order_operator_refuses_is_told_with_its_name(tmp_path: Path) -> None:
+    def loop(x: torch.Tensor) -> Any:
+        return while_loop(lambda a: a.sum() < 10, lambda a: (a + 1,), 3)
+
+    found = failing(tmp_path, lambda: torch.compile(loop, backend="eager")(torch.ones(3)))
+    assert found.findings[0].cause == "torch.while_loop: 'int' object is not iterable"
+    assert "while_loop(lambda" in LINES[(found.findings[0].span.line or 0) - 1]
 
 
 def test_a_break_that_is_raised_says_why_it_is(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""Graph breaks of some sixty kinds: each is told with torch's id and the span of source that breaks.
+
+`break_programs.txt` has the programs. A heading is a name and the ids of the root causes in the order in which torch
+meets them; the spans stand between « and ». Programs and spans are for torch 2.13.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+import dynadiag
+from dynadiag.explanation.explanation import Explanation, explain
+
+_BLOCK = re.compile(r"^### (?P<name>\w+) (?P<ids>[^\n]*)\n(?P<source>.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
+_TEXT = Path(__file__).with_name("break_programs.txt").read_text()
+PROGRAMS = {found["name"]: (found["ids"].split(), found["source"]) for found in _BLOCK.finditer(_TEXT)}
+_CALL = """
+if __name__ == "__main__":
+    torch.compile(f, **{"backend": "eager", **globals().get("KW", {})})(*globals().get("ARGS", (torch.ones(3),)))
+"""
+pytestmark = pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="kinds differ between versions")
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(allow_rnn=False, trace_numpy=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    torch._dynamo.config.reorderable_logging_functions.clear()
+    torch._dynamo.reset()
+
+
+def run(folder: Path, source: str) -> Explanation:
+    program = folder / "program.py"
+    program.write_text(f"import torch\n{source.replace('«', '').replace('»', '')}{_CALL}")
+    with suppress(Exception), dynadiag.record(folder / "run.dynadiag"):
+        runpy.run_path(str(program), run_name="__main__")
+    with dynadiag.open(folder / "run.dynadiag") as recording:
+        return explain(recording)
+
+
+def marked_spans(source: str) -> set[tuple[int, int, int, int]]:
+    """Line, column, end line and end column between each pair of marks; the first line is the import."""
+    spans, line, column = set(), 2, 0
+    opened: list[tuple[int, int]] = []
+    for character in source:
+        if character == "«":
+            opened.append((line, column))
+        elif character == "»":
+            spans.add((*opened.pop(), line, column))
+        elif character == "\n":
+            line, column = line + 1, 0
+        else:
+            column += 1
+    return spans
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_break_is_told_with_its_id_and_the_span_that_breaks(tmp_path: Path, name: str) -> None:
+    ids, source = PROGRAMS[name]
+    found = run(tmp_path, source)
+    own = [item for item in found.roots if item.span.file == str(tmp_path / "program.py")]
+    assert [item.gb_id for item in own] == ids
+    spans = {(item.span.line, item.span.column, item.span.end_line, item.span.end_column) for item in own}
+    assert spans == marked_spans(source)
+    assert found.findings[0].rule in ("break", "failed-compile")
+    assert found.findings[0].span.file == str(tmp_path / "program.py")
+
+
+def test_a_call_into_pythons_library_that_breaks_on_is_one_finding(tmp_path: Path) -> None:
+    """Python's own `logging` is looked at function by function after the break at its call."""
+    ids, source = PROGRAMS["logging"]
+    found = run(tmp_path, source)
+    assert len(found.breaks) > len(ids) == found.break_count
+
+
+def test_a_value_that_cannot_be_rebuilt_follows_from_the_break_that_it_was_needed_after(tmp_path: Path) -> None:
+    _, source = PROGRAMS["method"]
+    (cause, other) = [item for item in run(tmp_path, source).findings if item.rule == "break"]
+    assert (cause.id, other.id, other.severity) == ("GB0059", "GB0092", "note")
+    assert other.caused_by == 0
+    assert [fact.text for fact in cause.evidence if fact.label == "then"] == [other.cause]
+
+
+def test_an_assertion_that_fails_while_tracing_is_not_told_as_a_branch_on_data(tmp_path: Path) -> None:
+    (found,) = (item for item in run(tmp_path, PROGRAMS["constassert"][1]).findings if item.rule == "break")
+    assert found.title == "an assertion fails, whatever the tensors hold"
+    assert "does not depend on what tensors hold" in (found.cause or "")
+    assert not any("torch.cond" in each.text for each in found.advice)
