@@ -3,10 +3,10 @@
     python benchmarks/kernel_links.py [--keep FOLDER]
 
 Records `fused_ops`, the training step of `vit_amp`, and a transformer block forward and backward, by C++ and, without a
-GPU, by Inductor's Triton code generator, and counts on what is in the recording: the table `link`, and the texts.
+GPU, by Inductor's Triton code generator, and counts on what is in the recording.
 
-- *lines*: those of generated kernels that assign a value or store one, told from the text alone; *led*: that a row of
-  `link` leads to a node, and on to a line of the user's. *sharp*: led to one node.
+- *lines*: those of generated kernels that assign a value or store one, told from the text alone; *led*: that lead to a
+  node, and on to a line of the user's. *sharp*: led to one node.
 - *nodes*: of Dynamo's graphs, that compute; *reached*: from whose line a kernel or a library's call is reached.
 """
 
@@ -25,7 +25,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynadiag.kernels import GeneratedModule, generated_modules, open_with_links
+from dynadiag.kernels import GeneratedModule, generated_modules
+from dynadiag.recording.opening import open_recording
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
@@ -70,10 +71,10 @@ class Count:
 
 
 def count(path: Path) -> Count:
-    """Count one recording, which has links."""
-    with open_with_links(path) as recording:
+    """Count one recording."""
+    with open_recording(path) as recording:
         found = generated_modules(recording)
-        indexes = [LinkIndex(recording.links(unit.event)) for unit in found]
+        indexes = [LinkIndex(unit) for unit in found]
     parts = [_count(unit, index) for unit, index in zip(found, indexes, strict=True)]
     return sum(parts, _reached(found, indexes))
 
@@ -94,12 +95,12 @@ def _count(unit: GeneratedModule, index: LinkIndex) -> Count:
 
 def _reached(found: tuple[GeneratedModule, ...], indexes: list[LinkIndex]) -> Count:
     """Dynamo's nodes, each once however many modules (forward and backward) were made of its graph."""
-    computing: dict[tuple[int | None, str], bool] = {}
+    computing: dict[tuple[str, str], bool] = {}
     for unit, index in zip(found, indexes, strict=True):
         for node in unit.dynamo.nodes.values():
             if node.computes and node.source_line:
                 lines = index.module_lines("source", node.source_line.line, node.source_line.file)
-                key = unit.dynamo_event, node.name
+                key = unit.compile_id, node.name
                 computing[key] = computing.get(key, False) or bool(lines)
     return Count(nodes=len(computing), reached=sum(computing.values()))
 

@@ -24,7 +24,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from dynadiag.kernels.link_digest import LinkDigest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.import_export import export_log
 from dynadiag.recording.opening import fold_in_place
@@ -117,7 +116,7 @@ def write_rank(job: Path, log: bytes, rank: int, ranks: int, *, odd: bool, resta
     source = job / "rank.log"
     source.write_bytes(text)
     again = f"-restart{restart}" if restart else ""
-    fold(source, job / f"a-rank{rank}{again}.dynadiag", LinkDigest())
+    fold(source, job / f"a-rank{rank}{again}.dynadiag")
     source.unlink()
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dynadiag.capture.run_metadata import run_footer, run_header
 from dynadiag.errors import DynadiagError, say
-from dynadiag.kernels.link_digest import fold_with_links, open_with_links
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.report import Report, report
 
@@ -81,7 +81,7 @@ def _finish_recording(recorder: Recorder, path: Path, began: float, how: dict[st
         end.append({"dynadiag_end": run_footer(began)})
         end.append({"dynadiag_exit": how})
         end.close()
-        fold_with_links(path)
+        fold_in_place(path)
     except Exception as error:  # noqa: BLE001 - a disk that is full fails in many ways, and the block has run
         say(f"{path} is not a whole recording", error)
 
@@ -167,4 +167,4 @@ def _target_name(fn: object) -> str:
 
 def open(path: str | Path) -> Recording:  # noqa: A001 - `dynadiag.open`, as `gzip.open` is
     """Open a recording, or a journal that is not folded yet. Raises `dynadiag.UnreadableInput`."""
-    return open_with_links(Path(path))
+    return open_recording(Path(path))

@@ -22,7 +22,7 @@ def compile_modules(session: Session, compile_id: str) -> tuple[GeneratedModule,
 
 
 class _CompileRecording:
-    """A recording reduced to one compile, as `units` reads it."""
+    """A recording reduced to one compile, as `generated_modules` reads it."""
 
     def __init__(self, session: Session, compile_id: str) -> None:
         self._session, self._id = session, compile_id

@@ -64,10 +64,9 @@ class Session:
             path = beside
         if _is_recording(path):
             return cls(path, Recording(path), live=False)
-        from dynadiag.kernels.link_digest import open_with_links  # imports what folding a journal needs
-        from dynadiag.recording.opening import is_journal, is_running
+        from dynadiag.recording.opening import is_journal, is_running, open_recording  # loads what folding a log needs
 
-        recording = open_with_links(path)
+        recording = open_recording(path)
         return cls(path, recording, live=is_journal(path) and is_running(path))
 
     def __enter__(self) -> Session:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.errors import DynadiagError
-from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import is_running
@@ -135,7 +134,7 @@ class TrialLog:
         end = {"code": exit_code, "seconds": round(time.time() - self._began, 3)}
         self._journal.append({"dynadiag_exit": end})
         self._journal.close()
-        fold(self._path, self.output, Digest(), force=force)
+        fold(self._path, self.output, force=force)
         self._path.unlink()
         return self.output
 
@@ -152,7 +151,7 @@ def _load_trials(path: Path, target: str) -> list[tuple[str, str, int | None, fl
         return _read_trials(path, target)
     with tempfile.TemporaryDirectory() as folder:
         folded = Path(folder, "search.dynadiag")
-        fold(journal, folded, Digest())
+        fold(journal, folded)
         return _read_trials(folded, target)
 
 

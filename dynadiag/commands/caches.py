@@ -24,7 +24,7 @@ from dynadiag.commands import common
 from dynadiag.commands.target_options import add_recorder_options, add_target, parse_program, run_recorded
 from dynadiag.commands.target_recordings import existing_recordings
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.link_digest import fold_with_links, open_with_links
+from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.render.cache_report import cache_report_text, caches_document
 from dynadiag.render.json_document import encode
 from dynadiag.trial.program import Program
@@ -105,7 +105,7 @@ def _start_twice(
         for recording in recordings:
             sys.stdout.flush()
             ended = run_recorded(program, recording, args, caches=Path(folder), streams=streams, options=options)
-            fold_with_links(recording)
+            fold_in_place(recording)
             if ended.interrupted:
                 return False
     return True
@@ -113,7 +113,7 @@ def _start_twice(
 
 def _read(paths: Sequence[Path]) -> CacheReport:
     with ExitStack() as stack:
-        return read_caches([stack.enter_context(open_with_links(path)) for path in paths])
+        return read_caches([stack.enter_context(open_recording(path)) for path in paths])
 
 
 def _write_report(report: CacheReport, args: argparse.Namespace) -> None:

@@ -38,7 +38,7 @@ from dynadiag.commands.report import write_report
 from dynadiag.commands.target_options import add_recorder_options
 from dynadiag.commands.target_recordings import recordings_of
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.recording.opening import open_recording
 from dynadiag.render.check_report import check_json, check_text
 from dynadiag.render.findings import finding_text
 from dynadiag.render.github import annotation_commands, step_summary
@@ -146,7 +146,7 @@ def _measured(
     shown = f"-m {name}" if module else _relative_name(name, root)
     arguments = configuration.arguments(shown)
     for path in recordings_of(name, arguments, module=module, args=args):
-        with open_with_links(path) as recording:
+        with open_recording(path) as recording:
             found = report(recording)
             own = _relative_name(recording.run.target, root)
             yield measure(

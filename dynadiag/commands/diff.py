@@ -24,9 +24,9 @@ from dynadiag.commands import common
 from dynadiag.commands.target_options import add_recorder_options, parse_program, run_recorded
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.link_digest import fold_with_links, import_with_links, open_with_links
+from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import SUFFIX
-from dynadiag.recording.opening import has_recordings, list_recordings
+from dynadiag.recording.opening import fold_in_place, has_recordings, list_recordings, open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.diff import comparison_json, comparison_text
 
@@ -71,17 +71,17 @@ def _opened(target: str, number: int, args: argparse.Namespace, folder: Path) ->
     recording = recording.with_stem(f"{recording.stem}-{number}")
     sys.stdout.flush()
     run_recorded(program, recording, args, caches=folder / "caches", streams=(_STDERR, None))
-    fold_with_links(recording)
+    fold_in_place(recording)
     common.print_path(recording)
-    return open_with_links(recording)
+    return open_recording(recording)
 
 
 def _open_file(path: Path, folder: Path) -> Recording:
     """Open a recording, or a log through a recording of its own."""
     if path.suffix == SUFFIX:
-        return open_with_links(path)
+        return open_recording(path)
     try:
-        return open_with_links(path)
+        return open_recording(path)
     except DynadiagError:
         return _imported(path, folder)
 
@@ -90,11 +90,11 @@ def _open_folder(path: Path, folder: Path) -> Recording:
     found: Sequence[Path] = list_recordings(path) if has_recordings(path) else ()
     if len(found) > 1:
         raise DynadiagError(f"{path}: it has {len(found)} recordings; name one of them, such as {found[0]}")
-    return open_with_links(found[0]) if found else _imported(path, folder)
+    return open_recording(found[0]) if found else _imported(path, folder)
 
 
 def _imported(log: Path, folder: Path) -> Recording:
-    made = import_with_links(log, folder / f"{len(list(folder.iterdir()))}{SUFFIX}").recordings
+    made = import_log(log, folder / f"{len(list(folder.iterdir()))}{SUFFIX}").recordings
     if len(made) > 1:
         raise DynadiagError(f"{log}: it has the logs of {len(made)} ranks; name one of them")
-    return open_with_links(made[0])
+    return open_recording(made[0])

@@ -28,7 +28,7 @@ from dynadiag.commands.target_recordings import existing_recordings
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
-from dynadiag.kernels.link_digest import fold_with_links, open_with_links
+from dynadiag.recording.opening import fold_in_place, open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.job import job_text
 from dynadiag.render.json_document import ExplainDocument, document, encode
@@ -102,7 +102,7 @@ def _run_program(args: argparse.Namespace) -> int:
     ended = run_recorded(program, recording, args)
     if args.coverage and not ended.interrupted:
         add_coverage(program, recording, args, ended.exit_code)
-    fold_with_links(recording)
+    fold_in_place(recording)
     _report((recording, *ended.other_journals), args, recording)
     common.print_path(recording)
     return exit_code(ended)
@@ -138,13 +138,13 @@ def explain_document(paths: Sequence[Path], main: Path | None = None) -> Explain
     if len(paths) > 1:
         reader = JobReader(paths, main)
         return reader.document(reader.report())
-    with open_with_links(paths[0]) as recording:
+    with open_recording(paths[0]) as recording:
         explanation = report(recording)
     return document(explanation, explanation.calls)
 
 
 def _report_one(path: Path, args: argparse.Namespace) -> None:
-    with open_with_links(path) as recording:
+    with open_recording(path) as recording:
         explanation = report(recording)
         text = _text(explanation, recording, path, args)
     common.write_json(args.json, encode(document(explanation, explanation.calls)))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.recording.import_export import export_log
+from dynadiag.recording.opening import open_recording
 from dynadiag.render.trace_events import trace_events
 
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         raise DynadiagError("export: name the log file with -o FILE, or a trace with --perfetto FILE")
     for path in wanted:
         common.check_writable(path, force=args.force)
-    with open_with_links(args.recording) as recording:  # fold it first if it is a journal
+    with open_recording(args.recording) as recording:  # fold it first if it is a journal
         if args.perfetto is not None:
             common.write_file(args.perfetto, trace_events(recording), force=args.force)
     if args.output is not None:

@@ -15,7 +15,7 @@ import networkx as nx
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import explain
-from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.dot import node_graph, overview_graph, rendered
 
@@ -29,7 +29,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    with open_with_links(args.recording) as recording:
+    with open_recording(args.recording) as recording:
         graph = overview_graph(explain(recording)) if args.nodes is None else _nodes(recording, args.nodes)
     if args.output is None:
         sys.stdout.write(rendered(graph, "dot").decode())

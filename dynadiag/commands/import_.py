@@ -10,18 +10,12 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import UnreadableInput
-from dynadiag.kernels.link_digest import import_with_links as import_with_links
 from dynadiag.recording.import_export import import_log
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_output(parser, "the recording to write")
-    parser.add_argument(
-        "--links",
-        action="store_true",
-        help="also write the table that links kernel lines to your lines, for SQL (much slower; no view needs it)",
-    )
     parser.add_argument("log", type=Path, metavar="LOG", help="a log file, or a folder of logs")
 
 
@@ -33,7 +27,6 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:  # not a valid file name
         raise UnreadableInput(f"{str(args.log)[:200]}: {getattr(error, 'strerror', None) or error}") from error
     output = common.new_recording(args.output, args.log.name, force=args.force)
-    make = import_with_links if args.links else import_log
-    for path in make(args.log, output, force=args.force).recordings:
+    for path in import_log(args.log, output, force=args.force).recordings:
         common.print_path(path)
     return 0

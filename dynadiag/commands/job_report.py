@@ -8,7 +8,7 @@ from pathlib import Path
 from dynadiag.errors import UnreadableInput
 from dynadiag.job import Job, Process, find_divergence, group_alike, open_job
 from dynadiag.job.waits import Wait, measure_waits
-from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.recording.opening import open_recording
 from dynadiag.render.job import JobPart, JobReport, job_document, rank_document
 from dynadiag.render.json_document import ExplainDocument, document
 from dynadiag.render.report import Report, report
@@ -64,7 +64,7 @@ class JobReader:
 
     def _explain_path(self, path: Path) -> Report:
         if path not in self._reports:
-            with open_with_links(path) as recording:
+            with open_recording(path) as recording:
                 self._reports[path] = report(recording)
         return self._reports[path]
 

@@ -28,9 +28,9 @@ from dynadiag.kernels import (
     kernel_calls,
     make_stages,
 )
-from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.kernels.stages import check_stage, is_in_own_cache
 from dynadiag.kernels.timing import Roofline, measure_times, saved_times
+from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import encode
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     _check_options(args)
     if args.diff:
         return _diff_recordings(args)
-    with open_with_links(args.recording) as recording:
+    with open_recording(args.recording) as recording:
         calls = kernel_calls(recording)
         chosen = calls if args.name is None else _calls_named(args, calls)
         scale = _scale(args, recording, calls)
@@ -199,7 +199,7 @@ def _call_name(call: KernelCall) -> str:
 def _diff_recordings(args: argparse.Namespace) -> int:
     if args.name is None:
         raise DynadiagError("--diff needs two recordings: dynadiag kernels --diff BEFORE AFTER")
-    with open_with_links(args.recording) as before, open_with_links(Path(args.name)) as after:
+    with open_recording(args.recording) as before, open_recording(Path(args.name)) as after:
         changes = compare_kernels(kernel_calls(before), kernel_calls(after))
         common.write_json(args.json, encode(changes_document(after, changes)))
         if args.json != "-":

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from dynadiag.commands import common
 from dynadiag.errors import DynadiagError, UnreadableInput
-from dynadiag.kernels.link_digest import open_with_links
-from dynadiag.recording.opening import list_recordings
+from dynadiag.recording.opening import list_recordings, open_recording
 from dynadiag.recording.packing import Content, write_packed
 from dynadiag.recording.store import atomic_write
 
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def _contents(paths: Sequence[Path], left_out: list[str]) -> Iterator[Content]:
     for path in paths:
         try:
-            with open_with_links(path) as recording:
+            with open_recording(path) as recording:
                 yield recording.packed_content()
         except UnreadableInput as error:
             left_out.append(str(error))

@@ -33,8 +33,8 @@ from dynadiag.commands.target_options import (
     run_recorded,
 )
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.link_digest import fold_with_links, open_with_links
 from dynadiag.recording.journal import SUFFIX
+from dynadiag.recording.opening import fold_in_place, open_recording
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         recording = common.new_recording(output, program.text, force=args.force)
     ended = run_recorded(program, recording, args)
     for path in (recording, *ended.other_journals):
-        fold_with_links(path)
+        fold_in_place(path)
     common.print_path(recording)
     return exit_code(ended)
 
@@ -94,7 +94,7 @@ def _record_command(folder: Path, args: argparse.Namespace) -> int:
         raise DynadiagError(f"{folder} has recordings already: name another folder, or --force to add to them")
     ended = launch_job([args.target, *args.arguments], folder, recorder_settings(args))
     for path in ended.other_journals:
-        open_with_links(path).close()  # which folds it, unless its process did
+        open_recording(path).close()  # which folds it, unless its process did
     if not ended.other_journals:
         print("dynadiag: no process compiled anything or joined a process group", file=sys.stderr)  # noqa: T201
     common.print_path(folder)

@@ -8,10 +8,9 @@ from pathlib import Path
 from dynadiag.commands import common
 from dynadiag.commands.target_options import parse_program, run_recorded
 from dynadiag.errors import UnreadableInput
-from dynadiag.kernels.link_digest import fold_with_links
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import SUFFIX
-from dynadiag.recording.opening import has_recordings, list_recordings, read_head
+from dynadiag.recording.opening import fold_in_place, has_recordings, list_recordings, read_head
 from dynadiag.recording.packing import is_packed
 
 __all__ = ["existing_recordings", "import_target", "record_target", "recordings_of"]
@@ -70,7 +69,7 @@ def record_target(
     ended = run_recorded(program, recording, argparse.Namespace(**vars(args) | {"target": target}))
     paths = (recording, *ended.other_journals)
     for path in paths:
-        fold_with_links(path)
+        fold_in_place(path)
     common.print_path(recording)
     if ended.interrupted:
         raise KeyboardInterrupt

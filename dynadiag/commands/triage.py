@@ -35,9 +35,9 @@ from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.report import write_report
 from dynadiag.commands.target_options import add_target, parse_program, run_recorded
 from dynadiag.errors import DynadiagError
-from dynadiag.kernels.link_digest import fold_with_links
 from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text, sizes
 from dynadiag.minify.minimizer import Interrupted
+from dynadiag.recording.opening import fold_in_place
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import ExplainDocument, encode
 from dynadiag.render.style import Style
@@ -215,7 +215,7 @@ class _Triage:
             ended = run_recorded(self.program, recording, options, streams=streams, limit=limit)
         paths = (recording, *ended.other_journals)
         for path in paths:
-            fold_with_links(path)
+            fold_in_place(path)
         self.recordings += paths
         self.explained = explain_document(paths, recording)
         if ended.interrupted:

@@ -26,7 +26,6 @@ from dynadiag.fix.observation import (
 from dynadiag.fix.printed_output import comparable
 from dynadiag.fix.problems import FixProblem, RunSummary, problems_of, summarize
 from dynadiag.fix.project import Project
-from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.opening import open_recording
 from dynadiag.trial.events import HookEvent
@@ -175,7 +174,7 @@ class Trials:
         if not journal.exists():
             return None, ()
         made = journal.with_suffix(".dynadiag")
-        fold(journal, made, Digest())
+        fold(journal, made)
         with open_recording(made) as opened:
             graphs = tuple(opened.payload(graph.event) for graph in opened.graphs_at("dynamo"))
             return explain(opened, self._registry), graphs

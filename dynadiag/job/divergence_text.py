@@ -19,8 +19,8 @@ from dynadiag.job.ended import describe_ends
 from dynadiag.job.processes import Process
 from dynadiag.job.ranks import rank_list
 from dynadiag.job.trace import CollectiveStep, CompileStep
-from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.recording.code_origin import is_user_file, user_frame
+from dynadiag.recording.opening import open_recording
 from dynadiag.recording.records import Compile, Frame, Recompile
 
 __all__ = ["describe_divergence"]
@@ -231,7 +231,7 @@ def _node_place(found: RankDifference, doing: Sequence[Process], others: Sequenc
 
 def _line_of(item: Process, compile_id: str, graph: int, node: CanonicalNode) -> Frame | None:
     """The user's line of a node, as the recording has it; of a collective in torch's code the line that calls it."""
-    with open_with_links(item.path) as recording:
+    with open_recording(item.path) as recording:
         graphs = [each for each in recording.graphs(compile_id) if each.stage == "dynamo"]
         nodes = recording.nodes(graphs[graph].index) if graph < len(graphs) else ()
     spans = [each.span for each in nodes if each.name == node.name and _is_users(each.span.file)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 from dynadiag.job.trace import RankTrace, TraceReader
-from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Frame
 
@@ -103,7 +103,7 @@ def _order(item: Process) -> tuple[bool, int, int, str]:
 
 def _read(path: Path, reader: TraceReader) -> Process:
     try:
-        with open_with_links(path) as recording:
+        with open_recording(path) as recording:
             return _process(path, recording, reader)
     except DynadiagError as error:
         return Process(path, "process", problem=str(error))

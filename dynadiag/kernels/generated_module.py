@@ -77,7 +77,6 @@ class GeneratedModule:
     graph: PrintedGraph
     graph_event: int | None
     dynamo: PrintedGraph
-    dynamo_event: int | None
     dynamo_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     calls: tuple[KernelCall, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Protocols for the data that generated modules are read from: a recording, or one compile while it is being folded."""
+"""The protocol of what generated modules are read from: a recording, or the part of it that the browser has read."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ from typing import Any, Protocol
 
 from dynadiag.recording.records import Event, Graph, Kernel, Node, Run, Symbol
 
-__all__ = ["CompileReader", "RecordingReader"]
+__all__ = ["RecordingReader"]
 
 
-class CompileReader(Protocol):
-    """The graphs, nodes, kernels and events of one compile or of a whole recording."""
+class RecordingReader(Protocol):
+    """The run, graphs, nodes, kernels, symbols and events of a recording."""
 
+    @property
+    def run(self) -> Run: ...
+    def symbols(self) -> tuple[Symbol, ...]: ...
     def graphs(self) -> tuple[Graph, ...]: ...
     def nodes(self, graph: int) -> tuple[Node, ...]: ...
     def kernels(self) -> tuple[Kernel, ...]: ...
     def events(self, kind: str | None = None, name: str | None = None) -> Iterator[Event]: ...
     def event(self, index: int) -> Event: ...
     def payload(self, event: int) -> str: ...
-
-
-class RecordingReader(CompileReader, Protocol):
-    """A whole recording: adds what is known at the end of the run, such as sizes of symbols and the device."""
-
-    @property
-    def run(self) -> Run: ...
-    def symbols(self) -> tuple[Symbol, ...]: ...
     def metadata(self, event: int) -> Mapping[str, Any]: ...

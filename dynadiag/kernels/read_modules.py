@@ -5,7 +5,7 @@ A `GeneratedModule` is the parsed text of a module with the graph that it was ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dynadiag.kernels.align import AlignedStatement
@@ -22,7 +22,7 @@ from dynadiag.kernels.generated_module import (
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, parse_graph
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, parse_module
 from dynadiag.kernels.node_inference import add_inlined_nodes, infer_nodes, nodes_of_call
-from dynadiag.kernels.protocols import CompileReader, RecordingReader
+from dynadiag.kernels.protocols import RecordingReader
 from dynadiag.kernels.scheduler_operations import (
     Operation,
     ScheduledGraph,
@@ -35,10 +35,9 @@ from dynadiag.kernels.source_lines import CompileContext, locate, locate_dynamo
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.records import Event, Graph
 
-__all__ = ["generated_modules", "kernel_calls", "locate_graph", "read_module"]
+__all__ = ["generated_modules", "kernel_calls"]
 
 MAX_GRAPH_BYTES = 64 << 20  # bytes of one graph's text that are read; the largest seen so far is a tenth of it
-_TANGENT_PREFIX = "tangents_"  # the prefix of inputs that only backward and joint graphs have
 
 
 def kernel_calls(recording: RecordingReader) -> tuple[KernelCall, ...]:
@@ -48,32 +47,15 @@ def kernel_calls(recording: RecordingReader) -> tuple[KernelCall, ...]:
 
 def generated_modules(recording: RecordingReader) -> tuple[GeneratedModule, ...]:
     """Return every generated module of a recording."""
-    reader = _ModuleReader(recording, _size_hints(recording), recording.run.device, TritonArtifacts(recording))
-    return tuple(reader.modules())
-
-
-def read_module(compile_reader: CompileReader, event: Event) -> GeneratedModule:
-    """Return the generated module of one event, from what is known when that event comes."""
-    return _ModuleReader(compile_reader, {}, None).module(event)
-
-
-def locate_graph(recording: CompileReader, graph: Graph) -> PrintedGraph:
-    """Return the graph of any stage of a compile, with the user's source line of each node where it is known."""
-    return _ModuleReader(recording, {}, None).located_graph(graph)
+    return tuple(_ModuleReader(recording).modules())
 
 
 class _ModuleReader:
     """The state of reading one recording."""
 
-    def __init__(
-        self,
-        recording: CompileReader,
-        hints: Mapping[str, Mapping[str, int]],
-        device: str | None,
-        builds: TritonArtifacts | None = None,
-    ) -> None:
-        self._recording, self._artifacts = recording, builds
-        self._hints, self._recorded_device = hints, device
+    def __init__(self, recording: RecordingReader) -> None:
+        self._recording, self._artifacts = recording, TritonArtifacts(recording)
+        self._hints = _size_hints(recording)
         self._graphs = recording.graphs()
         self._origins = list(recording.events("dynadiag_origins"))
         self._modules = list(recording.events("inductor_output_code"))
@@ -101,7 +83,6 @@ class _ModuleReader:
             dynamo_sources=scheduled.dynamo_sources,
             before_passes=self._parsed_graph(self._last_graph(event, compile_id, ("before_post_grad",), 0)),
         )
-        first = self._last_graph(event, compile_id, ("dynamo",), 0)
         unit = GeneratedModule(
             event.index,
             compile_id,
@@ -109,20 +90,9 @@ class _ModuleReader:
             locate(self._parsed_graph(lowered), around),
             lowered.event if lowered else None,
             locate_dynamo(around),
-            first.event if first else None,
             scheduled.dynamo_sources,
         )
         return replace(unit, calls=tuple(self._kernel_calls(event, unit, scheduled)))
-
-    def located_graph(self, graph: Graph) -> PrintedGraph:
-        """Return the graph of any stage with the user's source lines."""
-        event = self._recording.event(graph.event)
-        printed = self._parsed_graph(graph)
-        is_joint = "joint" in graph.stage
-        is_backward = not is_joint and any(name.startswith(_TANGENT_PREFIX) for name in printed.nodes)
-        after = (one for one in self._modules if _same_compile(one, event) and one.index > event.index)
-        around = self._compile_context(event, graph.compile_id, next(after, event), is_backward)
-        return locate_dynamo(around) if graph.stage == "dynamo" else locate(printed, around)
 
     def _compile_context(self, event: Event, compile_id: str, module: Event, is_backward: bool) -> CompileContext:
         """What is known about the graph of an event. `module` is the event of the code generated from it."""
@@ -230,13 +200,13 @@ class _ModuleReader:
                 self._hints.get(unit.compile_id, {}),
                 products=definition is None or _is_template(definition, operations),
             ),
-            device=_device(unit.parsed, definition, self._recorded_device),
+            device=_device(unit.parsed, definition, self._recording.run.device),
             cache=cache,
             partition=call.partition,
             fallback=next((one.reason for one in operations if one.reason), None),
             statements=lines,
             enclosing_nodes=unit.graph.enclosing_nodes(subgraph),
-            artifact=self._artifacts.find(unit.event, call.kernel) if self._artifacts and definition else None,
+            artifact=self._artifacts.find(unit.event, call.kernel) if definition else None,
         )
 
     def _cache_outcome(self, event: Event) -> str | None:

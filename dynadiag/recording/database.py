@@ -20,7 +20,7 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.packing import is_packed, read_member
 from dynadiag.recording.record_mapping import MAX_VALUE, FieldError
 from dynadiag.recording.schema import APPLICATION_ID, BLOCK_SIZE, TABLES, VERSION
-from dynadiag.recording.stranger_sqlite import connect_read_only, printable, restrict
+from dynadiag.recording.stranger_sqlite import connect_read_only, declared_size, printable, restrict
 
 __all__ = ["Database", "check_type"]
 
@@ -100,9 +100,7 @@ class Database:
         with self.reading():
             (application,) = self.connection.execute("PRAGMA application_id").fetchone()
             (version,) = self.connection.execute("PRAGMA user_version").fetchone()
-            (size,) = self.connection.execute(
-                "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-            ).fetchone()
+            size = declared_size(self.connection)
         self.version: int = version
         if application != APPLICATION_ID:
             raise UnreadableInput(f"{self.path}: an SQLite file, but not a recording of dynadiag's")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import zstandard
 
@@ -22,11 +22,11 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.digest import Digest
 from dynadiag.recording.log import NOISE_KIND, LogParser, RawEvent, event_kind, event_time, parse_metadata, payload_text
 from dynadiag.recording.record_mapping import FieldError
-from dynadiag.recording.records import Event, Run
+from dynadiag.recording.records import Event, Record, Run
 from dynadiag.recording.schema import BLOCK_SIZE
 from dynadiag.recording.store import RecordingWriter, atomic_write
 
-__all__ = ["MAX_DIGEST_PAYLOAD", "EventDigest", "fold"]
+__all__ = ["MAX_DIGEST_PAYLOAD", "fold"]
 
 MAX_DIGEST_PAYLOAD = 16 << 20  # bytes of one payload that a digest can read, to bound its memory
 _MAX_KINDS = 1000  # kinds that are counted; torch has about a hundred, so a log with more is not torch's
@@ -37,26 +37,14 @@ _MAX_PENDING = 4  # blocks compressed at once
 Row = tuple[int, str, str | None, str, int | None, str | None, int, int, int]
 
 
-class EventDigest(Protocol):
-    """Turns events into typed records. It sees the events in log order, without noise."""
-
-    def event(self, event: Event, metadata: dict[str, Any], payload: Callable[[], str]) -> Iterable[object]:
-        """Yield the records that this event completes. `payload` reads at most `MAX_DIGEST_PAYLOAD` bytes."""
-        ...
-
-    def finish(self) -> Iterable[object]:
-        """Yield the records that the end of the log completes, with the run among them."""
-        ...
-
-
-def fold(log: Path, recording: Path, digest: EventDigest | None = None, *, force: bool = False) -> None:
+def fold(log: Path, recording: Path, *, force: bool = False) -> None:
     """Make a recording of `log`. It appears complete or not at all. `log` is not changed.
 
     Raises `UnreadableInput` if `log` has no event, `DynadiagError` if `recording` exists (without `force`) or cannot be
     written.
     """
     with _open_log(log) as source, atomic_write(recording, force) as scratch, RecordingWriter(scratch) as store:
-        _Fold(log, source, store, digest or Digest()).run()
+        _Fold(log, source, store).run()
 
 
 class _LogFile:
@@ -104,12 +92,12 @@ def _open_log(log: Path) -> _LogFile:
 class _Fold:
     """The state of one call of `fold`."""
 
-    def __init__(self, log: Path, source: _LogFile, store: RecordingWriter, digest: EventDigest) -> None:
-        self._log, self._source, self._store, self._digest = log, source, store, digest
+    def __init__(self, log: Path, source: _LogFile, store: RecordingWriter) -> None:
+        self._log, self._source, self._store = log, source, store
+        self._digest = Digest()
         self._index = 0  # of the next event
         self._noise_lines = 0  # lines that are not part of an event
         self._counts: Counter[str] = Counter()
-        self._run: Run | None = None
         self._lost_records = 0  # records that could not be stored
         self._first_loss = ""  # why the first of them could not
 
@@ -181,19 +169,16 @@ class _Fold:
     def _payload(self, start: int, size: int) -> str:
         return payload_text(self._source.read(start, min(size, MAX_DIGEST_PAYLOAD)))
 
-    def _store_records(self, records: Iterable[object]) -> None:
+    def _store_records(self, records: Iterable[Record]) -> None:
         """Store the records of the digest."""
         for record in records:
-            if isinstance(record, Run):
-                self._run = record
-                continue
             try:
                 self._store.add(record)
             except FieldError as error:
                 self._lost_records, self._first_loss = self._lost_records + 1, self._first_loss or str(error)
 
     def _final_run(self) -> Run:
-        run = self._run or _unknown_run(self._log)
+        run = self._digest.run()
         return replace(run, notes=run.notes + tuple(self._notes()))
 
     def _notes(self) -> Iterator[str]:
@@ -203,26 +188,6 @@ class _Fold:
         if self._lost_records:
             what = "1 thing" if self._lost_records == 1 else f"{self._lost_records:,} things"
             yield f"{what} in the log had unexpected values and could not be stored: {self._first_loss}."
-
-
-def _unknown_run(log: Path) -> Run:
-    """The run of a log that does not say what it records."""
-    return Run(
-        target=log.name,
-        argv=(),
-        cwd=None,
-        torch=None,
-        python=None,
-        triton=None,
-        device=None,
-        rank=None,
-        pid=None,
-        started=None,
-        seconds=None,
-        exit_code=None,
-        complete=False,
-        notes=(),
-    )
 
 
 def _event_name(body: object) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.fold import EventDigest, fold
+from dynadiag.recording.fold import fold
+from dynadiag.recording.log import LogParser
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.store import atomic_write
 
@@ -25,9 +25,7 @@ class ImportResult:
     skipped: tuple[Path, ...]
 
 
-def import_log(
-    log: Path, output: Path, *, force: bool = False, digest: Callable[[], EventDigest] | None = None
-) -> ImportResult:
+def import_log(log: Path, output: Path, *, force: bool = False) -> ImportResult:
     """Make a recording of a log, or of each log in a folder (torch writes one per rank).
 
     One log becomes `output`. Several become ``NAME-rank0.dynadiag`` and so on, or ``NAME-0`` if the logs do not name
@@ -39,7 +37,7 @@ def import_log(
     made: list[Path] = []
     try:
         for source, target in zip(logs, outputs, strict=True):
-            fold(source, target, digest() if digest else None, force=force)
+            fold(source, target, force=force)
             made.append(target)
     except BaseException:
         for target in made:
@@ -71,8 +69,6 @@ def _find_logs(path: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
 
 def _begins_as_log(file: Path) -> bool:
     """Whether an event begins in the first megabyte. Other logs of a training script may be in the same folder."""
-    from dynadiag.recording.log import LogParser
-
     try:
         with file.open("rb") as stream:
             parser = LogParser()

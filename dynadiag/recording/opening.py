@@ -10,15 +10,13 @@ import os
 import socket
 import stat
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.digest import Digest
-from dynadiag.recording.fold import EventDigest, fold
+from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.packing import is_packed, member_names
 from dynadiag.recording.reader import Recording
@@ -39,16 +37,16 @@ _HEADER = b'{"dynadiag_run": '
 _HEAD_BYTES = 1 << 16  # bytes of a file that are read to tell what it is
 
 
-def open_recording(path: Path, digest: Callable[[], EventDigest] = Digest) -> Recording:
-    """Open a recording, or fold a journal with `digest` and open the result. Raises `UnreadableInput`.
+def open_recording(path: Path) -> Recording:
+    """Open a recording, or fold a journal and open the result. Raises `UnreadableInput`.
 
     The journal of a running process is folded into a temporary file and is not changed. The same holds for a file
     without the suffix of recordings: it may be an exported log that must stay one.
     """
     if not is_packed(path.parent) and is_journal(path):
         if path.suffix != SUFFIX or is_running(path):
-            return _snapshot(path, digest)
-        fold_in_place(path, digest)
+            return _snapshot(path)
+        fold_in_place(path)
     return Recording(path)
 
 
@@ -91,9 +89,9 @@ def read_head(path: Path, size: int) -> bytes:
         raise UnreadableInput(f"{str(path)[:200]}: {reason}") from error
 
 
-def fold_in_place(path: Path, digest: Callable[[], EventDigest] = Digest) -> None:
+def fold_in_place(path: Path) -> None:
     """Turn a journal into a recording of the same name. The journal exists until the recording is complete."""
-    fold(path, path, digest(), force=True)
+    fold(path, path, force=True)
 
 
 def journal_header(path: Path) -> dict[str, Any] | None:
@@ -126,9 +124,9 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _snapshot(path: Path, digest: Callable[[], EventDigest]) -> Recording:
+def _snapshot(path: Path) -> Recording:
     """A recording of the journal so far. Its temporary file is already unlinked when this returns."""
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         scratch = Path(folder, path.name)
-        fold(path, scratch, digest())
+        fold(path, scratch)
         return Recording(scratch)

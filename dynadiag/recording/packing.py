@@ -21,7 +21,7 @@ from pathlib import Path
 import zstandard
 
 from dynadiag.errors import DynadiagError, UnreadableInput
-from dynadiag.recording.stranger_sqlite import connect_read_only, printable
+from dynadiag.recording.stranger_sqlite import connect_read_only, declared_size, printable
 
 __all__ = ["Content", "is_packed", "member_names", "read_member", "write_packed"]
 
@@ -172,6 +172,8 @@ def _reading(packed: Path) -> Iterator[sqlite3.Connection]:
             schema = database.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
             if schema != [(_TABLE,)]:
                 raise sqlite3.DatabaseError("its schema differs")
+            if declared_size(database) != packed.stat().st_size:
+                raise sqlite3.DatabaseError("cut short or added to")
             yield database
         finally:
             database.close()

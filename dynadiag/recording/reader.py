@@ -32,7 +32,6 @@ from dynadiag.recording.records import (
     Guard,
     Kernel,
     KeyComponent,
-    Link,
     Node,
     Recompile,
     Run,
@@ -174,14 +173,6 @@ class Recording:
     def collectives(self) -> tuple[Collective, ...]:
         """Return the collectives that the program issued from Python. Recordings of versions before 4 have none."""
         return self.records(Collective)
-
-    def links(self, module: int | None = None) -> tuple[Link, ...]:
-        """Return the links between lines of one generated module, or of all.
-
-        Recordings of schema version 1 have none.
-        """
-        rest = "" if module is None else "WHERE module = ? "
-        return self._records(Link, f"{rest}ORDER BY rowid", *(() if module is None else (module,)))
 
     def trials(self) -> tuple[Trial, ...]:
         """Return the trials of a search, in the order in which they ended."""

@@ -296,28 +296,6 @@ class Collective:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """A line of one document and the line of another that it comes from. Read in reverse: that it becomes.
-
-    The documents of a generated module are the user's "source", "dynamo" (Dynamo's graph), "graph" (the graph that was
-    lowered) and "module" (the generated module). Without a ``to_line`` no mapping to ``to_document`` is known.
-    """
-
-    compile_id: str
-    module: int  # the event of the generated module
-    document: str  # "module" | "graph" | "dynamo"
-    event: int  # the event whose payload is the document
-    line: int
-    name: str  # of a module line, the kernel or library call; of a graph line, the node
-    role: str  # "compute" | "load" | "store" | "constant" | "call" in a module; "node"
-    to_document: str  # "graph" | "dynamo" | "source", or "module" when a node has no kernel
-    to_event: int | None
-    to_line: int | None
-    to_name: str | None  # the node, or the source file
-    how: str  # "scheduler" | "comment" | "dataflow" | "around" | "aligned" | "graph" | "none"
-
-
-@dataclass(frozen=True, slots=True)
 class Trial:
     """One trial of a search: a candidate that ran by itself, and its outcome as JSON."""
 

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's tools show it
-VERSION = 4  # a reader refuses newer versions; 2 added links, 3 derived data, 4 cache lookups and collectives
+VERSION = 5  # a reader refuses newer versions; 3 added derived data, 4 cache lookups and collectives; 5 dropped links
 BLOCK_SIZE = 1 << 20  # bytes of log in one block; docs/notes/recording-compression.md has the figures
 
 
@@ -374,34 +374,6 @@ _TYPED_TABLES = (
             "compiles": "how many compiles of this process began before",
         },
         since=4,
-    ),
-    _record_table(
-        records.Link,
-        "link",
-        "A line of one document of a generated module and a line of another that belong together, either way round. "
-        "NULL in `to_line`: no mapping. Every computing line of a kernel and every node that computes is here.",
-        {
-            "compile_id": _COMPILE_ID,
-            "module": "the event whose payload is the generated module",
-            "document": '"module", "graph" (the one that was lowered) or "dynamo"',
-            "event": "the event whose payload is that document",
-            "line": "the line in it, from 1",
-            "name": "the kernel or library call of the line, or the node",
-            "role": '"compute", "load", "store", "constant" or "call" in a module, "node" in a graph',
-            "to_document": '"graph", "dynamo" or "source" (the user\'s); "module" where a node has no kernel',
-            "to_event": "the event whose payload is the other document",
-            "to_line": "the line in it, from 1; NULL where there is no mapping",
-            "to_name": "the node there, or the source file",
-            "how": 'the evidence: "scheduler", "comment", "dataflow"; "around", only the branch or '
-            'loop that contains it is known; "aligned", from '
-            'the kernel\'s text matched to the graph; "graph", whose text names the line; or "none"',
-        },
-        after=(
-            "CREATE INDEX link_from ON link (event, line)",
-            "CREATE INDEX link_to ON link (to_event, to_line)",
-            "CREATE INDEX link_source ON link (to_name, to_line) WHERE to_document = 'source'",
-        ),
-        since=2,
     ),
     _record_table(
         records.Trial,

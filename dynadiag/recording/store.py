@@ -23,7 +23,6 @@ from dynadiag.recording.schema import APPLICATION_ID, RECORD_TABLES, TABLES, VER
 
 __all__ = ["DERIVED_TABLE", "RecordingWriter", "atomic_write", "load_derived", "save_derived"]
 
-_TABLE = {table.name: table for table in TABLES}
 _PRAGMAS = (
     "PRAGMA page_size = 8192",
     "PRAGMA journal_mode = OFF",  # nobody reads the file before it is complete; a failure removes it

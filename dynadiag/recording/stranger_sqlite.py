@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-__all__ = ["connect_read_only", "printable", "restrict"]
+__all__ = ["connect_read_only", "declared_size", "printable", "restrict"]
 
 _MAX_CHARS = 200
 
@@ -23,6 +23,12 @@ def restrict(database: sqlite3.Connection) -> None:
     """Limit what the content of a database can make SQLite do."""
     for statement in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
         database.execute(f"PRAGMA {statement}")
+
+
+def declared_size(database: sqlite3.Connection) -> int:
+    """The bytes that a file has by its own header. One that was cut short or added to has others."""
+    (size,) = database.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()
+    return int(size)
 
 
 def printable(error: object) -> str:

@@ -47,7 +47,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str
         return ProcessEnd(0, 20.0, False, ())
 
     monkeypatch.setattr(caches, "run_recorded", run)
-    monkeypatch.setattr(caches, "fold_with_links", lambda _path: None)
+    monkeypatch.setattr(caches, "fold_in_place", lambda _path: None)
     return seen
 
 

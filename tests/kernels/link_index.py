@@ -1,44 +1,52 @@
-"""Follows the rows of the link table in both directions, as a reader of a recording does."""
+"""The lines of one generated module and of its graphs that belong together, followed in both directions."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 
-from dynadiag.kernels import SourceLine
-from dynadiag.recording.records import Link
+from dynadiag.kernels import GeneratedModule, SourceLine
+from dynadiag.kernels.generated_module import dynamo_nodes_of, reported_dynamo_nodes
 
 
 class LinkIndex:
-    """The links of one generated module, read from the recording's link table. They can be followed in both directions.
+    """The links of one generated module. All lines are 1-based. A line without a mapping gives an empty answer.
 
-    All lines are 1-based. A line without a mapping gives an empty answer.
+    Documents are "module" (the generated code), "graph" (the lowered graph), "dynamo" and "source" (the user's files).
     """
 
-    def __init__(self, links: Iterable[Link]) -> None:
+    def __init__(self, unit: GeneratedModule) -> None:
         self._names: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (document, line) -> nodes
         self._module_lines: defaultdict[str, set[int]] = defaultdict(set)  # by lowered node
         self._made_from: defaultdict[str, set[str]] = defaultdict(set)  # Dynamo's node -> lowered, as torch reported
         self._reported: set[str] = set()  # lowered nodes with such a Dynamo node
         self._line_of: dict[tuple[str, str], SourceLine] = {}  # (document, node) -> the user's line
         self._nodes_of: defaultdict[SourceLine, set[tuple[str, str]]] = defaultdict(set)
-        for link in links:
-            self._add(link)
+        for call in unit.calls:
+            self._add_module_line(call.line, call.nodes + call.enclosing_nodes)
+            for statement in call.statements:
+                self._add_module_line(statement.line, statement.nodes)
+        for node in unit.graph.nodes.values():
+            sources = (unit.dynamo.nodes[name].source_line for name in dynamo_nodes_of(unit, node))
+            place = node.source_line or next((line for line in sources if line), None)
+            if node.target:
+                self._add_node("graph", node.name, node.line, place)
+            for name in reported_dynamo_nodes(unit, node) if node.target else ():
+                self._made_from[name].add(node.name)
+                self._reported.add(node.name)
+        for node in unit.dynamo.nodes.values():
+            if node.target:
+                self._add_node("dynamo", node.name, node.line, node.source_line)
 
-    def _add(self, link: Link) -> None:
-        if link.document != "module":
-            self._names[link.document, link.line].add(link.name)
-        if link.to_line is None or link.to_name is None:
-            return
-        if link.document == "module":
-            self._names["module", link.line].add(link.to_name)
-            self._module_lines[link.to_name].add(link.line)
-        elif link.to_document == "dynamo":
-            self._made_from[link.to_name].add(link.name)
-            self._reported.add(link.name)
-        elif link.to_document == "source":
-            self._line_of[link.document, link.name] = line = SourceLine(link.to_name, link.to_line)
-            self._nodes_of[line].add((link.document, link.name))
+    def _add_module_line(self, line: int, nodes: tuple[str, ...]) -> None:
+        self._names["module", line].update(nodes)
+        for name in nodes:
+            self._module_lines[name].add(line)
+
+    def _add_node(self, document: str, name: str, line: int, place: SourceLine | None) -> None:
+        self._names[document, line].add(name)
+        if place is not None:
+            self._line_of[document, name] = place
+            self._nodes_of[place].add((document, name))
 
     def source_lines(self, document: str, line: int) -> frozenset[SourceLine]:
         """Return the user's lines that a line of a document came from."""

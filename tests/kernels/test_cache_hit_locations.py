@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.kernels import generated_modules
 from dynadiag.kernels.graph_parser import PrintedGraph, SourceLine, parse_graph
 from dynadiag.kernels.source_lines import CompileContext, locate_cache_hit
 from dynadiag.recording.opening import open_recording
@@ -96,5 +97,6 @@ def test_the_second_program_of_two_with_one_cache_has_its_own_lines(tmp_path: Pa
     assert kernel["cache"] == "hit"
     assert [(Path(line["file"]).name, line["line"]) for line in kernel["lines"]] == [("ours.py", 10), ("ours.py", 11)]
     with open_recording(tmp_path / "ours.dynadiag") as recording:
-        sources = {link.to_name for link in recording.links() if link.to_document == "source" and link.to_name}
+        nodes = [node for unit in generated_modules(recording) for node in unit.graph.nodes.values()]
+        sources = {node.source_line.file for node in nodes if node.source_line}
     assert {Path(name).name for name in sources} == {"ours.py"}

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from dynadiag.kernels import GeneratedModule, KernelCall, module_links
+from dynadiag.kernels import GeneratedModule, KernelCall
 from dynadiag.kernels.align import AlignedStatement
 from dynadiag.kernels.graph_parser import PrintedNode
 from tests.kernels.link_index import LinkIndex
@@ -140,7 +140,7 @@ def test_most_lines_have_one_node(language: str) -> None:
 @pytest.mark.parametrize("language", _LANGUAGES)
 def test_links_of_lines_hold_both_ways(language: str) -> None:
     for unit in read(language):
-        index = LinkIndex(module_links(unit))
+        index = LinkIndex(unit)
         for call in unit.calls:
             for line in call.statements:
                 assert set(line.nodes) <= index.nodes("module", line.line)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from dynadiag.kernels import GeneratedModule, KernelCall, SourceLine, module_links
+from dynadiag.kernels import GeneratedModule, KernelCall, SourceLine, generated_modules
+from dynadiag.recording.import_export import import_log
+from dynadiag.recording.journal import Journal
+from dynadiag.recording.opening import open_recording
 from tests.kernels.link_index import LinkIndex
 from tests.kernels.programs import CHANGES, program
 from tests.kernels.recorded import foreign, read, recorded
@@ -71,7 +75,7 @@ def test_exactly_the_linked_kernels_change(language: str, function: str) -> None
 def test_computing_lines_lead_to_a_line_of_the_user(language: str) -> None:
     led, all_lines = 0, 0
     for unit in read(language):
-        index = LinkIndex(module_links(unit))
+        index = LinkIndex(unit)
         for call in unit.calls:
             if call.definition is None:
                 continue
@@ -87,7 +91,7 @@ def test_computing_lines_lead_to_a_line_of_the_user(language: str) -> None:
 def test_every_line_that_computes_leads_to_its_kernel(language: str) -> None:
     missing = []
     for unit in read(language):
-        index = LinkIndex(module_links(unit))
+        index = LinkIndex(unit)
         for place in {node.source_line for node in unit.graph.nodes.values() if node.computes and node.source_line}:
             if not index.module_lines("source", place.line, place.file):
                 missing.append(place)
@@ -97,7 +101,7 @@ def test_every_line_that_computes_leads_to_its_kernel(language: str) -> None:
 @pytest.mark.parametrize("language", _LANGUAGES)
 def test_links_hold_both_ways(language: str) -> None:
     for unit in read(language):
-        index = LinkIndex(module_links(unit))
+        index = LinkIndex(unit)
         for call in unit.calls:
             assert call.line in index.module_lines("module", call.line)
             for name in call.nodes:
@@ -125,10 +129,32 @@ def test_the_recorder_is_what_said_it() -> None:
 
 def test_a_line_of_nothing_has_no_mapping() -> None:
     unit = read("cpp")[0]
-    index = LinkIndex(module_links(unit))
+    index = LinkIndex(unit)
     assert not index.module_lines("source", 1, str(recorded("cpp")))
     assert not index.source_lines("module", 1)
     assert not index.module_lines("graph", 10_000)
+
+
+_MODULE = """# AOT ID: ['0_inference']
+triton_poi_fused_0 = async_compile.triton('triton_poi_fused_0', '''
+def triton_poi_fused_0(in_ptr0, out_ptr0):
+    tmp0 = tl.load(in_ptr0 + (x0), None)
+    tl.store(out_ptr0 + (x0), tmp0, None)
+''')
+
+    def call(self, args):
+        triton_poi_fused_0.run(arg0_1, buf0, 16, stream=stream0)
+"""
+
+
+def test_a_module_whose_graph_is_not_in_the_log_has_no_mapping(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "log")
+    journal.append({"inductor_output_code": {}, "frame_id": 0, "frame_compile_id": 0}, _MODULE)
+    journal.close()
+    import_log(tmp_path / "log", tmp_path / "a.dynadiag")
+    with open_recording(tmp_path / "a.dynadiag") as recording:
+        ((call,),) = (unit.calls for unit in generated_modules(recording))
+    assert (call.name, call.evidence, call.nodes, call.source_lines) == ("triton_poi_fused_0", "none", (), ())
 
 
 def test_libraries_calls_have_lines_of_their_own() -> None:

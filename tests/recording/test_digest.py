@@ -42,7 +42,7 @@ def digest(*events: tuple[dict[str, Any], str]) -> list[Record]:
         compile_id = "-" if frame is None else f"{frame}/{number}"
         event = Event(index, kind, name, compile_id, metadata.get("attempt"), len(payload), None)
         found += made.event(event, metadata, lambda payload=payload: payload)  # type: ignore[misc]
-    return [*found, *made.finish()]
+    return [*found, *made.finish(), made.run()]
 
 
 def only(records: list[Record], kind: type[Any]) -> list[Any]:

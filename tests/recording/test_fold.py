@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording import fold as folding
+from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.reader import Recording
@@ -21,33 +22,46 @@ from dynadiag.recording.records import Event, Guard
 HEADER = b'V1120 06:38:46.123456 77 a.py:1] {"artifact": {"name": "n"}, "frame_id": 0, "frame_compile_id": 0}\n'
 
 
-class Digests:
+class Digests(Digest):
     """A digest with given answers that remembers its calls."""
 
-    def __init__(self, answer: Callable[[Event, Callable[[], str]], Iterable[object]]) -> None:
+    def __init__(self, answer: Callable[[Event, Callable[[], str]], Iterable[Any]]) -> None:
+        super().__init__()
         self._answer = answer
         self.seen: list[tuple[Event, dict[str, Any]]] = []
 
-    def event(self, event: Event, metadata: dict[str, Any], payload: Callable[[], str]) -> Iterable[object]:
+    def event(self, event: Event, metadata: dict[str, Any], payload: Callable[[], str]) -> Iterator[Any]:
         self.seen.append((event, metadata))
-        return self._answer(event, payload)
+        return iter(self._answer(event, payload))
 
-    def finish(self) -> Iterable[object]:
-        return ()
+
+MakeDigest = Callable[[Callable[[Event, Callable[[], str]], Iterable[Any]]], Digests]
+
+
+@pytest.fixture
+def digests(monkeypatch: pytest.MonkeyPatch) -> MakeDigest:
+    """Makes the digest of the next fold from its answers."""
+
+    def install(answer: Callable[[Event, Callable[[], str]], Iterable[Any]]) -> Digests:
+        made = Digests(answer)
+        monkeypatch.setattr(folding, "Digest", lambda: made)
+        return made
+
+    return install
 
 
 def journal(folder: Path) -> Journal:
     return Journal.create(folder / "journal.log")
 
 
-def test_digest_sees_every_event_with_its_payload(tmp_path: Path) -> None:
+def test_digest_sees_every_event_with_its_payload(tmp_path: Path, digests: MakeDigest) -> None:
     written = journal(tmp_path)
     written.append({"a": {"name": "x"}, "frame_id": 1, "frame_compile_id": 2, "attempt": 0}, "one\n\ttwo\n")
     written.append({"b": [], "compiled_autograd_id": 3, "rank": 0})
     written.append({"c": None, "compiled_autograd_id": 3, "frame_id": 1, "frame_compile_id": 2})
     texts = []
-    digest = Digests(lambda event, payload: texts.append(payload()) or ())
-    fold(written.path, tmp_path / "a.dynadiag", digest)
+    digest = digests(lambda event, payload: texts.append(payload()) or ())
+    fold(written.path, tmp_path / "a.dynadiag")
     assert [(event.kind, event.name, event.compile_id, event.attempt) for event, _ in digest.seen] == [
         ("a", "x", "1/2", 0),
         ("b", None, "!3", None),
@@ -59,25 +73,26 @@ def test_digest_sees_every_event_with_its_payload(tmp_path: Path) -> None:
         assert [metadata for _, metadata in digest.seen] == [opened.metadata(index) for index in range(3)]
 
 
-def test_records_are_kept_and_those_that_do_not_fit_are_counted(tmp_path: Path) -> None:
+def test_records_are_kept_and_those_that_do_not_fit_are_counted(tmp_path: Path, digests: MakeDigest) -> None:
     written = journal(tmp_path)
     for _ in range(3):
         written.append({"a": {}})
     good = Guard(0, "0/0", "k", "s", "e", None, None)
     wrong = Guard("7", "0/0", "k", "s", "e", None, None)  # type: ignore[arg-type]
-    fold(written.path, tmp_path / "a.dynadiag", Digests(lambda event, _: [wrong if event.index else good]))
+    digests(lambda event, _: [wrong if event.index else good])
+    fold(written.path, tmp_path / "a.dynadiag")
     with Recording(tmp_path / "a.dynadiag") as opened:
         assert opened.guards() == (good,)
-        (note,) = opened.run.notes
+        _, note = opened.run.notes
         assert note.startswith("2 things in the log had unexpected values")
 
 
 def test_noise_is_counted_in_the_notes(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"printed\n\n" + HEADER + b"printed\n" + HEADER[:40] + b"\n")
-    fold(tmp_path / "a.log", tmp_path / "a.dynadiag", Digests(lambda *_: ()))
+    fold(tmp_path / "a.log", tmp_path / "a.dynadiag")
     with Recording(tmp_path / "a.dynadiag") as opened:
         assert opened.unparsed_lines == 4
-        assert opened.run.notes == ("4 lines of a.log could not be read as events (they are kept unchanged).",)
+        assert opened.run.notes[1:] == ("4 lines of a.log could not be read as events (they are kept unchanged).",)
         assert opened.counts() == {"artifact": 1, "dynadiag_unparsed": 3}
 
 
@@ -93,7 +108,7 @@ def test_kinds_without_number_are_filed_together(tmp_path: Path) -> None:
         assert len(list(opened.events("unknown"))) == counts["unknown"] > 1900
 
 
-def test_interrupted_fold_leaves_nothing(tmp_path: Path) -> None:
+def test_interrupted_fold_leaves_nothing(tmp_path: Path, digests: MakeDigest) -> None:
     written = journal(tmp_path)
     written.append({"a": {}})
 
@@ -101,12 +116,13 @@ def test_interrupted_fold_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     output = tmp_path / "a.dynadiag"
+    digests(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        fold(written.path, output, Digests(interrupt))
+        fold(written.path, output)
     assert list(tmp_path.iterdir()) == [written.path]
     output.write_text("mine")
     with pytest.raises(KeyboardInterrupt):
-        fold(written.path, output, Digests(interrupt), force=True)
+        fold(written.path, output, force=True)
     assert output.read_text() == "mine"
     assert sorted(tmp_path.iterdir()) == [output, written.path]
 
@@ -142,12 +158,15 @@ def test_full_disk_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [log]
 
 
-def test_digest_sees_the_beginning_of_an_endless_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_sees_the_beginning_of_an_endless_payload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digests: MakeDigest
+) -> None:
     monkeypatch.setattr(folding, "MAX_DIGEST_PAYLOAD", 1000)
     written = journal(tmp_path)
     written.append({"a": {}}, "x" * 5000)
     texts: list[str] = []
-    fold(written.path, tmp_path / "a.dynadiag", Digests(lambda _, payload: texts.append(payload()) or ()))
+    digests(lambda _, payload: texts.append(payload()) or ())
+    fold(written.path, tmp_path / "a.dynadiag")
     assert texts == ["x" * 999]
     with Recording(tmp_path / "a.dynadiag") as opened:
         assert opened.payload(0) == "x" * 5000

@@ -10,9 +10,8 @@ import pytest
 from dynadiag.__main__ import main
 from dynadiag.errors import UnreadableInput
 from dynadiag.job import find_divergence, open_job
-from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.recording.import_export import export_log
-from dynadiag.recording.opening import list_recordings
+from dynadiag.recording.opening import list_recordings, open_recording
 from dynadiag.recording.packing import is_packed, write_packed
 from dynadiag.recording.reader import Recording
 from tests.job import build
@@ -38,14 +37,14 @@ def packed(job: Path, tmp_path: Path) -> Path:
 
 def open_all(packed: Path) -> None:
     for path in list_recordings(packed):
-        open_with_links(path).close()
+        open_recording(path).close()
 
 
 def test_each_recording_comes_back(job: Path, packed: Path, tmp_path: Path) -> None:
     paths = list_recordings(packed)
     assert [path.name for path in paths] == [path.name for path in list_recordings(job)]
     for number, path in enumerate(paths):
-        with open_with_links(path) as there, Recording(job / path.name) as here:
+        with open_recording(path) as there, Recording(job / path.name) as here:
             assert there.run == here.run
             assert there.compiles() == here.compiles()
             assert list(there.events()) == list(here.events())
@@ -137,4 +136,4 @@ def test_hostile_tables_are_refused_as_in_a_file(packed: Path, tmp_path: Path) -
     database.close()
     write_packed([bad], tmp_path / "bad.dynadiag")
     with pytest.raises(UnreadableInput, match="schema differs"):
-        open_with_links(tmp_path / "bad.dynadiag" / content.name)
+        open_recording(tmp_path / "bad.dynadiag" / content.name)

@@ -210,6 +210,23 @@ def test_newer_schema_says_upgrade(recording: Path) -> None:
         Recording(recording)
 
 
+@pytest.mark.parametrize(
+    ("version", "statements"),
+    [
+        (4, ['CREATE TABLE "link" ("compile_id" TEXT NOT NULL)', "CREATE INDEX link_from ON link (compile_id)"]),
+        (3, ["DROP TABLE cache_lookup", "DROP TABLE collective"]),
+        (1, ["DROP TABLE cache_lookup", "DROP TABLE collective", "DROP TABLE made"]),
+    ],
+)
+def test_an_older_schema_is_read(recording: Path, version: int, statements: list[str]) -> None:
+    before = read_all(recording)
+    change(recording, *statements, f"PRAGMA user_version = {version}")
+    with Recording(recording) as opened:
+        assert opened.cache_lookups() == ()
+        assert opened.derived("times") is None
+    assert read_all(recording) <= before
+
+
 ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT 'a' kind, n events FROM c"
 HUGE = "kind TEXT, events INTEGER GENERATED ALWAYS AS (length(hex(zeroblob(1000000000))))"
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
 
@@ -236,6 +235,6 @@ def recording(folder: Path, events: Iterable[tuple[Mapping[str, Any], str | None
     """Write a recording."""
     log = journal(folder / f"{name}.log", events)
     path = folder / f"{name}.dynadiag"
-    fold(log, path, Digest())
+    fold(log, path)
     log.unlink()
     return path

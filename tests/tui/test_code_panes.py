@@ -23,8 +23,7 @@ def _board() -> CodePaneModel:
     refs: dict[str, list[DocumentRef]] = {"source": [], "dynamo": [], "later": later, "kernel": kernel, "stage": []}
     nothing = PrintedGraph({}, {})
     modules = {
-        f"event:{event}": GeneratedModule(event, "0/0", ParsedModule(), nothing, event - 1, nothing, None)
-        for event in (3, 5)
+        f"event:{event}": GeneratedModule(event, "0/0", ParsedModule(), nothing, event - 1, nothing) for event in (3, 5)
     }
     return CodePaneModel("0/0", refs, dict.fromkeys(refs, 0), modules=modules)
 

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynadiag.recording.digest import Digest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.schema import BLOCK_SIZE
@@ -44,7 +43,7 @@ def test_lines_are_those_of_the_payloads_wherever_the_blocks_end(payloads: list[
         log = Path(folder, "a.log")
         parts = [_HEADER + ("\t" + "\n\t".join(lines) + "\n" if lines else "") for lines in payloads]
         log.write_text("".join(parts) or _HEADER)
-        fold(log, Path(folder, "a.dynadiag"), Digest())
+        fold(log, Path(folder, "a.dynadiag"))
         with Recording(Path(folder, "a.dynadiag")) as recording:
             whole = [
                 (event.index, number)
@@ -62,7 +61,7 @@ def test_a_text_across_two_blocks_is_found_with_its_line(tmp_path: Path) -> None
     before = (BLOCK_SIZE - len(_HEADER)) // (len(line) + 2) - 1
     text = "\t" + "\n\t".join([line] * before + [line + "NEEDLE" * 60, line, "Needle"]) + "\n"
     log.write_text(_HEADER + text)
-    fold(log, tmp_path / "a.dynadiag", Digest())
+    fold(log, tmp_path / "a.dynadiag")
     with Recording(tmp_path / "a.dynadiag") as recording:
         assert len(list(recording.raw())) == 2
         assert _found(recording, "needle") == [(0, before + 1), (0, before + 3)]
@@ -72,6 +71,6 @@ def test_a_text_across_two_blocks_is_found_with_its_line(tmp_path: Path) -> None
 def test_an_event_that_is_full_of_it_is_told_fifty_times(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text((_HEADER + "\t" + "\n\t".join(["needle"] * 500) + "\n") * 2)
-    fold(log, tmp_path / "a.dynadiag", Digest())
+    fold(log, tmp_path / "a.dynadiag")
     with Recording(tmp_path / "a.dynadiag") as recording:
         assert _found(recording, "needle") == [(event, line) for event in (0, 1) for line in range(1, 51)]

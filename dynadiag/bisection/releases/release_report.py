@@ -10,7 +10,7 @@ from dynadiag.bisection.document import BisectDocument, FailureDocument, Release
 from dynadiag.bisection.releases.searcher import ReleaseResult
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.diff.difference import Comparison
-from dynadiag.kernels.link_digest import open_with_links
+from dynadiag.recording.opening import open_recording
 from dynadiag.render.clean import clean_line
 from dynadiag.render.diff import comparison_text
 from dynadiag.render.style import Style
@@ -70,7 +70,7 @@ def compare_sides(before: str, after: str, came: bool, recordings: Sequence[Path
     """The change between two releases, with their recordings compared. Raises `UnreadableInput`."""
     if len(recordings) < 2:
         return ReleaseChange(before, after, came, tuple(recordings))
-    with open_with_links(recordings[0]) as old, open_with_links(recordings[1]) as new:
+    with open_recording(recordings[0]) as old, open_recording(recordings[1]) as new:
         found = compare_recordings(old, new)
         return ReleaseChange(before, after, came, tuple(recordings), found, comparison_text(found, old, new, style))
 

@@ -13,8 +13,8 @@ from dynadiag.capture.settings import Settings
 from dynadiag.check import measure
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import explain
-from dynadiag.kernels.link_digest import open_with_links
 from dynadiag.recording.journal import SUFFIX
+from dynadiag.recording.opening import open_recording
 from dynadiag.trial.executors import FreshInterpreter
 from dynadiag.trial.interpreter import Interpreter
 from dynadiag.trial.outcome import Outcome
@@ -44,7 +44,7 @@ class MetricBound:
 
     def value(self, recording: Path) -> float | None:
         """The figure of a recorded run; ``None`` where it has none."""
-        with open_with_links(recording) as opened:
+        with open_recording(recording) as opened:
             run = measure(explain(opened), (), opened.run.target)
         return getattr(run, self.metric.replace("-", "_"))
 

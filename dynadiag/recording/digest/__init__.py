@@ -17,7 +17,7 @@ from dynadiag.recording.digest.collectives import read_collective
 from dynadiag.recording.digest.compiles import CompileCollector, read_skipped_frame
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.digest.runs import RunCollector
-from dynadiag.recording.records import Event, Record
+from dynadiag.recording.records import Event, Record, Run
 
 __all__ = ["Digest"]
 
@@ -52,7 +52,7 @@ class Digest:
         elif name in _READERS:
             yield from _READERS[name](self._context, event, metadata, payload)
         self._runs.event(name, metadata, payload)
-        yield from self._compiles.event(name, event, metadata)
+        self._compiles.event(name, event, metadata)
         yield from self._caches.event(name, event, metadata, payload)
 
     def _own_event(self, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
@@ -82,7 +82,10 @@ class Digest:
             self._context.hold(kind, event.compile_id, data)
 
     def finish(self) -> Iterator[Record]:
-        """Yield the records that the end of the log completes: compiles, recompiles, the run."""
+        """Yield the records that the end of the log completes: compiles, recompiles, cache lookups."""
         yield from self._compiles.finish()
         yield from self._caches.finish()
-        yield self._runs.finish()
+
+    def run(self) -> Run:
+        """Return the process that was recorded. Call it last."""
+        return self._runs.finish()

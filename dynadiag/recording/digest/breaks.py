@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file, original_name, user_frames
-from dynadiag.recording.digest.context import DigestContext, Reader, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Payload, Reader, int_or_none, text_or_none
 from dynadiag.recording.records import Break, Event, Frame, Span
 
 _ID = re.compile(r"/gb/(gb\d+)\.html")
@@ -37,16 +37,14 @@ class BreakMessage:
     hints: tuple[str, ...]
 
 
-def read_break(
-    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
-) -> Iterator[Break]:
+def read_break(context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Payload) -> Iterator[Break]:
     """Yield a break that split a frame or made Dynamo skip it."""
     text = payload()
     yield _build_break(context, event.compile_id, text, context.take("break", event.compile_id) or {}, fatal=False)
 
 
 def read_compile_error(
-    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
+    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Payload
 ) -> Iterator[Break]:
     """Yield the break of a failed compile. A raised break (``fullgraph=True``, ``torch.cond``) has no other event."""
     data = context.take("break", event.compile_id) or {}

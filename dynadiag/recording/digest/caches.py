@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dynadiag.recording.digest.context import DigestContext, float_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Payload, float_or_none, text_or_none
 from dynadiag.recording.log import json_object
 from dynadiag.recording.records import CacheLookup, Event
 
@@ -54,9 +54,7 @@ class CacheCollector:
         self._asked: Counter[str] = Counter()  # compile id -> lookups of the FX graph cache so far
         self._profile: CacheLookup | None = None
 
-    def event(
-        self, name: str, event: Event, metadata: dict[str, Any], payload: Callable[[], str]
-    ) -> Iterator[CacheLookup]:
+    def event(self, name: str, event: Event, metadata: dict[str, Any], payload: Payload) -> Iterator[CacheLookup]:
         """Yield the lookups that this event completes."""
         if name in _GRAPHS:
             self._graphs.setdefault(event.compile_id, []).append(_GRAPHS[name])
@@ -118,19 +116,10 @@ class CacheCollector:
     ) -> None:
         reason = text_or_none(data.get("cache_bypass_reason")) or text_or_none(data.get("reason"))
         reason = reason or _guard_miss(outcome, data)
-        self._compile(event).lookups.append(
-            CacheLookup(
-                index=0,
-                compile_id=event.compile_id,
-                graph=graph,
-                cache=cache,
-                outcome=outcome,
-                key=text_or_none(data.get("key")),
-                reason=None if reason is None else reason[:_MAX_REASON],
-                seconds=_seconds(outcome, data),
-                event=components if outcome in ("hit", "miss") else None,
-            )
-        )
+        key, reason = text_or_none(data.get("key")), None if reason is None else reason[:_MAX_REASON]
+        seconds, components = _seconds(outcome, data), components if outcome in ("hit", "miss") else None
+        made = CacheLookup(0, event.compile_id, graph, cache, outcome, key, reason, seconds, components)
+        self._compile(event).lookups.append(made)
 
     def _not_stored(self, event: Event, data: dict[str, Any]) -> None:
         """Add to the lookup that what was compiled cannot be stored: the next run misses it again."""
@@ -161,17 +150,8 @@ class CacheCollector:
             reason = "no job id: torch.compiler.config.job_id" if outcome == "disabled" else None
             self._profile = _lookup_of_profile(event, outcome, key, reason)
         elif isinstance(cache := data.get("cache"), str):
-            made = CacheLookup(
-                index=0,
-                compile_id=event.compile_id,
-                graph=text_or_none(data.get("name")),
-                cache=cache,
-                outcome=outcome,
-                key=key,
-                reason=None,
-                seconds=float_or_none(data.get("seconds")),
-                event=None,
-            )
+            graph, seconds = text_or_none(data.get("name")), float_or_none(data.get("seconds"))
+            made = CacheLookup(0, event.compile_id, graph, cache, outcome, key, None, seconds, None)
             self._compile(event).lookups.append(made)
 
     def _complete(self, compile_id: str, metrics: dict[str, Any], *, forward: bool) -> Iterator[CacheLookup]:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name, user_frames
 from dynadiag.recording.digest.breaks import parse_message
-from dynadiag.recording.digest.context import (
-    DigestContext,
-    float_or_none,
-    int_or_none,
-    text_or_none,
-)
+from dynadiag.recording.digest.context import DigestContext, float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Record, Seconds, SkippedFrame
 
-__all__ = ["read_skipped_frame"]
+__all__ = ["CompileCollector", "read_skipped_frame"]
 
 _LIMIT = "recompile limit exceeded"  # part of torch's reason in all versions
 # Dynamo raises SkipFrame without a reason in the metrics, and never traces the function again.
@@ -54,23 +49,12 @@ class _OpenCompile:
 class CompileCollector:
     """Collects compiles by id."""
 
-    KINDS: ClassVar[frozenset[str]] = frozenset(
-        {
-            "dynamo_start",
-            "compilation_metrics",
-            "bwd_compilation_metrics",
-            "fx_graph_cache_hit",
-            "fx_graph_cache_miss",
-            "fx_graph_cache_bypass",
-        }
-    )
-
     def __init__(self, context: DigestContext) -> None:
         self._context = context
         self._open: dict[str, _OpenCompile] = {}
         self.begun = 0  # compiles of frames so far
 
-    def event(self, name: str, event: Event, metadata: dict[str, Any]) -> Iterator[Record]:
+    def event(self, name: str, event: Event, metadata: dict[str, Any]) -> None:
         """Add what one event says about its compile."""
         if (entry := self._open.get(event.compile_id)) is not None and not entry.measured:
             entry.attempts = max(entry.attempts, (event.attempt or 0) + 1)
@@ -82,11 +66,10 @@ class CompileCollector:
             data = metadata.get(name)
             if isinstance(data, dict) and event.compile_id != "-":
                 self._measure(self._compile(event.compile_id), data, forward=name == "compilation_metrics")
-        elif name.startswith("fx_graph_cache_") and name in self.KINDS:
-            self._compile(event.compile_id).cache = name.removeprefix("fx_graph_cache_")
+        elif (word := name.removeprefix("fx_graph_cache_")) in ("hit", "miss", "bypass"):
+            self._compile(event.compile_id).cache = word
         elif name == "dynadiag_break" and isinstance(data := metadata.get("dynadiag_break"), dict):
             self._compile(event.compile_id).fatal |= bool(data.get("fatal"))
-        return iter(())
 
     def _compile(self, compile_id: str) -> _OpenCompile:
         if compile_id not in self._open:

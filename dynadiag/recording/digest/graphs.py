@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from dynadiag.recording.code_origin import is_user_file
-from dynadiag.recording.digest.context import DigestContext, Reader
+from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.records import Event, Graph, GraphNode, Kernel, Node, Span
 
 STAGES = {
@@ -51,9 +51,7 @@ def stage_of(name: str) -> str | None:
     return STAGES.get(name) or (name if _PASS.match(name) else None)
 
 
-def read_graph(
-    context: DigestContext, event: Event, name: str, payload: Callable[[], str]
-) -> Iterator[Graph | GraphNode]:
+def read_graph(context: DigestContext, event: Event, name: str, payload: Payload) -> Iterator[Graph | GraphNode]:
     """Yield the graph of one stage, and its nodes if the recorder stored them as data."""
     stage = stage_of(name) or name
     kept = context.take("graph", event.compile_id) if stage == "dynamo" else None
@@ -145,9 +143,7 @@ def _innermost_user_span(index: Any, stacks: list[Any]) -> Span:
     return Span(chosen[-1][0], int(chosen[-1][1])) if chosen else Span(None, None)
 
 
-def read_kernels(
-    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
-) -> Iterator[Kernel]:
+def read_kernels(context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Payload) -> Iterator[Kernel]:
     """Yield the kernels of one generated module, each once, in the order of the text."""
     seen: set[str] = set()
     for name, language in _kernel_names(payload()):

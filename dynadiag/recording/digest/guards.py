@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file, user_frames
-from dynadiag.recording.digest.context import DigestContext, Reader, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Payload, Reader, int_or_none, text_or_none
 from dynadiag.recording.records import Event, Guard, Symbol
 
 _LEAF = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*))?$")
 _SOURCE = re.compile(r"source=(.*?), (?:accessed_by|type)=")  # keys and values of a dict have no `accessed_by`
 _COMMENT = re.compile(r"  # (?:[^\n]*  # )?(\S+):(\d+) in (\S+)")
-_MANAGERS = (
-    "GuardManager",
-    "RootGuardManager",
-    "DictGuardManager",
-    "KeyManager",
-    "ValueManager",
-    "DictSubclassGuardManager",
-)
 
 GuardLocations = dict[str, tuple[str, int | None]]
 _KINDS = {
@@ -31,9 +23,7 @@ _KINDS = {
 }
 
 
-def read_guards(
-    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
-) -> Iterator[Guard]:
+def read_guards(context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Payload) -> Iterator[Guard]:
     """Yield the leaves of the guard tree. The count of a later attempt replaces that of an earlier one."""
     places = _parse_locations(context.take("guards", event.compile_id))
     for source, (file, line) in places.items():
@@ -87,16 +77,14 @@ def leaf_guards(tree: str) -> Iterator[tuple[str, str, str]]:
         if match is None:
             continue
         depth, kind, rest = len(match[1]) // 2, match[2], match[3] or ""
-        if kind.endswith(("GuardManager", "Manager")) or kind in _MANAGERS:
+        if kind.endswith("Manager"):
             named = _SOURCE.search(rest)
             sources[depth] = named[1] if named else ""
         else:
             yield kind, sources.get(depth - 1, ""), rest
 
 
-def read_symbol(
-    context: DigestContext, event: Event, metadata: dict[str, Any], _payload: Callable[[], str]
-) -> Iterator[Symbol]:
+def read_symbol(context: DigestContext, event: Event, metadata: dict[str, Any], _payload: Payload) -> Iterator[Symbol]:
     """Yield one symbol that was created, guarded on or specialized."""
     data = metadata.get(event.kind)
     if not isinstance(data, dict):

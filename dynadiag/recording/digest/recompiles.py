@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dynadiag.recording.code_origin import is_user_file
-from dynadiag.recording.digest.context import DigestContext, Reader, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Payload, Reader, int_or_none, text_or_none
 from dynadiag.recording.records import Event, GuardFailure, Record
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
@@ -24,9 +24,7 @@ _TENSOR = re.compile(
 _EQUAL = re.compile(r"^(?P<source>.+?) == (?P<was>.+)$", re.DOTALL)
 
 
-def read_reasons(
-    context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Callable[[], str]
-) -> Iterator[Record]:
+def read_reasons(context: DigestContext, event: Event, _metadata: dict[str, Any], payload: Payload) -> Iterator[Record]:
     """Hold the reasons until `CompileCollector` knows whether the frame was compiled again or given up."""
     text = payload()
     data = context.take("recompile", event.compile_id) or {}

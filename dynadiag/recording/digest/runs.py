@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-from dynadiag.recording.digest.context import DigestContext, float_or_none, int_or_none, text_or_none
+from dynadiag.recording.digest.context import DigestContext, Payload, float_or_none, int_or_none, text_or_none
 from dynadiag.recording.log import json_object
 from dynadiag.recording.records import CUT_SHORT, Run
 
@@ -24,8 +23,6 @@ _FOREIGN = "imported from a TORCH_TRACE log: columns, the values in failing guar
 class RunCollector:
     """Collects what is known about the process."""
 
-    KINDS: ClassVar[frozenset[str]] = frozenset({"torch_version"})
-
     def __init__(self, context: DigestContext) -> None:
         self._context = context
         self._torch: str | None = None
@@ -33,22 +30,18 @@ class RunCollector:
         self._missed: dict[str, str] = {}
         self._full = False
 
-    def event(self, name: str, metadata: dict[str, Any], payload: Callable[[], str]) -> None:
+    def event(self, name: str, metadata: dict[str, Any], payload: Payload) -> None:
         """Add what one event says about the process."""
         if self._rank is None:
             self._rank = int_or_none(metadata.get("rank"))
         if name == "torch_version":
-            self._torch = self._version(payload())
+            self._torch = text_or_none(json_object(payload()).get("pytorch_version"))
         elif name in _METRICS and self._torch is None and isinstance(data := metadata.get(name), dict):
             self._torch = text_or_none(data.get("pytorch_version"))
         elif name == "dynadiag_missed" and isinstance(data := metadata.get(name), dict):
             self._missed.setdefault(str(data.get("probe")), str(data.get("error")))
         elif name == "dynadiag_limit":
             self._full = True
-
-    @staticmethod
-    def _version(text: str) -> str | None:
-        return text_or_none(json_object(text).get("pytorch_version"))
 
     def finish(self) -> Run:
         """Return the run.

@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from dynadiag import __version__
-from dynadiag.kernels import open_with_links
+from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean
 from dynadiag.render.page.model import PageSection, view_of, with_search
@@ -62,7 +62,7 @@ def _name(index: int) -> str:
 
 
 def _section(path: Path, name: str, redaction: Redaction) -> PageSection:
-    with open_with_links(path) as recording:
+    with open_recording(path) as recording:
         view, trials = view_of(report(recording), name, redaction), recording.trials()
         search = search_of(recording, redaction)
         return view if search is None else with_search(view, search, trial_views(trials, redaction), len(trials))
@@ -71,7 +71,7 @@ def _section(path: Path, name: str, redaction: Redaction) -> PageSection:
 def _blocks(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """The name of each text, and the text as gzip in base64. Equal texts are one block, named by all that have it."""
     for index, path in enumerate(paths):
-        with open_with_links(path) as recording:
+        with open_recording(path) as recording:
             for name, text in _texts(recording, _name(index)):
                 packed = gzip.compress(clean(text[:_MAX_BLOCK]).encode(), 6, mtime=0)
                 yield name, base64.b64encode(packed).decode("ascii")
